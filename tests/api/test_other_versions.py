@@ -16,6 +16,8 @@ from kernel_backend import discovery
 from kernel_backend.api.routes import ROUTES
 from kernel_backend.client import Client
 from kernel_backend.errors import OtherVersion
+from kernel_backend.home import attempt_folder
+from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.model.checkpoints import GarbageRequest
 from kernel_backend.model.cluster.accounts import Priority
 from kernel_backend.model.cluster.pool_check import PoolCheck, PoolCheckRequest
@@ -102,7 +104,7 @@ VERBS: dict[str, Callable[[Client], Any]] = {
     "delete_experiment": lambda client: deleted(client),
     "undelete": lambda client: client.undelete(1),
 }
-TOLD_BY_LAUNCHERS = {"deliver", "join", "node_state"}
+TOLD_BY_LAUNCHERS = {"deliver", "join", "node_state", "attempt_job", "attempt_snapshot", "stage_file"}
 OF_LAUNCHERS = {Delivery, NodeOffer, NodeState}  # which may be newer: what is not known of them is ignored
 NO_REQUESTS = {"connect", "at_home", "at", "close"}
 NO_CLIENT = {"/api/openapi.json"}
@@ -122,6 +124,9 @@ def test_every_verb_of_a_client_reads_what_a_later_service_answers(
     assert client.node_state(KEY, token_of(served, KEY), NodeState(**node)).action == "continue"
     offer = NodeOffer(**node, nodes=1, name="n1", addresses=(), kind="cpu", slots=1, version="9.9.9", clock=0.0)
     assert client.join(KEY, token_of(served, KEY), offer).action == "leave"
+    staged = served.engine.jobs[KEY].model_copy(update={"staged": True})
+    AttemptFolder(attempt_folder(served.home, KEY)).prepare(staged, token_of(served, KEY))
+    assert client.stage_file(KEY, token_of(served, KEY), "rank-0.log", 0, b"a line\n") == 7
     for name, ask in VERBS.items():
         found = ask(client)
         if isinstance(found, Record):

@@ -83,7 +83,11 @@ WHOSE = {
         *(f"{method} /api/pools/{{name}}" for method in ("PUT", "DELETE")),
         "POST /api/pools/{name}/check",
     ],
-    "attempts": [f"POST /api/attempts/{{key}}/{name}" for name in ("records", "join", "nodes")],
+    "attempts": [
+        *(f"POST /api/attempts/{{key}}/{name}" for name in ("records", "join", "nodes")),
+        *(f"GET /api/attempts/{{key}}/{name}" for name in ("job.json", "snapshot.zip")),
+        "PUT /api/attempts/{key}/files/{file}",
+    ],
 }
 BODIES = {
     "rerun": {"trust": "dave"},
@@ -168,9 +172,9 @@ def test_a_route_lets_in_whom_it_is_for(served: Served, called: str) -> None:
 def test_an_attempts_token_opens_nothing_but_its_own_delivery(served: Served, called: str) -> None:
     stolen = served.engine.tokens[AttemptId(1, 1, 1)]
     answer = ask(served, stolen, CALLS[called][0])
-    if called.startswith("POST /api/attempts"):
-        assert answer.status_code == 400  # let in, with an empty body
-        other = ask(served, stolen, "POST /api/attempts/1.1-2/records")
+    if "/api/attempts/" in called:
+        assert answer.status_code == (400 if called.startswith("POST") else 404)  # let in: no body, no staged files
+        other = ask(served, stolen, CALLS[called][0].replace("{key}", "1.1-2"))
         assert other.status_code == 401
     else:
         assert answer.status_code == 401
