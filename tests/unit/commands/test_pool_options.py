@@ -23,6 +23,8 @@ WHOLE = PoolSettings(
     extra=("--reservation=course", "-x"),
     most_slots=64,
     most_waiting=3,
+    shared=False,
+    scratch="/local/ada",
     interface="ib0",
     join_timeout=90.5,
 )
