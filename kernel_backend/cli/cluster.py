@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from getpass import getpass
 
 from kernel_backend.cluster_setup import head, invite, member, upkeep
 from kernel_backend.cluster_setup.invitation import LASTS_S
@@ -62,9 +63,7 @@ def _join(call: Call, where: str) -> Answer:
 
 def _read_token() -> str:
     """Ask for the token, which other users of this machine could read on a command line."""
-    if sys.stdin.isatty():
-        print("token: ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip()
+    return (getpass("token: ") if sys.stdin.isatty() else sys.stdin.readline()).strip()
 
 
 def _status(call: Call) -> Answer:
