@@ -67,9 +67,9 @@ def load(source: str, cell: int = 1, before_cell: Callable[[], None] = int) -> d
 def apart(work: Callable[[], T]) -> T:
     """Call `work` in a forked process, whose changes to modules are lost, and return its value or raise its error."""
     reading, writing = os.pipe()
-    gc.freeze()  # or each collection in the child walks, and so copies, the heap of the whole test process
     child = os.fork()
     if child == 0:
+        gc.freeze()  # or each collection here walks, and so copies, the heap of the whole test process
         os.close(reading)
         if "torch" in sys.modules:  # a fork has none of the parent's threads, for which OpenMP would wait for ever
             sys.modules["torch"].set_num_threads(1)
