@@ -45,7 +45,7 @@ class Cluster(Record):
 
 
 class Member(Record):
-    """Where the head of a joined machine is, as that machine stores it."""
+    """Address of the head of a joined machine, as that machine stores it."""
 
     name: str  # of the cluster
     head: str

@@ -41,7 +41,7 @@ class InvitationRefused(DaylightError):
 
 
 class Token(NamedTuple):
-    """What a machine must have to join."""
+    """Secrets that a machine needs to join."""
 
     secret: bytes
     fingerprint: bytes  # SHA-256 of the certificate
@@ -187,7 +187,7 @@ class HeadClient:
         try:
             connection.connect()
             certificate = connection.sock.getpeercert(binary_form=True) or b""
-            # Before the secret is sent: whoever else answers at this address learns nothing.
+            # Checked before the secret is sent, so that an impostor at this address does not learn it.
             if not hmac.compare_digest(hashlib.sha256(certificate).digest(), self._token.fingerprint):
                 raise InvitationRefused(
                     f"{where} is not the head that made this token: take the token of its newest daylight cluster init "

@@ -82,7 +82,7 @@ def _holder(port: int) -> str:
             probe.bind(("0.0.0.0", port))
             return ""
         except OSError:
-            pass  # somebody has it: who, is asked next
+            pass  # the port is taken: the holder is looked up below
     for each in psutil.net_connections("tcp"):
         if each.status == psutil.CONN_LISTEN and each.laddr and each.laddr.port == port and each.pid:
             name = psutil.Process(each.pid).name()

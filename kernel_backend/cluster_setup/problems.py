@@ -22,7 +22,7 @@ _NODE = ("slurmd", "munged", "scontrol", "sinfo")
 
 
 class Problem(NamedTuple):
-    """What is wrong, and what to do about it."""
+    """Problem of a cluster, with its remedy."""
 
     says: str
     todo: str

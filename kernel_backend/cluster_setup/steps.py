@@ -23,7 +23,7 @@ class Folder:
 
 @dataclass(frozen=True)
 class Write:
-    """Write a file; with `backup` one that somebody else has written is renamed first."""
+    """Write a file; with `backup`, a file of another origin is renamed first."""
 
     path: str
     content: bytes

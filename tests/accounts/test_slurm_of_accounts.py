@@ -65,7 +65,7 @@ def lasting(accounts: Accounts, user: str, **options: object) -> tuple[int, Path
 
 
 def denied(accounts: Accounts, user: str, site: Slurm, *command: str) -> str:
-    """What a command of a user's says in place of an answer."""
+    """Return the error message of a user's command."""
     done = accounts.as_user(user, "env", f"SLURM_CONF={site.conf}", *command)
     assert done.stdout == ""
     return done.stderr

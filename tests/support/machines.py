@@ -102,7 +102,7 @@ def _machine(guard: Guard, folder: Path, name: str, shared: Path, address: str) 
     def ready() -> int | None:
         assert children.exists(), f"{name} did not start: {log.read_text()}"
         pids = children.read_text().split()
-        return int(pids[0]) if pids and Path(f"/proc/{pids[0]}/root/run/ready").exists() else None
+        return int(pids[0]) if pids and Path("/proc", pids[0], "root", "run", "ready").exists() else None
 
     return BareMachine(name, address, until(ready, f"{name} starts"))
 
