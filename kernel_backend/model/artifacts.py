@@ -20,7 +20,7 @@ _TYPES = mimetypes.MimeTypes()  # Python's own table, without the machine's
 
 
 class Artifact(Record):
-    """File that a trial has stored under a name; a later artifact of the same name replaces it."""
+    """Record of a file that a trial has stored under a name; a later artifact of the same name replaces it."""
 
     trial: int
     name: str
@@ -34,7 +34,7 @@ class Artifact(Record):
 
 
 def check_name(name: str) -> str:
-    """Return an artifact's name if it is valid in file names and URLs; raises InvalidRequest otherwise."""
+    """Return an artifact's name; raises InvalidRequest if it is invalid in file names or URLs."""
     if not isinstance(name, str) or re.fullmatch(NAME, name) is None:
         raise InvalidRequest(
             f"{str(name)[:120]!r} is no name of an artifact: write up to 100 letters (a to z), digits, spaces "
@@ -50,6 +50,6 @@ def file_of(name: str, path: PurePath) -> str:
 
 
 def media_of(file: str) -> str:
-    """Return the media type of a file by its name; `application/octet-stream` if it is compressed or unknown."""
+    """Return the media type that a file's name implies; `application/octet-stream` if it is compressed or unknown."""
     media, packed = _TYPES.guess_type(file, strict=False)
     return media if media and not packed else UNKNOWN

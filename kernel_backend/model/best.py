@@ -10,9 +10,9 @@ from kernel_backend.model.trial import Best
 
 
 def better(best: Best | None, report: Report | StoredReport, metric: Metric) -> Best | None:
-    """Return the better of the trial's best value so far and that of one more validation report.
+    """Return the better of a trial's best validation value so far and the value in one more report; ties: the earlier.
 
-    Ties go to the earlier step.
+    Values that are not finite are ignored. Returns None if neither has a value.
     """
     value = report.metrics.get(metric.name)
     if value is None or not metric.better(value, None):
@@ -25,3 +25,9 @@ def better(best: Best | None, report: Report | StoredReport, metric: Metric) -> 
 def best_first(trials: Iterable[tuple[int, Best | None]], metric: Metric) -> list[int]:
     """Return the indices of trials that have a best value, best first. Ties go to the lower index."""
     return [index for _, index in sorted((metric.lower(best.value), index) for index, best in trials if best)]
+
+
+def best_of(trials: Iterable[tuple[int, Best | None]], metric: Metric) -> int | None:
+    """Return the index of the trial with the best value, None if none has one. A tie goes to the lower index."""
+    found = min(((metric.lower(best.value), index) for index, best in trials if best), default=None)
+    return None if found is None else found[1]

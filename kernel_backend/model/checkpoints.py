@@ -30,7 +30,7 @@ class CheckpointSelector(NamedTuple):
 
 
 class CheckpointDecision(Record):
-    """Decision to retain or delete a checkpoint of trial `experiment.trial`, with its reasons."""
+    """Decision to retain or delete a checkpoint of the trial `experiment.trial`, with the reasons to retain it."""
 
     experiment: int
     trial: int
@@ -47,18 +47,28 @@ class LogsDecision(Record):
     days: int  # since the experiment ended
 
 
+class ReportsDecision(Record):
+    """Decision to thin out the training reports of an ended experiment."""
+
+    experiment: int
+    removed: int
+    of: int  # training reports before
+    days: int  # since the experiment ended
+
+
 class GarbageReport(Record):
-    """Retention decisions for checkpoints and logs. Unless it was a dry run, those not retained are deleted."""
+    """Retention decisions for checkpoints, logs and reports. Unless in a dry run, the rest has been deleted."""
 
     goes: tuple[CheckpointDecision, ...] = ()
     stays: tuple[CheckpointDecision, ...] = ()
     running: tuple[str, ...] = ()  # trials that were skipped: their own attempts apply the rules
     problems: tuple[str, ...] = ()  # what could not be deleted, and why
     logs: tuple[LogsDecision, ...] = ()  # logs that `daylight serve --keep-logs` removes
+    reports: tuple[ReportsDecision, ...] = ()  # reports that `daylight serve --keep-reports` removes
 
 
 class GarbageRequest(Record):
-    """Body of `POST /api/gc`: the experiment (None: all of the user's), and whether it is a dry run."""
+    """Body of `POST /api/gc`: the experiment (None: all experiments of the user), and whether it is a dry run."""
 
     experiment: int | None = None
     dry_run: bool = False

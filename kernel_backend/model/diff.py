@@ -1,4 +1,4 @@
-"""Define the comparison of two experiments: differences, likeliest cause first, and results."""
+"""Define the comparison of two experiments: their results, and their differences with the likeliest cause first."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DifferenceKind = Literal[
 
 
 class Difference(Record):
-    """Difference between two experiments; `text` names the first experiment's value before the second's."""
+    """Difference between two experiments; `text` gives the first experiment's value, then the second's."""
 
     kind: DifferenceKind
     name: str  # of the item that differs: a file, a hyperparameter, `delivered`, `packages`, `threads`

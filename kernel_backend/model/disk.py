@@ -1,4 +1,4 @@
-"""Define disk usage of experiments, and decide when logs expire and deleted experiments are purged."""
+"""Define disk usage of experiments, and decide when records expire and deleted experiments are purged."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from kernel_backend.model.states import EXPERIMENT_ENDED
 LEAST_FREE = 0.1  # fraction of a file system below which users are warned
 DAY_S = 86400.0
 UNDO_S = DAY_S  # for which a deleted experiment can be restored
-LEAST_AGE_S = 3600.0  # shortest retention of logs after an end: the last records may still arrive
+LEAST_AGE_S = 3600.0  # shortest retention of logs and reports after an end: the last records may still arrive
 
 Bytes = Annotated[int, Field(ge=0)]
 
 
 class DiskUsage(Record):
-    """Disk usage of an experiment in bytes, and the part that deleting it would not free."""
+    """Disk usage of an experiment in bytes, and how many of them deleting it would not free."""
 
     experiment: int
     name: str
@@ -32,12 +32,12 @@ class DiskUsage(Record):
 
     @property
     def total(self) -> int:
-        """Return the sum over all folders, in bytes."""
+        """Return the bytes in all of the experiment's folders."""
         return sum(self.bytes.values())
 
     @property
     def frees(self) -> int:
-        """Return how many bytes a deletion frees."""
+        """Return how many bytes deleting the experiment frees."""
         return self.total - self.stays
 
 
@@ -65,12 +65,12 @@ class UserDisk(Record):
 
     @property
     def total(self) -> int:
-        """Return the sum over all folders, in bytes."""
+        """Return the bytes in all folders of the user's experiments."""
         return sum(self.bytes.values())
 
 
 class DiskReport(Record):
-    """Disk usage by user and by experiment, the largest first, and of shared files."""
+    """Disk usage by user, by experiment (the largest first), and of files that experiments share."""
 
     users: tuple[UserDisk, ...]
     experiments: tuple[DiskUsage, ...]  # without files that other experiments need
@@ -81,7 +81,7 @@ class DiskReport(Record):
 
 
 def parse_age(text: str) -> float:
-    """Parse `90d` or `12h` into seconds; raises InvalidRequest for less than an hour."""
+    """Parse `90d` or `12h` into seconds; raises InvalidRequest for other texts, and for less than an hour."""
     days = text.strip().removesuffix("d")
     seconds = int(days) * DAY_S if days != text.strip() and days.isdecimal() else parse_duration(text)
     if seconds < LEAST_AGE_S:
@@ -89,17 +89,17 @@ def parse_age(text: str) -> float:
     return seconds
 
 
-def logs_expired(experiment: Experiment, now: float, keep_s: float | None) -> bool:
-    """Return whether an experiment's logs have expired: it ended more than `keep_s` ago. None: they never expire."""
+def expired(experiment: Experiment, now: float, keep_s: float | None) -> bool:
+    """Return whether an experiment ended more than `keep_s` seconds before `now`; False if `keep_s` is None."""
     if keep_s is None or experiment.state not in EXPERIMENT_ENDED or experiment.ended_at is None:
         return False
     return experiment.ended_at + keep_s < now
 
 
 def delete(before: Experiment, now: float) -> dict[str, Any]:
-    """Return the fields to change to delete an experiment at `now`; raises Conflict unless it has ended.
+    """Return the field changes that delete an experiment at time `now`; raises Conflict unless it has ended.
 
-    An empty dictionary if it is deleted already.
+    Returns an empty dictionary if the experiment is deleted already.
     """
     if before.state not in EXPERIMENT_ENDED:
         number = before.number
@@ -110,9 +110,9 @@ def delete(before: Experiment, now: float) -> dict[str, Any]:
 
 
 def undelete(before: Experiment, now: float) -> dict[str, Any]:
-    """Return the fields to change to restore a deleted experiment; raises Conflict after a day.
+    """Return the field changes that restore a deleted experiment; raises Conflict a day after its deletion.
 
-    An empty dictionary if it is not deleted.
+    Returns an empty dictionary if the experiment is not deleted.
     """
     if before.deleted_at is None:
         return {}

@@ -15,7 +15,7 @@ Kind = Literal["package", "python", "variable", "machine"]
 
 
 class EnvironmentInfo(Record):
-    """Answer of `GET /api/experiments/12/environment`."""
+    """Answer of `GET /api/experiments/N/environment`: the recorded environment, with its lock and interpreter."""
 
     id: str
     recorded: Environment
@@ -26,7 +26,10 @@ class EnvironmentInfo(Record):
 
 
 class Change(Record):
-    """Changed entry of an environment; `recorded` or `present` is None if that environment lacks it."""
+    """Difference between a recorded environment and the present one.
+
+    A value is None where that environment has none.
+    """
 
     kind: Kind
     name: str
@@ -39,7 +42,7 @@ class Change(Record):
 
 
 def changes(recorded: Environment, present: Environment) -> list[Change]:
-    """Return the changes, sorted: torch, NumPy, Horovod and Daylight, other packages, Python, variables, machine.
+    """Return the differences, sorted: torch, NumPy, Horovod and Daylight, other packages, Python, variables, machine.
 
     The git commit is not compared: it belongs to the code.
     """
@@ -53,7 +56,7 @@ def changes(recorded: Environment, present: Environment) -> list[Change]:
 
 
 def packages(recorded: Environment, present: Environment) -> list[Change]:
-    """Return the changes of packages and Python, which a rebuilt environment on this machine would undo."""
+    """Return the differences in packages and Python, which would vanish if the environment were rebuilt here."""
     return [each for each in changes(recorded, present) if each.kind in ("package", "python")]
 
 
@@ -64,7 +67,7 @@ def _rank(difference: Change) -> tuple[int, int, str]:
 
 
 def _facts(environment: Environment) -> dict[tuple[Kind, str], str]:
-    """Flatten an environment into texts by kind and name, to be compared entry by entry."""
+    """Flatten an environment into texts by kind and name, so that two can be compared text by text."""
     tables: list[tuple[Kind, str, Mapping[str, str | None]]] = [
         ("package", "", environment.distributions),
         ("package", " (origin)", environment.origins),

@@ -37,7 +37,7 @@ class Cadence(Record):
 
 
 def parse_cadence(text: str) -> Cadence:
-    """Parse `60s`, `10m`, `1epoch` or `500steps`; raises InvalidRequest with the text."""
+    """Parse `60s`, `10m`, `1epoch` or `500steps`; raises InvalidRequest for any other text."""
     found = _CADENCE.fullmatch(text.strip())
     if found is None or float(found[1]) <= 0:
         raise InvalidRequest(f"{text!r} is no interval: write 60s, 10m, 1epoch or 500steps")
@@ -50,7 +50,7 @@ def parse_cadence(text: str) -> Cadence:
 
 
 def parse_duration(text: str) -> float:
-    """Parse a duration into seconds: `30s`, `10m`, `1h` or a number of seconds; raises InvalidRequest with the text."""
+    """Parse `30s`, `10m`, `1h` or a number of seconds into seconds; raises InvalidRequest for any other text."""
     found = _DURATION.fullmatch(text.strip())
     if found is None or float(found[1]) <= 0:
         raise InvalidRequest(f"{text!r} is no length of time: write 30s, 10m or 1h")
@@ -58,7 +58,7 @@ def parse_duration(text: str) -> float:
 
 
 def parse_slot_time(text: str) -> float:
-    """Parse slot time into slot-seconds: `20gpuh`, `2slot-h` or `30m`; raises InvalidRequest with the text."""
+    """Parse `20gpuh`, `2slot-h` or `30m` into slot-seconds; raises InvalidRequest for any other text."""
     found = _SLOT_TIME.fullmatch(text.strip())
     if found is None or float(found[1]) <= 0:
         raise InvalidRequest(f"{text!r} is no time of slots: write 20gpuh, 2slot-h or 30m")
@@ -77,9 +77,9 @@ class Keep(Record):
 
 
 def parse_keep(text: str) -> Keep:
-    """Parse `best:1,latest:2` or `best_overall:3`; a rule that is not named selects none.
+    """Parse `best:1,latest:2` or `best_overall:3`; a rule that is not named retains no checkpoint.
 
-    Raises InvalidRequest with the text.
+    Raises InvalidRequest for any other text.
     """
     rules: dict[str, int] = {}
     for rule in text.split(","):
@@ -99,7 +99,7 @@ class Metric(Record):
     mode: Literal["min", "max"] = "min"
 
     def lower(self, value: float) -> float:
-        """Return the value, negated for mode `max`, so that lower is always better."""
+        """Return the metric's value so that lower is always better: negated for mode `max`."""
         return -value if self.mode == "max" else value
 
     def better(self, value: float, than: float | None) -> bool:
@@ -108,7 +108,7 @@ class Metric(Record):
 
 
 def parse_metric(text: str) -> Metric:
-    """Parse `loss`, `error:min` or `accuracy:max`; raises InvalidRequest with the text."""
+    """Parse `loss`, `error:min` or `accuracy:max`; raises InvalidRequest for any other text."""
     name, colon, mode = text.strip().partition(":")
     if not name or (colon and mode not in ("min", "max")):
         raise InvalidRequest(f"{text!r} is no metric: write loss, error:min or accuracy:max")
@@ -116,7 +116,7 @@ def parse_metric(text: str) -> Metric:
 
 
 class LogPolicy(Record):
-    """Action for failed attempts whose log has a line that matches `pattern` (a regular expression)."""
+    """Action on a failed attempt in whose log a line matches `pattern` (a regular expression)."""
 
     pattern: str
     action: LogAction
@@ -185,12 +185,12 @@ class Config(Record):
 
     @property
     def known_epochs(self) -> int | None:
-        """Return the number of epochs; None if only the program knows when it ends."""
+        """Return the number of epochs to train; None if only the user's program decides when it ends."""
         return None if self.epochs_unknown else self.epochs
 
     @property
     def as_it_is(self) -> bool:
-        """Return whether the user's code is run unchanged, so that its length and epochs are unknown."""
+        """Return whether the user's code runs unchanged as a script, so that its number of epochs is unknown."""
         return self.form in ("plain", "command")
 
 
@@ -228,7 +228,7 @@ class Submission(Record):
 
 
 class ScheduledExperiment(Record):
-    """Fields of an experiment that the scheduler reads; times are seconds since the epoch (UTC)."""
+    """Fields of an experiment that the scheduler needs; times are in seconds since the epoch (UTC)."""
 
     number: int
     state: ExperimentState

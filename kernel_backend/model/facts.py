@@ -1,18 +1,20 @@
-"""Provenance records ("facts"): inputs of a result that are known only during training, such as the files read."""
+"""Define provenance records ("facts"): inputs of a result that are known only during training, such as files read."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any, Literal
 
+from pydantic import Field
+
 from kernel_backend.model.record import Record
 
 # runtime: a rank's hardware and libraries, a flat table of texts. The others are the records below.
-FactName = Literal["runtime", "delivered", "observed", "weights", "test"]
+FactName = Literal["runtime", "delivered", "observed", "weights", "test", "loader"]
 
 
 class Delivered(Record):
-    """Samples that the data loader delivered in the first epoch.
+    """Digest of the samples that the data loader delivered in the first epoch.
 
     Augmented samples depend on seed and code, so digests are compared only if seed, code and coverage are equal.
     """
@@ -26,7 +28,7 @@ class Delivered(Record):
 
 
 class ObservedFile(Record):
-    """File that was read while the samples and the model were created."""
+    """File that was read while the training's samples and model were created."""
 
     path: str  # absolute
     size: int
@@ -35,7 +37,7 @@ class ObservedFile(Record):
 
 
 class Observed(Record):
-    """Files that Python opened for reading in the rank and its loader workers.
+    """Files that Python code opened for reading in the rank and its data loader workers.
 
     Files opened by C code are not recorded.
     """
@@ -58,8 +60,18 @@ class TestResult(Record):
     checkpoint: str  # checkpoint that was evaluated
 
 
+class LoaderSetting(Record):
+    """Number of loader processes of each slot, and of the batches that each of them loads in advance.
+
+    `--loader-workers auto` found it by measurement. It changes no bit of the result.
+    """
+
+    workers: int = Field(ge=0)
+    prefetch: int = Field(2, ge=1)
+
+
 class StoredFact(Record):
-    """Stored provenance record: the attempt that reported it, its name, time and value."""
+    """Provenance record as stored: which attempt reported it and when, its name and its value."""
 
     attempt: int
     name: FactName

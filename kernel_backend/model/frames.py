@@ -1,4 +1,4 @@
-"""Find the frames of a stack that belong to the user's code, and name them by cell or file."""
+"""Find the frames of a stack that belong to the user's code, and name them by notebook cell or file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OURS = Path(kernel_backend.__file__).parent
 
 
 class Call(NamedTuple):
-    """Frame of a stack trace: file, line, function and source text."""
+    """Frame of a stack trace: file, line number, function name and text of the source line."""
 
     file: str
     line: int
@@ -24,7 +24,10 @@ class Call(NamedTuple):
 
 
 class Sources(NamedTuple):
-    """Folders of the user's code: `code` has the unpacked definition; relative paths in the cell start at `cwd`."""
+    """Folders of the user's code.
+
+    `code` has the unpacked training definition; relative paths in the notebook cell start at `cwd`.
+    """
 
     code: Path
     cwd: Path
@@ -32,7 +35,7 @@ class Sources(NamedTuple):
 
 
 def users_frame(call: Call, sources: Sources) -> Frame | None:
-    """Convert a frame of the user's code to a location by cell or file; None for a frame of other code."""
+    """Return a frame of the user's code, named by notebook cell or file; None for a frame of other code."""
     if call.file.startswith("<"):  # <frozen importlib>, <string>
         return None
     path = Path(os.path.abspath(call.file))
@@ -50,7 +53,7 @@ def users_frame(call: Call, sources: Sources) -> Frame | None:
 
 
 def _name(path: Path, sources: Sources) -> str | None:
-    """Return a file's path relative to the project or the working folder; None for installed and other files."""
+    """Return a file's path relative to the project or the working folder; None for files outside, such as packages."""
     installed = "site-packages" in path.parts or path.is_relative_to(sys.prefix) or path.is_relative_to(OURS)
     for folder in (sources.code, sources.cwd):
         if path.is_relative_to(folder) and not installed:

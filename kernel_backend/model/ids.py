@@ -11,7 +11,7 @@ _REFERENCE = re.compile(r"#?(\d{1,9})(?:\.(\d{1,9})(?:-(\d{1,9}))?)?")
 
 
 class AttemptId(NamedTuple):
-    """Identifier of an attempt; its text, such as `12.3-2`, is the engines' key of the gang."""
+    """Identifier of an attempt; engines use its text, such as `12.3-2`, as the key of the attempt's gang."""
 
     experiment: int
     trial: int
@@ -30,10 +30,7 @@ class Reference(NamedTuple):
 
 
 def parse_reference(text: str) -> Reference:
-    """Parse `12`, `#12`, `12.3` or `12.3-2`.
-
-    Raises InvalidRequest with the text for anything else.
-    """
+    """Parse `12`, `#12`, `12.3` or `12.3-2`; raises InvalidRequest for any other text."""
     found = _REFERENCE.fullmatch(text.strip())
     if found is None:
         advice = "write a number such as 12, or 12.3 for its third trial"
@@ -42,7 +39,7 @@ def parse_reference(text: str) -> Reference:
 
 
 def parse_attempt(key: str) -> AttemptId:
-    """Parse the key of an attempt, such as `12.3-2`; raises InvalidRequest."""
+    """Parse the key of an attempt, such as `12.3-2`; raises InvalidRequest for any other text."""
     reference = parse_reference(key)
     if reference.trial is None or reference.attempt is None:
         raise InvalidRequest(f"{key!r} names no attempt: an attempt's key looks like 12.3-2")
@@ -50,7 +47,7 @@ def parse_attempt(key: str) -> AttemptId:
 
 
 def whole(reference: Reference) -> int:
-    """Return the number of an experiment; raises InvalidRequest if the reference names a later trial than the first."""
+    """Return the experiment's number; raises InvalidRequest if the reference names another trial than the first."""
     if reference.trial not in (None, 1):
         raise InvalidRequest(f"{reference.experiment}.{reference.trial}: name the experiment, {reference.experiment}")
     return reference.experiment

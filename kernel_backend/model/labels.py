@@ -20,7 +20,7 @@ _TAG = re.compile(r"\w[\w.:/+@=#-]{0,49}")
 class LabelEdit(Record):
     """Body of `POST /api/experiments/{number}/label`.
 
-    None and empty lists change nothing; an empty text removes the name or note.
+    None and empty lists leave a label as it is; an empty text removes the name or note.
     """
 
     name: str | None = Field(None, max_length=LONGEST_NAME)
@@ -30,7 +30,10 @@ class LabelEdit(Record):
 
 
 def apply_edit(before: Experiment, edit: LabelEdit) -> dict[str, Any]:
-    """Return the fields that an edit changes; raises InvalidRequest for an invalid tag or too many tags."""
+    """Return the fields of an experiment that an edit changes, with their new values.
+
+    Raises InvalidRequest for an invalid tag or too many tags.
+    """
     tags = _edited_tags(before.tags, edit.add_tags, edit.remove_tags)
     after = {
         "name": before.name if edit.name is None else edit.name.strip(),
@@ -64,12 +67,12 @@ def check_tag(text: str) -> str:
 
 
 def split_tags(text: str) -> list[str]:
-    """Split `baseline,good` into tags; raises InvalidRequest for an invalid one."""
+    """Split `baseline,good` into tags; raises InvalidRequest if one is invalid."""
     return [check_tag(tag.strip()) for tag in text.split(",") if tag.strip()]
 
 
 def _edited_tags(before: Sequence[str], add: Iterable[str], remove: Iterable[str]) -> tuple[str, ...]:
-    """Return the edited tags in the order in which they were added; case is ignored when comparing them."""
+    """Return the tags after an edit, in the order in which they were added; comparisons ignore case."""
     gone = {check_tag(tag).casefold() for tag in remove}
     found = {tag.casefold(): tag for tag in before if tag.casefold() not in gone}
     for tag in add:

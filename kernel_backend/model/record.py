@@ -26,7 +26,7 @@ _NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
 def to_wire(value: Any) -> Any:
-    """Convert a value to JSON; infinity becomes `{"float": "inf"}`, which no text can be confused with."""
+    """Convert a value to JSON; infinity becomes `{"float": "inf"}`, which cannot be confused with a text."""
     if isinstance(value, float) and not math.isfinite(value):
         return {FLOAT: str(value)}
     if isinstance(value, dict):
@@ -51,7 +51,7 @@ _Wire = PlainSerializer(to_wire, when_used="json")
 
 
 def _sent_as(**schema: Any) -> WithJsonSchema:
-    """Annotate a field with the JSON schema of its serialised form, which pydantic cannot derive."""
+    """Return an annotation with the JSON schema of a field's serialised form, which pydantic cannot derive."""
     return WithJsonSchema(schema, mode="serialization")
 
 
@@ -68,7 +68,7 @@ Value = (
 
 
 def _as_spelled(value: Any, info: ValidationInfo) -> Any:
-    """Refuse a JSON number that overflows to infinity, such as 1e309."""
+    """Return a field's value; raises ValueError for a JSON number that overflows to infinity, such as 1e309."""
     if info.mode == "json" and _holds_infinity(value):
         raise ValueError('a number is beyond 1.8e308; infinity is written {"float": "inf"}')
     return value
@@ -101,7 +101,10 @@ class Record(BaseModel):
 
 
 def checked(kind: type[_Record], **fields: Any) -> _Record:
-    """Return a record with these fields; raises InvalidRequest that names each invalid field and value."""
+    """Return a record of class `kind` with these fields.
+
+    Raises InvalidRequest, which names each invalid field and value.
+    """
     try:
         return kind(**fields)
     except ValidationError as error:

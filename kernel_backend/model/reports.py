@@ -1,7 +1,7 @@
-"""Define the records that rank 0 spools and delivers in batches; each has a number and is stored once.
+"""Define the records that rank 0 writes to a spool file and delivers in batches; each has a number and is stored once.
 
-A record is identified by attempt and number. Of several reports of a trial for the same kind and step, the first one
-is stored, so that an attempt which repeats steps changes nothing.
+A record is identified by its attempt and number. If a trial reports the same kind and step several times, the first
+report is stored, so that an attempt which repeats steps changes nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,11 @@ from pydantic import Field, FiniteFloat
 from kernel_backend.model.artifacts import FILE, NAME
 from kernel_backend.model.experiment import LogAction
 from kernel_backend.model.facts import FactName
+from kernel_backend.model.launch.trace import Trace
+from kernel_backend.model.launch.utilisation import MOST_DELIVERED, DeliveredUse
+from kernel_backend.model.node_faults import FaultKind
 from kernel_backend.model.record import Record
+from kernel_backend.model.times import MOST_RANKS, RankTimes
 from kernel_backend.model.trial import Failure
 
 Kind = Literal["training", "validation"]
@@ -22,7 +26,7 @@ Count = Annotated[int, Field(ge=0, le=LARGEST)]
 
 
 class Started(Record):
-    """The ranks are connected and are about to take the first step."""
+    """Record: the ranks are connected and are about to take the first step."""
 
     type: Literal["started"] = "started"
     number: Count = 0
@@ -51,7 +55,7 @@ class Report(Record):
 
 
 class Committed(Record):
-    """A committed checkpoint: its manifest has been written."""
+    """Record of a committed checkpoint, whose manifest has been written."""
 
     type: Literal["checkpoint"] = "checkpoint"
     number: Count = 0
@@ -65,7 +69,7 @@ class Committed(Record):
 
 
 class Note(Record):
-    """A note for the user, such as a full disk at a checkpoint, or a damaged checkpoint."""
+    """Message for the user, such as a full disk at a checkpoint, or a damaged checkpoint."""
 
     type: Literal["note"] = "note"
     number: Count = 0
@@ -85,7 +89,7 @@ class Fact(Record):
 
 
 class Guarantee(Record):
-    """Reproducibility guarantee that replaces the one reported at the start, for instance after a rehearsal."""
+    """Reproducibility guarantee that replaces the one reported at the start, for example after a rehearsal."""
 
     type: Literal["guarantee"] = "guarantee"
     number: Count = 0
@@ -93,8 +97,18 @@ class Guarantee(Record):
     text: str
 
 
+class Traced(Record):
+    """A trace was recorded that the attempt had been asked for, or could not be; `text` is a note for the user."""
+
+    type: Literal["traced"] = "traced"
+    number: Count = 0
+    at: FiniteFloat = 0.0
+    id: str
+    text: str
+
+
 class ArtifactSaved(Record):
-    """An artifact was stored at a step. Fields as in `model/artifacts.py`."""
+    """Record of an artifact that was stored at a step. Its fields are those in `model/artifacts.py`."""
 
     type: Literal["kept"] = "kept"
     number: Count = 0
@@ -108,19 +122,19 @@ class ArtifactSaved(Record):
 
 
 SpoolRecord = Annotated[
-    Started | Report | Committed | Note | Fact | Guarantee | ArtifactSaved, Field(discriminator="type")
+    Started | Report | Committed | Note | Fact | Guarantee | ArtifactSaved | Traced, Field(discriminator="type")
 ]
 
 
 class SpoolPosition(Record):
-    """Read position in a spool: byte offset, and the number of the last record before it."""
+    """Offset in a spool file from which to read, in bytes, with the number of the last record before it."""
 
     offset: Count = 0  # in bytes
     number: Count = 0  # largest number of a record before the offset
 
 
 class SpoolPage(Record):
-    """Page of a spool: its records in ascending order, and the position of the next page."""
+    """Page of a spool: its records in ascending order, and where the next page begins."""
 
     records: tuple[SpoolRecord, ...]
     end: SpoolPosition
@@ -134,23 +148,36 @@ class Delivery(Record):
 
     records: tuple[SpoolRecord, ...] = ()
     notes: tuple[Annotated[str, Field(max_length=2000)], ...] = Field((), max_length=10)  # warnings of the launcher
+    times: Annotated[tuple[RankTimes, ...], Field(max_length=MOST_RANKS)] = ()  # newest ones of a node's ranks
+    use: Annotated[
+        tuple[DeliveredUse, ...], Field(max_length=MOST_DELIVERED)
+    ] = ()  # of a node's slots, since the last one
 
 
 class Instruction(Record):
-    """Answer to a delivery: the number of the last accepted record, and how the ranks proceed."""
+    """Answer to a delivery: the number of the last accepted record, and whether the ranks go on or end."""
 
     accepted: int
     instruct: Literal["continue", "release", "stop"] = "continue"
     until: int | None = None  # train to the end of this unit, then ask again; None: train to the end
+    trace: Trace | None = None  # record these steps
 
 
 class LogMatch(Record):
-    """The first line of a rank's log that matches a policy."""
+    """First line of a rank's log that matches a log policy."""
 
     pattern: str
     action: LogAction
     rank: int
     line: str  # shortened
+
+
+class NodeProblem(Record):
+    """Fault of one of a gang's nodes, as its launchers or its engine saw it."""
+
+    node: str  # its name in the engine; "": the gang's only node
+    kind: FaultKind
+    reason: str
 
 
 class AttemptResult(Record):
@@ -161,6 +188,7 @@ class AttemptResult(Record):
     failure: Failure | None = None
     matched: tuple[LogMatch, ...] = ()
     preparing: bool = False  # failed in `prepare`, which concerns all trials
+    problems: tuple[NodeProblem, ...] = ()  # of its nodes
     ended_at: float
 
 
@@ -179,13 +207,14 @@ class NodeEnd(Record):
     preparing: tuple[int, ...] = ()  # ranks that were in `prepare`
     matched: tuple[LogMatch, ...] = ()
     lost: str = ""  # why there are no valid exit codes, such as the end of the forkserver
+    gpu: str = ""  # error that a GPU of the node has reported
     refused: Failure | None = None  # why its ranks were never started, or the launcher could not go on
     refused_as: Literal["failed", "lost", "released"] = "failed"
     ended_at: float
 
 
 class StoredReport(Record):
-    """Stored report with its sequence number, for `after=`."""
+    """Stored report with its sequence number, from which clients continue by `after=`."""
 
     seq: int
     trial: int

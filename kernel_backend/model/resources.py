@@ -10,9 +10,9 @@ LOCAL = "local"  # default pool
 
 
 class Node(Record):
-    """A node of a pool.
+    """Node of a pool.
 
-    A slot is one device of `kind`, or one share of the CPU if there is none.
+    A slot is one device of `kind`, or one share of the CPUs if there is no device.
     """
 
     name: str
@@ -24,6 +24,19 @@ class Node(Record):
     healthy: bool = True
     pool: str = LOCAL
     drained: bool = False  # running gangs continue, no new ones start
+    suspect: bool = False  # left out for a while, because of what attempts met there
+    state: str = ""  # in its engine's words, such as Slurm's `idle` or `down*`
+    reason: str = ""  # why it is out of use, in its engine's words
+
+    @property
+    def usable(self) -> bool:
+        """Return whether new gangs may be placed on this node."""
+        return self.healthy and not self.drained and not self.suspect
+
+    @property
+    def engine_name(self) -> str:
+        """Return the node's name in its engine, which lacks the suffix in `n1@pool` of a node in two pools."""
+        return self.name.removesuffix(f"@{self.pool}")
 
     @property
     def threads_per_slot(self) -> int:
@@ -44,6 +57,6 @@ Placement = tuple[Share, ...]
 
 
 def node_of(placement: Placement, rank: int) -> str:
-    """Return the node of a rank of a gang; ranks are numbered node by node."""
+    """Return the name of the node on which a rank of a gang runs; ranks are numbered node by node."""
     owners = [share.node for share in placement for _ in share.slots]
     return owners[rank]

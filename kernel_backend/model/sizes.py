@@ -13,7 +13,7 @@ _BYTES = {"": 1, "b": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3, "tb": 1000**4
 
 
 def parse_size(text: str) -> int:
-    """Parse `200MB`, `1.5GB` or `500000` into bytes, in powers of 1000; raises InvalidRequest with the text."""
+    """Parse `200MB`, `1.5GB` or `500000` into bytes, in powers of 1000; raises InvalidRequest for any other text."""
     found = _SIZE.fullmatch(text.strip())
     if found is None or float(found[1]) <= 0:
         raise InvalidRequest(f"{text!r} is no size: write 200MB, 1GB or 2TB")

@@ -1,4 +1,4 @@
-"""Define the description of a snapshot: the contents of its archive besides the definition."""
+"""Define the description of a snapshot, which lists all that its archive contains besides the training definition."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GIT_DIFF = "git.diff"
 
 
 class Piece(Record):
-    """Consecutive lines of `definition.py` that come from one cell or file; line numbers start at 1."""
+    """Consecutive lines of `definition.py` that come from one notebook cell or file; line numbers start at 1."""
 
     cell: int | None  # execution count; None for a file
     file: str | None = None
@@ -35,7 +35,7 @@ class Origin(NamedTuple):
 
 
 class Environment(Record):
-    """Python environment that the code was submitted with, recorded automatically."""
+    """Python environment from which the code was submitted, recorded automatically."""
 
     python: str  # 3.11.7
     implementation: str  # CPython
@@ -55,7 +55,7 @@ class Environment(Record):
 
     @property
     def id(self) -> str:
-        """Return a digest of everything that determines a lock: Python, system, distributions, Daylight's own files."""
+        """Return a digest of all that determines a lock file: Python, system, packages, and Daylight's own files."""
         system, *_ = parts = self.platform.split("-")  # Linux-6.1.0-x86_64-with-glibc2.36: without the kernel's release
         tables = [sorted(each.items()) for each in (self.distributions, self.origins, self.editable, self.conda)]
         facts = (self.python, self.implementation, system, parts[-3:], *tables, self.daylight)
@@ -63,12 +63,12 @@ class Environment(Record):
 
     @property
     def origins(self) -> dict[str, str]:
-        """Return the origin of each distribution in `urls`: the digest of its file if known, else its URL."""
+        """Return the origin of each package that was installed from a URL: its file's digest if known, else the URL."""
         return {name: url.partition("#sha256=")[2] or url for name, url in self.urls.items()}
 
 
 class Project(Record):
-    """Layout of the snapshot's folder `project`: local modules and included files, by paths below the root."""
+    """Layout of the snapshot's folder `project`: local modules and included files, by paths below its root."""
 
     root: str  # original root: nearest folder with .git or pyproject.toml, else the notebook's folder
     cwd: str  # the notebook's folder, relative to the root
@@ -76,7 +76,7 @@ class Project(Record):
 
 
 class Captured(Record):
-    """Notebook value that was captured by `--capture`, in a file of its own."""
+    """Notebook variable whose value `--capture` has stored in a file of its own."""
 
     name: str
     file: str  # path in the archive: captured/files.npy
@@ -87,14 +87,20 @@ class Captured(Record):
 
 
 class State(Record):
-    """Digest of a notebook value that the cell uses; a job compares its own value before the first step."""
+    """Digest of a notebook variable that the cell uses.
+
+    Before the first step, a job compares it with that of its own value.
+    """
 
     digest: str  # xxh3-128 of kind and content
     shown: str  # shortened text for users
 
 
 class Process(Record):
-    """Settings of the notebook's process and its libraries; a job compares its own before the first step."""
+    """Settings of the notebook's process and its libraries.
+
+    Before the first step, a job compares them with those of its own process.
+    """
 
     settings: dict[str, str] = {}  # by name; a snapshot has only those that differ from the default
     variables: dict[str, str | None] = {}  # environment variables that cells have set and the code names
@@ -103,7 +109,7 @@ class Process(Record):
 
 
 class Data(Record):
-    """Data declared with `--data` as it was at submission: a folder, a file or a prefix of an object store."""
+    """State at submission of data that was declared with `--data`: a folder, a file or a prefix of an object store."""
 
     name: str  # as the user wrote it
     path: str  # absolute, or a URL
@@ -135,7 +141,7 @@ class Snapshot(Record):
     commits: tuple[str, ...] = ()  # external versions of data, as the user named them: lakefs://repo@c0ffee
 
     def locate(self, line: int) -> Origin | None:
-        """Return the origin of line `line` of definition.py; None for a generated line."""
+        """Return where a line of `definition.py` comes from in the notebook or files; None for a generated line."""
         for piece in self.pieces:
             if piece.line <= line < piece.line + piece.count:
                 return Origin(piece.cell, piece.file, piece.cell_line + line - piece.line)

@@ -1,4 +1,7 @@
-"""Define the state machines, one transition table each; `advance` applies them, and the documentation is generated."""
+"""Define the state machines, each as a transition table.
+
+`advance` applies them; the documentation is made from them.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from kernel_backend.model import events as e
 
 
 class ExperimentState(StrEnum):
-    """State of an experiment as a whole."""
+    """State of an experiment, which summarises its trials."""
 
     ACTIVE = "active"
     PAUSED = "paused"
@@ -21,7 +24,7 @@ class ExperimentState(StrEnum):
 
 
 class TrialState(StrEnum):
-    """State of a trial."""
+    """State of a trial, from queued to ended."""
 
     QUEUED = "queued"
     STARTING = "starting"
@@ -36,7 +39,7 @@ class TrialState(StrEnum):
 
 
 class AttemptState(StrEnum):
-    """State of an attempt."""
+    """State of an attempt, from its creation to the end of its gang."""
 
     PENDING = "pending"
     PLACED = "placed"
@@ -46,7 +49,7 @@ class AttemptState(StrEnum):
 
 
 class Hold(StrEnum):
-    """Party that holds a trial, so that it is not queued; only the same party may lift its hold."""
+    """Party that keeps a trial paused; only the same party may lift its hold."""
 
     USER = "user"
     SEARCH = "search"
@@ -69,7 +72,7 @@ State = TypeVar("State", bound=StrEnum)
 
 
 class Choice(NamedTuple, Generic[State]):
-    """Choice between two target states by the event's boolean field `guard`."""
+    """Transition with two target states; the event's boolean field `guard` chooses between them."""
 
     guard: str
     if_true: State
@@ -77,7 +80,7 @@ class Choice(NamedTuple, Generic[State]):
 
 
 class IllegalTransition(Conflict):
-    """Error: an event is not allowed in a state."""
+    """Error: the state machine has no transition for this event in this state."""
 
     def __init__(self, state: StrEnum, event: e.Event) -> None:
         name = type(event).__name__.lower()
@@ -151,7 +154,10 @@ EXPERIMENT: Table[ExperimentState] = {
 
 
 def step(table: Table[State], state: State, event: e.Event) -> State:
-    """Return the state after `event` by a transition table; raises IllegalTransition (HTTP 409) if it has none."""
+    """Return the state that `table` gives after `event`.
+
+    Raises IllegalTransition (HTTP 409) if there is no transition.
+    """
     target = table.get((state, type(event)))
     if target is None:
         raise IllegalTransition(state, event)
@@ -161,7 +167,7 @@ def step(table: Table[State], state: State, event: e.Event) -> State:
 
 
 def advance(state: State, event: e.Event) -> State:
-    """Return the state of a trial, attempt or experiment after `event`; raises IllegalTransition."""
+    """Return the state of a trial, attempt or experiment after `event`; raises IllegalTransition if there is none."""
     tables: dict[type[StrEnum], Table[State]] = {
         TrialState: TRIAL,  # type: ignore[dict-item]
         AttemptState: ATTEMPT,  # type: ignore[dict-item]

@@ -1,4 +1,4 @@
-"""Define the stream of numbered messages to clients, which clients resume by `after=SEQ`."""
+"""Define the stream of numbered messages to clients, which they continue after a break by `after=SEQ`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MessageType = Literal["experiment", "trial", "attempt", "report", "note", "artif
 
 
 class StoredNote(Record):
-    """Warning or remark about an attempt, sent in a message."""
+    """Warning or remark about an attempt, as a message carries it."""
 
     text: str
     level: Literal["info", "warning"] = "info"
@@ -37,7 +37,7 @@ DATA: dict[MessageType, type[Record]] = {
 
 
 class Message(Record):
-    """Message of the stream.
+    """Message of the stream, about a change of an experiment.
 
     `seq` grows with each message: a client that has read message N and requests `after=N` misses none.
     """

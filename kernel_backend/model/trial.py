@@ -7,6 +7,7 @@ from pydantic import FiniteFloat
 from kernel_backend.errors import CheckpointFailed, PlaceUnavailable
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.launch.nodes import GangNode, placement_of
+from kernel_backend.model.launch.trace import Trace
 from kernel_backend.model.record import Record, Value
 from kernel_backend.model.resources import Placement
 from kernel_backend.model.states import AttemptState, Hold, Outcome, TrialState
@@ -21,7 +22,7 @@ WEIGHTS = ":weights"  # suffix of a checkpoint of which only the weights are use
 
 
 class Frame(Record):
-    """Frame of the user's own code in a traceback, by cell if it came from one."""
+    """Frame of the user's own code in a traceback, with the notebook cell from which it comes, if any."""
 
     file: str
     line: int
@@ -32,14 +33,17 @@ class Frame(Record):
 
     @property
     def where(self) -> str:
-        """Return `cell [4] line 3` or `helpers.py line 12`."""
+        """Return the frame's location for users: `cell [4] line 3` or `helpers.py line 12`."""
         if self.cell is None:
             return f"{self.file} line {self.line}"
         return f"cell [{self.cell}] line {self.cell_line}"
 
 
 class Failure(Record):
-    """Failure of a rank. One that is only a consequence (a lost peer) is not shown if its cause is known."""
+    """Failure of a rank.
+
+    If it is only a consequence, such as a lost peer, it is not shown once the cause is known.
+    """
 
     rank: int
     type: str  # name of the exception's class, or of the signal
@@ -53,7 +57,7 @@ class Failure(Record):
 
     @property
     def raised(self) -> bool:
-        """Return whether a Python exception caused the failure; a signal, an exit code or a hang has no known cause."""
+        """Return whether a Python exception caused the failure, not a signal, an exit code or a hang."""
         return self.traceback != "" and self.type != HANG
 
     @property
@@ -63,7 +67,7 @@ class Failure(Record):
 
     @property
     def of_storage(self) -> bool:
-        """Return whether the failure is of checkpoint storage (cannot be written or reached), not of the training."""
+        """Return whether checkpoint storage failed (it cannot be written or reached), not the training."""
         return self.type in (CheckpointFailed.__name__, PlaceUnavailable.__name__)
 
     def same_as(self, other: Failure | None) -> bool:
@@ -81,7 +85,7 @@ class Best(Record):
 
 
 class ScheduledTrial(Record):
-    """Fields of a trial that the scheduler reads; kept small, as there may be 100,000 queued trials."""
+    """Fields of a trial that the scheduler needs; there are few, since 100,000 trials may be queued."""
 
     experiment: int
     index: int
@@ -119,12 +123,12 @@ class Trial(ScheduledTrial):
 
     @property
     def newest(self) -> tuple[str, dict[str, float]]:
-        """Return kind and metrics of the newest validation, or of the newest training report if there is none."""
+        """Return the kind and the metrics of the newest validation; without one, of the newest training report."""
         return ("validation", self.metrics) if self.metrics else ("training", self.training)
 
 
 class Attempt(Record):
-    """An attempt: one execution of a trial on a gang."""
+    """One execution of a trial on a gang."""
 
     experiment: int
     trial: int
@@ -142,6 +146,7 @@ class Attempt(Record):
     backend: str | None = None  # backend that the ranks use
     backend_reason: str | None = None
     guarantee: str | None = None  # under which changes the result stays bit-identical
+    trace: Trace | None = None  # to be recorded by its ranks, which have not answered yet
 
     @property
     def id(self) -> AttemptId:

@@ -1,4 +1,4 @@
-"""Validate hyperparameters: literals as defaults in a signature, and values that match their annotation."""
+"""Validate hyperparameters: default values in a signature, and values that must match an annotation."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ _KINDS = {
 
 
 class TooLarge(ValueError):
-    """Error: a number is beyond the range that can be stored."""
+    """Error: a number is outside the range that can be stored."""
 
 
 def literal(node: ast.expr) -> Any:
     """Return the value of a literal expression: number (also `4 * 128`), text, True, False, None, list or tuple.
 
-    A dictionary of literals with texts as keys is a literal, too. Raises ValueError for any other expression.
+    Dictionaries of literals with texts as keys count as literals, too. Raises ValueError for any other expression.
     """
     if isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float | str | None):
         return _number(node.value) if type(node.value) is int else node.value
@@ -86,7 +86,7 @@ def literal(node: ast.expr) -> Any:
 
 
 def _sequence(node: ast.List | ast.Tuple) -> type[list[Any]] | type[tuple[Any, ...]]:
-    """Return the type, list or tuple, of a literal's syntax node."""
+    """Return the Python type, list or tuple, that a syntax node stands for."""
     return tuple if isinstance(node, ast.Tuple) else list
 
 
@@ -106,7 +106,7 @@ def _number(value: Any) -> Any:
 
 
 def check_value(value: Any, depth: int = 0) -> None:
-    """Raise ValueError, with the reason, for a value that JSON cannot carry."""
+    """Raise ValueError, with the reason, if JSON cannot represent a value; `depth` is its level of nesting."""
     if depth > DEEPEST:
         raise ValueError(f"lists and dictionaries within each other go {DEEPEST} deep at most")
     if type(value) is int and not -(2**63) <= value < 2**63:
@@ -129,7 +129,7 @@ def _is_text(value: str) -> bool:
 
 
 def as_value(value: Any) -> Value:
-    """Convert tuples to lists, recursively, as JSON has no tuples."""
+    """Return a value with all tuples converted to lists, recursively, as JSON has no tuples."""
     if isinstance(value, dict):
         return {key: as_value(item) for key, item in value.items()}
     return [as_value(item) for item in value] if isinstance(value, list | tuple) else value
@@ -145,7 +145,7 @@ def written(value: Value) -> str:
 
 
 def coerce(value: Value, annotation: str | None, default: Value = None) -> Value:
-    """Convert `value` to the annotation's type, or without one to the default's: 1 for a float becomes 1.0.
+    """Return `value` as the annotation's type, or without one as the default's: 1 for a float becomes 1.0.
 
     Raises ValueError with the expected type (`a number`, `one of 'relu', 'gelu'`) if it cannot be converted.
     """
@@ -215,7 +215,7 @@ def _wanted(kinds: list[Any], value: Value) -> str:
 
 
 def nearest(name: object, names: Iterable[object]) -> str:
-    """Return ` (did you mean width?)` with the name closest to `name`, or "" if none is close."""
+    """Return ` (did you mean width?)` with the one of `names` that is most similar to `name`, or "" if none is."""
     small = {str(each).lower(): str(each) for each in names}
     found = difflib.get_close_matches(str(name).lower(), small, n=1)
     return f" (did you mean {small[found[0]]}?)" if found else ""

@@ -1,7 +1,7 @@
-"""Read records that another version of Daylight has written, without fields that this version does not know.
+"""Read records that another version of Daylight has written, ignoring fields that this version does not know.
 
-In an answer any unknown field may be dropped; in a request, only an unknown field without effect may be dropped: an
-empty one, or one with the default value of the sender's version (the request lists those in `at_defaults`).
+In an answer any unknown field may be ignored. In a request only an unknown field without effect may be: an empty one,
+or one with the default value of the sender's version (the request lists those in `at_defaults`).
 """
 
 from __future__ import annotations
@@ -26,12 +26,15 @@ def says_nothing(value: Any) -> bool:
 
 
 def changes_nothing(defaults: Collection[str]) -> MayGo:
-    """Return a predicate for unknown fields of a request that may be dropped: unused ones, and those in `defaults`."""
+    """Return a predicate for unknown fields of a request that may be ignored: unused, or with a path in `defaults`."""
     return lambda value, place: says_nothing(value) or place in defaults
 
 
 def at_defaults(record: BaseModel, place: str = "") -> Iterator[str]:
-    """Yield the paths of a record's fields that have default values, such as `config.seed`; none within lists."""
+    """Yield the paths of a record's fields that have default values, such as `config.seed`.
+
+    Fields in lists are skipped.
+    """
     for name, field in type(record).model_fields.items():
         value = getattr(record, name)
         if not field.is_required() and value == field.get_default(call_default_factory=True):
@@ -41,7 +44,7 @@ def at_defaults(record: BaseModel, place: str = "") -> Iterator[str]:
 
 
 def read(kind: type[A] | TypeAdapter[A], data: bytes | Any, may_go: MayGo = lambda value, place: True) -> A:
-    """Parse a record from JSON bytes or Python values, and drop its unknown fields.
+    """Parse a record of class `kind` from JSON bytes or Python values, ignoring unknown fields.
 
     Raises ValidationError for any other error, and for an unknown field for which `may_go` returns False.
     """
@@ -75,7 +78,7 @@ def _without(value: Any, keys: Sequence[str | int]) -> Any:
 
 
 def _keys(value: Any, place: Sequence[str | int]) -> list[str | int]:
-    """Return the elements of a pydantic error path that are keys in the data, without the tags of unions."""
+    """Return those elements of a pydantic error path that are keys in the data `value`, without the tags of unions."""
     found: list[str | int] = []
     for key in place:
         if (isinstance(value, dict) and key in value) or (isinstance(value, list | tuple) and isinstance(key, int)):

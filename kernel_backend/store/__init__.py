@@ -1,1 +1,1 @@
-"""Store what the service persists: `base.py` defines the interface, `sql.py` implements it."""
+"""Store what the service keeps across restarts: `base.py` defines the interface, `sql.py` implements it."""

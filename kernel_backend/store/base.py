@@ -15,6 +15,7 @@ from pydantic import Field
 from kernel_backend.errors import DaylightError
 from kernel_backend.model.artifacts import Artifact
 from kernel_backend.model.cluster.accounts import AccountKind, AuditEntry
+from kernel_backend.model.cluster.monitored import StoreCounts
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.cluster.pools import Pool, PoolSettings
 from kernel_backend.model.cluster.usage import ReservationRecord, UsageInterval
@@ -22,11 +23,13 @@ from kernel_backend.model.events import Event
 from kernel_backend.model.experiment import LONGEST_NAME, Config, Experiment, ScheduledExperiment
 from kernel_backend.model.facts import StoredFact
 from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.launch.trace import Trace
+from kernel_backend.model.node_faults import NodeFault, NodeName
 from kernel_backend.model.record import Record, Value
-from kernel_backend.model.reports import Kind, SpoolRecord, StoredReport
+from kernel_backend.model.reports import ArtifactSaved, Kind, SpoolRecord, StoredReport
 from kernel_backend.model.resources import Placement
 from kernel_backend.model.search.effects import Effect
-from kernel_backend.model.search.records import LogEntry
+from kernel_backend.model.search.records import LogEntry, LoggedReport
 from kernel_backend.model.search.space import Space
 from kernel_backend.model.states import TrialState
 from kernel_backend.model.stream import Message
@@ -34,6 +37,9 @@ from kernel_backend.model.trial import Attempt, ScheduledTrial, Trial
 from kernel_backend.model.views.curves import ReportedValues
 from kernel_backend.model.views.overview import Overview
 from kernel_backend.model.views.search_status import TrialSummary
+from kernel_backend.model.views.thinning import Thinned
+from kernel_backend.store.measured.base import MeasuredStore
+from kernel_backend.store.outbox.base import OutboxStore
 
 
 class StoreUnavailable(DaylightError):
@@ -63,11 +69,11 @@ class NewExperiment(Record):
 
 
 class Scheduled(NamedTuple):
-    """Unfinished experiments, active trials and open attempts, with the fields that the scheduler reads."""
+    """Unfinished experiments, active trials and open attempts, with the fields that the scheduler needs."""
 
     experiments: list[ScheduledExperiment]  # unfinished, oldest first; searches as complete records
     trials: list[ScheduledTrial]  # active trials of these, by experiment and index
-    attempts: list[Attempt]  # that have not ended, also those of unreadable experiments: they hold slots
+    attempts: list[Attempt]  # attempts that have not ended, also of unreadable experiments, as they hold slots
     unreadable: dict[int, str]  # experiments left out because a record cannot be read: the reason
 
 
@@ -82,10 +88,13 @@ class QuotaStore(Protocol):
     """Store of quotas, drained nodes and priorities; each change is one transaction with its audit entry."""
 
     def quotas(self) -> dict[tuple[AccountKind, str], dict[str, Any]]:
-        """Return the quota fields that admins have set in this service, by account, as JSON values."""
+        """Return the quota fields that admins have set in this service, as JSON values by account (kind, name)."""
 
     def set_quota(self, kind: AccountKind, name: str, changed: Mapping[str, Any], entry: AuditEntry) -> AuditEntry:
-        """Replace the quota fields that admins have set for an account; an empty mapping removes all."""
+        """Replace all quota fields that admins have set for an account by `changed`; an empty mapping removes them.
+
+        Returns the stored audit entry with its number.
+        """
 
     def drained(self) -> frozenset[str]:
         """Return the names of drained nodes, on which nothing new is started."""
@@ -93,14 +102,29 @@ class QuotaStore(Protocol):
     def set_drained(self, node: str, drained: bool, entry: AuditEntry) -> bool:
         """Drain or undrain a node; return False, and store no audit entry, if that changes nothing."""
 
+    def node_faults(self, since: float) -> list[NodeFault]:
+        """Return the faults of nodes since a time (seconds since the epoch), oldest first."""
+
+    def add_node_fault(self, fault: NodeFault, forget: float) -> bool:
+        """Store a fault of a node, and delete faults older than the time `forget`.
+
+        Return False if it is stored already.
+        """
+
+    def forgive_node(self, name: NodeName, entry: AuditEntry) -> bool:
+        """Delete the faults of a node; return False, and store no audit entry, if there are none."""
+
     def pools(self) -> list[Pool]:
-        """Return the pools that were added by commands, by name."""
+        """Return the pools that admins added by commands, sorted by name."""
 
     def set_pool(self, name: str, settings: PoolSettings | None, entry: AuditEntry) -> bool:
-        """Add or replace a pool, or with None remove it; return False, without an audit entry, if nothing changes."""
+        """Add a pool or replace its settings; None removes it.
+
+        Returns False, and stores no audit entry, if that changes nothing.
+        """
 
     def update_experiment(self, number: int, at: float, change: Change) -> Experiment:
-        """Update an experiment with the fields that `change` returns, and store its audit entry if there is one.
+        """Update an experiment with the fields that `change` returns, and store an audit entry if it returns one.
 
         Raises NotFound and any error of `change`; nothing is stored then.
         """
@@ -115,26 +139,29 @@ class QuotaStore(Protocol):
         """
 
     def held(self, kind: AccountKind, name: str, since: float, until: float) -> list[Held]:
-        """Return the slots that an account's attempts held between `since` and `until`, unordered."""
+        """Return which slots an account's attempts held between the times `since` and `until`, in any order."""
 
 
-class Store(QuotaStore, Protocol):
+class Store(QuotaStore, MeasuredStore, OutboxStore, Protocol):
     """Store of experiments, trials, attempts, reports and searches."""
 
-    def add_experiment(self, draft: NewExperiment, at: float, beyond: int = 0) -> tuple[Experiment, Trial | None]:
-        """Store a new active experiment, and its first trial, queued; for a search the trial is None.
+    def product(self) -> str:
+        """Return the database's product and version, such as `PostgreSQL 15.6`."""
 
-        Its number is above all numbers in the store and above `beyond`. Trials of a search are created later, by
-        its decisions.
+    def add_experiment(self, draft: NewExperiment, at: float, beyond: int = 0) -> tuple[Experiment, Trial | None]:
+        """Store a new active experiment, and its first trial, queued; for a search there is no trial yet.
+
+        Its number is above all numbers in the store and above `beyond`. Trials of a search are created later, by its
+        decisions.
         """
 
     def experiment(self, number: int) -> Experiment:
-        """Return one experiment; raises NotFound."""
+        """Return the record of one experiment; raises NotFound."""
 
     def experiments(
         self, owner: str | None = None, state: str | None = None, search: str | None = None, limit: int = 50
     ) -> list[Experiment]:
-        """Return experiments, newest first.
+        """Return at most `limit` experiments, newest first.
 
         `state` is an experiment's own state or the one that its overview shows; raises InvalidRequest for any other.
         `search` is a part of the name, the note or a tag, ignoring case, or a number with or without `#`.
@@ -153,30 +180,36 @@ class Store(QuotaStore, Protocol):
         seen_by: Person | None = None,
         tags: Sequence[str] = (),
     ) -> list[Overview]:
-        """Return experiments for display, quickly: with trials, the newest ten attempts of each, and notes as warnings.
+        """Return at most `limit` experiments for display, newest first: with trials, attempts, and notes as warnings.
 
-        Wait reasons and snapshot warnings are added by the service. `group` selects experiments that request slots
-        for it; `seen_by` leaves out experiments that this user may not see; `tags` selects experiments that have all
-        of these tags, ignoring case.
+        Only the newest ten attempts of each trial are read, for speed. Wait reasons and snapshot warnings are added by
+        the service. `group` selects experiments that request slots for it; `seen_by` leaves out experiments that this
+        user may not see; `tags` selects experiments that have all of these tags, ignoring case.
         """
 
     def experiment_before(self, experiment: Experiment) -> Experiment | None:
-        """Return the newest earlier experiment, no rerun, of the same owner and notebook, else of the same name."""
+        """Return the newest earlier experiment of the same owner and notebook, else of the same name.
+
+        Reruns are left out. None if there is no such experiment.
+        """
 
     def unfinished_experiments(self) -> list[Experiment]:
         """Return all experiments that have not ended, oldest first."""
 
+    def ended_since(self, owner: str, since: float, limit: int) -> list[Experiment]:
+        """Return the user's undeleted experiments that ended after `since`; at most the newest `limit`."""
+
     def deleted_experiments(self) -> list[Experiment]:
-        """Return the deleted experiments that are not purged yet."""
+        """Return the deleted experiments whose files are not purged yet."""
 
     def warm_start_sources(self, number: int) -> list[tuple[str, int]]:
-        """Return (checkpoint, number) of each undeleted experiment that starts from a checkpoint of this one."""
+        """Return the undeleted experiments that start from this one's checkpoints, as (checkpoint, their number)."""
 
     def warm_started(self) -> list[Experiment]:
         """Return the undeleted searches that warm-start from the results or weights of other experiments."""
 
     def snapshot_users(self, snapshot: str, but: int) -> list[int]:
-        """Return the numbers of the unpurged experiments that have this snapshot, except experiment `but`."""
+        """Return the numbers of the experiments with this snapshot that are not purged, except experiment `but`."""
 
     def purge(self, number: int, at: float) -> None:
         """Remove a deleted experiment's reports, messages, provenance, artifacts, search log, parameters and labels.
@@ -184,32 +217,50 @@ class Store(QuotaStore, Protocol):
         Its number, owner, trials and attempts stay: slot usage is computed from them.
         """
 
+    def counts(self, most: int) -> StoreCounts:
+        """Return the number of experiments by state and of ended attempts by outcome, and trials that hold slots.
+
+        At most `most` of these trials are returned.
+        """
+
+    def thin_reports(self, number: int, most: int, *, dry_run: bool = False) -> Thinned:
+        """Remove training reports of an experiment, so that each metric of a trial keeps about `most`.
+
+        Return the numbers.
+
+        `spare_reports` chooses them; validations stay. With `dry_run` nothing is removed, only counted.
+        """
+
     def unfinished_names(self) -> dict[int, str]:
         """Return the names of all unfinished experiments by number, fast even for 100,000."""
 
     def repeated_by(self, draft: NewExperiment) -> list[Experiment]:
-        """Return the unfinished experiments with the same owner, folder, interpreter, parameters and space as a draft.
+        """Return the unfinished experiments that a submission may duplicate, newest first.
 
-        They are sorted newest first; unreadable ones are left out. Fast even if there are 100,000 other experiments.
+        They have the same owner, folder, interpreter, parameters and space as the draft; unreadable ones are left out.
+        It is fast even if there are 100,000 other experiments.
         """
 
     def advance_experiment(
         self, number: int, event: Event, at: float, entry: AuditEntry | None = None, **changes: Any
     ) -> Experiment:
-        """Apply `event` to an experiment with `changes` to its other fields, and store an audit entry.
+        """Apply a state machine's event to an experiment, change other fields, and store an audit entry if given.
 
         `ended_at` is set by the new state. Raises NotFound, and IllegalTransition if the state table has no such
         transition; nothing is stored then.
         """
 
     def trials(self, number: int, states: Collection[TrialState] | None = None) -> list[Trial]:
-        """Return an experiment's trials by index, in any of `states` (None: all); empty for an unknown experiment."""
+        """Return an experiment's trials by index; only those in one of `states`, if given.
+
+        The list is empty for an unknown experiment.
+        """
 
     def restless_trials(self, number: int) -> list[Trial]:
-        """Return an experiment's trials by index, except those that have ended or that only their search has paused."""
+        """Return an experiment's trials by index, without those that have ended or that their search has paused."""
 
     def scheduled(self) -> Scheduled:
-        """Return the unfinished work that the scheduler reads; fast even for 100,000 trials.
+        """Return the unfinished work that the scheduler needs; fast even for 100,000 trials.
 
         If a record cannot be read, its experiment is left out with all of its trials, and reported as unreadable.
         """
@@ -217,11 +268,14 @@ class Store(QuotaStore, Protocol):
     def trial_counts(self, number: int) -> dict[TrialState, int]:
         """Return the number of an experiment's trials by state; fast even for many thousands of trials."""
 
-    def outlines(self, number: int) -> list[TrialSummary]:
-        """Return summaries of an experiment's trials by index; fast even for many thousands of trials."""
+    def outlines(self, number: int, trials: Collection[int] | None = None) -> list[TrialSummary]:
+        """Return summaries of an experiment's trials, or of some, by index; fast even for many thousands of trials."""
+
+    def touched_trials(self, number: int, after: int) -> set[int]:
+        """Return the trials of an experiment whose summary or slot-seconds a message above `after` may have changed."""
 
     def trial(self, number: int, index: int) -> Trial:
-        """Return one trial; raises NotFound."""
+        """Return the record of one trial; raises NotFound."""
 
     def trial_uid(self, number: int, index: int) -> str:
         """Return the unique id of a trial; "" for a trial created before trials had such ids. Raises NotFound."""
@@ -230,10 +284,10 @@ class Store(QuotaStore, Protocol):
         """Return the number of each trial's newest attempt, 0 before the first, by (experiment, index)."""
 
     def live_trials(self) -> list[Trial]:
-        """Return all trials that are neither paused nor ended, in order of queueing."""
+        """Return all trials that are neither paused nor ended, ordered by the time at which they were queued."""
 
     def advance_trial(self, number: int, index: int, event: Event, at: float, **changes: Any) -> Trial:
-        """Apply `event` to a trial, with `changes` to its other fields; `ended_at` is set by the new state.
+        """Apply a state machine's event to a trial, and change other fields; `ended_at` is set by the new state.
 
         Raises NotFound, and IllegalTransition if the state table has no such transition; nothing is stored then.
         """
@@ -251,13 +305,13 @@ class Store(QuotaStore, Protocol):
     ) -> Attempt:
         """Store a trial's next attempt, set the trial to starting, and fence all older attempts.
 
-        Its state is placed, or pending if its slots are not `granted` yet. For a pending attempt, `placement` only says
-        how many slots on how many nodes are requested. Its number is above those of the trial's attempts in the store,
-        and above `beyond`. Raises NotFound, and IllegalTransition unless the trial is queued.
+        The attempt's state is placed, or pending if its slots are not `granted` yet. For a pending attempt, `placement`
+        only says how many slots on how many nodes are requested. Its number is above those of the trial's attempts in
+        the store, and above `beyond`. Raises NotFound, and IllegalTransition unless the trial is queued.
         """
 
     def attempt(self, key: AttemptId) -> Attempt:
-        """Return one attempt; raises NotFound."""
+        """Return the record of one attempt; raises NotFound."""
 
     def attempts(self, number: int, index: int) -> list[Attempt]:
         """Return the attempts of a trial, oldest first."""
@@ -266,24 +320,34 @@ class Store(QuotaStore, Protocol):
         """Return all attempts that have not ended, oldest first."""
 
     def token_digest(self, key: AttemptId) -> str:
-        """Return the digest of the attempt's token; raises NotFound."""
+        """Return the digest of the secret token that was issued for an attempt; raises NotFound."""
 
     def advance_attempt(self, key: AttemptId, event: Event, at: float, **changes: Any) -> Attempt:
-        """Apply `event` to an attempt, with `changes` to its other fields; `ended_at` is set by the new state.
+        """Apply a state machine's event to an attempt, and change other fields; `ended_at` is set by the new state.
 
         Raises NotFound and IllegalTransition.
         """
 
+    def set_trace(self, key: AttemptId, trace: Trace, at: float) -> None:
+        """Store and publish the trace that an attempt's ranks shall record; raises NotFound."""
+
     def note(self, key: AttemptId, text: str, at: float) -> None:
-        """Publish a warning about an attempt to all watchers of its experiment; raises NotFound."""
+        """Store a warning about an attempt, and publish it to all who watch the experiment; raises NotFound."""
 
     def accept(self, key: AttemptId, records: Sequence[SpoolRecord], at: float) -> int:
         """Store records of an attempt's spool; return the number of the newest stored record of this attempt.
 
-        Records that are stored already are skipped. Of two reports for the same trial, kind and step, the first is
+        Records that are stored already are skipped. Among reports for the same trial, kind and step, the first is
         stored. The trial's progress never decreases, and its `best` is the best of all stored reports, regardless of
-        the order of arrival. Of a fenced attempt, only reports and artifacts up to the step from which its successor
-        resumed are stored. Raises NotFound, and InvalidRequest for records out of order; nothing is stored then.
+        the order of arrival. If the attempt is fenced, only reports and artifacts up to the step from which its
+        successor resumed are stored. Raises NotFound, and InvalidRequest for records out of order; nothing is stored
+        then.
+        """
+
+    def keep_artifact(self, key: AttemptId, saved: ArtifactSaved) -> None:
+        """Store an artifact of an attempt, without a record in the attempt's spool; idempotent.
+
+        An artifact of this name from a later attempt is not replaced. Raises NotFound.
         """
 
     def messages(self, after: int, experiment: int | None = None, limit: int = 1000) -> list[Message]:
@@ -323,32 +387,35 @@ class Store(QuotaStore, Protocol):
         A long log is read fastest in pages of a thousand entries.
         """
 
+    def brief_log(self, number: int, after: int = 0, limit: int | None = None) -> list[LogEntry | LoggedReport]:
+        """Return what `search_log` does, with reports in their brief form, several times as fast."""
+
     def validations(self, number: int, after: int = 0) -> list[StoredReport]:
-        """Return the validation reports of all trials of an experiment above sequence number `after`, in order."""
+        """Return the validation reports of all trials of an experiment above sequence number `after`, in that order."""
 
     def slot_seconds(self, number: int, at: float) -> float:
         """Return the slot-seconds that the trials of an experiment have used up to `at`."""
 
-    def trial_seconds(self, number: int, at: float) -> dict[int, float]:
-        """Return the slot-seconds used up to `at`, by trial index, of each trial that has held slots."""
+    def trial_seconds(self, number: int, at: float, trials: Collection[int] | None = None) -> dict[int, float]:
+        """Return the slot-seconds used up to `at`, by index, of all trials that have held slots, or of some."""
 
     def usage_intervals(self, since: float) -> list[UsageInterval]:
-        """Return the usage intervals of attempts that are open, or that ended after `since`, oldest first."""
+        """Return when attempts held slots: open attempts, and those that ended after `since`, oldest first."""
 
     def reservations(self) -> list[ReservationRecord]:
-        """Return all reservation records."""
+        """Return all stored reservations and queue positions."""
 
     def save_reservations(self, made: Sequence[ReservationRecord], gone: Sequence[ReservationRecord] = ()) -> None:
-        """Store the records `made`, replacing those with the same keys, and delete the records `gone`."""
+        """Store the reservation records `made`, replacing those with the same keys, and delete the records `gone`."""
 
     def facts(self, number: int, trial: int) -> list[StoredFact]:
-        """Return the provenance records of a trial's attempts, the oldest attempt's first."""
+        """Return the provenance records of a trial's attempts, oldest attempt first."""
 
     def artifacts(self, number: int) -> list[Artifact]:
-        """Return the artifacts of an experiment's trials, by trial and name; of each name the newest."""
+        """Return the newest artifact of each name, sorted by trial and name."""
 
     def artifact(self, number: int, trial: int, name: str) -> Artifact:
-        """Return one artifact; raises NotFound."""
+        """Return a trial's artifact by its name; raises NotFound."""
 
     def close(self) -> None:
         """Close the database; the store cannot be used afterwards."""

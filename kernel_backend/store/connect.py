@@ -1,4 +1,4 @@
-"""Open a database: configure it, migrate its schema, and translate its errors."""
+"""Connect to a database: open it, migrate its schema, and translate its errors."""
 
 from __future__ import annotations
 
@@ -11,40 +11,26 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
-from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, ProgrammingError
+from sqlalchemy import URL, Connection, Engine, create_engine, event, text
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from kernel_backend.errors import DaylightError, InvalidRequest
 from kernel_backend.retry import RetryPolicy
 from kernel_backend.store.base import StoreUnavailable
+from kernel_backend.store.postgresql import check_server, connect_postgresql
+from kernel_backend.store.url import shown
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _MIGRATION_LOCK = 0x6461796C  # advisory lock number, the same in all processes of Daylight
 _NETWORK = ("nfs", "cifs", "smb", "fuse.", "9p", "afs", "ceph", "lustre", "gpfs", "beegfs", "glusterfs")
 _BUSY_SECONDS = 20.0
-_RETRY = RetryPolicy((0.05,), limit=_BUSY_SECONDS)  # of the switch of the journal mode
+_RETRY = RetryPolicy((0.05,), limit=_BUSY_SECONDS)  # policy for switching the journal mode
+_NO_PRIVILEGE = "42501"  # SQLSTATE: the user lacks a privilege in this schema
 
 
 class NewerDatabase(DaylightError):
-    """Error: a later version of Daylight has written the database."""
-
-
-def database_url(at: str | Path) -> URL:
-    """Return the database URL: a Path is a SQLite file, a string any SQLAlchemy URL of SQLite or PostgreSQL."""
-    if isinstance(at, Path):
-        return URL.create("sqlite", database=str(at))
-    try:
-        url = make_url(at)
-    except ArgumentError:
-        raise _no_database(at) from None
-    return url.set(drivername="postgresql+psycopg") if url.drivername == "postgresql" else url
-
-
-def _no_database(at: str) -> InvalidRequest:
-    return InvalidRequest(
-        f"{at!r} is no database for a store: use sqlite:////path/to/file or postgresql://user@host/name"
-    )
+    """Error: a later version of Daylight has written the database, so that this version cannot use it."""
 
 
 def connect(url: URL) -> Engine:
@@ -54,11 +40,9 @@ def connect(url: URL) -> Engine:
     both cases no commit is lost if the process is killed.
     """
     if url.get_backend_name() == "postgresql":
-        return create_engine(url, pool_pre_ping=True, max_overflow=30)
-    if url.get_backend_name() != "sqlite" or not url.database:
-        raise _no_database(url.render_as_string())
+        return connect_postgresql(url)
     engine = create_engine(url, max_overflow=30, connect_args={"timeout": _BUSY_SECONDS})
-    journal = "DELETE" if is_network(Path(url.database), _mounts()) else "WAL"
+    journal = "DELETE" if is_network(Path(url.database or ""), _mounts()) else "WAL"
     event.listen(engine, "connect", lambda raw, _: _configure(raw, journal))
     lazy = "NORMAL" if journal == "WAL" else "FULL"  # with another journal, a lazy commit could corrupt the file
     event.listen(engine, "begin", lambda connection: _begin(connection, lazy))
@@ -72,7 +56,7 @@ def _configure(raw: sqlite3.Connection, journal: str) -> None:
 
 
 def _set_journal(raw: sqlite3.Connection, journal: str) -> None:
-    # The one statement that does not wait for another process that executes it at the same time.
+    # Retried, since this statement does not wait for another process that executes it at the same time.
     while raw.execute("PRAGMA journal_mode").fetchone()[0].upper() != journal:
         _RETRY.call(lambda: raw.execute(f"PRAGMA journal_mode = {journal}"), on=sqlite3.OperationalError)
 
@@ -82,7 +66,7 @@ def _begin(connection: Connection, lazy: str) -> None:
     if not options.get("writes", False):
         connection.exec_driver_sql("BEGIN")
         return
-    # Before the transaction, within which it has no effect.
+    # Set before the transaction, since it has no effect within one.
     connection.exec_driver_sql(f"PRAGMA synchronous = {lazy if options.get('lazily', False) else 'FULL'}")
     # Writers lock at once: a transaction that upgrades from reading to writing may find the lock taken, and fail.
     connection.exec_driver_sql("BEGIN IMMEDIATE")
@@ -110,28 +94,64 @@ def is_network(path: Path, mounts: str) -> bool:
 
 
 def migrate(engine: Engine) -> None:
-    """Migrate the schema, safely with concurrent processes; raises NewerDatabase if a later version wrote it."""
-    config = Config()
-    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
-    script = ScriptDirectory.from_config(config)
+    """Migrate the schema to this version, safely with concurrent processes.
+
+    Raises NewerDatabase if it is a later one.
+    """
+    config, script = _scripts()
     with engine.connect() as db:
+        if engine.dialect.name == "postgresql":
+            check_server(db)
         if _revision(db) == script.get_current_head():
             return
     with engine.execution_options(writes=True).begin() as db:
         if engine.dialect.name == "postgresql":
             db.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
-        found = _revision(db)
-        if found is not None and found not in {known.revision for known in script.walk_revisions()}:
-            raise NewerDatabase(
-                f"the database {_name(engine)} has schema {found}, this version of Daylight knows up to "
-                f"{script.get_current_head()}: upgrade Daylight, or point it at another database"
-            )
+        _check_known(db, script)
         config.attributes["connection"] = db
         command.upgrade(config, "head")
 
 
+def check_schema(db: Connection) -> None:
+    """Raise InvalidRequest unless the database has the schema of this version, NewerDatabase if a later one."""
+    _, script = _scripts()
+    found, name = _check_known(db, script), shown(db.engine.url)
+    if found is None:
+        raise InvalidRequest(f"{name} holds no database of Daylight")
+    if found != script.get_current_head():
+        raise InvalidRequest(
+            f"{name} has schema {found}, and this version of Daylight writes {script.get_current_head()}: start a "
+            "service with that database once, which upgrades it, then try again"
+        )
+
+
+def _scripts() -> tuple[Config, ScriptDirectory]:
+    config = Config()
+    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
+    return config, ScriptDirectory.from_config(config)
+
+
+def _check_known(db: Connection, script: ScriptDirectory) -> str | None:
+    """Return the revision of a database's schema, None if it is empty; raise NewerDatabase if it is unknown here."""
+    found = _revision(db)
+    if found is not None and found not in {known.revision for known in script.walk_revisions()}:
+        raise NewerDatabase(
+            f"the database {shown(db.engine.url)} has schema {found}, this version of Daylight knows up to "
+            f"{script.get_current_head()}: upgrade Daylight, or point it at another database"
+        )
+    return found
+
+
 def _revision(db: Connection) -> str | None:
     return MigrationContext.configure(db).get_current_revision()
+
+
+def product_of(db: Connection) -> str:
+    """Return the product and version of a database, such as `PostgreSQL 15.6`."""
+    if db.dialect.name == "postgresql":
+        version: str = db.execute(text("SHOW server_version")).scalar_one()
+        return f"PostgreSQL {version.split()[0]}"  # the rest names the distribution
+    return f"SQLite {sqlite3.sqlite_version}"
 
 
 @contextmanager
@@ -140,19 +160,25 @@ def translated_errors(engine: Engine) -> Iterator[None]:
     try:
         yield
     except (DataError, OverflowError) as error:
-        raise InvalidRequest(f"a value cannot be stored: {_reason(error)}; change it and try again") from error
-    except (IntegrityError, ProgrammingError):
+        raise InvalidRequest(f"a value cannot be stored: {reason_of(error)}; change it and try again") from error
+    except ProgrammingError as error:
+        if error.statement is None:  # no statement: the URL has a parameter that libpq does not know
+            raise InvalidRequest(f"the database {shown(engine.url)} cannot be opened: {reason_of(error)}") from None
+        if getattr(error.orig, "sqlstate", "") != _NO_PRIVILEGE:
+            raise  # a bug in this package
+        raise StoreUnavailable(
+            f"the database {shown(engine.url)} refuses its user: {reason_of(error)}. Make that user the owner: "
+            f"ALTER DATABASE {engine.url.database} OWNER TO {engine.url.username or '...'}"
+        ) from error
+    except IntegrityError:
         raise  # a bug in this package
     except (DBAPIError, PoolTimeout) as error:
         raise StoreUnavailable(
-            f"the database {_name(engine)} is not available: {_reason(error)}. Nothing of this was stored: "
+            f"the database {shown(engine.url)} is not available: {reason_of(error)}. Nothing of this was stored: "
             "look at its disk space, permissions and server, then try again"
         ) from error
 
 
-def _name(engine: Engine) -> str:
-    return engine.url.database or "" if engine.dialect.name == "sqlite" else engine.url.render_as_string()
-
-
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
+    """Return the first line of a database's error message."""
     return str(getattr(error, "orig", None) or error).strip().split("\n")[0]

@@ -1,4 +1,4 @@
-"""Store the records of an attempt's spool, each once; of several reports for one step, only the first is stored."""
+"""Store the records of an attempt's spool, each once; if a step is reported several times, only the first is stored."""
 
 from __future__ import annotations
 
@@ -17,7 +17,17 @@ from kernel_backend.model.artifacts import Artifact
 from kernel_backend.model.best import better
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.reports import ArtifactSaved, Committed, Fact, Guarantee, Note, Report, SpoolRecord, Started
+from kernel_backend.model.reports import (
+    ArtifactSaved,
+    Committed,
+    Fact,
+    Guarantee,
+    Note,
+    Report,
+    SpoolRecord,
+    Started,
+    Traced,
+)
 from kernel_backend.model.states import AttemptState, TrialState
 from kernel_backend.model.trial import Attempt, Best, Trial, checkpoint_step
 from kernel_backend.store.tables import artifacts, attempts, experiments, facts, reports, to_row, to_text
@@ -40,7 +50,7 @@ _FIRST_WORD_WINS = {
 
 
 def take_in(tx: Transaction, key: AttemptId, records: Sequence[SpoolRecord], at: float) -> int:
-    """Store the records of an attempt's spool in one transaction, each once; return the number of the newest one."""
+    """Store records of an attempt's spool in one transaction, each once; return the number of the newest."""
     attempt = get_attempt(tx.db, key)
     trial = get_trial(tx.db, key.experiment, key.trial)
     fresh = unseen(records, attempt)
@@ -49,7 +59,7 @@ def take_in(tx: Transaction, key: AttemptId, records: Sequence[SpoolRecord], at:
     if attempt.number < trial.attempt:
         fresh = _before_successor(tx.db, key, fresh)
     attempt, trial = _start(tx, attempt, trial, fresh, at)
-    attempt = _guaranteed(tx, attempt, fresh, at)
+    attempt = _traced(tx, _guaranteed(tx, attempt, fresh, at), fresh, at)
     attempt = changed(attempt, {"accepted": records[-1].number})
     tx.save(attempt)
     tx.save(_progress(tx, attempt, trial, fresh, at))
@@ -57,7 +67,7 @@ def take_in(tx: Transaction, key: AttemptId, records: Sequence[SpoolRecord], at:
 
 
 def unseen(records: Sequence[SpoolRecord], attempt: Attempt) -> Sequence[SpoolRecord]:
-    """Return the records that are not stored yet; raises InvalidRequest if they are out of order.
+    """Return the records of a spool that are not stored yet; raises InvalidRequest if they are out of order.
 
     Gaps are allowed: a full disk may lose a record, and later records must still be accepted.
     """
@@ -67,7 +77,7 @@ def unseen(records: Sequence[SpoolRecord], attempt: Attempt) -> Sequence[SpoolRe
 
 
 def _before_successor(db: Connection, key: AttemptId, records: Sequence[SpoolRecord]) -> Sequence[SpoolRecord]:
-    """Return the reports and artifacts of a fenced attempt up to the step from which its successor resumed."""
+    """Return a fenced attempt's reports and artifacts up to the step from which the next attempt resumed."""
     here = attempts.c
     later = (here.experiment == key.experiment, here.trial == key.trial, here.number > key.number)
     query = select(here.resume_from).where(*later).order_by(here.number).limit(1)
@@ -78,7 +88,10 @@ def _before_successor(db: Connection, key: AttemptId, records: Sequence[SpoolRec
 def _start(
     tx: Transaction, attempt: Attempt, trial: Trial, records: Sequence[SpoolRecord], at: float
 ) -> tuple[Attempt, Trial]:
-    """Apply the `started` record if there is one: update and publish the attempt and the trial."""
+    """Apply the record `started` if it is among the records.
+
+    Return the attempt and the trial, updated and published.
+    """
     word = next((record for record in records if isinstance(record, Started)), None)
     if word is None:
         return attempt, trial
@@ -97,11 +110,25 @@ def _start(
 
 
 def _guaranteed(tx: Transaction, attempt: Attempt, records: Sequence[SpoolRecord], at: float) -> Attempt:
-    """Set the attempt's reproducibility guarantee to the newest one among the records, and publish it."""
+    """Set the attempt's reproducibility guarantee to the newest among the records, and publish it.
+
+    Return the attempt.
+    """
     newest = [record.text for record in records if isinstance(record, Guarantee)][-1:]
     for text in newest:
         attempt = changed(attempt, {"guarantee": text})
         tx.publish(at, attempt)
+    return attempt
+
+
+def _traced(tx: Transaction, attempt: Attempt, records: Sequence[SpoolRecord], at: float) -> Attempt:
+    """Publish the notes about traces, and clear a request that they answer."""
+    for record in records:
+        if isinstance(record, Traced):
+            tx.note(record.at, attempt.id, "info", record.text)
+            if attempt.trace is not None and attempt.trace.id == record.id:
+                attempt = changed(attempt, {"trace": None})
+                tx.publish(at, attempt)
     return attempt
 
 
@@ -142,7 +169,7 @@ def _keep(db: Connection, owner: dict[str, int], name: str, at: float, value: Ma
 
 
 def _keep_artifact(tx: Transaction, key: AttemptId, record: ArtifactSaved) -> None:
-    """Store and publish an artifact, and replace one of the same name unless it is of a later attempt."""
+    """Store and publish an artifact; it replaces one of the same name unless that is of a later attempt."""
     here = artifacts.c
     ours = (here.experiment == key.experiment, here.trial == key.trial, here.name == record.name)
     known = tx.db.execute(select(here.attempt).where(*ours)).scalar_one_or_none()
@@ -155,8 +182,17 @@ def _keep_artifact(tx: Transaction, key: AttemptId, record: ArtifactSaved) -> No
     tx.db.execute(insert(artifacts), row)
 
 
+def keep_artifact(tx: Transaction, key: AttemptId, saved: ArtifactSaved) -> None:
+    """Store an artifact that has no record in the spool, unless it is stored already."""
+    here = artifacts.c
+    same = (here.experiment == key.experiment, here.trial == key.trial, here.name == saved.name)
+    this = (here.attempt == key.number, here.at == saved.at, here.digest == saved.digest)
+    if tx.db.execute(select(here.attempt).where(*same, *this)).first() is None:
+        _keep_artifact(tx, get_attempt(tx.db, key).id, saved)
+
+
 def _forward(db: Connection, trial: Trial, fresh: list[Report]) -> dict[str, Any]:
-    """Return the trial's fields (step, metrics, best) as changed by new reports; call it before they are stored."""
+    """Return the fields of a trial (step, metrics, best) that new reports change; call it before they are stored."""
     changes: dict[str, Any] = {}
     if not fresh:
         return changes
@@ -185,7 +221,7 @@ def _forward(db: Connection, trial: Trial, fresh: list[Report]) -> dict[str, Any
 
 
 def _best(db: Connection, trial: Trial, validations: list[Report]) -> Best | None:
-    """Return the trial's best value after these validations; steps that were reported before are ignored."""
+    """Return the best value of a trial, given new validations; those of steps that were reported before are ignored."""
     which = select(experiments.c.config).where(experiments.c.number == trial.experiment)
     config: Config = db.execute(which).scalar_one()
     first = {report.step: report for report in reversed(validations)}

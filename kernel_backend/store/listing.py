@@ -28,7 +28,7 @@ def find_experiments(
     seen_by: Person | None = None,
     tags: Sequence[str] = (),
 ) -> Select[Any]:
-    """Build the query that lists experiments, newest first; raises InvalidRequest for an unknown state."""
+    """Return the query that lists experiments, newest first; raises InvalidRequest for an unknown state."""
     query = rows_of(Experiment, experiments).order_by(experiments.c.number.desc())
     if owner is not None:
         query = query.where(experiments.c.owner == owner)
@@ -49,7 +49,7 @@ def find_experiments(
 
 
 def find_before(experiment: Experiment) -> Select[Any]:
-    """Build the query for earlier experiments of the same notebook or name, newest first, without reruns."""
+    """Return the query for earlier experiments of the same notebook or name, newest first, without reruns."""
     here = experiments.c
     same = here.notebook == experiment.notebook if experiment.notebook else here.name == (experiment.name or None)
     query = find_experiments(experiment.owner, None, None)
@@ -57,7 +57,7 @@ def find_before(experiment: Experiment) -> Select[Any]:
 
 
 def count_trials(db: Connection, numbers: Sequence[int]) -> dict[int, dict[TrialState, int]]:
-    """Count the trials of each of these experiments by state."""
+    """Return the number of trials of each of these experiments by state."""
     here = trials.c
     query = select(here.experiment, here.state, func.count()).where(here.experiment.in_(numbers))
     found: dict[int, dict[TrialState, int]] = {number: {} for number in numbers}
@@ -75,7 +75,7 @@ def _matches(search: str) -> ColumnElement[bool]:
 
 
 def _shows(state: str) -> ColumnElement[bool]:
-    """Return the SQL condition for a displayed state (`Overview.state`); `active` matches all active experiments."""
+    """Return the SQL condition for the state that an overview displays; `active` matches all active experiments."""
     liveliest = [str(word) for word in LIVELIEST]
     known = dict.fromkeys([*liveliest, *map(str, ExperimentState), DELETED])
     if state not in known:

@@ -1,6 +1,6 @@
-"""Read experiment overviews with a few queries in all, and a few more per experiment that has many trials.
+"""Read experiment overviews with a few queries in all, and a few more for each experiment with many trials.
 
-Of many trials the database selects those to display, because reading thousands of them would be slow.
+Then the database selects the trials to display, because reading thousands of them would be slow.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ NOTES_READ = 200  # newest notes per experiment that are read to find these
 
 
 def read_overviews(db: Connection, query: Select[Any]) -> list[Overview]:
-    """Return the overviews of a query's experiments, in its order: trials, newest attempts, and notes as warnings."""
+    """Return the overviews of a query's experiments, in its order.
+
+    Each has its trials, their newest attempts, and notes as warnings.
+    """
     seq = last_seq(db)  # read first: an overview may then include later changes, but misses none
     found = [from_row(Experiment, row) for row in db.execute(query)]
     numbers = [experiment.number for experiment in found]
@@ -77,7 +80,7 @@ def _of(number: int, indices: set[int]) -> ColumnElement[bool]:
 
 
 def _looked_at(db: Connection, experiment: Experiment) -> set[int]:
-    """Return the indices of the trials to display, chosen as `shown_trials` does."""
+    """Return the indices of an experiment's trials to display, chosen in the database as `shown_trials` does."""
     here = trials.c
     value = inside(db, here.best, "value").as_float()
     troubled = or_(here.failure.is_not(None), type_coerce(here.holds, Text).contains(Hold.ENGINE.value))

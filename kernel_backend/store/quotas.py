@@ -16,6 +16,7 @@ from typing_extensions import override
 from kernel_backend.model.cluster.accounts import AccountKind, AuditEntry
 from kernel_backend.model.cluster.pools import Pool, PoolSettings
 from kernel_backend.model.experiment import Experiment
+from kernel_backend.model.node_faults import NodeFault, NodeName
 from kernel_backend.model.versions import read
 from kernel_backend.store import tables
 from kernel_backend.store.base import Change, Held, QuotaStore
@@ -26,7 +27,7 @@ PAGE = 1000  # audit entries that are read at once
 
 
 class SqlQuotaStore(QuotaStore):
-    """Part of the SQL store that stores quotas, drained nodes and audit entries."""
+    """Part of the SQL store for quotas, drained nodes and audit entries."""
 
     @abstractmethod
     def _reading(self) -> AbstractContextManager[Connection]: ...
@@ -67,6 +68,34 @@ class SqlQuotaStore(QuotaStore):
                 tx.db.execute(insert(tables.drained), {"node": node, "at": entry.at, "who": entry.who})
             else:
                 tx.db.execute(delete(tables.drained).where(here.node == node))
+            tx.write_down(entry)
+            return True
+
+    @override
+    def node_faults(self, since: float) -> list[NodeFault]:
+        here = tables.node_faults.c
+        query = rows_of(NodeFault, tables.node_faults).where(here.at >= since).order_by(here.at, here.attempt)
+        with self._reading() as db:
+            return [from_row(NodeFault, row) for row in db.execute(query)]
+
+    @override
+    def add_node_fault(self, fault: NodeFault, forget: float) -> bool:
+        here = tables.node_faults.c
+        same = here.attempt == fault.attempt, here.pool == fault.pool, here.node == fault.node, here.kind == fault.kind
+        with self._writing() as tx:
+            if tx.db.execute(select(here.at).where(*same)).first() is not None:
+                return False
+            tx.db.execute(delete(tables.node_faults).where(here.at < forget))
+            tx.db.execute(insert(tables.node_faults), fault.model_dump())
+            return True
+
+    @override
+    def forgive_node(self, name: NodeName, entry: AuditEntry) -> bool:
+        here = tables.node_faults.c
+        with self._writing() as tx:
+            theirs = delete(tables.node_faults).where(here.pool == name.pool, here.node == name.node)
+            if not tx.db.execute(theirs).rowcount:
+                return False
             tx.write_down(entry)
             return True
 

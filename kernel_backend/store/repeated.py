@@ -19,7 +19,7 @@ GOING_ON = (ExperimentState.ACTIVE, ExperimentState.PAUSED)
 
 
 def read_repeated(db: Connection, draft: NewExperiment) -> list[Experiment]:
-    """Return the experiments that a draft may duplicate, newest first; unreadable ones are left out."""
+    """Return the unfinished experiments that a submission may duplicate, newest first, without unreadable ones."""
     here = experiments.c
     columns = select(here.number, type_coerce(here.params, Text), type_coerce(here.space, Text))
     theirs = columns.where(here.owner == draft.owner, here.state.in_(GOING_ON))

@@ -1,4 +1,4 @@
-"""Read the unfinished work for the scheduler: a few columns of up to 100,000 rows, each row validated."""
+"""Read the unfinished work for the scheduler: a few columns of up to 100,000 rows, of which each is validated."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ _Scheduled = TypeVar("_Scheduled", ScheduledExperiment, ScheduledTrial)
 
 
 def restless() -> ColumnElement[bool]:
-    """Return the SQL condition for trials that have not ended, without those that only their search has paused."""
+    """Return the SQL condition for trials that have neither ended nor been paused by their search."""
     here = trials.c
     return or_(here.state.in_(LIVE), and_(here.state == TrialState.PAUSED, here.holds != [Hold.SEARCH]))
 
 
 def read_scheduled(db: Connection) -> Scheduled:
-    """Read all unfinished work; an experiment with an unreadable record is left out and reported."""
+    """Return all unfinished work; an experiment with an unreadable record is left out, and reported as unreadable."""
     unreadable: dict[int, str] = {}
     open_ = _columns(ScheduledExperiment, experiments).where(experiments.c.state.in_(OPEN_EXPERIMENT))
     found = _records(db, ScheduledExperiment, experiments, open_.order_by(experiments.c.number), unreadable)
@@ -77,9 +77,9 @@ def read_open_attempts(db: Connection) -> list[Attempt]:
 
 
 def _attempts(db: Connection, trials: Sequence[ScheduledTrial], unreadable: dict[int, str]) -> list[Attempt]:
-    """Return the open attempts, and ended ones whose trials have not advanced yet.
+    """Return the open attempts, and those ended ones after which the trial has not been advanced yet.
 
-    Of an unreadable attempt only the placement is read, if possible, since the attempt still holds its slots.
+    If an attempt is unreadable, only its placement is read, if possible, since the attempt still holds its slots.
     """
     here, key = attempts_table.c, attempts_table.primary_key
     keys = [AttemptId(*row) for row in db.execute(select(*key).where(here.state.in_(OPEN_ATTEMPT)))]
@@ -96,7 +96,7 @@ def _attempts(db: Connection, trials: Sequence[ScheduledTrial], unreadable: dict
 
 
 def _slots_of(db: Connection, key: AttemptId) -> Attempt:
-    """Return an attempt reduced to key, state and placement, so that its slots are still treated as held."""
+    """Return an unreadable attempt reduced to key, state and placement, so that its slots still count as held."""
     here = attempts_table.c
     columns = here.experiment, here.trial, here.number, here.state, here.placement, here.created_at
     where = [column == value for column, value in zip(attempts_table.primary_key, key, strict=True)]
@@ -126,7 +126,10 @@ def _decoded(text: str) -> Any:
 def _records(
     db: Connection, kind: type[_Scheduled], table: Table, query: Select[Any], unreadable: dict[int, str]
 ) -> list[_Scheduled]:
-    """Validate rows in batches; if a batch fails, row by row, so that only damaged rows are left out."""
+    """Return rows as validated records, batch by batch.
+
+    If a batch is invalid it is validated row by row, so that only damaged rows are left out and added to `unreadable`.
+    """
     decoders = {name: decode for name in kind.model_fields if (decode := _decoder(table.c[name]))}
     check = TypeAdapter(list[kind]).validate_python  # type: ignore[valid-type]
     found: list[_Scheduled] = []

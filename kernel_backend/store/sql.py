@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Select, Text, case, delete, func, insert, select, type_coerce
+from sqlalchemy import Connection, Select, Text, delete, func, insert, select, type_coerce
 from typing_extensions import override
 
 from kernel_backend.model import events
@@ -18,26 +17,32 @@ from kernel_backend.model.cluster.usage import ReservationRecord, UsageInterval
 from kernel_backend.model.events import Event
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.reports import SpoolRecord
+from kernel_backend.model.launch.trace import Trace
+from kernel_backend.model.reports import ArtifactSaved, SpoolRecord
 from kernel_backend.model.resources import Placement
 from kernel_backend.model.search.effects import Added, Effect, Moved
-from kernel_backend.model.search.records import LogEntry
+from kernel_backend.model.search.records import LogEntry, LoggedReport
 from kernel_backend.model.states import LIVE, AttemptState, ExperimentState, TrialState
 from kernel_backend.model.stream import Message
-from kernel_backend.model.trial import Attempt, Best, Trial
+from kernel_backend.model.trial import Attempt, Trial
 from kernel_backend.model.views.overview import Overview
 from kernel_backend.model.views.search_status import TrialSummary
+from kernel_backend.model.webhooks.records import event_of
 from kernel_backend.store import tables
 from kernel_backend.store.base import NewExperiment, Scheduled, Store
-from kernel_backend.store.connect import connect, database_url, migrate, translated_errors
-from kernel_backend.store.intake import take_in
+from kernel_backend.store.connect import product_of
+from kernel_backend.store.database import Database
+from kernel_backend.store.intake import keep_artifact, take_in
 from kernel_backend.store.listing import count_trials, find_before, find_experiments
+from kernel_backend.store.measured.slot_use import forget_curves
+from kernel_backend.store.outbox.sql import SqlOutboxStore, enqueue
+from kernel_backend.store.outlines import read_outlines, touched_trials
 from kernel_backend.store.overviews import read_overviews
 from kernel_backend.store.quotas import SqlQuotaStore
 from kernel_backend.store.repeated import read_repeated
 from kernel_backend.store.reported import SqlReportedStore
 from kernel_backend.store.scheduled import OPEN_EXPERIMENT, read_open_attempts, read_scheduled, restless
-from kernel_backend.store.search_log import append, read_log
+from kernel_backend.store.search_log import append, read_brief_log, read_log
 from kernel_backend.store.stream import last_seq, read_changes, read_messages
 from kernel_backend.store.tables import AnyRecord, all_from, rows_of, to_row
 from kernel_backend.store.transaction import (
@@ -50,6 +55,7 @@ from kernel_backend.store.transaction import (
     get_trial,
     get_uid,
 )
+from kernel_backend.store.url import database_url
 from kernel_backend.store.usage import (
     read_reservations,
     read_slot_seconds,
@@ -58,41 +64,44 @@ from kernel_backend.store.usage import (
     save_reservations,
 )
 
+# Tables with the contents of an experiment, which are deleted with its files.
+_OF_EXPERIMENT = (
+    tables.reports,
+    tables.facts,
+    tables.rank_times,
+    tables.artifacts,
+    tables.search_log,
+    tables.events,
+)
 
-class SqlStore(SqlQuotaStore, SqlReportedStore, Store):
+
+class SqlStore(SqlQuotaStore, SqlReportedStore, SqlOutboxStore, Store):
     """Store in a SQL database.
 
-    `at` is the path of a SQLite file, or a SQLAlchemy URL of SQLite or PostgreSQL. Raises StoreUnavailable, and
-    NewerDatabase if a later version of Daylight has written the database.
+    `at` is the path of a SQLite file, or a URL of SQLite or PostgreSQL. With `alone` no other service can write to a
+    PostgreSQL database. Raises StoreUnavailable, and NewerDatabase if a later version of Daylight has written the
+    database.
     """
 
-    def __init__(self, at: str | Path) -> None:
-        self._engine = connect(database_url(at))
-        self._writer = self._engine.execution_options(writes=True)
-        self._lazy_writer = self._engine.execution_options(writes=True, lazily=True)
-        self._lock = threading.Lock()  # writers queue here: polling for the database's own lock is slow and unfair
-        with translated_errors(self._engine):
-            migrate(self._engine)
+    def __init__(self, at: str | Path, *, alone: bool = False) -> None:
+        self._database = Database(database_url(at), alone=alone)
 
     @override
     def close(self) -> None:
-        self._engine.dispose()
+        self._database.close()
 
     @override
-    @contextmanager
-    def _reading(self) -> Iterator[Connection]:
-        with translated_errors(self._engine), self._engine.connect() as db:
-            yield db
+    def _reading(self) -> AbstractContextManager[Connection]:
+        return self._database.reading()
 
     @override
-    @contextmanager
-    def _writing(self, *, lazily: bool = False) -> Iterator[Transaction]:
-        """Open a write transaction; set `lazily` if data lost in a power failure would be sent or computed again."""
-        writer = self._lazy_writer if lazily else self._writer
-        with self._lock, translated_errors(self._engine), writer.begin() as db:
-            transaction = Transaction(db)
-            yield transaction
-            transaction.finish()
+    def _writing(self, *, lazily: bool = False) -> AbstractContextManager[Transaction]:
+        return self._database.writing(lazily=lazily)
+
+    @override
+    def product(self) -> str:
+        with self._reading() as db:
+            return product_of(db)
 
     def _all(self, kind: type[AnyRecord], query: Select[Any]) -> list[AnyRecord]:
         with self._reading() as db:
@@ -110,6 +119,7 @@ class SqlStore(SqlQuotaStore, SqlReportedStore, Store):
             experiment = Experiment(number=number, state=ExperimentState.ACTIVE, created_at=at, **fields)
             tx.db.execute(insert(tables.experiments), to_row(experiment))
             tx.publish(at, experiment)
+            enqueue(tx, experiment, "submitted", at)
             if experiment.config.search is not None:
                 return experiment, None
             return experiment, tx.add(at, number, Added(1, draft.params, begins_from=draft.begins_from))
@@ -159,6 +169,11 @@ class SqlStore(SqlQuotaStore, SqlReportedStore, Store):
         )
 
     @override
+    def ended_since(self, owner: str, since: float, limit: int) -> list[Experiment]:
+        ended = find_experiments(owner, None, None).where(tables.experiments.c.ended_at > since)
+        return self._all(Experiment, ended.order_by(None).order_by(tables.experiments.c.ended_at.desc()).limit(limit))
+
+    @override
     def deleted_experiments(self) -> list[Experiment]:
         here = tables.experiments.c
         query = rows_of(Experiment, tables.experiments).where(here.deleted_at.is_not(None), here.purged_at.is_(None))
@@ -192,8 +207,9 @@ class SqlStore(SqlQuotaStore, SqlReportedStore, Store):
     @override
     def purge(self, number: int, at: float) -> None:
         with self._writing() as tx:
-            for table in (tables.reports, tables.facts, tables.artifacts, tables.search_log, tables.events):
+            for table in _OF_EXPERIMENT:
                 tx.db.execute(delete(table).where(table.c.experiment == number))
+            forget_curves(tx.db, number)
             before = get_experiment(tx.db, number)
             blank = {"name": "", "note": "", "tags": (), "params": {}, "purged_at": at, "state": before.state}
             tx.save(changed(before, blank))
@@ -216,9 +232,11 @@ class SqlStore(SqlQuotaStore, SqlReportedStore, Store):
         self, number: int, event: Event, at: float, entry: AuditEntry | None = None, **changes: Any
     ) -> Experiment:
         with self._writing() as tx:
-            experiment = advanced(get_experiment(tx.db, number), event, at, changes)
+            before = get_experiment(tx.db, number)
+            experiment = advanced(before, event, at, changes)
             tx.save(experiment)
             tx.publish(at, experiment)
+            enqueue(tx, experiment, event_of(before.state, experiment), at)
             if entry is not None:
                 tx.write_down(entry)
             return experiment
@@ -250,17 +268,14 @@ class SqlStore(SqlQuotaStore, SqlReportedStore, Store):
             return count_trials(db, [number])[number]
 
     @override
-    def outlines(self, number: int) -> list[TrialSummary]:
-        here = tables.trials.c
-        failure = case((here.state == TrialState.FAILED, here.failure), else_=None)
-        query = select(here.index, here.state, here.attempt, failure, here.best).where(here.experiment == number)
+    def outlines(self, number: int, trials: Collection[int] | None = None) -> list[TrialSummary]:
         with self._reading() as db:
-            return [
-                TrialSummary(
-                    index, TrialState(state), attempt, failed["type"] if failed else None, best and Best(**best)
-                )
-                for index, state, attempt, failed, best in db.execute(query.order_by(here.index))
-            ]
+            return read_outlines(db, number, trials)
+
+    @override
+    def touched_trials(self, number: int, after: int) -> set[int]:
+        with self._reading() as db:
+            return touched_trials(db, number, after)
 
     @override
     def trial(self, number: int, index: int) -> Trial:
@@ -352,6 +367,13 @@ class SqlStore(SqlQuotaStore, SqlReportedStore, Store):
             tx.publish(at, attempt)
             return attempt
 
+    @override
+    def set_trace(self, key: AttemptId, trace: Trace, at: float) -> None:
+        with self._writing() as tx:
+            attempt = changed(get_attempt(tx.db, key), {"trace": trace})
+            tx.save(attempt)
+            tx.publish(at, attempt)
+
     # Searches
 
     @override
@@ -367,6 +389,11 @@ class SqlStore(SqlQuotaStore, SqlReportedStore, Store):
         with self._reading() as db:
             return read_log(db, number, after, limit)
 
+    @override
+    def brief_log(self, number: int, after: int = 0, limit: int | None = None) -> list[LogEntry | LoggedReport]:
+        with self._reading() as db:
+            return read_brief_log(db, number, after, limit)
+
     # Reports and messages
 
     @override
@@ -380,6 +407,11 @@ class SqlStore(SqlQuotaStore, SqlReportedStore, Store):
             return self.attempt(key).accepted
         with self._writing(lazily=True) as tx:  # the spool has these records until the attempt has ended
             return take_in(tx, key, records, at)
+
+    @override
+    def keep_artifact(self, key: AttemptId, saved: ArtifactSaved) -> None:
+        with self._writing() as tx:
+            keep_artifact(tx, key, saved)
 
     @override
     def messages(self, after: int, experiment: int | None = None, limit: int = 1000) -> list[Message]:
@@ -402,9 +434,9 @@ class SqlStore(SqlQuotaStore, SqlReportedStore, Store):
             return read_slot_seconds(db, number, at)
 
     @override
-    def trial_seconds(self, number: int, at: float) -> dict[int, float]:
+    def trial_seconds(self, number: int, at: float, trials: Collection[int] | None = None) -> dict[int, float]:
         with self._reading() as db:
-            return read_trial_seconds(db, number, at)
+            return read_trial_seconds(db, number, at, trials)
 
     @override
     def usage_intervals(self, since: float) -> list[UsageInterval]:

@@ -13,7 +13,7 @@ from kernel_backend.store.tables import events, from_row, reports, rows_of, sear
 
 
 def last_seq(db: Connection) -> int:
-    """Return the newest assigned sequence number; 0 before the first."""
+    """Return the last assigned sequence number; 0 before the first."""
     number: int = db.execute(select(sequence.c.value)).scalar_one()
     return number
 
@@ -32,7 +32,7 @@ def read_messages(db: Connection, after: int, experiment: int | None, limit: int
 
 
 def read_changes(db: Connection, after: int, limit: int) -> list[Message]:
-    """Return at most `limit` messages above sequence number `after` of experiments, trials and attempts, in order."""
+    """Return at most `limit` messages above number `after` that carry experiments, trials or attempts, in order."""
     here = events.c
     records = rows_of(Message, events).where(here.seq > after, here.type.in_(("experiment", "trial", "attempt")))
     return [from_row(Message, row) for row in db.execute(records.order_by(here.seq).limit(limit))]

@@ -1,4 +1,4 @@
-"""Define the tables, and convert records to rows and back."""
+"""Define the database tables, and convert records to rows and back."""
 
 from __future__ import annotations
 
@@ -34,29 +34,31 @@ from sqlalchemy import (
 )
 
 from kernel_backend.model.experiment import Config
+from kernel_backend.model.launch.utilisation import QUANTITIES
 from kernel_backend.model.record import Record
 from kernel_backend.model.search.space import Space
+from kernel_backend.model.times import PARTS
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
 
 
 def to_text(value: Any) -> str:
-    """Serialise a value to JSON with Python's literals for NaN and infinity, which `json.loads` accepts."""
+    """Return a value as JSON with Python's literals for NaN and infinity, which `json.loads` accepts."""
     return to_json(value, inf_nan_mode="constants").decode()
 
 
 class JsonText(TypeDecorator[Any]):
-    """Column type for JSON as text; NaN and infinity survive."""
+    """Column type for JSON values as text; NaN and infinity survive."""
 
     impl = Text
     cache_ok = True
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
-        """Serialise a value for the database; None becomes NULL."""
+        """Return a value as JSON text for the database; None becomes NULL."""
         return None if value is None else to_text(value)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
-        """Deserialise a value from the database."""
+        """Return the value that a JSON text from the database holds; None for NULL."""
         if value is None:
             return None
         if value == "{}":  # the most frequent values, of perhaps millions
@@ -75,17 +77,17 @@ class RecordText(TypeDecorator[Any]):
         self.kind = kind
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> str:
-        """Serialise a record for the database."""
+        """Return a record as JSON text for the database."""
         return to_text(value)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> Record | None:
-        """Deserialise a record from the database."""
+        """Return the record that a JSON text from the database holds; None for NULL."""
         return None if value is None else read_record(self.kind, value)
 
 
 @lru_cache(maxsize=4096)
 def read_record(kind: type[Record], text: str) -> Record:
-    """Return the record of a JSON text; raises ValueError."""
+    """Return the record of class `kind` that a JSON text holds; raises ValueError."""
     return kind.model_validate(json.loads(text))
 
 
@@ -172,6 +174,7 @@ attempts = Table(
     Column("backend", Text),
     Column("backend_reason", Text),
     Column("guarantee", Text),
+    Column("trace", JsonText),
     Column("token_digest", Text, nullable=False),
     ForeignKeyConstraint(["experiment", "trial"], ["trials.experiment", "trials.index"]),
     Index("attempts_by_end", "ended_at"),
@@ -206,6 +209,7 @@ reports = Table(
     Column("metrics", JsonText, nullable=False),
     UniqueConstraint("experiment", "trial", "kind", "step", name="reports_meaning"),
     Index("reports_by_experiment", "experiment", "seq"),
+    Index("reports_by_trial", "experiment", "trial", "seq"),
 )
 
 # Events of searches with the decisions on them; each search's numbers have no gaps.
@@ -233,6 +237,36 @@ facts = Table(
     Column("name", Text, primary_key=True),
     Column("at", Double, nullable=False),
     Column("value", JsonText, nullable=False),
+)
+
+# Where the time of each rank went: cumulative seconds of an attempt by part, replaced by newer ones.
+rank_times = Table(
+    "rank_times",
+    metadata,
+    Column("experiment", Integer, primary_key=True, autoincrement=False),
+    Column("trial", Integer, primary_key=True, autoincrement=False),
+    Column("attempt", Integer, primary_key=True, autoincrement=False),
+    Column("rank", Integer, primary_key=True, autoincrement=False),
+    Column("at", Double, nullable=False),
+    Column("steps", BigInteger, nullable=False),
+    *(Column(part, Double, nullable=False) for part in PARTS),
+    Column("newest", JsonText, nullable=False),  # the record of the rank without `whole`
+)
+
+# Use of the slot of each rank: its newest sample (number 0), and the periods of its curve. NULL is unknown.
+slot_use = Table(
+    "slot_use",
+    metadata,
+    Column("experiment", Integer, primary_key=True, autoincrement=False),
+    Column("trial", Integer, primary_key=True, autoincrement=False),
+    Column("attempt", Integer, primary_key=True, autoincrement=False),
+    Column("rank", Integer, primary_key=True, autoincrement=False),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("node", Text, nullable=False),
+    Column("device", Text, nullable=False),
+    Column("at", Double, nullable=False),
+    Column("seconds", Double, nullable=False),
+    *(Column(name, Double) for name in QUANTITIES),
 )
 
 # Artifacts, the newest of each name. `seq` is the number of the message about it.
@@ -297,6 +331,17 @@ drained = Table(
     Column("who", Text, nullable=False),
 )
 
+node_faults = Table(
+    "node_faults",
+    metadata,
+    Column("attempt", Text, primary_key=True),
+    Column("pool", Text, primary_key=True),
+    Column("node", Text, primary_key=True),
+    Column("kind", Text, primary_key=True),
+    Column("at", Double, nullable=False),
+    Column("reason", Text, nullable=False),
+)
+
 audit = Table(
     "audit",
     metadata,
@@ -308,9 +353,42 @@ audit = Table(
     Column("detail", Text, nullable=False),
 )
 
+webhooks = Table(
+    "webhooks",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("owner", Text, nullable=False),
+    Column("url", Text, nullable=False),
+    Column("secret", Text, nullable=False),
+    Column("events", JsonText, nullable=False),
+    Column("everyone", Boolean, nullable=False),
+    Column("at", Double, nullable=False),
+    Column("off", Text, nullable=False),
+    Column("problem", Text, nullable=False),
+    Column("failing_since", Double),
+    Column("delivered_at", Double),
+    Column("dropped", Integer, nullable=False),
+)
+
+# Notices that wait for a webhook, oldest first by `seq`.
+outbox = Table(
+    "outbox",
+    metadata,
+    Column("seq", Seq, primary_key=True, autoincrement=False),
+    Column("id", Text, nullable=False),
+    Column("webhook", Integer, nullable=False),
+    Column("event", Text, nullable=False),
+    Column("experiment", Integer, nullable=False),
+    Column("at", Double, nullable=False),
+    Index("outbox_by_webhook", "webhook", "seq"),
+)
+
 
 def inside(db: Connection, column: Column[Any], key: str) -> Any:
-    """Return a SQL expression for a key in a column of JSON objects; the caller adds `as_float` or `as_string`."""
+    """Return the SQL expression for the value of a key in a column of JSON objects.
+
+    The caller adds `as_float` or `as_string`.
+    """
     held = cast(column, JSON) if db.dialect.name == "postgresql" else type_coerce(column, JSON)
     return held[key]
 
@@ -328,11 +406,11 @@ def rows_of(kind: type[Record], table: Table) -> Select[Any]:
 
 
 def from_row(kind: type[AnyRecord], row: Row[Any]) -> AnyRecord:
-    """Return the record of a row of `rows_of`."""
+    """Return the record of class `kind` in a row that a query by `rows_of` has returned."""
     return kind.model_validate(row._asdict())
 
 
 def all_from(kind: type[AnyRecord], result: CursorResult[Any]) -> list[AnyRecord]:
-    """Return the records of a result, quickly: there may be hundreds of thousands of rows."""
+    """Return the records of a query's result, quickly, as there may be hundreds of thousands of rows."""
     names = tuple(result.keys())  # reading them for each row would double the time
     return [kind.model_validate(dict(zip(names, row, strict=True))) for row in result]

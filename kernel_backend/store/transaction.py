@@ -1,4 +1,4 @@
-"""Write in one transaction: lock the database for other writers, assign sequence numbers, and publish messages."""
+"""Write in one transaction: keep out other writers, assign sequence numbers, and publish messages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from sqlalchemy import ColumnElement, Connection, Table, bindparam, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Table, bindparam, func, insert, null, select, update
 
 from kernel_backend.errors import NotFound
 from kernel_backend.model import states
@@ -36,22 +36,22 @@ Stateful = TypeVar("Stateful", Experiment, Trial, Attempt)
 
 
 def get_experiment(db: Connection, number: int) -> Experiment:
-    """Return one experiment; raises NotFound."""
+    """Return the stored record of an experiment; raises NotFound."""
     return _get(db, Experiment, (number,), f"experiment #{number}")
 
 
 def get_trial(db: Connection, number: int, index: int) -> Trial:
-    """Return one trial; raises NotFound."""
+    """Return the stored record of a trial; raises NotFound."""
     return _get(db, Trial, (number, index), f"trial {number}.{index}")
 
 
 def get_attempt(db: Connection, key: AttemptId) -> Attempt:
-    """Return one attempt; raises NotFound."""
+    """Return the stored record of an attempt; raises NotFound."""
     return _get(db, Attempt, key, f"attempt {key}")
 
 
 def get_token_digest(db: Connection, key: AttemptId) -> str:
-    """Return the digest of an attempt's token; raises NotFound."""
+    """Return the digest of the secret token that was issued for an attempt; raises NotFound."""
     query = select(attempts.c.token_digest).where(*_by_key(attempts))
     digest: str | None = db.execute(query, _key(attempts, key)).scalar_one_or_none()
     if digest is None:
@@ -79,7 +79,8 @@ def _key(table: Table, values: Iterable[Any]) -> dict[str, Any]:
 _TABLES: dict[type[Record], Table] = {Experiment: experiments, Trial: trials, Attempt: attempts}
 _READ = {kind: rows_of(kind, table).where(*_by_key(table)) for kind, table in _TABLES.items()}
 _SAVE = {kind: update(table).where(*_by_key(table)) for kind, table in _TABLES.items()}
-_LOCK = select(sequence.c.value).with_for_update()
+_LOCK = select(sequence.c.value, null()).with_for_update()
+_LOCK_AND_ID = select(sequence.c.value, func.txid_current()).with_for_update()  # of PostgreSQL
 
 
 def _get(db: Connection, kind: type[AnyRecord], key: tuple[int, ...], what: str) -> AnyRecord:
@@ -100,27 +101,35 @@ def changed(record: AnyRecord, changes: Mapping[str, Any]) -> AnyRecord:
 
 
 def advanced(record: Stateful, event: Event, at: float, changes: Mapping[str, Any]) -> Stateful:
-    """Return the record in the state after `event`, with `ended_at` set or cleared; raises IllegalTransition."""
+    """Return a record in the state after `event`, with `changes` to other fields and `ended_at` set or cleared.
+
+    Raises IllegalTransition.
+    """
     state = states.advance(record.state, event)
     ended_at = (record.ended_at or at) if state in _ENDED else None
     return changed(record, {"ended_at": ended_at, **changes, "state": state})
 
 
 class Transaction:
-    """Write transaction, whose changes and messages become visible together when it ends."""
+    """Write transaction, whose changes and messages become visible together when it ends.
+
+    `id` is PostgreSQL's number of the transaction, None on SQLite.
+    """
 
     def __init__(self, db: Connection) -> None:
+        newest: int
+        self.id: int | None
         self.db = db
-        newest: int = db.execute(_LOCK).scalar_one()
+        newest, self.id = db.execute(_LOCK_AND_ID if db.dialect.name == "postgresql" else _LOCK).one()
         self._seq = self._before = newest
 
     def next_seq(self) -> int:
-        """Return a new sequence number."""
+        """Return a new sequence number for a message."""
         self._seq += 1
         return self._seq
 
     def finish(self) -> None:
-        """Store the newest assigned sequence number; call it last."""
+        """Store the last assigned sequence number; call it last."""
         if self._seq != self._before:
             self.db.execute(update(sequence).values(value=self._seq))
 
@@ -155,14 +164,14 @@ class Transaction:
         return numbered
 
     def add(self, at: float, experiment: int, new: Added) -> Trial:
-        """Store and publish a new trial, queued."""
+        """Store and publish the new trial that a search's decision creates, in the state queued."""
         trial = Trial(experiment=experiment, state=states.TrialState.QUEUED, queued_at=at, **vars(new))
         self.db.execute(insert(trials), to_row(trial) | {"uid": uuid4().hex})
         self.publish(at, trial)
         return trial
 
     def carry_out(self, at: float, experiment: int, effect: Effect) -> Trial:
-        """Apply a search's effect to its trial, and store and publish that; raises NotFound and IllegalTransition."""
+        """Apply a search's effect to a trial; store and publish the trial; raises NotFound and IllegalTransition."""
         if isinstance(effect, Added):
             return self.add(at, experiment, effect)
         before = get_trial(self.db, experiment, effect.index)
@@ -175,6 +184,6 @@ class Transaction:
         return trial
 
     def save(self, record: Experiment | Trial | Attempt) -> None:
-        """Overwrite all fields of a stored record."""
+        """Overwrite all fields of a stored record with those of `record`."""
         table, row = _TABLES[type(record)], to_row(record)
         self.db.execute(_SAVE[type(record)], row | _key(table, (row[column.name] for column in table.primary_key)))

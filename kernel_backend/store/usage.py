@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from sqlalchemy import ColumnElement, Connection, Text, case, cast, delete, func, insert, or_, select
 
@@ -17,7 +17,7 @@ _OUTCOMES = frozenset(Outcome)
 
 
 def read_usage_intervals(db: Connection, since: float) -> list[UsageInterval]:
-    """Return the usage intervals of attempts that are open, or that ended after `since`, oldest first."""
+    """Return when attempts held slots: open attempts, and those that ended after `since`, oldest first."""
     here, whose = attempts.c, experiments.c
     query = (
         select(
@@ -59,11 +59,13 @@ def read_slot_seconds(db: Connection, number: int, at: float) -> float:
     return float(sum(slots_of(placement) * seconds for placement, seconds in db.execute(query.group_by(placement))))
 
 
-def read_trial_seconds(db: Connection, number: int, at: float) -> dict[int, float]:
-    """Return the slot-seconds used up to `at`, by trial index, of trials that have had an attempt."""
+def read_trial_seconds(db: Connection, number: int, at: float, trials: Collection[int] | None) -> dict[int, float]:
+    """Return the slot-seconds used up to `at`, by trial index, of trials that have had an attempt; of all, or some."""
     here = attempts.c
     placement = cast(here.placement, Text)
     query = select(here.trial, placement, _granted(at), here.ended_at).where(here.experiment == number)
+    if trials is not None:
+        query = query.where(here.trial.in_(trials))
     found: dict[int, float] = defaultdict(float)
     for trial, placed, begun, ended in db.execute(query.order_by(here.trial)):
         found[trial] += slots_of(placed) * max(0.0, (at if ended is None else ended) - begun)
@@ -71,17 +73,20 @@ def read_trial_seconds(db: Connection, number: int, at: float) -> dict[int, floa
 
 
 def _granted(at: float) -> ColumnElement[float]:
-    """Return the time at which an attempt got its slots; while it waits in its engine's own queue, it uses none."""
+    """Return the SQL expression for the time at which an attempt got its slots.
+
+    While the attempt waits in its engine's own queue, it holds none.
+    """
     return func.coalesce(attempts.c.granted_at, attempts.c.ended_at, at)
 
 
 def read_reservations(db: Connection) -> list[ReservationRecord]:
-    """Return all reservation records."""
+    """Return all stored reservations and queue positions."""
     return [from_row(ReservationRecord, row) for row in db.execute(rows_of(ReservationRecord, reservation_records))]
 
 
 def save_reservations(db: Connection, made: Sequence[ReservationRecord], gone: Sequence[ReservationRecord]) -> None:
-    """Store the records `made`, replacing those with the same keys, and delete the records `gone`."""
+    """Store the reservation records `made`, replacing those with the same keys, and delete the records `gone`."""
     here = reservation_records.c
     for each in (*made, *gone):
         db.execute(

@@ -1,4 +1,4 @@
-"""Define the cluster's records for display: accounts, slot use over time, queues and the audit log."""
+"""Define the records that show users the cluster: accounts, slot use over time, queues and the audit log."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ AccountKind = Literal["user", "group"]
 
 
 class Account(Record):
-    """User or group, with its quota and slot use."""
+    """User or group, with its quota and its use of slots."""
 
     kind: AccountKind
     name: str
@@ -37,7 +37,7 @@ class Self(Record):
 
 
 class UseOverTime(Record):
-    """Slot use over time: the account held `held[i]` slots on average from `at[i]` to `at[i + 1]`."""
+    """Slot use of an account: it held `held[i]` slots on average between the times `at[i]` and `at[i + 1]`."""
 
     at: tuple[FiniteFloat, ...]  # seconds since the epoch; one more element than `held`
     held: tuple[FiniteFloat, ...]
@@ -45,7 +45,7 @@ class UseOverTime(Record):
 
 
 class Waiting(Record):
-    """Queued request for slots, without number and name if the user may not see its experiment."""
+    """Queued request for slots; experiment number and name are None if the user may not see the experiment."""
 
     pool: str
     place: int  # position in the queue of its pool, from 1
@@ -62,7 +62,7 @@ class Waiting(Record):
 
 
 class Priority(Record):
-    """Body of `POST /api/queue/N/priority`."""
+    """Body of `POST /api/queue/N/priority`, which sets an experiment's priority."""
 
     priority: int | None  # None: remove the priority set by an admin, so that the owner's applies
 

@@ -15,7 +15,10 @@ KEY = "daylight"  # key of the quota in a group's properties
 
 
 class Directory(Record):
-    """Users of a hub with their groups (in the hub's order), groups with quotas, and messages about invalid quotas."""
+    """Users of a hub with their groups, groups with their quotas, and messages about invalid quotas.
+
+    A user's groups are in the hub's order.
+    """
 
     members: dict[str, tuple[str, ...]]  # user -> groups
     groups: dict[str, Quota | None]  # group -> quota; None if the hub has none
@@ -35,7 +38,7 @@ def directory(users: Iterable[Mapping[str, Any]], groups: Iterable[Mapping[str, 
 def read_quota(properties: object) -> tuple[Quota | None, tuple[str, ...]]:
     """Return the quota in a group's properties, None if there is none, and a message for each invalid value.
 
-    An invalid value is left out; the others apply.
+    Invalid values are ignored; valid ones apply.
     """
     given = properties.get(KEY) if isinstance(properties, Mapping) else None
     if given is None:

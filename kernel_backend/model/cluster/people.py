@@ -6,7 +6,7 @@ from kernel_backend.model.record import Record
 
 
 class Person(Record):
-    """Authenticated user."""
+    """Authenticated user of the service."""
 
     name: str
     groups: tuple[
@@ -14,6 +14,7 @@ class Person(Record):
     ] = ()  # the user sees experiments of these groups; the first one is the default for slot requests
     admin: bool = False  # sees and may change everything; actions on others' experiments are logged
     submits: bool = True  # may submit trainings
+    monitors: bool = False  # may read the numbers of `/metrics`, as a monitoring system does; admins may anyway
 
     @property
     def group(self) -> str:

@@ -1,4 +1,4 @@
-"""Define the check of a pool: the request, and its findings."""
+"""Define the request to check a pool, and the findings of the check."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class PoolCheckRequest(Record):
 
 
 class PoolFinding(Record):
-    """Result of one check of a pool; `todo` says how to fix a problem, and is empty without one."""
+    """Result of one check of a pool; `todo` says how to fix a problem, and is empty if there is none."""
 
     name: str
     ok: bool
@@ -23,7 +23,7 @@ class PoolFinding(Record):
 
 
 class PoolCheck(Record):
-    """Findings about a pool, in the order of the checks: a later one may depend on those before."""
+    """Findings about a pool, in the order of the checks: a later check may depend on earlier ones."""
 
     pool: str
     findings: tuple[PoolFinding, ...]

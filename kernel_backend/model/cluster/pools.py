@@ -1,46 +1,91 @@
-"""Define pools: the nodes of one engine with its settings, under a name that users give with `--pool`."""
+"""Define pools: a pool is the nodes of one engine, under a name that users give with `--pool`."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
-from typing import Annotated, Literal
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.cluster.allocations import HeldAllocation
 from kernel_backend.model.record import Record, problem_text
 from kernel_backend.model.resources import LOCAL
 from kernel_backend.model.values import nearest
 
-EngineName = Literal["slurm"]
+EngineName = Literal["slurm", "kubernetes"]
 NAME = re.compile(r"[a-z0-9]([a-z0-9_-]{0,30}[a-z0-9])?")
 Word = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\s'\"\\;&|<>$`]+$")]
+# Settings that only one engine reads.
+_OF_ENGINE: Mapping[EngineName, tuple[str, ...]] = {
+    "slurm": ("partition", "account", "qos", "constraint", "gpu_type", "extra", "keep_idle"),
+    "kubernetes": (
+        *("image", "namespace", "context", "service_account", "node_selector", "tolerations", "priority_class"),
+        *("resource", "shm_gb", "volumes", "python", "placement_timeout"),
+    ),
+}
+_TOLERATION = re.compile(r"[A-Za-z0-9./_-]*(=[A-Za-z0-9._-]*)?(:(NoSchedule|PreferNoSchedule|NoExecute))?")
+_LABEL = re.compile(r"[A-Za-z0-9./_-]+=[A-Za-z0-9._-]*")
+_VOLUME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?:/[^:,]*(:ro)?")
 
 
 class PoolSettings(Record):
-    """Settings of a pool. The local pool has none: it is the machine of the service.
+    """Settings of a pool. The local pool, which is the service's machine, has none.
 
-    A slot is one GPU, or `cpus_per_slot` CPUs in a pool without GPUs. The descriptions are the help of `pool add`,
-    whose options are made from these fields.
+    A slot is one GPU, or `cpus_per_slot` CPUs in a pool without GPUs. The fields' descriptions are the help texts of
+    the options of `pool add`, which are made from these fields.
     """
 
     engine: EngineName = Field(description="the system that runs the gangs")
     partition: Word | None = Field(None, description="partition of the site's queue [the site's default]")
     account: Word | None = Field(None, description="account that the site charges [yours by default]")
     qos: Word | None = Field(None, description="quality of service [the site's default]")
+    image: Word | None = Field(
+        None, description="container image of the pods, with Daylight in it; kubernetes needs one"
+    )
+    namespace: Word | None = Field(None, description="namespace of the pods [that of the context]")
+    context: Word | None = Field(None, description="context of the kubeconfig file [its current one, or the cluster]")
+    service_account: Word | None = Field(None, description="service account of the pods [default]")
+    node_selector: tuple[str, ...] = Field(
+        (), max_length=50, description="a label that nodes must have, as gpu=a100; may be repeated"
+    )
+    tolerations: tuple[str, ...] = Field(
+        (), max_length=50, description="a taint that pods tolerate, as team=vision:NoSchedule; may be repeated"
+    )
+    priority_class: Word | None = Field(None, description="priority class of the pods [the cluster's default]")
+    resource: Word | None = Field(None, description="resource that is a GPU of a node [nvidia.com/gpu]")
     constraint: Word | None = Field(None, description="feature that nodes must have [none]")
     gpu_type: Word | None = Field(None, description="type of GPU, as in --gres=gpu:TYPE:2 [any]")
     gpus: bool | None = Field(None, description="whether a slot is a GPU [if the partition has any]")
     cpus_per_slot: int = Field(1, ge=1, le=1024, description="CPUs of each slot [1]")
     memory_per_slot: int | None = Field(None, ge=1, description="MiB of memory of each slot [the site's default]")
+    shm_gb: float | None = Field(
+        None, gt=0, le=4096.0, description="GiB of /dev/shm of each pod, part of its memory [8]"
+    )
+    volumes: tuple[str, ...] = Field(
+        (), max_length=50, description="a volume claim and its path in pods, as data:/data:ro; may be repeated"
+    )
+    python: Word | None = Field(None, description="Python interpreter of the image [python3]")
+    placement_timeout: float | None = Field(
+        None,
+        gt=0,
+        le=86_400.0,
+        description="seconds for which a part of a gang keeps its nodes while the rest finds none [300]",
+    )
     extra: tuple[str, ...] = Field(
         (), max_length=50, description="a further option of sbatch, as --extra=--reservation=course; may be repeated"
     )
     most_slots: int | None = Field(None, ge=1, description="slots that your users hold there at once, at most [all]")
     most_waiting: int = Field(
         20, ge=1, le=10_000, description="gangs that wait in the site's queue at once, at most; others wait here [20]"
+    )
+    keep_idle: float = Field(
+        60.0,
+        gt=0,
+        le=86_400.0,
+        description="seconds for which the allocation of a search waits for its next trial [60]",
     )
     shared: bool = Field(
         True, description="whether its nodes see the service's home; no: files go through the service [yes]"
@@ -54,6 +99,9 @@ class PoolSettings(Record):
     join_timeout: float = Field(
         300.0, gt=0, le=86_400.0, description="seconds from the first node's start to the last one's [300]"
     )
+    price: float | None = Field(
+        None, ge=0, le=1e9, description="price of a slot-hour, in your currency, for `daylight usage` [none]"
+    )
 
     @field_validator("extra")
     @classmethod
@@ -63,9 +111,47 @@ class PoolSettings(Record):
                 raise ValueError(f"{each!r} is no option of sbatch: write it as --name=value")
         return extra
 
+    @model_validator(mode="before")
+    @classmethod
+    def _unshared(cls, given: object) -> object:
+        """Let files go through the service in a pool of Kubernetes that does not say whether its pods see the home."""
+        if isinstance(given, Mapping) and given.get("engine") == "kubernetes" and "shared" not in given:
+            return {**given, "shared": False}
+        return given
+
+    @field_validator("node_selector", mode="before")
+    @classmethod
+    def _labels(cls, given: object) -> object:
+        return tuple(f"{name}={value}" for name, value in given.items()) if isinstance(given, Mapping) else given
+
+    @field_validator("tolerations", mode="before")
+    @classmethod
+    def _taints(cls, given: object) -> object:
+        return tuple(map(_toleration, given)) if isinstance(given, list | tuple) else given
+
+    @field_validator("volumes", mode="before")
+    @classmethod
+    def _mounts(cls, given: object) -> object:
+        return tuple(map(_volume, given)) if isinstance(given, list | tuple) else given
+
+    @model_validator(mode="after")
+    def _of_the_engine(self) -> Self:
+        for engine, names in _OF_ENGINE.items():
+            for name in names:
+                if engine != self.engine and getattr(self, name) != type(self).model_fields[name].default:
+                    raise ValueError(f"{name} is a setting of pools with the engine {engine}, not {self.engine}")
+        _matching("node_selector", self.node_selector, _LABEL, "label=value")
+        _matching("tolerations", self.tolerations, _TOLERATION, "key=value:NoSchedule")
+        _matching("volumes", self.volumes, _VOLUME, "claim:/path or claim:/path:ro")
+        if self.engine == "kubernetes" and self.image is None:
+            raise ValueError("image: name a container image with Daylight and torch, such as registry/team/daylight:1")
+        if self.engine == "kubernetes" and self.shared and not self.volumes:
+            raise ValueError("shared: name the volume claim with the service's home in `volumes`, or leave it out")
+        return self
+
 
 class Pool(Record):
-    """A pool by name, with the place of its settings."""
+    """Pool by name, with its settings and where they are configured."""
 
     name: str = Field(max_length=32)
     settings: PoolSettings
@@ -82,10 +168,10 @@ class Pool(Record):
 
 
 class PoolStatus(Record):
-    """A pool as the service sees it: its settings, its size, and why it cannot be used."""
+    """Pool as the service sees it: its settings, its size, and why it cannot be used, if so."""
 
     name: str
-    engine: str  # local, slurm; "" if its settings name none
+    engine: str  # local, slurm, kubernetes; "" if its settings name none
     settings: PoolSettings | None = None  # None for the local pool, and where they are invalid
     configured: bool = True
     places: bool = True  # Daylight chooses the nodes; else the site's own queue does
@@ -95,10 +181,11 @@ class PoolStatus(Record):
     used: int = 0
     waiting: int = 0  # requests in Daylight's own queue
     problem: str = ""  # why it cannot be used now; "" if it can
+    allocations: tuple[HeldAllocation, ...] = ()  # those that searches keep, or wait for
 
 
 def changes(before: PoolSettings | None, after: PoolSettings | None) -> list[str]:
-    """Return the settings that are new or differ, as text: `partition v100 -> a100`."""
+    """Return the settings that differ, as texts such as `partition v100 -> a100`; None stands for no pool."""
     old, new = _given(before), _given(after)
     names = [name for name in PoolSettings.model_fields if old.get(name) != new.get(name)]
     if before is None:
@@ -107,20 +194,46 @@ def changes(before: PoolSettings | None, after: PoolSettings | None) -> list[str
 
 
 def spelled(value: object) -> str:
-    """Return a setting as a word of a command line."""
+    """Return a setting's value as users write it on the command line."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:g}" if isinstance(value, float) else shlex.quote(str(value))
 
 
+def parts(value: object) -> tuple[object, ...]:
+    """Return the values of a setting that may be repeated, or its only one."""
+    return tuple(value) if isinstance(value, tuple) else (value,)
+
+
+def _toleration(given: object) -> object:
+    """Return a toleration as text, `key=value:NoSchedule`; one that Kubernetes' form cannot express stays as it is."""
+    if not isinstance(given, Mapping):
+        return given
+    key, value, effect = (str(given.get(name) or "") for name in ("key", "value", "effect"))
+    return f"{key}{f'={value}' if value else ''}{f':{effect}' if effect else ''}"
+
+
+def _volume(given: object) -> object:
+    """Return a volume as text, `claim:/path` or `claim:/path:ro`."""
+    if not isinstance(given, Mapping):
+        return given
+    return f"{given.get('claim', '')}:{given.get('at', '')}{':ro' if given.get('read_only') else ''}"
+
+
+def _matching(name: str, values: Iterable[str], pattern: re.Pattern[str], form: str) -> None:
+    for each in values:
+        if not pattern.fullmatch(each):
+            raise ValueError(f"{name}: {each!r} must be written as {form}")
+
+
 def _given(settings: PoolSettings | None) -> dict[str, str]:
-    """Return the settings that are not at their defaults, as text."""
+    """Return the settings that are not at their defaults, as texts by name; empty for None."""
     given = {} if settings is None else settings.model_dump(exclude_defaults=True)
-    return {name: " ".join(map(spelled, value if name == "extra" else (value,))) for name, value in given.items()}
+    return {name: " ".join(map(spelled, parts(value))) for name, value in given.items()}
 
 
 def read_pool(name: str, settings: object, configured: bool = False) -> Pool:
-    """Return a pool of settings as a user wrote them; raises InvalidRequest that names each invalid value."""
+    """Return the pool made from settings that a user wrote; raises InvalidRequest, which names each invalid value."""
     if not isinstance(settings, Mapping):
         raise InvalidRequest(f'settings: must be a mapping such as {{"engine": "slurm"}}, not {ascii(settings)[:100]}')
     try:

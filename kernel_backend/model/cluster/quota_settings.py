@@ -20,7 +20,7 @@ _LIMITS = ("limit", "slot_hours", "max_slots_per_trial", "storage")  # fields th
 
 
 def read_changes(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Parse a quota change from JSON into values by field; raises InvalidRequest that names an invalid value.
+    """Parse a quota change from JSON into values by field name; raises InvalidRequest, which names the invalid value.
 
     The text `none` removes a limit; null restores the hub's value.
     """
@@ -32,13 +32,16 @@ def read_changes(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def changed_by(changed: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the admin-set fields after a change: `changed` are those before it, `given` is from `read_changes`."""
+    """Return the quota fields set by admins after one more change.
+
+    `changed` are the fields set before, `given` is the change as returned by `read_changes`.
+    """
     after = {**changed, **{name: None if value == NONE else value for name, value in given.items()}}
     return {name: value for name, value in after.items() if not (name in given and given[name] is None)}
 
 
 def in_force(given: Quota | None, changed: Mapping[str, Any]) -> Quota:
-    """Return the hub's quota with admin-set fields replaced; raises InvalidRequest if fields conflict."""
+    """Return the hub's quota with the fields set by admins replaced; raises InvalidRequest if fields conflict."""
     try:
         return Quota.model_validate({**(given or Quota()).model_dump(), **changed})
     except ValidationError as error:
@@ -46,7 +49,7 @@ def in_force(given: Quota | None, changed: Mapping[str, Any]) -> Quota:
 
 
 def spelled(name: str, quota: Quota) -> str:
-    """Format a field of a quota as users write it: `8`, `500/7d`, `500GB`, `none`."""
+    """Format the field `name` of a quota as users write it: `8`, `500/7d`, `500GB`, `none`."""
     value = getattr(quota, name)
     if value is None:
         return NONE
@@ -56,7 +59,7 @@ def spelled(name: str, quota: Quota) -> str:
 
 
 def changes_text(before: Quota, after: Quota) -> str:
-    """Describe changes as `limit 8 -> 16, weight 1 -> 2`; empty if nothing has changed."""
+    """Describe how a quota changes, as `limit 8 -> 16, weight 1 -> 2`; "" if nothing changes."""
     names = (name for name in Quota.model_fields if getattr(before, name) != getattr(after, name))
     return ", ".join(f"{label(name)} {spelled(name, before)} -> {spelled(name, after)}" for name in names)
 

@@ -16,7 +16,7 @@ _SECONDS = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 
 
 class SlotHours(Record):
-    """Budget of slot-hours in any window of `window` seconds."""
+    """Budget of `hours` slot-hours, which any time span of `window` seconds may not exceed."""
 
     hours: float = Field(gt=0, allow_inf_nan=False)
     window: float = Field(gt=0, allow_inf_nan=False)
@@ -41,7 +41,7 @@ def parse_slot_hours(text: str) -> SlotHours:
 
 
 class Quota(Record):
-    """Quota of one user or one group; None is no limit.
+    """Quota of one user or one group; a limit of None means that there is none.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class Quota(Record):
 
     @property
     def most(self) -> int | None:
-        """Return the maximum number of slots of one trial; None for no limit."""
+        """Return the largest number of slots that one trial may hold; None for no limit."""
         return min((most for most in (self.limit, self.max_slots_per_trial) if most is not None), default=None)
 
     @field_validator("slot_hours", mode="before")
@@ -98,7 +98,7 @@ class Quota(Record):
 
 
 class Use(Record):
-    """Slots that a user or a group holds now, and their past use."""
+    """Slots that a user or a group holds now, and how much they have used before."""
 
     held: int  # slots held now
     decayed: FiniteFloat  # slot-seconds, exponentially decayed: use one half-life ago counts half

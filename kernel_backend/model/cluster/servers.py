@@ -1,4 +1,4 @@
-"""Describe notebook servers that hold slots: the user's request, and the server as the hub reports it."""
+"""Describe notebook servers that hold slots: what a user requests, and the server as the hub reports it."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ class Server(Record):
 
 
 def profile(slots: int, pool: str | None = None) -> str:
-    """Return the slug of a GPU profile, which `server_request` parses."""
+    """Return the identifier (slug) of a GPU profile in the hub's form, which `server_request` parses."""
     return f"daylight-{slots}" if pool is None else f"daylight-{slots}-{pool}"
 
 
 def server_request(options: object) -> ServerRequest:
-    """Read the slots that a server requests from its `user_options` (any JSON value); raises InvalidRequest.
+    """Return the slots and pool that a notebook server requests in its `user_options`; raises InvalidRequest.
 
     If the option `profile` is a slug of `profile()`, it determines slots and pool. Otherwise the options `slots` and
-    `pool` do; the default is no slots.
+    `pool` do; the default is no slots. `options` may be any JSON value, since users write it.
     """
     if not isinstance(options, Mapping):
         return ServerRequest(0)
@@ -68,10 +68,10 @@ def server_request(options: object) -> ServerRequest:
 
 
 def servers_of(users: Iterable[Mapping[str, Any]]) -> tuple[Server, ...]:
-    """Return the servers that hold slots, of users as the hub's API describes them.
+    """Return the notebook servers that hold slots, from the hub API's records of users.
 
-    Servers with invalid options are skipped, so that one user's options cannot hide other servers. Servers that are
-    not started yet are skipped, too: a request that may be refused must not preempt trainings.
+    Servers with invalid options are skipped, so that one user's options cannot hide other servers. Servers that are not
+    started yet are skipped, too: a request that may be refused must not preempt trainings.
     """
     found = []
     for user in users:

@@ -10,7 +10,10 @@ from kernel_backend.model.states import Outcome
 
 
 class UsageInterval(NamedTuple):
-    """Interval in which an attempt held slots: `begun` to `ended` in seconds since the epoch, None if it still does."""
+    """Interval in which an attempt held slots, from `begun` to `ended` in seconds since the epoch.
+
+    `ended` is None while the attempt still holds them.
+    """
 
     attempt: AttemptId
     owner: str
@@ -22,7 +25,10 @@ class UsageInterval(NamedTuple):
 
 
 class ReservationRecord(Record):
-    """Stored reservation and queue position of a request or its gang, which survive a restart of the service."""
+    """Stored reservation and queue position of a slot request, or of the gang that it started.
+
+    It survives a restart of the service.
+    """
 
     experiment: int
     trial: int
@@ -38,5 +44,5 @@ class ReservationRecord(Record):
 
     @property
     def key(self) -> tuple[int, int, int]:
-        """Return the key of the request with the reservation: experiment, trial and index among its requests."""
+        """Return the request's key: experiment, trial, and index among the requests of the experiment."""
         return self.experiment, self.trial, self.nth

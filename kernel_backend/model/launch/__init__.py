@@ -1,1 +1,1 @@
-"""Define records that a launcher and its ranks share: launch specification, progress ticks, environment variables."""
+"""Define records that a launcher and its ranks share: launch specification, progress, environment variables."""

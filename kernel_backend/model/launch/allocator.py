@@ -1,4 +1,4 @@
-"""Define the environment variables that keep a training step's freed memory in its process."""
+"""Define environment variables that make a rank's process keep the memory that a training step frees."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _GLIBC = {
 
 
 def allocator_env(base: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the environment variables of a rank's memory allocator, those that `base` sets left out.
+    """Return the environment variables for a rank's memory allocator, without those that `base` sets already.
 
-    They must be set before the process starts. Another C library, or another allocator in `LD_PRELOAD`, ignores them.
-    See `mallopt(3)`.
+    They must be set before the process starts. They have no effect with another C library, or another allocator in
+    `LD_PRELOAD`. See `mallopt(3)`.
     """
     return {name: value for name, value in _GLIBC.items() if name not in base}

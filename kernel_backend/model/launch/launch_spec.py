@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from kernel_backend import __version__
 from kernel_backend.errors import OtherVersion
 from kernel_backend.model.experiment import Config
+from kernel_backend.model.facts import LoaderSetting
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.record import Record, Value, problem_text
 from kernel_backend.model.resources import Placement
@@ -23,14 +24,14 @@ OF_RANKS = re.compile(
 
 
 def token_digest(token: str) -> str:
-    """Return the SHA-256 of an attempt's token; the store uses it to recognise the attempt's folder."""
+    """Return the SHA-256 of an attempt's secret token; by it the store recognises the attempt's folder."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
 class LaunchSpec(Record):
-    """Launch specification of an attempt, for its launcher and ranks.
+    """Launch specification of an attempt, read by its launcher and ranks.
 
-    It holds no secret: the attempt's token is in a file of its own (mode 0600).
+    It contains no secret: the attempt's token is in a file of its own (mode 0600).
     """
 
     experiment: int
@@ -54,6 +55,8 @@ class LaunchSpec(Record):
     pool: str = ""  # "": this machine (an earlier version refuses any other value)
     excluded: tuple[str, ...] = ()  # nodes that its engine must not choose
     service_urls: tuple[str, ...] = ()  # the service's addresses for launchers on other nodes, the preferred first
+    keep_allocation: float | None = None  # seconds of an allocation for the gangs of its search; None: a job of its own
+    loader: LoaderSetting | None = None  # found by an earlier attempt; None: none, or the configuration has a number
     staged: bool = False  # its nodes do not see the service's home: files go through the service
 
     @property

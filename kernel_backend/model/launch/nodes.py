@@ -14,7 +14,7 @@ MOST_NODES = 10_000
 
 
 class NodeIndex(NamedTuple):
-    """Number of a node in its gang, and the number of nodes that the engine has started."""
+    """Index of a node in its gang, and the number of nodes that the engine has started for the gang."""
 
     node: int
     nodes: int
@@ -28,16 +28,16 @@ class Device(NamedTuple):
 
 
 class Reached(NamedTuple):
-    """Address of node 0 that could be connected to, and the node's own address in that connection."""
+    """Address of node 0 to which a node could connect, and the node's own address in that connection."""
 
     address: str
     own: str
 
 
 class NodeOffer(Record):
-    """Offer of a node's launcher to take part in a gang, repeated until the answer is `go` or `leave`.
+    """Offer of one node's launcher to run ranks of a gang, repeated until the answer is `go` or `leave`.
 
-    The launcher keeps its ports reserved. Only node 0 has ports for torch, Horovod and probes.
+    The launcher reserves the offered ports meanwhile. Only node 0 offers ports for torch, Horovod and probes.
     """
 
     node: int = Field(ge=0, lt=MOST_NODES)
@@ -58,7 +58,7 @@ class NodeOffer(Record):
 
 
 class GangNode(Record):
-    """Node of a gang after the rendezvous of its launchers."""
+    """Node of a gang, as agreed on after all of its launchers have joined (rendezvous)."""
 
     name: str
     address: str  # by which the other nodes reach it
@@ -73,19 +73,19 @@ class GangNode(Record):
 
 
 def usable_addresses(devices: Iterable[Device], interface: str | None) -> tuple[str, ...]:
-    """Return the addresses by which ranks may connect: those of the device `interface`, or of all for None."""
+    """Return the addresses on which ranks may connect: those of network device `interface`; None: of all."""
     return tuple(device.address for device in devices if interface is None or device.name == interface)
 
 
 def placement_of(nodes: tuple[GangNode, ...]) -> Placement:
-    """Return the placement of a gang after the rendezvous, from which every launcher computes the same ranks."""
+    """Return the placement of a gang whose launchers have joined; each launcher computes the same ranks from it."""
     return tuple(
         Share(node=each.name, kind=each.kind, address=each.address, slots=tuple(range(each.slots))) for each in nodes
     )
 
 
 class JoinAnswer(Record):
-    """Answer to an offer: wait and try the addresses of node 0, start the ranks, or exit."""
+    """Answer to a launcher's offer: wait and try to connect to node 0's addresses, start the ranks, or exit."""
 
     action: Literal["wait", "go", "leave"]
     reason: str = ""
@@ -97,7 +97,10 @@ class JoinAnswer(Record):
 
 
 class NodeState(Record):
-    """State of a node's ranks; the service answers as soon as the order changes, at the latest after `wait` seconds."""
+    """State of a node's ranks, sent by its launcher.
+
+    The service answers as soon as its order changes, at the latest after `wait` seconds.
+    """
 
     node: int = Field(ge=0, lt=MOST_NODES)
     process: str = Field(max_length=64)
@@ -107,7 +110,7 @@ class NodeState(Record):
 
 
 class NodeOrder(Record):
-    """Answer to a node's state: continue, end the ranks as the gang has failed, or leave an attempt that was fenced."""
+    """Answer to a node's state: continue, end the ranks since the gang has failed, or exit since it is fenced."""
 
     action: Literal["continue", "end", "leave"] = "continue"
     reason: str = ""

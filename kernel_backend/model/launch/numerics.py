@@ -1,4 +1,4 @@
-"""Define the environment variables that make results bit-identical for equal inputs."""
+"""Define environment variables that make results bit-identical if inputs are equal."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _HOST = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
 
 
 def numerics_env(scope: Scope, threads: int) -> Mapping[str, str]:
-    """Return the environment variables of a rank: always hash seed and threads; the others only with `--reproducible`.
+    """Return the environment variables that fix hash seed and threads of a rank.
 
-    The parent process must set them, because torch reads them when it is imported.
+    With `--reproducible` there are more. The parent process must set them, because torch reads them at import.
     """
     threaded = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
     if scope == "off":

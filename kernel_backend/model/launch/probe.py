@@ -11,7 +11,7 @@ from kernel_backend.model.record import Record
 
 
 class Versions(Record):
-    """Versions of what a training needs; "" for a package that is not installed."""
+    """Versions of the packages that a training needs; "" for a package that is not installed."""
 
     daylight: str
     python: str
@@ -30,7 +30,10 @@ class ProbeRequest(Record):
 
 
 class WriteTest(Record):
-    """Result of writing to a folder; `problem` is "" if it succeeded, `missing` is True if there is no such folder."""
+    """Result of an attempt to write into a folder.
+
+    `problem` is "" if it succeeded; `missing` is True if there is no such folder.
+    """
 
     problem: str = ""
     missing: bool = False
@@ -45,21 +48,21 @@ class ServiceTest(NamedTuple):
 
 
 class PeerAddresses(Record):
-    """First order to the probes: connect to one of these addresses of node 0."""
+    """First order to the probes: connect to one of these addresses of node 0, to find one that works."""
 
     addresses: tuple[str, ...]
     port: int
 
 
 class AllReduceOrder(Record):
-    """Second order to the probes: all-reduce by node 0's `address`; exit if it is empty."""
+    """Second order to the probes: run an all-reduce through node 0's `address`; exit if it is ""."""
 
     address: str = ""
     port: int = 0
 
 
 class AllReduceResult(Record):
-    """Result of the all-reduce on one node; `problem` is "" if it succeeded."""
+    """Result of the all-reduce as seen by one node; `problem` is "" if it succeeded."""
 
     problem: str = ""
     seconds: float = 0.0  # of one all-reduce
@@ -69,7 +72,7 @@ class AllReduceResult(Record):
 
 
 class NodeProbe(Record):
-    """Answers of one node's probe, which sends them in parts: if it hangs, only later answers are lost."""
+    """Answers of one node's probe. They are sent one by one: if the probe hangs, only later ones are lost."""
 
     node: int
     name: str = ""

@@ -21,7 +21,7 @@ SIZE = _LAYOUT.size
 
 
 class Tick(NamedTuple):
-    """Progress tick of a rank: `number` grows with each tick; `step` is the current step, else the last one."""
+    """Progress of a rank: `number` grows with each tick; `step` is the step in progress, else the last one."""
 
     number: int
     phase: Phase
@@ -39,7 +39,7 @@ BEGINNING = Tick(0, "starting", 0)
 
 
 def write_tick(buffer: memoryview, tick: Tick) -> None:
-    """Write a tick into the memory-mapped progress file."""
+    """Write a progress tick into the rank's memory-mapped progress file."""
     _LAYOUT.pack_into(buffer, 0, tick.number, tick.step, PHASES.index(tick.phase))
 
 
@@ -55,25 +55,28 @@ def read_tick(data: bytes) -> Tick | None:
 
 
 def progress_file(rank: int) -> str:
-    """Return the name of a rank's progress file in the attempt's folder."""
+    """Return the name of a rank's progress file within the attempt's folder."""
     return f"progress-{rank}"
 
 
 def stacks_file(rank: int) -> str:
-    """Return the name of a rank's file of stacks in the attempt's folder; its first line names the main thread."""
+    """Return the name of a rank's file of stack traces in the attempt's folder.
+
+    Its first line names the main thread.
+    """
     return f"stacks-{rank}.log"
 
 
 def limit(phase: Phase, hang_timeout: float) -> float:
-    """Return how many seconds a rank may spend between two ticks in this phase."""
+    """Return how many seconds may pass between two progress ticks of a rank in this phase before it counts as hung."""
     if phase in _SLOW:
         return max(_SLOWER * hang_timeout, SLOW_S)
     return hang_timeout
 
 
 def stall_limit(hang_timeout: float) -> float:
-    """Return how many seconds a backend waits for a peer.
+    """Return how many seconds a communication backend waits for another rank.
 
-    It is longer than any limit, so that the launcher reports a hang and its cause first.
+    It is longer than any limit for ticks, so that the launcher reports a hang and its cause first.
     """
     return limit("starting", hang_timeout) + _BEYOND_S

@@ -1,4 +1,4 @@
-"""Define how files of an attempt pass between the service and nodes that do not see its home."""
+"""Define how files of attempts are transferred between the service and nodes that cannot read its home directory."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import re
 
 from pydantic import Field
 
-from kernel_backend.model.experiment import Config
 from kernel_backend.model.record import Record
 
 VARIABLE = "DAYLIGHT_STAGING"  # environment variable of a job, with a StagingRequest
 SCRATCH = "DAYLIGHT_SCRATCH"  # environment variable of a job, with the folder for its files on the node's own disk
-PIECE = 2**20  # bytes of a log that are sent at once
-LOG_LIMIT = 4 * 2**30  # bytes of a log that the service takes
+PIECE = 2**20  # bytes of a file that are sent at once
+LIMIT = 4 * 2**30  # bytes of a log, or of an artifact, that the service takes
 
 _NODE = r"(?:-node-[0-9]{1,5})?"
 _LOG = rf"(?:rank-[0-9]{{1,6}}|launcher{_NODE})\.log"
 _END = rf"end{_NODE}\.json"
 _RECORD = rf"(?:launcher|ranks){_NODE}\.json|failure-[0-9]{{1,6}}\.json|{_END}"
 FILE = rf"(?:{_LOG}|{_RECORD})"  # names of the files that the service takes into the folder of an attempt
+DIGEST = r"[0-9a-f]{32}"  # of an artifact, by which its pieces are sent
 
 
 class StagingRequest(Record):
-    """Describe an attempt to its launchers, with the secret that authenticates them; never on a command line."""
+    """Attempt to run, with the secret that authenticates its launchers; it never stands on a command line."""
 
     key: str  # of the attempt
     urls: tuple[str, ...]  # the service's addresses, the preferred first
@@ -31,28 +31,34 @@ class StagingRequest(Record):
 
 
 class StagedFile(Record):
-    """Answer to a piece of a file: how many bytes of it the service has now."""
+    """Answer to a piece of a file: how many bytes of the file the service has now."""
 
     size: int = Field(ge=0)
 
 
+class StagedArtifact(StagedFile):
+    """Answer to an artifact's record: how many of its bytes the service has, and whether it is stored."""
+
+    stored: bool = False
+
+
 def is_log(name: str) -> bool:
-    """Return whether a file only grows, so that it is sent in pieces; others are sent whole."""
+    """Return whether a file only grows, so that it is sent in pieces; other files are sent whole."""
     return re.fullmatch(_LOG, name) is not None
 
 
 def is_end(name: str) -> bool:
-    """Return whether a file tells the end of a node's ranks, so that it is sent after all others."""
+    """Return whether a file reports the end of a node's ranks, so that it must be sent after all others."""
     return re.fullmatch(_END, name) is not None
 
 
 def is_staged(name: str) -> bool:
-    """Return whether a file of an attempt's folder is sent to the service."""
+    """Return whether a file of an attempt's folder is one that launchers send to the service."""
     return re.fullmatch(FILE, name) is not None
 
 
 def news(size: int, offset: int, data: bytes) -> bytes:
-    """Return what a piece at an offset adds to a file of this size: nothing for one that is known, or leaves a gap.
+    """Return the bytes of `data`, which begins at `offset`, that a file of `size` bytes lacks; none if there is a gap.
 
     Examples
     --------
@@ -62,8 +68,8 @@ def news(size: int, offset: int, data: bytes) -> bytes:
     return data[size - offset :] if offset <= size else b""
 
 
-def staging_problem(config: Config, checkpoints: str) -> str:
-    """Return why a training cannot run where its files go through the service; "" if it can.
+def staging_problem(checkpoints: str) -> str:
+    """Return why a training cannot run on nodes that cannot read the home directory; "" if it can.
 
     `checkpoints` is the folder or URL of all checkpoints.
     """
@@ -72,10 +78,5 @@ def staging_problem(config: Config, checkpoints: str) -> str:
             "its nodes do not see the files of this service, and checkpoints lie in a folder of it. Keep them in an "
             'object store, c.Daylight.checkpoints = "s3://bucket/runs", or let the nodes see DAYLIGHT_HOME, and set '
             "`shared` of the pool to yes"
-        )
-    if config.env == "locked":
-        return (
-            "its nodes do not see the files of this service, and --env locked is built there: use --env current, or a "
-            "pool with `shared` yes"
         )
     return ""

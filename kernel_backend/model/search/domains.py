@@ -14,7 +14,7 @@ _End = Annotated[float, WithJsonSchema({"type": "number"})]  # `Range` refuses i
 
 
 class Range(Record):
-    """Describe numbers from `low` to `high`, both included.
+    """Range of numbers from `low` to `high`, both included.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ class Range(Record):
 
 
 class Choices(Record):
-    """Describe a list of values, one of which is chosen.
+    """List of values, one of which is chosen.
 
     Parameters
     ----------

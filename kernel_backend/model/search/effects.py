@@ -1,4 +1,4 @@
-"""Define effects of search decisions on trials, stored in one transaction with their entry in the search log."""
+"""Define the effects of search decisions on trials, which are stored in one transaction with the search's log entry."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Added:
 
 @dataclass(frozen=True)
 class Moved:
-    """Effect: a trial changes state by `event` (None: it keeps its state), with `changes` to other fields."""
+    """Effect: a trial changes state by `event` (None: its state stays), and its fields in `changes` get new values."""
 
     index: int
     event: Event | None = None

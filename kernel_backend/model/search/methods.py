@@ -11,11 +11,18 @@ from kernel_backend.model.record import Record, Value
 Sampler = Literal["kde", "random", "sobol", "tpe", "gp", "cmaes"]
 
 NAME = r"^[a-z][a-z0-9_-]{0,63}$"
-COMMON = ("trials", "parallel", "budget", "max_time", "warm")  # fields of `Search` that apply to every search
+COMMON = (
+    "trials",
+    "parallel",
+    "budget",
+    "max_time",
+    "keep_allocation",
+    "warm",
+)  # fields of `Search` that apply to every search
 
 
 class MethodOption(Record):
-    """Describe one option of a search method, given as `--search-option NAME=VALUE`.
+    """One option of a search method, given as `--search-option NAME=VALUE`.
 
     Parameters
     ----------
@@ -86,7 +93,7 @@ class MethodOption(Record):
 
 
 class SearchMethod(Record):
-    """Describe a search method for validation, help, dry runs, the service and the views.
+    """Description of a search method for validation, help, dry runs, the service and the views.
 
     The factory is imported when a search is made. A process that needs the record only, such as a notebook kernel,
     imports nothing else.
@@ -151,7 +158,7 @@ class SearchMethod(Record):
 
     @property
     def slow(self) -> bool:
-        """Return whether the service runs the searcher in a separate thread, as other packages may be slow or fail."""
+        """Return whether the searcher runs in a thread of its own, as one of another package may be slow or fail."""
         return self.own_class or bool(self.package)
 
     def may_use(self, field: str) -> bool:

@@ -5,7 +5,7 @@ The state of a search is computed by applying its `LogEntry` records in order.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, FiniteFloat
 
@@ -15,12 +15,12 @@ from kernel_backend.model.search.methods import Sampler
 
 
 def _with_known_methods(schema: dict[str, Any]) -> None:
-    """List the available methods as examples in the JSON schema; any text is valid, since packages come and go."""
+    """Add the available methods to a JSON schema as examples; any text is valid, since packages come and go."""
     schema["examples"] = list(registry.names())
 
 
 class Search(Record):
-    """Options of a search. Options that do not apply to its method are refused."""
+    """Options of a search. Options that do not apply to the search's method are refused."""
 
     method: str = Field("single", max_length=64, json_schema_extra=_with_known_methods)  # see `registry`
     trials: int | None = Field(None, ge=1)  # maximum; None: by the method, the budget or the time
@@ -34,13 +34,14 @@ class Search(Record):
     parallel: int | None = Field(None, ge=1)  # maximum number of trials that train at once
     budget: float | None = Field(None, gt=0)  # slot-seconds of all trials
     max_time: float | None = Field(None, gt=0)  # seconds since the submission
+    keep_allocation: float | None = Field(None, ge=0)  # seconds; 0: a job for each trial; None: as the pool can
     source: str | None = None  # custom: name of the search class in the cell
     options: dict[str, Value] = {}  # options of the method only, by name
     warm: tuple[str, ...] = ()  # `12`: experiment with prior results; `12.7`: trial from whose checkpoint trials start
 
     @property
     def limit(self) -> int | None:
-        """Return the maximum number of trials; None if the budget, the time or the method determines it."""
+        """Return the maximum number of trials; None if the budget, `--max-time` or the method determines it."""
         return self.trials if self.ends_by_use else self.trials or self.default_trials
 
     @property
@@ -68,7 +69,7 @@ class Search(Record):
 
 
 class Settings(Search):
-    """Hold all that a searcher is made from: the options of the search, and the length of a training.
+    """Settings from which a searcher is made: the options of the search, and the length of a training.
 
     Parameters
     ----------
@@ -96,6 +97,8 @@ class Settings(Search):
         Slot seconds of all trials together.
     max_time : float, optional
         Seconds from the submission on.
+    keep_allocation : float, optional
+        Seconds of an allocation of a site's queue in which trials run one after another; 0 for a job of each trial.
     source : str, optional
         Name of the user's class, for the method ``custom``.
     options : dict of str to Any
@@ -126,7 +129,7 @@ class Settings(Search):
 
 
 class Create(Record):
-    """Create a trial that trains up to the end of unit `until`.
+    """Decision to create a trial that trains up to the end of unit `until`.
 
     Parameters
     ----------
@@ -156,7 +159,7 @@ class Create(Record):
 
 
 class Resume(Record):
-    """Resume a paused trial, up to the end of unit `until`.
+    """Decision to resume a paused trial, up to the end of unit `until`.
 
     Parameters
     ----------
@@ -180,7 +183,7 @@ class Resume(Record):
 
 
 class Continue(Record):
-    """Continue a trial on its slots, up to the end of unit `until`.
+    """Decision to continue a running trial on its slots, up to the end of unit `until`.
 
     Parameters
     ----------
@@ -201,7 +204,7 @@ class Continue(Record):
 
 
 class Pause(Record):
-    """Pause a trial: it releases its slots and may be resumed.
+    """Decision to pause a trial: it releases its slots and may be resumed.
 
     Parameters
     ----------
@@ -219,7 +222,7 @@ class Pause(Record):
 
 
 class Prune(Record):
-    """Prune a trial for good.
+    """Decision to end a trial early and for good.
 
     Parameters
     ----------
@@ -237,7 +240,7 @@ class Prune(Record):
 
 
 class Complete(Record):
-    """Complete a trial: it has reached the end of its training.
+    """Decision to complete a trial, which has reached the end of its training.
 
     Parameters
     ----------
@@ -269,7 +272,7 @@ class Vacancy(Record):
 
 
 class Reported(Record):
-    """Event: a trial reported the metric at the end of a unit. For `metric:max`, too, the value is not negated."""
+    """Event: a trial reported the metric at the end of a unit (epoch or step). The value is never negated."""
 
     type: Literal["reported"] = "reported"
     trial: int
@@ -290,7 +293,10 @@ class Exited(Record):
 
 
 class ParamsAssigned(Record):
-    """Event: the actual hyperparameters of a trial became known. Trials of earlier searches have numbers below 1."""
+    """Event: the hyperparameters with which a trial really ran became known.
+
+    Trials of earlier searches, which are prior data, have numbers below 1.
+    """
 
     type: Literal["told"] = "told"
     trial: int
@@ -305,7 +311,10 @@ class Promoted(Record):
 
 
 class Extended(Record):
-    """Event: a user extends the search to `trials` in total (None: limited by the budget), and reopens a closed one."""
+    """Event: a user extends the search to `trials` in total, and reopens it if it was closed.
+
+    None: as many trials as the budget allows.
+    """
 
     type: Literal["extended"] = "extended"
     trials: int | None
@@ -343,6 +352,20 @@ class LogEntry(Record):
 
     @property
     def trial(self) -> int | None:
-        """Return the trial that the entry is about; None for an unassigned gang or an event about all trials."""
+        """Return the trial that the entry is about; None for a gang without a trial or an event about all trials."""
         about = self.decision if isinstance(self.decision, Create | Resume) else self.event
         return getattr(about, "trial", None)
+
+
+class LoggedReport(NamedTuple):
+    """Log entry of a report, with what a search's history needs of it: cheap, as there may be a million.
+
+    `until` is the trial's new target, None if the decision on the report sets none.
+    """
+
+    number: int
+    at: float
+    trial: int
+    unit: int
+    value: float
+    until: int | None

@@ -41,8 +41,8 @@ def find(name: str) -> SearchMethod | None:
 def method_of(name: str, *, refresh: bool = True) -> SearchMethod:
     """Return the search method with this name.
 
-    For an unknown name, `refresh` rescans the installed packages. Raises InvalidRequest that names a broken package,
-    or else lists the available methods.
+    For an unknown name, `refresh` rescans the installed packages. Raises InvalidRequest, which names a broken package
+    or lists the available methods.
     """
     with _lock:
         if (found := _BUILT_IN.get(name) or _loaded.get(name)) is not None:
@@ -69,7 +69,7 @@ def shadowing() -> list[str]:
 
 
 def problems() -> list[str]:
-    """Import all packages' methods, and return the errors of unusable ones, including duplicate names."""
+    """Import the methods of all packages; return an error text for each unusable one, including duplicate names."""
     said = shadowing()
     for name in names()[len(_BUILT_IN) :]:
         try:
@@ -85,7 +85,7 @@ def methods() -> tuple[SearchMethod, ...]:
 
 
 def function_of(method: SearchMethod, path: str) -> Callable[..., Any]:
-    """Import and return a method's `module:function`; raises InvalidRequest if a package's cannot be imported."""
+    """Import and return the function at `path` (`module:function`) of a method; raises InvalidRequest if that fails."""
     module, _, name = path.partition(":")
     try:
         found: Callable[..., Any] = getattr(importlib.import_module(module), name)

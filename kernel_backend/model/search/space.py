@@ -28,7 +28,7 @@ class When(Record):
 
 
 class Parameter(Record):
-    """Describe one hyperparameter of a space.
+    """One hyperparameter of a search space.
 
     With `each` it belongs to every block of a list: functions get the list of dictionaries, and `when` refers to the
     same block.
@@ -68,7 +68,7 @@ class Parameter(Record):
 
 
 class Space(Record):
-    """Describe a search space: the searched hyperparameters in their written order.
+    """Search space: the searched hyperparameters in their written order.
 
     A parameter with a single choice has a given value. It is part of the space because other parameters depend on it.
 
@@ -96,7 +96,7 @@ class Space(Record):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the hyperparameters that functions receive; those of blocks are within `blocks`."""
+        """Return the names of hyperparameters that functions receive; those of blocks are passed within `blocks`."""
         return tuple(each.name for each in self.of(None))
 
     def of(self, blocks: str | None) -> tuple[Parameter, ...]:
@@ -155,20 +155,20 @@ class Space(Record):
 
 
 def _needed(parameters: Sequence[Parameter], values: Mapping[str, Value]) -> list[Parameter]:
-    """Drop parameters with a given value, unless other parameters depend on them."""
+    """Return the parameters without those that have a given value and on which no other parameter depends."""
     hung = {each.each or (each.when.name if each.when else None) for each in parameters}
     return [each for each in parameters if each.each is not None or each.name not in values or each.name in hung]
 
 
 def _told(parameter: Parameter, values: Mapping[str, Value]) -> Parameter:
-    """Restrict a parameter with a given value to that single, unconditional choice."""
+    """Return a parameter; if its value is given, that value is its single choice, without a condition."""
     if parameter.each is not None or parameter.name not in values:
         return parameter
     return parameter.model_copy(update={"domain": Choices(values=(values[parameter.name],)), "when": None})
 
 
 def _that_count(parameters: list[Parameter]) -> list[Parameter]:
-    """Drop parameters that can never be active, and reduce the conditions of others to values that are possible."""
+    """Return the parameters that can be active, with conditions reduced to values that are possible."""
     domains = {(each.each, each.name): each.domain for each in parameters}
     kept = [fitting for each in parameters if (fitting := _fitting(each, domains)) is not None]
     return kept if kept == parameters else _that_count(kept)
@@ -185,7 +185,7 @@ def _fitting(parameter: Parameter, domains: Mapping[tuple[str | None, str], Doma
 
 
 def in_order(parameters: Iterable[Parameter]) -> list[Parameter]:
-    """Return parameters in written order, except that each follows the parameter that its condition names."""
+    """Return the parameters in written order, but each after the parameter that its condition names."""
     named = {each.name: each for each in parameters}
     found: dict[str, Parameter] = {}
     for parameter in named.values():
@@ -197,14 +197,17 @@ def in_order(parameters: Iterable[Parameter]) -> list[Parameter]:
 
 
 class Problem(NamedTuple):
-    """Reason why parameters do not form a valid space, and the parameter that is wrong."""
+    """Reason why parameters do not form a valid space, with the invalid parameter."""
 
     parameter: Parameter
     text: str
 
 
 def problems(parameters: tuple[Parameter, ...]) -> Iterator[Problem]:
-    """Yield duplicate names, conditions that cannot hold or are circular, and blocks without a counting parameter."""
+    """Yield why parameters form no valid space: duplicate names, bad conditions, or blocks without a count.
+
+    A condition is bad if it can never hold or is circular.
+    """
     yield from _twice(parameters)
     for parameter in parameters:
         own = {each.name: each for each in parameters if each.each == parameter.each and each != parameter}

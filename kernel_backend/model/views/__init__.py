@@ -1,1 +1,1 @@
-"""Define records for display: overviews, curves, search status, and the trials that are displayed."""
+"""Define the records that are displayed: overviews, curves, search status, and which trials of a search are shown."""

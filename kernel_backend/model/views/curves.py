@@ -1,4 +1,4 @@
-"""Downsample curves for display, as means with minimum and maximum."""
+"""Downsample curves for display: each point has the mean, minimum and maximum of consecutive reports."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ LARGEST = 1e150  # larger values are treated as infinity: no axis shows them, an
 
 
 class Curve(Record):
-    """One metric of a trial. Each point summarises `size` consecutive reports; all columns have equal length.
+    """Curve of one metric of a trial. Each point summarises `size` consecutive reports; all lists have equal length.
 
     `step`, `epoch` and `at` are those of a point's last report; `mean`, `low` and `high` are over its finite values
-    below `LARGEST`, None if there are none; `broken` has the indices of points with any other value: NaN, infinity,
-    or at least `LARGEST`.
+    below `LARGEST`, None if there are none; `broken` has the indices of points with any other value: NaN, infinity, or
+    at least `LARGEST`.
     """
 
     kind: Kind
@@ -39,7 +39,7 @@ class Curve(Record):
 
 
 class Curves(Record):
-    """All curves of a trial, in the order in which their metrics were first reported."""
+    """All curves of a trial, ordered by the first report of their metrics."""
 
     trial: int
     curves: tuple[Curve, ...] = ()
@@ -56,7 +56,7 @@ class Column(NamedTuple):
 
 
 class ReportedValues(NamedTuple):
-    """Reported values of a trial: a column per metric, in the order of first report.
+    """Reported values of a trial: a column per metric, ordered by the first report of each.
 
     Instances are never modified, so that threads may share them.
     """
@@ -66,7 +66,7 @@ class ReportedValues(NamedTuple):
 
     @property
     def values(self) -> int:
-        """Return the total number of values of all metrics."""
+        """Return how many values the columns of all metrics have together."""
         return sum(len(column.value) for column in self.columns.values())
 
 
@@ -74,7 +74,7 @@ Heard = tuple[Kind, int, float, float, Mapping[str, float]]  # kind, step, epoch
 
 
 def gather(reports: Iterable[Heard], seq: int) -> ReportedValues:
-    """Collect the values of reports in any order; `seq` is the sequence number of the newest report."""
+    """Return the values of reports, which may be in any order; `seq` is the sequence number of the newest report."""
     alike: dict[tuple[Kind, tuple[str, ...]], list[Heard]] = {}  # reports with the same metrics
     for report in reports:
         alike.setdefault((report[0], tuple(report[4])), []).append(report)
@@ -89,7 +89,10 @@ def gather(reports: Iterable[Heard], seq: int) -> ReportedValues:
 
 
 def join(parts: Sequence[ReportedValues]) -> ReportedValues:
-    """Merge reported values by step; late ones, such as an older attempt's, are inserted in order."""
+    """Return several sets of reported values merged by step.
+
+    Late values, such as an older attempt's, are inserted in order.
+    """
     found: dict[tuple[Kind, str], list[Column]] = {}
     for part in parts:
         for key, column in part.columns.items():

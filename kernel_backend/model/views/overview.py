@@ -10,6 +10,7 @@ from pydantic import FiniteFloat, GetJsonSchemaHandler
 
 from kernel_backend.model.best import best_first, better
 from kernel_backend.model.experiment import Experiment, Metric
+from kernel_backend.model.node_faults import Suspicion
 from kernel_backend.model.record import Record
 from kernel_backend.model.reports import StoredReport
 from kernel_backend.model.resources import LOCAL
@@ -37,7 +38,7 @@ LIVELIEST = [
 
 
 class Wait(Record):
-    """Reason why a request waits, its position in the queue (from 1), and the estimated wait in seconds if known.
+    """Why a slot request waits, its queue position (from 1), and the estimated wait in seconds if known.
 
     About half of all waits end between `earliest` and `latest`.
     """
@@ -64,7 +65,7 @@ class Overview(Record):
 
     @property
     def state(self) -> str:
-        """Return the state to display; for an active experiment, the first state in `LIVELIEST` that any trial has."""
+        """Return the state to display; for an active experiment, the first in `LIVELIEST` that any trial has."""
         if self.experiment.deleted_at is not None:
             return DELETED
         if self.experiment.state is not ExperimentState.ACTIVE:
@@ -74,18 +75,18 @@ class Overview(Record):
 
     @property
     def pending(self) -> list[Attempt]:
-        """Return the attempts that wait in their engine's own queue, if no other attempt is open."""
+        """Return the attempts that wait in an engine's own queue; none if any other attempt is open."""
         open_ones = [each for each in self.attempts if each.state is not AttemptState.ENDED]
         return open_ones if all(each.state is AttemptState.PENDING for each in open_ones) else []
 
     @property
     def counts(self) -> dict[TrialState, int]:
-        """Return the number of trials per state, without states of no trial."""
+        """Return the number of trials in each state that any trial has."""
         return self.trial_counts or dict(Counter(trial.state for trial in self.trials))
 
     @property
     def trial_limit(self) -> int | None:
-        """Return the maximum number of trials; None if the budget, the time or the method determines it."""
+        """Return the maximum number of trials; None if the budget, `--max-time` or the method determines it."""
         search = self.experiment.config.search
         if search is None:
             return None
@@ -95,7 +96,10 @@ class Overview(Record):
 
     @property
     def front(self) -> Trial | None:
-        """Return the best trial by the metric; before any validation the first trial; None without trials."""
+        """Return the trial to display first: the best by the metric, or the first before any validation.
+
+        None if the experiment has no trial yet.
+        """
         by_index = {trial.index: trial for trial in self.trials}
         best = best_first(((trial.index, trial.best) for trial in self.trials), self.experiment.config.metric)
         return by_index[best[0]] if best else next(iter(self.trials), None)
@@ -112,13 +116,13 @@ class Overview(Record):
 
     @property
     def stuck(self) -> Failure | None:
-        """Return the storage failure that paused the experiment and that a user must fix, else None."""
+        """Return the storage failure that paused the experiment until a user fixes it; None if there is none."""
         if self.experiment.state is not ExperimentState.PAUSED:
             return None
         return next((trial.failure for trial in self.trials if trial.failure and trial.failure.of_storage), None)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON of the API and of `--json`: `id`, `state` and `name` first, then all fields."""
+        """Return the experiment as the API and `--json` show it: `id`, `state` and `name` first, then all fields."""
         return {
             "id": self.experiment.number,
             "state": self.state,
@@ -162,7 +166,7 @@ class Overview(Record):
         return self.model_copy(update=changed)
 
     def _with(self, trial: Trial) -> dict[str, Any]:
-        """Return the fields of the overview that change with a trial.
+        """Return the fields of the overview that change if `trial` has changed.
 
         If there are very many trials, only those to display are listed; the counts cover all.
         """
@@ -210,7 +214,7 @@ def _newest(attempts: tuple[Attempt, ...], trial: int) -> tuple[Attempt, ...]:
 class NodeRun(Record):
     """Gang or notebook server that holds slots of a node.
 
-    If the user may not see it, only its group is shown, and no group if it is a single user's.
+    If the user may not see it, only its group is given, and not even that if the group is a single user.
     """
 
     slots: int
@@ -219,12 +223,12 @@ class NodeRun(Record):
     experiment: int | None = None
     trial: int | None = None
     server: str | None = None  # of a notebook server its full name: `dave/`
-    last_activity: FiniteFloat | None = None  # time of its last activity
+    last_activity: FiniteFloat | None = None  # of a server, and of a gang that leaves its slots unused
     take_back_at: FiniteFloat | None = None  # when it may be stopped to reclaim its slots, unless it is used until then
 
 
 class NodeUse(Record):
-    """Node with the gangs and servers that hold its slots."""
+    """Node with the gangs and notebook servers that hold its slots."""
 
     name: str
     kind: str
@@ -235,11 +239,19 @@ class NodeUse(Record):
     pool: str = LOCAL
     address: str = ""
     drained: bool = False  # running gangs continue, no new ones start
+    state: str = ""  # in its engine's words, such as Slurm's `idle` or `down*`; "": its engine has none
+    reason: str = ""  # why it is out of use, in its engine's words
+    suspicion: Suspicion | None = None  # why it is left out for a while
     runs: tuple[NodeRun, ...] = ()
+
+    @property
+    def usable(self) -> bool:
+        """Return whether new gangs may be placed on this node."""
+        return self.healthy and not self.drained and (self.suspicion is None or not self.suspicion.left_out)
 
 
 class LogChunk(Record):
-    """Part of a rank's log from an offset on, as text; the next part starts at `offset`."""
+    """Piece of a rank's log as text; the next piece starts at byte `offset`."""
 
     attempt: int
     rank: int
@@ -250,7 +262,7 @@ class LogChunk(Record):
 
 
 class CheckpointInfo(Record):
-    """A committed checkpoint of a trial."""
+    """Committed checkpoint of a trial, as the API lists it."""
 
     id: str  # <step>-<attempt>
     trial: int
@@ -266,6 +278,6 @@ class CheckpointInfo(Record):
 
     @property
     def order(self) -> tuple[int, int]:
-        """Return the sort key of a trial's checkpoints, oldest first."""
+        """Return the key that sorts a trial's checkpoints, oldest first."""
         step, _, attempt = self.id.partition("-")
         return int(step), int(attempt)

@@ -1,4 +1,4 @@
-"""Define the status of a search: its trials, its brackets of rungs, and its incumbent over time."""
+"""Define the status of a search: its trials, its brackets of rungs, and which trials have been its best over time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Unit = Literal["epoch", "step"]
 
 @dataclass(frozen=True, slots=True)
 class TrialSummary:
-    """Subset of a trial's fields for the search status, cheap to load for thousands of trials."""
+    """Fields of a trial that the search status needs, cheap to load for thousands of trials."""
 
     index: int
     state: TrialState
@@ -28,7 +28,7 @@ class TrialSummary:
 
 
 class TrialRow(Record):
-    """Row of a trial in the table of a search. `value` and `best` are not negated for `metric:max`."""
+    """Row of the table of a search's trials. `value` and `best` are not negated for `metric:max`."""
 
     trial: int
     state: TrialState
@@ -46,7 +46,7 @@ class TrialRow(Record):
 
 
 class RungStatus(Record):
-    """Results at one rung of a bracket, that is at the end of one unit."""
+    """Results at one rung of a bracket: how trials stood at the end of a certain unit."""
 
     unit: int
     results: int
@@ -57,13 +57,13 @@ class RungStatus(Record):
 
 
 class BracketStatus(Record):
-    """Bracket of rungs, the lowest first."""
+    """Bracket of a search, with its rungs from the lowest on."""
 
     rungs: tuple[RungStatus, ...]
 
 
 class IncumbentPoint(Record):
-    """Time at which a trial became the incumbent: it had the best value of the search so far."""
+    """Time at which a trial became the incumbent, that is the best of the search so far."""
 
     at: FiniteFloat  # seconds since the submission
     units: int  # units trained by all trials together until then
@@ -73,7 +73,7 @@ class IncumbentPoint(Record):
 
 
 class SearchStatus(Record):
-    """Status of a search, and a page of its trials."""
+    """Status of a search, with some of its trials as a page of the table."""
 
     number: int
     search: Search
@@ -102,7 +102,7 @@ class SearchStatus(Record):
 
 
 class TrialCurve(Record):
-    """Metric of one trial by unit; None where the value is not finite."""
+    """Metric of one trial at the end of each unit; None where the value is not finite."""
 
     trial: int
     state: TrialState
@@ -120,10 +120,10 @@ class SearchCurves(Record):
 
 
 class Importance(Record):
-    """Importance of hyperparameters: the contribution of each to the difference between good and poor trials.
+    """How much each hyperparameter contributes to the difference between good and poor trials.
 
-    The shares add up to 1, and are computed from the values of `trials` trials at the end of `unit`. If they cannot
-    be computed, `missing` says why.
+    The shares add up to 1, and are computed from the values of `trials` trials at the end of `unit`. If they cannot be
+    computed, `missing` says why.
     """
 
     unit: int | None = None
@@ -133,7 +133,7 @@ class Importance(Record):
 
 
 class Extension(Record):
-    """New limits of a search, in total since the submission; at least one must be set."""
+    """New limits of a search, each a total since its submission; at least one must be set."""
 
     trials: int | None = Field(None, ge=1)
     budget: float | None = Field(None, gt=0)  # slot-seconds

@@ -1,4 +1,4 @@
-"""Add reservation records of the scheduler, and an index of attempts by their end."""
+"""Add stored reservations of the scheduler, and an index of attempts by their end."""
 
 from __future__ import annotations
 

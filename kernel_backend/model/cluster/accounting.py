@@ -1,0 +1,143 @@
+"""Account for slot-hours, lost slot-hours, energy and cost: records, and sums of attempts as pure functions."""
+
+from __future__ import annotations
+
+import calendar
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Literal, NamedTuple, get_args
+
+from pydantic import Field, FiniteFloat
+
+from kernel_backend.model.record import Record
+
+By = Literal["user", "group", "month", "experiment"]
+BY: tuple[By, ...] = get_args(By)
+ALL = "all"
+_HOUR = 3600.0
+_JOULES_PER_KWH = 3.6e6
+
+_Amount = Annotated[FiniteFloat, Field(ge=0)]
+
+
+class Spending(Record):
+    """What some attempts have used. Of the lost slot-hours each counts in one of three parts."""
+
+    name: str  # of the user, group or month (2026-11), or the number of the experiment
+    title: str = ""  # name of the experiment
+    slot_hours: _Amount = 0.0
+    repeated_hours: _Amount = 0.0  # slot-hours of steps that were taken again after a fault
+    waiting_hours: _Amount = 0.0  # slot-hours without training: starting, waiting for a decision of a search
+    pruned_hours: _Amount = 0.0  # slot-hours of trials that their search has pruned
+    kwh: _Amount | None = None  # None: unknown
+    measured_hours: _Amount = 0.0  # slot-hours whose energy is known
+    cost: _Amount | None = None  # at today's prices; None: no pool of these attempts has a price
+
+    @property
+    def lost_hours(self) -> float:
+        """Return the slot-hours that led to nothing."""
+        return self.repeated_hours + self.waiting_hours + self.pruned_hours
+
+
+class SpendingReport(Record):
+    """Slot-hours, energy and cost by user, group, month or experiment."""
+
+    by: By
+    since: FiniteFloat | None = None  # None: since the first experiment
+    until: FiniteFloat
+    rows: tuple[Spending, ...] = ()  # months in order of time, others by slot-hours
+    total: Spending
+
+
+class AttemptSpending(NamedTuple):
+    """What is known of an attempt's use of its slots."""
+
+    experiment: int
+    title: str
+    owner: str
+    group: str
+    pool: str
+    slots: int
+    begun: float  # when it got its slots
+    ended: float
+    pruned: bool = False
+    repeated: float = 0.0  # fraction of its training that was repeated by the next attempt
+    trained: float | None = None  # seconds of training, summed over ranks; None: unknown
+    joules: float | None = None
+    measured: float = 0.0  # slot-seconds whose energy is known
+
+
+def repeated_part(first: int, steps: int | None, resumed: int | None) -> float:
+    """Return the fraction of an attempt's steps that the next attempt took again.
+
+    The attempt began after step `first` and took `steps` steps (None: unknown), and the next one resumed at step
+    `resumed` (None: there is none).
+
+    Examples
+    --------
+    >>> repeated_part(10, 40, 30), repeated_part(10, 40, 50), repeated_part(0, None, 0)
+    (0.5, 0.0, 0.0)
+    """
+    if resumed is None or not steps:
+        return 0.0
+    return min(1.0, max(0.0, (first + steps - resumed) / steps))
+
+
+def account(
+    attempts: Iterable[AttemptSpending], by: By, prices: Mapping[str, float], since: float | None, until: float
+) -> SpendingReport:
+    """Return what attempts have used from `since` to `until`; `prices` has those of a slot-hour by pool."""
+    rows: dict[str, Spending] = {}
+    total = Spending(name=ALL)
+    for attempt in attempts:
+        for month, fraction in _months(attempt, since, until):
+            spent = _spent(attempt, fraction, prices.get(attempt.pool))
+            name = {"user": attempt.owner, "group": attempt.group, "month": month}.get(by, str(attempt.experiment))
+            title = attempt.title if by == "experiment" else ""
+            rows[name] = _added(rows.get(name, Spending(name=name, title=title)), spent)
+            total = _added(total, spent)
+    ordered = sorted(rows.values(), key=lambda row: row.name if by == "month" else -row.slot_hours)
+    return SpendingReport(by=by, since=since, until=until, rows=tuple(ordered), total=total)
+
+
+def _spent(attempt: AttemptSpending, fraction: float, price: float | None) -> Spending:
+    """Return what a fraction of an attempt has used."""
+    held = attempt.slots * (attempt.ended - attempt.begun) / _HOUR
+    trained = held if attempt.trained is None else min(held, attempt.trained / _HOUR)
+    hours = fraction * held
+    return Spending(
+        name="",
+        slot_hours=hours,
+        repeated_hours=0.0 if attempt.pruned else fraction * trained * attempt.repeated,
+        waiting_hours=0.0 if attempt.pruned else fraction * (held - trained),
+        pruned_hours=hours if attempt.pruned else 0.0,
+        kwh=None if attempt.joules is None else fraction * attempt.joules / _JOULES_PER_KWH,
+        measured_hours=fraction * attempt.measured / _HOUR,
+        cost=None if price is None else hours * price,
+    )
+
+
+_SUMMED = ("slot_hours", "repeated_hours", "waiting_hours", "pruned_hours", "kwh", "measured_hours", "cost")
+
+
+def _added(one: Spending, other: Spending) -> Spending:
+    return one.model_copy(update={name: _sum(getattr(one, name), getattr(other, name)) for name in _SUMMED})
+
+
+def _sum(one: float | None, other: float | None) -> float | None:
+    return one if other is None else other if one is None else one + other
+
+
+def _months(attempt: AttemptSpending, since: float | None, until: float) -> Iterator[tuple[str, float]]:
+    """Yield the months (UTC) in which an attempt held slots, and the fraction of its time in each."""
+    whole = attempt.ended - attempt.begun
+    at, end = max(attempt.begun, since or 0.0), min(attempt.ended, until)
+    while whole > 0 and at < end:
+        month = time.gmtime(at)
+        following = min(end, _next_month(month.tm_year, month.tm_mon))
+        yield f"{month.tm_year}-{month.tm_mon:02d}", (following - at) / whole
+        at = following
+
+
+def _next_month(year: int, month: int) -> float:
+    return float(calendar.timegm((year + month // 12, month % 12 + 1, 1, 0, 0, 0)))

@@ -1,0 +1,82 @@
+"""Define the recording of a running training by torch.profiler: the request, and what each rank has recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pydantic import Field
+
+from kernel_backend.model.record import Record
+
+MOST_STEPS, MOST_RANKS = 1000, 64
+OPERATIONS = "trace-operations"  # artifact with the operations of all recorded ranks
+SHOWN = 30  # operations of a rank, those that take longest
+
+
+class TraceRequest(Record):
+    """Body of `POST /api/experiments/N/trace`: record so many steps of some ranks."""
+
+    trial: int | None = Field(None, ge=1)  # None: the experiment's only trial, or the best of a search
+    steps: int = Field(10, ge=1, le=MOST_STEPS)
+    ranks: tuple[int, ...] = Field((0,), min_length=1, max_length=MOST_RANKS)
+
+
+class Trace(Record):
+    """Recording that an attempt was asked for, until its ranks have answered."""
+
+    id: str
+    steps: int
+    ranks: tuple[int, ...]
+
+    @property
+    def instruction(self) -> str:
+        """Return the instruction to the ranks: `trace 5f3a 10 0,3`."""
+        return f"trace {self.id} {self.steps} {','.join(map(str, self.ranks))}"
+
+
+class TracedOperation(Record):
+    """Operation in the recorded steps of a rank: its calls, and the milliseconds in it alone."""
+
+    name: str
+    calls: int
+    cpu_ms: float
+    device_ms: float = 0.0
+
+
+class RankTrace(Record):
+    """What a rank has recorded: its steps, and its longest operations; `problem` says why there is nothing."""
+
+    rank: int
+    first: int = 0  # step
+    last: int = 0
+    operations: tuple[TracedOperation, ...] = ()
+    problem: str = ""
+
+
+def instructed(words: Sequence[str]) -> Trace | None:
+    """Return the recording that an instruction asks for; None if it is not such an instruction.
+
+    Examples
+    --------
+    >>> instructed("trace 5f3a 10 0,3".split()).ranks
+    (0, 3)
+    """
+    match words:
+        case ["trace", id, steps, ranks] if steps.isdigit() and all(each.isdigit() for each in ranks.split(",")):
+            return Trace(id=id, steps=int(steps), ranks=tuple(map(int, ranks.split(","))))
+    return None
+
+
+def artifact_of(rank: int) -> str:
+    """Return the name of the artifact that holds a rank's trace."""
+    return f"trace-rank-{rank}.json"
+
+
+def trace_file(id: str, rank: int) -> str:
+    """Return the name of the file of a rank's trace in the attempt's folder."""
+    return f"trace-{id}-{rank}.json.gz"
+
+
+def result_file(id: str, rank: int) -> str:
+    """Return the name of the file of a `RankTrace` in the attempt's folder, which is written last."""
+    return f"trace-{id}-{rank}.result"

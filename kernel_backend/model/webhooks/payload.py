@@ -1,0 +1,114 @@
+"""Build the payload of a notice: what a webhook's receiver is sent about an experiment."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic import FiniteFloat
+
+from kernel_backend.model.experiment import Experiment, Metric
+from kernel_backend.model.record import Record, Value
+from kernel_backend.model.states import TrialState
+from kernel_backend.model.views.overview import Overview
+from kernel_backend.model.webhooks.records import Notice
+
+VERSION = 1
+TEST = "test"  # type of a message that a user has requested to test a webhook
+_LONGEST_ERROR = 2000
+
+
+class BestTrial(Record):
+    """Best trial of an experiment by its metric."""
+
+    trial: str  # 12.3
+    value: FiniteFloat
+    step: int
+    params: dict[str, Value]
+
+
+class ExperimentData(Record):
+    """Experiment as a payload describes it; times are ISO 8601 in UTC."""
+
+    number: int
+    name: str
+    owner: str
+    group: str
+    state: str  # when the message is sent, which may be later than the event
+    note: str
+    tags: tuple[str, ...]
+    created_at: str
+    ended_at: str | None
+    trials: dict[TrialState, int]  # number by state
+    metric: Metric
+    best: BestTrial | None = None
+    error: str | None = None  # of the first trial that failed
+
+
+class Payload(Record):
+    """Body of a message to a webhook. Later versions may add fields; a changed meaning increases `version`."""
+
+    version: int = VERSION
+    id: str  # the same in each repeat of a message
+    type: str  # experiment.completed, test, ...
+    timestamp: str  # of the event
+    text: str  # the event in one sentence
+    data: ExperimentData | None = None  # None in a test, and for an experiment that was deleted
+
+
+def payload(notice: Notice, overview: Overview | None) -> Payload:
+    """Return the payload of a notice about an experiment; None: it was deleted."""
+    return Payload(
+        id=notice.id,
+        type=notice.event if notice.event == TEST else f"experiment.{notice.event}",
+        timestamp=_time(notice.at),
+        text=_text(notice, overview),
+        data=None if overview is None else _data(overview),
+    )
+
+
+def sentence(event: str, overview: Overview) -> str:
+    """Return an event of an experiment in one sentence, with its best result or its error."""
+    data, name = _data(overview), overview.experiment.name
+    about = f"#{data.number}{f' {name}' if name else ''} {event}"
+    if event == "failed" and data.error:
+        return f"{about}: {data.error.splitlines()[0]}"
+    if data.best is None:
+        return about
+    return f"{about}: {data.metric.name} {data.best.value:.6g} (trial {data.best.trial})"
+
+
+def _text(notice: Notice, overview: Overview | None) -> str:
+    if notice.event == TEST:
+        return "This is a test message of Daylight."
+    if overview is None:
+        return f"#{notice.experiment} {notice.event}, and was deleted since"
+    return sentence(notice.event, overview)
+
+
+def _data(overview: Overview) -> ExperimentData:
+    experiment, front = overview.experiment, overview.front
+    best = None
+    if front is not None and front.best is not None:
+        best = BestTrial(trial=front.id, value=front.best.value, step=front.best.step, params=front.params)
+    failure = next((each.failure for each in overview.trials if each.failure and each.state is TrialState.FAILED), None)
+    return ExperimentData(
+        **_described(experiment),
+        state=overview.state,
+        trials=overview.counts,
+        metric=experiment.config.metric,
+        best=best,
+        error=f"{failure.type}: {failure.message}"[:_LONGEST_ERROR] if failure else None,
+    )
+
+
+def _described(experiment: Experiment) -> dict[str, Any]:
+    return {
+        **{name: getattr(experiment, name) for name in ("number", "name", "owner", "group", "note", "tags")},
+        "created_at": _time(experiment.created_at),
+        "ended_at": None if experiment.ended_at is None else _time(experiment.ended_at),
+    }
+
+
+def _time(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

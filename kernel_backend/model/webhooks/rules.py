@@ -1,0 +1,151 @@
+"""Decide which addresses webhooks may have, how their messages are signed, and when a webhook is switched off."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import ipaddress
+import re
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from urllib.parse import SplitResult, urlsplit, urlunsplit
+
+from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.record import Record
+
+DAY_S = 86_400.0
+TRIES = 4  # a service that was down for a day tries so often before it gives up
+HIDDEN = "***"
+SECRET = "whsec_"  # prefix of a secret: the rest is its key in base64
+_LONGEST_SHOWN = 12  # characters of a path's segment; longer ones are often tokens
+_KEY_BYTES = (24, 64)
+_METADATA = ipaddress.ip_address("fd00:ec2::254")  # a cloud's server of credentials, which is not link-local
+_ADDRESS = re.compile(r"[^@\s,;:<>\"()\[\]\\%?&]{1,64}@[A-Za-z0-9.-]{1,253}")
+
+
+class HostRules(Record):
+    """Hosts to which messages may be sent; empty `hosts` allow all.
+
+    A host is a name or a pattern such as `*.example.org`. Addresses of this machine and of its link are refused if
+    `inside` is False, unless `hosts` lists the host without a wildcard.
+    """
+
+    hosts: tuple[str, ...] = ()
+    inside: bool = True
+    mail: bool = False  # whether the service can send mail
+
+
+def check_url(url: str, rules: HostRules) -> None:
+    """Raise InvalidRequest unless messages may be sent to this address."""
+    parts = _split(url)
+    if parts.scheme not in ("http", "https", "mailto"):
+        raise InvalidRequest(f"url: must begin with https://, http:// or mailto:, not {ascii(url)[:100]}")
+    if parts.scheme == "mailto" and not rules.mail:
+        raise InvalidRequest("this service sends no mail: an admin sets c.Daylight.smtp_url in its configuration")
+    host = host_of(url)
+    if not host:
+        raise InvalidRequest(f"url: names no host: {ascii(redacted(url))[:100]}")
+    if not _is_listed(host, rules):
+        raise InvalidRequest(f"{host} is no host that this service may send to: {', '.join(rules.hosts)}")
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return
+    if problem := address_problem(host, str(address), rules):
+        raise InvalidRequest(problem)
+
+
+def host_of(url: str) -> str:
+    """Return the host of an address in lower case, of a mail address its domain; "" if there is none."""
+    parts = _split(url)
+    if parts.scheme == "mailto":
+        address = url.partition(":")[2]
+        return address.rpartition("@")[2].lower() if _ADDRESS.fullmatch(address) else ""
+    return (parts.hostname or "").rstrip(".")
+
+
+def address_problem(host: str, address: str, rules: HostRules) -> str:
+    """Return why a host may not be connected to at this IP address; "" if it may."""
+    if not _is_listed(host, rules):
+        return f"{host} is no host that this service may send to"
+    if rules.inside or host in map(str.lower, rules.hosts):
+        return ""
+    found = ipaddress.ip_address(address.partition("%")[0])
+    found = getattr(found, "ipv4_mapped", None) or found
+    if found.is_loopback or found.is_link_local or found.is_unspecified or found.is_multicast or found == _METADATA:
+        return f"{host} is {found}, an address within this machine: messages go to other machines"
+    return ""
+
+
+def redacted(url: str) -> str:
+    """Return an address with user, password, the values of its query, and what may be a token in its path hidden."""
+    parts = _split(url)
+    if parts.scheme == "mailto":
+        return url
+    netloc = parts.netloc.rpartition("@")[2]
+    path = "/".join(HIDDEN if len(each) > _LONGEST_SHOWN else each for each in parts.path.split("/"))
+    query = "&".join(f"{each.partition('=')[0]}={HIDDEN}" for each in parts.query.split("&") if each)
+    return urlunsplit((parts.scheme, f"{HIDDEN}@{netloc}" if "@" in parts.netloc else netloc, path, query, ""))
+
+
+def check_secret(secret: str) -> None:
+    """Raise InvalidRequest unless a secret is `whsec_` and 24 to 64 bytes in base64."""
+    try:
+        key = _key(secret)
+    except (ValueError, binascii.Error):
+        key = b""
+    least, most = _KEY_BYTES
+    if not secret.startswith(SECRET) or not least <= len(key) <= most:
+        raise InvalidRequest(f"secret: must be {SECRET} and {least} to {most} bytes in base64; without one, it is made")
+
+
+def new_secret(key: bytes) -> str:
+    """Return the secret of these random bytes."""
+    return SECRET + base64.b64encode(key).decode()
+
+
+def signature(secret: str, id: str, timestamp: int, body: bytes) -> str:
+    """Return the signature of a message (HMAC-SHA256 over id, timestamp and body), as Standard Webhooks has it."""
+    signed = f"{id}.{timestamp}.".encode() + body
+    return "v1," + base64.b64encode(hmac.new(_key(secret), signed, hashlib.sha256).digest()).decode()
+
+
+def reason_off(problem: str, since: float, now: float, tries: int, gone: bool) -> str:
+    """Return why a webhook is switched off after a failure; "" if its message is tried again.
+
+    It has failed since `since`, and `tries` times in a row in this process; `gone` is the receiver's word that it
+    will take no more messages.
+    """
+    if gone:
+        return f"the receiver said that it is gone: {problem}"
+    if now - since >= DAY_S and tries >= TRIES:
+        return f"it has failed for a day: {problem}"
+    return ""
+
+
+def patterns_problem(hosts: Sequence[str]) -> str:
+    """Return what is wrong with an admin's list of hosts; "" if nothing is."""
+    wrong = [each for each in hosts if not re.fullmatch(r"[A-Za-z0-9.*?:-]+", each)]
+    return f"{wrong[0]!r} is no host: write a name such as hooks.example.org, or *.example.org" if wrong else ""
+
+
+def _key(secret: str) -> bytes:
+    return base64.b64decode(secret.removeprefix(SECRET), validate=True)
+
+
+def _is_listed(host: str, rules: HostRules) -> bool:
+    return not rules.hosts or any(fnmatchcase(host, each.lower()) for each in rules.hosts)
+
+
+def _split(url: str) -> SplitResult:
+    """Split an address; raises InvalidRequest if it is none."""
+    try:
+        if not url.isascii() or re.search(r"[\x00-\x20\x7f\\]", url):
+            raise ValueError("it has blanks or characters that are not ASCII")
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 - raises ValueError
+    except ValueError as error:
+        raise InvalidRequest(f"url: {ascii(url)[:100]} is no address: {error}") from None
+    return parts

@@ -1,0 +1,1 @@
+"""Store of what launchers measure: times of ranks by part, and the use of slots."""
