@@ -1,1 +1,1 @@
-"""Run as a Unix user, and perform all of the service's operations on that user's files and processes."""
+"""Run an agent: a process of a Unix user that does all of the service's work on the user's files and processes."""

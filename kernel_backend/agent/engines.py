@@ -1,4 +1,4 @@
-"""Hold the engines of a user's gangs: of this machine, and of the pools that the service names."""
+"""Hold the engines that run a user's gangs, on this machine and in the pools that the service names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kernel_backend.model.cluster.pools import Pool
 
 
 class AgentEngines:
-    """Engines of one user's gangs, whose state is in the user's workspace. Those of pools are made when asked for."""
+    """Engines of one user's gangs, with their state in the user's workspace; those of pools are made on first use."""
 
     def __init__(self, home: Path) -> None:
         self.local = LocalEngine(home)
@@ -20,15 +20,15 @@ class AgentEngines:
         self._guard = threading.Lock()
 
     def of(self, pool: str | None) -> LocalEngine | SlurmEngine:
-        """Return the engine of a pool with these settings, as JSON; None is this machine."""
+        """Return the engine of the pool with these settings (JSON); None stands for this machine."""
         return self.local if pool is None else self.of_pool(pool)
 
     def of_pool(self, pool: str) -> SlurmEngine:
-        """Return the engine of a pool with these settings, as JSON; a changed pool has a new engine."""
+        """Return the engine of the pool with these settings (JSON); changed settings give a new engine."""
         name = Pool.model_validate_json(pool).name
         with self._guard:
             settings, engine = self._pools.get(name, ("", None))
             if engine is None or settings != pool:
-                engine = self._make(Pool.model_validate_json(pool))
+                engine = self._make.slurm(Pool.model_validate_json(pool))
                 self._pools[name] = pool, engine
             return engine

@@ -56,15 +56,15 @@ _ERRORS = {
 
 
 class ProtocolError(Exception):
-    """Error: unexpected data was received."""
+    """Error: data was received that does not follow the protocol."""
 
 
 class Closed(Exception):
-    """Error: the other side closed the socket too early."""
+    """Error: the other side closed the socket before all data had arrived."""
 
 
 class Question(Record):
-    """Request from the service."""
+    """Request from the service to an agent: the operation's name and arguments."""
 
     op: str
     arguments: dict[str, Any] = {}
@@ -72,7 +72,7 @@ class Question(Record):
 
 
 class ErrorReply(Record):
-    """Error from the agent: a Daylight error by name, or an OSError by its errno."""
+    """Error as an agent sends it: a Daylight error by its name, or an OSError by its errno."""
 
     error: str
     message: str
@@ -93,7 +93,7 @@ class OperationFailed(PlaceUnavailable):
 
 
 def error_reply(error: Exception) -> ErrorReply:
-    """Convert an error to a record, to be sent."""
+    """Return the record in which an agent sends an error to the service."""
     if isinstance(error, DaylightError):
         return ErrorReply(error=type(error).__name__, message=error.message[:MESSAGE_LIMIT], details=error.details)
     if isinstance(error, OSError):
@@ -103,7 +103,7 @@ def error_reply(error: Exception) -> ErrorReply:
 
 
 def error_from_reply(reply: ErrorReply) -> Exception:
-    """Return the error that `error_reply` described; OperationFailed if agents may not raise it."""
+    """Return the error that a reply describes; OperationFailed if agents may not raise that error."""
     message = reply.message[:MESSAGE_LIMIT]
     if reply.error == "OSError" and reply.number is not None:
         return OSError(reply.number, message, reply.file)
@@ -116,12 +116,12 @@ def error_from_reply(reply: ErrorReply) -> Exception:
 
 
 def send(link: socket.socket, record: Record) -> None:
-    """Write a record as a frame."""
+    """Write a record as a frame of JSON."""
     send_frame(link, record.model_dump_json().encode())
 
 
 def send_frame(link: socket.socket, data: bytes) -> None:
-    """Write a frame."""
+    """Write bytes as a frame, after their length."""
     link.sendall(_LENGTH.pack(len(data)) + data)
 
 
@@ -137,8 +137,8 @@ def send_bytes(link: socket.socket, pieces: Iterable[bytes | memoryview], size: 
 def receive(link: socket.socket, limit: int, until: float | None = None) -> bytes:
     """Return the next frame; raise ProtocolError if it is longer than `limit`, Closed, and TimeoutError.
 
-    The whole frame must arrive before `until` (by `time.monotonic()`), so that a trickle of bytes does not extend the
-    time.
+    The whole frame must arrive before the time `until` (of `time.monotonic()`), so that a trickle of bytes does not
+    extend the time.
     """
     (length,) = _LENGTH.unpack(_exactly(link, _LENGTH.size, until))
     if length > limit:
@@ -152,7 +152,7 @@ def receive_question(link: socket.socket) -> Question:
 
 
 def receive_head(link: socket.socket, until: float) -> AnswerHead:
-    """Return the head of the next answer from a socket; raises the errors of `receive`."""
+    """Return the first frame of the next answer from a socket; raises the errors of `receive`."""
     return _parsed(AnswerHead, receive(link, HEAD_LIMIT, until))
 
 

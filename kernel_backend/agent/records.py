@@ -6,7 +6,7 @@ from kernel_backend.model.record import Record
 
 
 class Greeting(Record):
-    """Identity that an agent reports."""
+    """First answer of an agent: its uid, process id and home folder."""
 
     uid: int
     pid: int
@@ -14,7 +14,7 @@ class Greeting(Record):
 
 
 class ListedCheckpoint(Record):
-    """Committed checkpoint with a fingerprint of its files (`files`), which changes if a program writes to one."""
+    """Committed checkpoint with a fingerprint of its files (`files`), which changes if a program modifies one."""
 
     manifest: str  # text of the manifest's file
     pinned: bool

@@ -1,4 +1,4 @@
-"""Run an agent: receive the socket of each request over stdin, and answer each request in its own thread."""
+"""Run an agent's loop: receive a socket for each request over stdin, and answer each request in a thread of its own."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _answer(link: socket.socket, operations: AgentOperations) -> None:
 
 
 def _be_asked(link: socket.socket, asked: SearchClassProcess) -> None:
-    """Answer the calls of a search class that arrive on the socket, until the service closes it."""
+    """Answer the calls of a search class that arrive on a socket, until the service closes it."""
     try:
         send(link, AnswerHead())
         send_frame(link, b"null")

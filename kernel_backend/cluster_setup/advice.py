@@ -1,4 +1,4 @@
-"""Turn sentences of Slurm's and munge's logs into what to change."""
+"""Find known errors in Slurm's and munge's logs, and advise users what to change."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _CLOCK = "set the clocks of both machines by NTP (timedatectl set-ntp true)"
 _REJOIN = "write daylight cluster join again"
 _PORTS = "open TCP ports 6817 and 6818 between the machines in the firewall"
 _HEAD = "the head does not answer: start it, or open TCP ports 6817 and 6818 in its firewall"
-# The first that matches a line counts.
+# Patterns of log lines and the advice for each; the first that matches a line is used.
 _ADVICE = (
     (r"credential.*(expired|rewound)|(expired|rewound) credential", _CLOCK),
     (r"(invalid|unauthorized) credential|security violation", f"its munge key is not the head's: {_REJOIN}"),
@@ -23,7 +23,7 @@ _ADVICE = (
 
 
 def advise(log: str) -> tuple[str, str] | None:
-    """Return the newest line of a log that says what is wrong, and what to change; None if there is none."""
+    """Return the newest line of a log that has a known error, and what to change; None if there is no such line."""
     for line in reversed(log.splitlines()):
         if "error" not in line and "fatal" not in line:
             continue

@@ -1,4 +1,4 @@
-"""Describe a cluster: its head, its nodes, and the text of the files that Slurm reads."""
+"""Describe a Slurm cluster: its head, its nodes, and the texts of the configuration files that Slurm reads."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from kernel_backend.model.record import Record
 CONTROLLER_PORT, NODE_PORT = 6817, 6818  # Slurm's own defaults
 PARTITION = "main"
 SPOOL, STATE, LOGS = "/var/lib/slurm/slurmd", "/var/lib/slurm/slurmctld", "/var/log/slurm"
-MARK = "# Written by daylight cluster"  # first line of each file of ours
-# The kernel reports a few MiB less after some boots, and Slurm drains a node that has less than its line says.
+MARK = "# Written by daylight cluster"  # first line of each file that Daylight writes
+# Share of the memory to announce: the kernel reports a few MiB less after some boots, and Slurm drains a node with less
+# memory than slurm.conf says.
 _MEMORY_SHARE = 0.97
 
 
 class ClusterNode(Record):
-    """One machine of the cluster, as its line of slurm.conf has it."""
+    """Machine of the cluster, with the values of its line in slurm.conf."""
 
     name: str
     address: str
@@ -22,38 +23,38 @@ class ClusterNode(Record):
 
 
 class Cluster(Record):
-    """The whole cluster, as the head stores it."""
+    """Description of the whole cluster, as stored on its head."""
 
     name: str
     head: str
-    nodes: tuple[ClusterNode, ...]  # the head among them
+    nodes: tuple[ClusterNode, ...]  # all nodes, including the head
     cgroups: bool = False
 
     @property
     def address(self) -> str:
-        """Return the address of the head."""
+        """Return the network address of the cluster's head."""
         return next(node.address for node in self.nodes if node.name == self.head)
 
     def with_node(self, node: ClusterNode) -> Cluster:
-        """Return the cluster with this node, which replaces one of the same name."""
+        """Return the cluster with `node` added, in place of one of the same name."""
         others = [each for each in self.nodes if each.name != node.name]
         return self.model_copy(update={"nodes": tuple(sorted([*others, node], key=lambda each: each.name))})
 
     def without_node(self, name: str) -> Cluster:
-        """Return the cluster without a node."""
+        """Return the cluster without the node of this name."""
         return self.model_copy(update={"nodes": tuple(each for each in self.nodes if each.name != name)})
 
 
 class Member(Record):
-    """Address of the head of a joined machine, as that machine stores it."""
+    """Record by which a machine that has joined a cluster remembers the head's address."""
 
-    name: str  # of the cluster
+    name: str  # name of the cluster
     head: str
-    address: str  # of the head
+    address: str  # address of the head
 
 
 def slurm_conf(cluster: Cluster) -> str:
-    """Return slurm.conf, which all machines get from the head (`enable_configless`)."""
+    """Return the text of slurm.conf, which all machines get from the head (`enable_configless`)."""
     confined = cluster.cgroups
     nodes = "\n".join(_node_line(node) for node in cluster.nodes)
     return f"""{MARK}: its next command writes it anew.
@@ -89,7 +90,7 @@ PartitionName={PARTITION} Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 
 
 def gres_conf(cluster: Cluster) -> str:
-    """Return gres.conf: the GPUs of each node by their device files, as few packages of Slurm can detect them."""
+    """Return the text of gres.conf, with each GPU's device file, as few packages of Slurm can detect GPUs."""
     lines = [MARK]
     for node in cluster.nodes:
         first = 0
@@ -101,7 +102,10 @@ def gres_conf(cluster: Cluster) -> str:
 
 
 def cgroup_conf(cluster: Cluster) -> str:
-    """Return cgroup.conf; without confinement one with which slurmd starts where no cgroup can be made."""
+    """Return the text of cgroup.conf.
+
+    Without confinement it has settings with which slurmd starts on machines without cgroups.
+    """
     if not cluster.cgroups:
         return f"{MARK}\nCgroupPlugin=cgroup/v1\n"
     constrained = "ConstrainCores=yes\nConstrainDevices=yes\nConstrainRAMSpace=yes\n"

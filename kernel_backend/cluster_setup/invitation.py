@@ -1,7 +1,7 @@
-"""Let machines join: a short-lived HTTPS server on the head, and its client on the machine that joins.
+"""Let machines join a cluster: a short-lived HTTPS server on the head, and its client on the machine that joins.
 
-The token holds a secret, by which the head knows the machine, and the digest of the head's certificate, by which the
-machine knows the head. The munge key travels only between two ends that have shown this to each other.
+The token holds a secret that authenticates the machine to the head, and the digest of the head's certificate, which
+authenticates the head to the machine. The munge key is sent only after both checks.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from kernel_backend.model.record import Record
 
 PORT = 6816
 LASTS_S = 1800.0
-MOST_REFUSALS = 20  # wrong secrets, after which the invitation ends
+MOST_REFUSALS = 20  # requests with a wrong secret after which the invitation ends
 MOST_BYTES = 2**20
-REQUEST_S = 90.0  # the head restarts slurmctld meanwhile
+REQUEST_S = 90.0  # time for an answer, in which the head restarts slurmctld
 SECRET_BYTES = 16
 
 
 class InvitationRefused(DaylightError):
-    """Error: the head cannot be asked, or refuses; the message says why."""
+    """Error: the head cannot be reached, or refuses the request; the message says why."""
 
     http_status = 400
 
 
 class Token(NamedTuple):
-    """Secrets that a machine needs to join."""
+    """Secrets that a machine needs to join a cluster."""
 
     secret: bytes
     fingerprint: bytes  # SHA-256 of the certificate
@@ -51,7 +51,7 @@ class Token(NamedTuple):
 
 
 def read_token(text: str) -> Token:
-    """Return the token of a text; raises InvitationRefused."""
+    """Return the token in a text that a user has pasted; raises InvitationRefused if it is invalid."""
     try:
         data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except ValueError:
@@ -62,21 +62,21 @@ def read_token(text: str) -> Token:
 
 
 class JoinRequest(Record):
-    """Request of a machine to join."""
+    """Request of a machine to join the cluster."""
 
     machine: Machine
     clock: float  # seconds since 1970
 
 
 class JoinAnswer(Record):
-    """Answer to a request to join: nothing but `problems` if it is refused."""
+    """Answer to a request to join the cluster; a refusal has only `problems`."""
 
     problems: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
     cluster: str = ""
     head: str = ""
-    address: str = ""  # of the head, as slurm.conf has it
-    key: str = ""  # of munge, in base64
+    address: str = ""  # address of the head in slurm.conf
+    key: str = ""  # munge key in base64
 
 
 class StateRequest(Record):
@@ -86,7 +86,7 @@ class StateRequest(Record):
 
 
 class StateAnswer(Record):
-    """State of a node as Slurm says it, and why the head cannot reach its slurmd (empty if it can)."""
+    """State of a node according to Slurm, and why the head cannot reach the node's slurmd ("" if it can)."""
 
     state: str
     reason: str = ""
@@ -94,17 +94,17 @@ class StateAnswer(Record):
 
 
 class Handlers(NamedTuple):
-    """Functions that answer requests; their second argument is the address that the machine is seen at."""
+    """Functions that answer requests; their second argument is the requesting machine's address as the head sees it."""
 
     join: Callable[[JoinRequest, str], JoinAnswer]
     state: Callable[[StateRequest, str], StateAnswer]
 
 
 class Invitation(ThreadingHTTPServer):
-    """HTTPS server on the head that ends itself after a while, or after too many wrong secrets."""
+    """HTTPS server on the head that ends after a time limit or too many wrong secrets."""
 
     daemon_threads = True
-    timeout = 1.0  # between two looks at the clock
+    timeout = 1.0  # seconds between checks of the time limit
 
     def __init__(self, secret: bytes, certificate: Path, key: Path, handlers: Handlers, port: int = PORT) -> None:
         """Listen on all addresses; `certificate` and `key` are PEM files."""
@@ -115,17 +115,17 @@ class Invitation(ThreadingHTTPServer):
         self._context.load_cert_chain(certificate, key)
 
     def finish_request(self, request: Any, client_address: Any) -> None:
-        """Speak TLS in the thread of the request, so that a silent client holds nobody up."""
+        """Do the TLS handshake in the request's thread, so that a silent client does not block the others."""
         request.settimeout(REQUEST_S)
         with self._context.wrap_socket(request, server_side=True) as secure:
             super().finish_request(secure, client_address)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say in the invitation's log whose connection failed."""
+        """Log the address of a client whose connection failed."""
         print(f"{client_address[0]}: a connection failed", flush=True)
 
     def serve_for(self, seconds: float = LASTS_S) -> None:
-        """Answer machines until the time is over."""
+        """Answer requests for up to this many seconds."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and self.refusals < MOST_REFUSALS:
             self.handle_request()
@@ -139,7 +139,7 @@ class _Handler(BaseHTTPRequestHandler):
         if length > MOST_BYTES:
             self._reply(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "{}")
             return
-        body = self.rfile.read(length)  # also of a request that is refused: unread, it would reset the connection
+        body = self.rfile.read(length)  # read also if the request is refused: an unread body would reset the connection
         sent = self.headers.get("Authorization", "")
         if not hmac.compare_digest(sent.encode(), _authorization(self.server.secret).encode()):
             self.server.refusals += 1
@@ -168,13 +168,13 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class HeadClient:
-    """Ask a head that has invited; each call is a connection of its own."""
+    """Client of a head's invitation server; each call opens a new connection."""
 
     def __init__(self, host: str, port: int, token: Token) -> None:
         self._host, self._port, self._token = host, port, token
 
     def join(self, request: JoinRequest) -> JoinAnswer:
-        """Ask to join; raises InvitationRefused."""
+        """Send a request to join the cluster, and return the answer; raises InvitationRefused."""
         return JoinAnswer.model_validate_json(self._post("/join", request))
 
     def state(self, name: str) -> StateAnswer:
@@ -211,7 +211,7 @@ class HeadClient:
 
 
 def unreachable(host: str, port: int, error: OSError) -> str:
-    """Say why a head cannot be reached, and what to change."""
+    """Return a text that says why a head cannot be reached, and what to change."""
     if isinstance(error, socket.gaierror):
         return f"{host} does not resolve: write the head's address instead of its name"
     if isinstance(error, ConnectionRefusedError):
@@ -226,7 +226,7 @@ def unreachable(host: str, port: int, error: OSError) -> str:
 
 
 def _unchecked() -> ssl.SSLContext:
-    """Return a context that takes any certificate: it is compared with the token's digest instead."""
+    """Return a TLS context that accepts any certificate, since the token's digest is checked instead."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.check_hostname = False

@@ -1,4 +1,4 @@
-"""Start an invitation, and serve it as a process of its own: `python -m kernel_backend.cluster_setup.invite`."""
+"""Start an invitation server in a separate process: `python -m kernel_backend.cluster_setup.invite`."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from kernel_backend.cluster_setup.system import SetupFailed, output
 
 START_S = 60.0
 _MODULE = "kernel_backend.cluster_setup.invite"
-_FOLDER = Path("/run/daylight-cluster")  # the process id; the secrets, until the process has read them
+_FOLDER = Path("/run/daylight-cluster")  # holds the process id, and the secrets until the process has read them
 _SECRET, _CERTIFICATE, _PRIVATE, _PID = (_FOLDER / name for name in ("secret", "certificate", "private", "pid"))
 _LOG = Path("/var/log/daylight-cluster.log")
 
 
 def invite(host: str) -> Token:
-    """Start a process that lets machines join for a while, and return the token; an older one's no longer counts."""
+    """Start an invitation server on this head and return its token; a server that runs already is replaced."""
     _end_last()
     shutil.rmtree(_FOLDER, ignore_errors=True)
     _FOLDER.mkdir(mode=0o700)
@@ -64,7 +64,7 @@ def invite(host: str) -> Token:
 
 
 def _serve() -> None:
-    """Let machines join until the time is over; the secrets are removed once they are read."""
+    """Run the invitation server until its time limit; delete the secrets once they are read."""
     key, lock = munge_key(), threading.Lock()
 
     def join(request: JoinRequest, address: str) -> JoinAnswer:

@@ -1,4 +1,4 @@
-"""Read what this machine is set up as, and check it before a setup changes it."""
+"""Read whether this machine is head or node of a cluster, and check the machine before a setup."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DAEMONS = {CONTROLLER_PORT: "slurmctld", NODE_PORT: "slurmd"}
 
 
 class Choices(NamedTuple):
-    """Options that the user chooses."""
+    """Options that a user gave to the setup commands."""
 
     address: str | None = None
     name: str | None = None
@@ -35,17 +35,17 @@ class Choices(NamedTuple):
 
 
 def read_cluster() -> Cluster | None:
-    """Return the cluster whose head this machine is."""
+    """Return the cluster whose head this machine is; None if it is not a head."""
     return _read(Cluster, CLUSTER)
 
 
 def read_member() -> Member | None:
-    """Return where this machine has joined."""
+    """Return the head that this machine has joined; None if it has not joined one."""
     return _read(Member, MEMBER)
 
 
 def checked_machine(head: bool, choices: Choices, say: Say) -> Machine:
-    """Return this machine, once nothing keeps it from its part; raises InvalidRequest with every problem."""
+    """Return a description of this machine; raises InvalidRequest, with all problems, if it cannot be head or node."""
     machine = read_machine()
     if choices.install and machine.root and missing(machine, head) and (command := install_command(machine, head)):
         say(command)
@@ -66,7 +66,7 @@ def refuse(problems: Sequence[Problem]) -> None:
 
 
 def connection_error(host: str, port: int) -> str:
-    """Return why a port of a machine cannot be reached; empty if it can."""
+    """Return why a machine's port cannot be reached; "" if it can."""
     try:
         socket.create_connection((host, port), timeout=5).close()
     except OSError as error:
@@ -75,7 +75,7 @@ def connection_error(host: str, port: int) -> str:
 
 
 def _holder(port: int) -> str:
-    """Return which process has a port of Slurm, unless that is the daemon that it is for."""
+    """Return the process that occupies a port of Slurm; "" if it is free, or held by the Slurm daemon of this port."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -1,4 +1,4 @@
-"""Describe one machine: what a cluster setup is decided from, and how it is read."""
+"""Read the properties of a machine on which a cluster setup depends."""
 
 from __future__ import annotations
 
@@ -14,39 +14,39 @@ from pathlib import Path
 from kernel_backend.model.record import Record
 from kernel_backend.network import network_devices
 
-PATH = "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/local/bin"  # daemons lie where only root looks
+PATH = "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/local/bin"  # with the folders of daemons
 PROGRAMS = ("slurmctld", "slurmd", "munged", "scontrol", "sinfo", "openssl")
 ACCOUNTS = ("slurm", "munge")
 _MODEL = re.compile(r"Model:\s*((?:NVIDIA|Tesla|GeForce|Quadro|\s)*)(\S.*)")
-_FIRST_USER, _LAST_USER = 1000, 60000  # ids of people's accounts
+_FIRST_USER, _LAST_USER = 1000, 60000  # range of uids of users' accounts
 
 
 class Hardware(Record):
-    """Hardware that a node offers to jobs."""
+    """Hardware that a node offers to Slurm's jobs."""
 
     cpus: int
     memory_mib: int
-    gpus: Mapping[str, int] = {}  # by type, such as {"h100": 8}
+    gpus: Mapping[str, int] = {}  # number by type, such as {"h100": 8}
 
 
 class Machine(Record):
-    """One machine as far as its setup depends on it."""
+    """Properties of a machine on which a cluster setup depends."""
 
-    name: str  # the host name without its domain
-    addresses: tuple[str, ...]  # of its networks, without loopback
-    root: bool  # this process may change it
-    systemd: bool  # it is process 1
-    cgroups: bool  # version 2, of systemd
+    name: str  # host name without its domain
+    addresses: tuple[str, ...]  # its IP addresses, without loopback
+    root: bool  # whether this process runs as root
+    systemd: bool  # whether systemd is process 1
+    cgroups: bool  # whether systemd manages cgroups version 2
     distribution: tuple[str, ...]  # ID and ID_LIKE of /etc/os-release
-    programs: tuple[str, ...]  # those of PROGRAMS that are installed
-    slurm: str  # version; empty where it is not installed
+    programs: tuple[str, ...]  # installed programs of PROGRAMS
+    slurm: str  # version of Slurm; empty if it is not installed
     accounts: Mapping[str, int]  # uids of ACCOUNTS
-    users: Mapping[str, int]  # uids of people
+    users: Mapping[str, int]  # uids of users
     hardware: Hardware
 
 
 def read_machine() -> Machine:
-    """Read what this machine is."""
+    """Return the properties of this machine."""
     uids = {entry.pw_name: entry.pw_uid for entry in pwd.getpwall()}
     systemd = Path("/run/systemd/system").is_dir()
     return Machine(
@@ -69,19 +69,19 @@ def read_machine() -> Machine:
 
 
 def gpu_types(texts: list[str]) -> dict[str, int]:
-    """Count GPUs by type, from what NVIDIA's driver says about each in `/proc/driver/nvidia/gpus`."""
+    """Return the number of GPUs of each type, from the texts of NVIDIA's driver in `/proc/driver/nvidia/gpus`."""
     counts: dict[str, int] = {}
     for text in texts:
         found = _MODEL.search(text)
         words = re.findall(r"[a-z0-9]+", found[2].lower()) if found else []
-        # `A100-SXM4-80GB` is an a100, `RTX A6000` an rtx_a6000.
+        # Examples: `A100-SXM4-80GB` becomes `a100`, and `RTX A6000` becomes `rtx_a6000`.
         name = "_".join(words[:2] if words[:1] == ["rtx"] else words[:1]) or "gpu"
         counts[name] = counts.get(name, 0) + 1
     return counts
 
 
 def distribution(text: str) -> tuple[str, ...]:
-    """Return the distribution and those that it is like, from the text of /etc/os-release."""
+    """Return ID and ID_LIKE of a Linux distribution, from the text of /etc/os-release."""
     fields = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
     return tuple(word for name in ("ID", "ID_LIKE") for word in fields.get(name, "").strip("\"'").split())
 

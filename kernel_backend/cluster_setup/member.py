@@ -1,4 +1,4 @@
-"""Make this machine a node of a cluster."""
+"""Make this machine a node of an existing cluster."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ NODE_LOG = Path(LOGS, "slurmd.log")
 
 
 def plan_join(head: str, choices: Choices, say: Say) -> None:
-    """Print what joining a head would do."""
+    """Print the steps by which this machine would join a head (dry run)."""
     machine, host = checked_machine(False, choices, say), head.partition(":")[0]
     for step in member_steps(Member(name="NAME", head=host, address=host), b"", machine.systemd):
         say(str(step))
 
 
 def join(head: str, token: str, choices: Choices, say: Say) -> Member:
-    """Join the cluster of a head, and wait until that lists this machine as idle."""
+    """Join the cluster of a head, and wait until the head lists this machine as idle; raises SetupFailed."""
     host, _, port = head.partition(":")
     client = HeadClient(host, int(port) if port.isdigit() else PORT, read_token(token))
     if (cluster := read_cluster()) is not None:
@@ -69,7 +69,7 @@ def join(head: str, token: str, choices: Choices, say: Say) -> Member:
 
 
 def _wait(client: HeadClient, name: str, head: str, begun: int) -> None:
-    """Wait until the head lists this machine as able to run jobs; raises SetupFailed with what keeps it."""
+    """Wait until the head lists this machine as able to run jobs; raises SetupFailed with the reason if not."""
     deadline = time.monotonic() + IDLE_S
     while True:
         try:
@@ -84,7 +84,7 @@ def _wait(client: HeadClient, name: str, head: str, begun: int) -> None:
 
 
 def explain(name: str, head: str, found: StateAnswer, log: str) -> str:
-    """Say why a node cannot run jobs, from the head's word and from what slurmd has logged."""
+    """Return a text that says why a node cannot run jobs, from the head's answer and the log of slurmd."""
     said = f"{head} lists {name} as {found.state}{f' ({found.reason})' if found.reason else ''}"
     if advice := advise(log):
         return f"{said}; slurmd here: {advice[0]}: {advice[1]}"
@@ -94,7 +94,7 @@ def explain(name: str, head: str, found: StateAnswer, log: str) -> str:
 
 
 def _log_since(begun: int) -> str:
-    """Return what slurmd has logged since its log had so many bytes."""
+    """Return what slurmd has written to its log after the first `begun` bytes."""
     if not NODE_LOG.exists():
         return ""
     with NODE_LOG.open("rb") as file:

@@ -1,4 +1,4 @@
-"""Decide the steps that make a machine the head of a cluster or one of its nodes, start it again, or undo that."""
+"""Plan the steps that set up a machine as head or node of a cluster, start its daemons, or undo the setup."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CONTROLLER, _NODE = "/usr/sbin/slurmctld", "/usr/sbin/slurmd"
 
 
 def head_steps(cluster: Cluster, key: bytes, systemd: bool) -> list[Step]:
-    """Return the steps on the head; done twice, the second time changes nothing."""
+    """Return the steps that set up the head; they can be repeated without harm."""
     return [
         Folder("/etc/daylight"),
         _key(key),
@@ -42,7 +42,7 @@ def head_steps(cluster: Cluster, key: bytes, systemd: bool) -> list[Step]:
 
 
 def head_start() -> list[Step]:
-    """Return the steps that start the head's daemons, if they do not run."""
+    """Return the steps that start those of the head's daemons that do not run."""
     return [
         *_start_munge(),
         Folder(STATE, "slurm", 0o700),
@@ -55,7 +55,7 @@ def head_start() -> list[Step]:
 
 
 def member_steps(member: Member, key: bytes, systemd: bool) -> list[Step]:
-    """Return the steps on a machine that joins; its slurmd gets all files of Slurm from the head."""
+    """Return the steps on a machine that joins; its slurmd gets Slurm's configuration from the head."""
     return [
         Folder("/etc/daylight"),
         _key(key),
@@ -67,7 +67,7 @@ def member_steps(member: Member, key: bytes, systemd: bool) -> list[Step]:
 
 
 def member_start(member: Member) -> list[Step]:
-    """Return the steps that start the daemons of a joined machine, if they do not run."""
+    """Return the steps that start those daemons of a joined machine that do not run."""
     return [
         *_start_munge(),
         Folder(LOGS, "slurm"),
@@ -77,9 +77,9 @@ def member_start(member: Member) -> list[Step]:
 
 
 def leave_steps(head: bool) -> list[Step]:
-    """Return the steps that undo a setup; jobs that run on this machine are ended."""
+    """Return the steps that undo the setup of a machine; they end the jobs on it."""
     controller: list[Step] = [Stop("slurmctld", CONTROLLER_PID)] if head else []
-    # The head's key stays: other programs may use it, and nobody outside has learnt it.
+    # The head's munge key stays: it is the machine's own, and other programs may use it.
     files = (CLUSTER, CONTROLLER_UNIT) if head else (MEMBER, MUNGE_KEY)
     return [
         Stop("slurmd", NODE_PID),
@@ -103,8 +103,11 @@ def _server(member: Member) -> tuple[str, ...]:
 
 
 def _unit(path: str, command: str) -> list[Step]:
-    """Return what adapts the distribution's unit: some demand a slurm.conf, which a joined machine does not have."""
-    # slurmd ends if the head does not answer, as after a power cut from which the head comes back later.
+    """Return the steps that adapt the distribution's systemd unit at `path` to start `command`.
+
+    Some distributions' units need a slurm.conf, which nodes do not have.
+    """
+    # Restart: slurmd exits if the head does not answer, for example if the head boots later after a power cut.
     text = f"""{MARK}
 [Unit]
 ConditionPathExists=

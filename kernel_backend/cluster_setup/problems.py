@@ -1,4 +1,4 @@
-"""Find what keeps a machine from its part in a cluster, and say what to change."""
+"""Find the problems that keep a machine from being head or node of a cluster, each with its remedy."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from kernel_backend.cluster_setup.cluster import MARK, ClusterNode
 from kernel_backend.cluster_setup.machine import Machine
 from kernel_backend.cluster_setup.steps import BACKUP
 
-MOST_SKEW_S = 60.0  # munge refuses at 300, and clocks drift
+MOST_SKEW_S = 60.0  # munge refuses a difference of 300, and clocks drift
 SUDO = 'sudo "$(command -v daylight)" cluster'
-_PACKAGES = {  # of the head, of the others
+_PACKAGES = {  # packages of the head, and of other nodes
     "apt": (("slurmctld", "slurmd", "slurm-client", "munge", "openssl"), ("slurmd", "slurm-client", "munge")),
     "dnf": (("slurm-slurmctld", "slurm-slurmd", "slurm", "munge", "openssl"), ("slurm-slurmd", "slurm", "munge")),
 }
@@ -22,7 +22,7 @@ _NODE = ("slurmd", "munged", "scontrol", "sinfo")
 
 
 class Problem(NamedTuple):
-    """Problem of a cluster, with its remedy."""
+    """Problem of a machine or a cluster, with its remedy."""
 
     says: str
     todo: str
@@ -32,18 +32,21 @@ class Problem(NamedTuple):
 
 
 def install_command(machine: Machine, head: bool) -> str:
-    """Return the command that installs the packages; empty for a distribution that is not known."""
+    """Return the command that installs the needed packages; "" for an unknown distribution."""
     manager = next((_MANAGERS[each] for each in machine.distribution if each in _MANAGERS), "")
     return f"{_INSTALL[manager]} {' '.join(_PACKAGES[manager][0 if head else 1])}" if manager else ""
 
 
 def missing(machine: Machine, head: bool) -> tuple[str, ...]:
-    """Return the programs that a machine lacks."""
+    """Return the names of the programs that a machine lacks to be head or node."""
     return tuple(name for name in (_HEAD if head else _NODE) if name not in machine.programs)
 
 
 def before_setup(machine: Machine, head: bool, slurm_conf: bytes | None, force: bool) -> list[Problem]:
-    """Return what is wrong with a machine itself; `slurm_conf` is the content of the file that it has."""
+    """Return the problems of a machine regardless of others.
+
+    `slurm_conf` is the content of its present file, if any; `force` allows to replace it.
+    """
     found = []
     if not machine.root:
         found.append(Problem("only root may set up a machine", f"write {SUDO} ..."))
@@ -65,20 +68,26 @@ def before_setup(machine: Machine, head: bool, slurm_conf: bytes | None, force: 
 
 
 def choose_address(addresses: tuple[str, ...], wanted: str | None, default: str) -> str | Problem:
-    """Return the head's address: the wanted one, else that of the default route, else the first."""
+    """Return the head's address: `wanted` if that is given, else that of the default route, else the first.
+
+    Returns a problem if the machine does not have the wanted address.
+    """
     if wanted is not None and wanted not in addresses:
         return Problem(f"{wanted} is no address of this machine", f"--address takes one of {', '.join(addresses)}")
     return wanted or (default if default in addresses else addresses[0])
 
 
 def taken_ports(holders: Mapping[int, str]) -> list[Problem]:
-    """Return a problem for each port that another process has; `holders` names these processes."""
+    """Return a problem for each port that another process occupies; `holders` maps ports to processes."""
     todo = "end it, or move it to another port"
     return [Problem(f"port {port} is taken by {holder}", todo) for port, holder in holders.items()]
 
 
 def between(head: Machine, other: Machine, nodes: Iterable[ClusterNode], address: str, skew: float) -> list[Problem]:
-    """Return why a machine at `address` cannot join a head; its clock is `skew` seconds ahead."""
+    """Return the problems that keep the machine `other`, at `address`, from joining a head.
+
+    Its clock is `skew` seconds ahead.
+    """
     found = []
     ours, theirs = (each.slurm.split(".")[:2] for each in (head, other))
     if ours != theirs:
@@ -101,7 +110,7 @@ def between(head: Machine, other: Machine, nodes: Iterable[ClusterNode], address
 
 
 def different_users(head: Machine, other: Machine) -> list[str]:
-    """Return notes about people whose jobs could not run on both machines."""
+    """Return notes about users whose uids differ, so that their jobs could not run on both machines."""
     notes = []
     for name, uid in head.users.items():
         there = other.users.get(name)

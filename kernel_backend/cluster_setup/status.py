@@ -1,4 +1,4 @@
-"""Read what Slurm says about the nodes of a cluster."""
+"""Read the states of a cluster's nodes from the output of sinfo."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ WORKING = ("idle", "mixed", "allocated", "completing")
 
 
 class NodeStatus(NamedTuple):
-    """One node as sinfo lists it."""
+    """State of one node as sinfo lists it."""
 
     name: str
     state: str
@@ -22,12 +22,12 @@ class NodeStatus(NamedTuple):
 
     @property
     def works(self) -> bool:
-        """Return True if jobs can run there; a star after the state means that it does not answer."""
+        """Return True if jobs can run on the node; a `*` after the state means that the node does not answer."""
         return self.state in WORKING
 
 
 def parse_nodes(text: str) -> list[NodeStatus]:
-    """Return the nodes that sinfo prints, each once."""
+    """Return the nodes in the output of sinfo, without duplicates."""
     found = {}
     for line in text.splitlines():
         if line.count("|") >= 6:
@@ -38,7 +38,7 @@ def parse_nodes(text: str) -> list[NodeStatus]:
 
 
 def node_todo(node: NodeStatus, head: str) -> str:
-    """Say what to do about a node; an empty text where nothing is wrong."""
+    """Return what to do about a node that cannot run jobs; "" if it can."""
     if node.works:
         return ""
     if node.state.startswith("drain"):
@@ -49,6 +49,6 @@ def node_todo(node: NodeStatus, head: str) -> str:
 
 
 def different_versions(nodes: Sequence[NodeStatus]) -> str:
-    """Return the versions of Slurm that the nodes have; empty if they are all the same."""
+    """Return a text with the versions of Slurm on the nodes; "" if all have the same."""
     versions = {node.version for node in nodes if node.version}
     return ", ".join(sorted(versions)) if len(versions) > 1 else ""

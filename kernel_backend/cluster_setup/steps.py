@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-DaemonName = Literal["munge", "slurmctld", "slurmd"]  # as the units of systemd are called
+DaemonName = Literal["munge", "slurmctld", "slurmd"]  # names of the systemd units
 BACKUP = ".before-daylight"
 
 
 @dataclass(frozen=True)
 class Folder:
-    """Make a folder with this owner and mode."""
+    """Step: create a folder with this owner and mode."""
 
     path: str
     owner: str = "root"
@@ -23,7 +23,7 @@ class Folder:
 
 @dataclass(frozen=True)
 class Write:
-    """Write a file; with `backup`, a file of another origin is renamed first."""
+    """Step: write a file; with `backup`, a file that Daylight did not write is renamed first."""
 
     path: str
     content: bytes
@@ -41,7 +41,7 @@ class Write:
 
 @dataclass(frozen=True)
 class SetAside:
-    """Rename a file to its backup, if there is one that is not ours."""
+    """Step: rename a file to its backup name, unless it is missing or Daylight wrote it."""
 
     path: str
 
@@ -51,7 +51,7 @@ class SetAside:
 
 @dataclass(frozen=True)
 class Remove:
-    """Remove a file of ours, and restore its backup."""
+    """Step: remove a file that Daylight wrote, and restore its backup."""
 
     path: str
 
@@ -61,7 +61,7 @@ class Remove:
 
 @dataclass(frozen=True)
 class Run:
-    """Call a command, again and again until its daemon answers; with `after`, only if one of these files changed."""
+    """Step: call a command, retrying until its daemon answers; with `after`, only if one of these files has changed."""
 
     words: tuple[str, ...]
     after: tuple[str, ...] = ()
@@ -72,9 +72,9 @@ class Run:
 
 @dataclass(frozen=True)
 class Start:
-    """Let a daemon run; restart it if one of the files `after` has changed.
+    """Step: start a daemon unless it runs; restart it if one of the files `after` has changed.
 
-    `plain` is the command where systemd is not process 1, `pid_file` where the daemon then writes its process id.
+    Without systemd as process 1, the daemon is started by the command `plain` and writes its process id to `pid_file`.
     """
 
     daemon: DaemonName
@@ -88,7 +88,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Stop:
-    """End a daemon, and do not start it at the next boot."""
+    """Step: stop a daemon, and disable its start at boot."""
 
     daemon: DaemonName
     pid_file: str

@@ -1,4 +1,4 @@
-"""Carry out the steps of a setup on this machine: the only place that writes its files and calls its commands."""
+"""Carry out the steps of a setup on this machine; no other module writes system files or calls system commands."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ STOP_S = 20.0
 
 
 class SetupFailed(DaylightError):
-    """Error: a step of the setup failed; the message is what the command said."""
+    """Error: a step of the setup failed; the message is the error output of its command."""
 
     http_status = 500
 
 
 class System:
-    """Carry out steps on this machine, and remember what they have changed."""
+    """Executor of steps on this machine, which records the files and daemons that they change."""
 
     def __init__(self, systemd: bool) -> None:
         self._systemd = systemd
-        self._changed: list[str] = []  # paths of files, names of daemons
+        self._changed: list[str] = []  # paths of changed files and names of changed daemons
 
     def carry_out(self, steps: Iterable[Step], say: Callable[[str], None]) -> None:
-        """Carry out steps in order, and tell what each of them changes; raises SetupFailed."""
+        """Carry out steps in order, and call `say` with a line about each change; raises SetupFailed."""
         for step in steps:
             before = len(self._changed)
             try:
@@ -46,7 +46,7 @@ class System:
                 say(f"changed: {each}")
 
     def running(self, step: Start | Stop) -> bool:
-        """Return True if a daemon runs."""
+        """Return True if the daemon of this step runs."""
         if self._systemd:
             return _call(("systemctl", "is-active", "--quiet", step.daemon)).returncode == 0
         return _pid(step) is not None
@@ -131,7 +131,7 @@ class System:
 
 
 def run_shown(words: tuple[str, ...]) -> None:
-    """Call a command whose output the user sees, such as a package manager; raises SetupFailed."""
+    """Call a command, such as a package manager, with its output on the terminal; raises SetupFailed."""
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     code = subprocess.run(words, env=environment, stdin=subprocess.DEVNULL, check=False).returncode
     if code:
@@ -139,7 +139,7 @@ def run_shown(words: tuple[str, ...]) -> None:
 
 
 def output(words: tuple[str, ...]) -> str:
-    """Return what a command prints; raises SetupFailed with its last words."""
+    """Return the output of a command; raises SetupFailed, with the last line of the output, if it fails."""
     return _must(words)
 
 
@@ -168,7 +168,7 @@ def _call(words: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
     program = shutil.which(words[0], path=PATH)
     if program is None:
         raise SetupFailed(f"{words[0]} not found in {PATH}")
-    # A new environment: no variable of a job or a shell leads to another Slurm.
+    # The environment is new, as variables of a job or a shell could select another Slurm.
     try:
         return subprocess.run(
             (program, *words[1:]),
@@ -186,7 +186,7 @@ def _call(words: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
 
 
 def _end(step: Start | Stop) -> None:
-    """End a daemon that runs without systemd, if it runs, and wait until it is gone."""
+    """Stop a daemon that was started without systemd, if it runs, and wait until its process is gone."""
     pid, deadline = _pid(step), time.monotonic() + STOP_S
     if pid is None:
         return
@@ -198,7 +198,7 @@ def _end(step: Start | Stop) -> None:
 
 
 def _pid(step: Start | Stop) -> int | None:
-    """Return the process that a daemon's pid file names, if it lives and is that daemon."""
+    """Return the process id in a daemon's pid file; None unless that process runs and is the daemon."""
     program = "munged" if step.daemon == "munge" else step.daemon
     try:
         pid = int(Path(step.pid_file).read_text())

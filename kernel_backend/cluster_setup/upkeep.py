@@ -1,4 +1,4 @@
-"""Start, examine and undo what a setup made of this machine."""
+"""Start the daemons of a set-up machine, report the cluster's state, and undo the setup."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kernel_backend.cluster_setup.steps import Start, Step
 from kernel_backend.cluster_setup.system import SetupFailed, System, output
 from kernel_backend.errors import InvalidRequest
 
-HEAD_S = 120.0  # for a head that boots at the same time
+HEAD_S = 120.0  # time to wait for a head that boots at the same time
 _LOG_BYTES = 20_000
 
 
@@ -33,7 +33,10 @@ class Report(NamedTuple):
 
 
 def start(say: Say) -> Cluster | Member:
-    """Start the daemons of this machine, if they do not run, as after a reboot without systemd."""
+    """Start those daemons of this machine that do not run, for example after a reboot without systemd.
+
+    Returns the cluster, if this machine is its head, else the record of the head that it has joined.
+    """
     mine, steps = _parts()
     machine = read_machine()
     if not machine.root:
@@ -47,7 +50,7 @@ def start(say: Say) -> Cluster | Member:
 
 
 def status() -> Report:
-    """Return the nodes and what is wrong."""
+    """Return the nodes and the problems of the cluster."""
     mine, steps = _parts()
     system = System(read_machine().systemd)
     problems = [
@@ -75,7 +78,7 @@ def status() -> Report:
 
 
 def leave(say: Say, dry_run: bool) -> str:
-    """Undo the setup of this machine, and return what else is to be done."""
+    """Undo the setup of this machine, or with `dry_run` print the steps; return what the user must do besides."""
     mine, _ = _parts()
     machine = read_machine()
     steps = leave_steps(isinstance(mine, Cluster))

@@ -1,1 +1,1 @@
-"""Run gangs: `base.py` defines the interface of an engine, each other engine has a file of its own."""
+"""Run gangs (all ranks of one attempt) by engines, such as this machine or Slurm; `base.py` defines their interface."""

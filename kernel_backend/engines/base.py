@@ -1,4 +1,4 @@
-"""Define the interface of an engine, which starts each gang once, finds it after a restart, and ends it reliably."""
+"""Define the interface of an engine: it starts each gang once, finds it again after a restart, and ends it reliably."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from kernel_backend.errors import DaylightError
+from kernel_backend.model.cluster.allocations import HeldAllocation
 from kernel_backend.model.cluster.pool_check import PoolFinding
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.launch.launch_spec import LaunchSpec
@@ -17,7 +18,7 @@ from kernel_backend.model.views.overview import LogChunk
 
 
 class Caps(Record):
-    """Capabilities that an engine provides itself, so that the service need not."""
+    """What an engine does itself, so that the service need not do it."""
 
     atomic_gang: bool
     preemption: bool
@@ -28,33 +29,33 @@ class Caps(Record):
 
 
 class GangStatus(Record):
-    """Status of a gang as the engine sees it; a missed status does no harm, since each is complete."""
+    """Status of a gang as its engine reports it, complete by itself: no harm is done if an earlier one was missed."""
 
     key: AttemptId
     phase: Literal["pending", "running", "ended"]
     outcome: Outcome | None = None  # when ended
     result: AttemptResult | None = None  # the launcher's record, if it could write one
-    token_digest: str = ""  # of the token in the gang's folder, as another attempt may have the same key; "": unknown
+    token_digest: str = ""  # digest of the attempt's token, since keys may recur; "" if unknown
     reason: str = ""  # why it is pending, in the words of the engine's own queue, such as `Slurm: Resources`
 
 
 class Unconfirmed(DaylightError):
-    """Error: a killed gang may still run, so its slots must not be granted to others."""
+    """Error: a gang that was killed may still run, so that its slots must not be given to others."""
 
 
 class EngineUnavailable(DaylightError):
-    """Error: the engine does not answer at present; nothing is lost, and the same call may succeed later."""
+    """Error: the engine does not answer now; nothing is lost, and the call can be repeated later."""
 
     http_status = 503
 
 
 class CheckContext(NamedTuple):
-    """Describe the service and its caller for the check of a pool."""
+    """Facts for the check of a pool: about the service, and about the user who has asked for the check."""
 
-    python: str  # path of the interpreter of trainings
+    python: str  # path of the Python interpreter that runs trainings
     checkpoints: str  # folder or URL of all checkpoints; "" if each owner has their own
-    urls: tuple[str, ...]  # of the service, for launchers on other nodes
-    user: str = ""  # who asks, for engines whose gangs are their owners' own
+    urls: tuple[str, ...]  # addresses of the service, for launchers on other nodes
+    user: str = ""  # user who requests the check; only for engines that run gangs as their owners
 
 
 @runtime_checkable
@@ -62,48 +63,72 @@ class CheckedEngine(Protocol):
     """Engine that can check its pool."""
 
     async def check(self, context: CheckContext) -> Sequence[PoolFinding]:
-        """Return what works in the pool and what must be changed, in order; takes up to two minutes."""
+        """Check the pool, for up to two minutes; return what works and what must be changed, in order of the checks."""
+
+
+@runtime_checkable
+class AllocatingEngine(Protocol):
+    """Engine that can keep an allocation of an external queue (such as Slurm's) for several trials of a search."""
+
+    def allocations(self) -> Sequence[HeldAllocation]:
+        """Return the allocations that searches have or wait for, as they were at the last call of `statuses`."""
+
+    async def give_back(self, id: str, why: str) -> None:
+        """Start no more gangs in an allocation, and end it when its current gang has ended.
+
+        An unknown `id` is ignored; `why` is shown to users.
+        """
 
 
 class Engine(Protocol):
-    """Interface of an engine, which runs gangs on its nodes."""
+    """Engine: it runs gangs on the nodes of a pool."""
 
     name: str  # its public name: local, slurm, kubernetes
     caps: Caps
 
     async def nodes(self) -> Sequence[Node]:
-        """Return all nodes, healthy or not."""
+        """Return all nodes of the pool, healthy or not."""
 
     async def submit(self, job: LaunchSpec, token: str) -> None:
-        """Start the gang of an attempt; idempotent: another call with the same key starts nothing."""
+        """Start the gang of an attempt; a further call for the same attempt starts nothing.
+
+        `token` is the secret with which the gang's launchers authenticate to the service.
+        """
 
     async def statuses(self) -> Sequence[GangStatus]:
-        """Return the status of every gang that was not forgotten."""
+        """Return the status of each gang that was submitted and for which `forget` was not called."""
 
     async def release(self, key: AttemptId) -> None:
-        """Ask a gang to commit a checkpoint and exit; return at once. Does nothing for an unknown or ended gang."""
+        """Ask a gang to save a checkpoint and exit; return at once.
+
+        An unknown or ended gang is ignored.
+        """
 
     async def kill(self, key: AttemptId) -> None:
-        """Kill a gang, and return when none of its processes is left; raises Unconfirmed if that cannot be verified."""
+        """Kill a gang; return when none of its processes is left.
+
+        Raises Unconfirmed if that cannot be verified.
+        """
 
     async def records(self, key: AttemptId, after: int, begin: SpoolPosition) -> SpoolPage:
-        """Return a page of a gang's spool from position `begin` on, with only the records numbered above `after`.
+        """Return a page of rank 0's records: from offset `begin` of its spool file on, with numbers above `after`.
 
-        Without a spool the page is empty. Raises OSError and DaylightError if the spool cannot be read.
+        It is empty if there is no such file. Raises OSError and DaylightError if it cannot be read.
         """
 
     async def logs(self, key: AttemptId, rank: int, offset: int = 0, tail: int | None = None) -> LogChunk:
-        """Return a rank's log from a byte offset, or its last `tail` bytes; raises NotFound.
+        """Return a rank's log from a byte offset on, or its last `tail` bytes; raise NotFound if there is no log.
 
         Characters are not split: an incomplete one is returned by the next read. A tail starts at the beginning of a
         line, or within the last line if that is longer. The answer's `offset` is the start of the next read.
         """
 
     async def set_aside(self, key: AttemptId) -> None:
-        """Kill the processes in an attempt's folder and rename it, as it belongs to another attempt with the same key.
+        """Make room for an attempt whose key another attempt had, as after the database was restored.
 
-        Raises Unconfirmed like `kill`.
+        The processes of that attempt are killed and its folder is renamed. Raises Unconfirmed if a process may still
+        run.
         """
 
     async def forget(self, key: AttemptId) -> None:
-        """Stop listing a gang whose end is recorded; its logs stay."""
+        """Leave a gang out of `statuses` from now on, as its end has been recorded; its logs stay."""

@@ -1,4 +1,4 @@
-"""Read and write what engines leave in the folders of attempts: the mark of a listed gang, its records and logs."""
+"""Read and write an attempt's folder for engines: whether its gang is listed, its records and logs."""
 
 from __future__ import annotations
 
@@ -29,30 +29,30 @@ _WITHHELD = ("PYTHONPATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE")
 
 
 class GangFolders:
-    """Folders of a pool's gangs in a home; a file `listed` with the pool's name marks a gang that is not forgotten."""
+    """Folders of the gangs of one pool, in the service's home folder.
+
+    A gang is listed, that is, included in the engine's statuses, if its folder has a file `listed` with the pool's
+    name.
+    """
 
     def __init__(self, home: Path, pool: str = LOCAL) -> None:
         self._home = home
-        self._pool = "" if pool == LOCAL else pool  # the content of the marks
+        self._pool = "" if pool == LOCAL else pool  # content of the file `listed`
 
     def of(self, key: AttemptId) -> AttemptFolder:
-        """Return the folder of an attempt, which may not exist."""
+        """Return the folder of an attempt; it may not exist."""
         return AttemptFolder(attempt_folder(self._home, key))
 
     def mark(self, key: AttemptId) -> None:
-        """Mark a gang as one that is listed until it is forgotten."""
+        """List the gang of this attempt from now on, until `forget`."""
         (self.of(key).path / "listed").write_text(self._pool)
 
-    def unmark(self, key: AttemptId) -> None:
-        """Remove the mark of a gang that was not submitted after all."""
-        (self.of(key).path / "listed").unlink(missing_ok=True)
-
     def listed_at(self, key: AttemptId) -> float:
-        """Return the time at which a gang was marked: that of its submission."""
+        """Return when a gang was submitted, in seconds since the epoch."""
         return (self.of(key).path / "listed").stat().st_mtime
 
     def listed(self, of: Sequence[AttemptId] | None = None) -> Iterator[AttemptId]:
-        """Yield the keys of this pool's listed gangs; with `of`, only of those."""
+        """Yield the attempts whose gangs are listed; if `of` is given, only attempts in it."""
         if of is not None:
             yield from (key for key in of if self._is_mine(self.of(key).path / "listed"))
             return
@@ -63,24 +63,27 @@ class GangFolders:
                     yield key
 
     def forget(self, key: AttemptId) -> None:
-        """Stop listing a gang, and delete its token."""
+        """List the gang no more, and delete its secret token."""
         folder = self.of(key).path
         for name in ("listed", "token"):
             (folder / name).unlink(missing_ok=True)
 
     def rename(self, key: AttemptId) -> None:
-        """Rename the folder of a gang without processes, so that its key is free again."""
+        """Rename the folder of an attempt without processes, so that another attempt can have the same key."""
         folder = self.of(key).path
         others = (folder.with_name(f"{folder.name}.other-{number}") for number in count(1))
         with contextlib.suppress(FileNotFoundError):
             folder.rename(next(other for other in others if not other.exists()))
 
     async def records(self, key: AttemptId, after: int, begin: SpoolPosition) -> SpoolPage:
-        """Return a page of a gang's spool, read from its folder."""
+        """Return a page of the records in an attempt's folder: from offset `begin` on, with numbers above `after`."""
         return await asyncio.to_thread(read_page, self.of(key).spool, begin, after)
 
     async def logs(self, key: AttemptId, rank: int, offset: int = 0, tail: int | None = None) -> LogChunk:
-        """Return up to 256 KiB of a rank's log from an offset, or its last `tail` bytes; raises NotFound."""
+        """Return up to 256 KiB of a rank's log from a byte offset on, or its last `tail` bytes.
+
+        Raises NotFound if there is no log.
+        """
         return await asyncio.to_thread(self._logs, key, rank, offset, tail)
 
     def _logs(self, key: AttemptId, rank: int, offset: int, tail: int | None) -> LogChunk:
@@ -97,25 +100,25 @@ class GangFolders:
 
     def _is_mine(self, mark: Path) -> bool:
         try:
-            # Of the local pool no file is opened: where none can be, a gang must not count as forgotten.
+            # Marks of the local pool are not opened: if no file can be opened, a gang must not count as forgotten.
             return mark.stat().st_size == len(self._pool) and (not self._pool or mark.read_text() == self._pool)
         except (FileNotFoundError, NotADirectoryError):
             return False
 
 
 def withheld(env: str) -> tuple[str, ...]:
-    """Return the environment variables that launchers of gangs with this environment (`locked`) must not inherit.
+    """Return the names of variables that launchers must not inherit if their environment is `env` (such as `locked`).
 
-    A locked environment must not see other packages (no PYTHONPATH, no PYTHONHOME), and may write bytecode: uv does
-    not compile packages, and without bytecode each rank would compile all that it imports.
+    A locked environment must not see other packages (no PYTHONPATH, no PYTHONHOME), and may write bytecode: uv does not
+    compile packages, and without bytecode each rank would compile all that it imports.
     """
     return _WITHHELD if env == "locked" else ()
 
 
 def never_launched(folder: AttemptFolder, others: tuple[str, ...] = ()) -> AttemptResult:
-    """Return the result of an attempt whose launcher could not begin, with the last line of its output.
+    """Return the result of an attempt whose launcher could not start, with the last line of the launcher's output.
 
-    Lines that begin with one of `others` are another program's.
+    Lines that begin with one of `others` are ignored, as another program printed them.
     """
     text = folder.launcher_log.read_text(errors="replace") if folder.launcher_log.exists() else ""
     lines = [line for line in text.strip().splitlines() if not line.startswith(others)]

@@ -1,4 +1,4 @@
-"""Run launchers as detached processes of this machine, which are found again by pid and start time."""
+"""Run launchers as detached processes on this machine; they are found again by pid and start time."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from kernel_backend.model.resources import Node
 from kernel_backend.model.states import Outcome
 from kernel_backend.model.views.overview import LogChunk
 
-START_S = 30.0  # after which a launcher that has not begun is given up
-KILL_S = 10.0  # for a killed process to disappear
+START_S = 30.0  # time for a launcher to begin; later, the attempt counts as lost
+KILL_S = 10.0  # time for a killed process to disappear
 _log = logging.getLogger(__name__)
 
 
 class LocalEngine:
-    """Engine for gangs on this machine; all its state is in the attempts' folders and survives a restart."""
+    """Engine for gangs on this machine; it survives a restart, as all its state is in the attempts' folders."""
 
     name = "local"
     caps = Caps(atomic_gang=True, preemption=False, quota=False, multi_node=False, per_user_identity=False)
@@ -49,7 +49,7 @@ class LocalEngine:
         return [self._node]
 
     async def submit(self, job: LaunchSpec, token: str) -> None:
-        """Start a launcher unless the attempt has or had one; a lock ensures that concurrent calls start only one."""
+        """Start the launcher of an attempt, unless it has or had one; a lock lets concurrent calls start only one."""
         folder = self._folders.of(job.id)
         if folder.launcher() is not None and folder.token_digest() != token_digest(token):
             await self.set_aside(job.id)
@@ -60,34 +60,34 @@ class LocalEngine:
             self._started[str(job.id)] = await asyncio.to_thread(_spawn, job, folder)
 
     async def statuses(self, of: Sequence[AttemptId] | None = None) -> Sequence[GangStatus]:
-        """Return the status of every gang that has not been forgotten; with `of`, only of those."""
+        """Return the status of each listed gang; if `of` is given, only of attempts in it."""
         return await asyncio.to_thread(lambda: [self._known_status(key) for key in self._folders.listed(of)])
 
     async def release(self, key: AttemptId) -> None:
-        """Send SIGTERM to the gang's launcher, which makes the ranks commit a checkpoint and exit."""
+        """Ask a gang to save a checkpoint and exit, by SIGTERM to its launcher."""
         launcher = self._folders.of(key).launcher()
         if launcher is not None and launcher.alive():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(launcher.pid, signal.SIGTERM)
 
     async def kill(self, key: AttemptId) -> None:
-        """Send SIGKILL to all processes of the attempt; return when none is left."""
+        """Kill all processes of an attempt by SIGKILL; return when none is left."""
         await asyncio.to_thread(self._kill, key)
 
     async def records(self, key: AttemptId, after: int, begin: SpoolPosition) -> SpoolPage:
-        """Return a page of a gang's spool, read from its folder."""
+        """Return a page of the records in an attempt's folder: from offset `begin` on, with numbers above `after`."""
         return await self._folders.records(key, after, begin)
 
     async def logs(self, key: AttemptId, rank: int, offset: int = 0, tail: int | None = None) -> LogChunk:
-        """Return up to 256 KiB of a rank's log from an offset, or its last `tail` bytes."""
+        """Return up to 256 KiB of a rank's log from an offset on, or its last `tail` bytes."""
         return await self._folders.logs(key, rank, offset, tail)
 
     async def set_aside(self, key: AttemptId) -> None:
-        """Kill the processes in a gang's folder and rename the folder, so that its key is free again."""
+        """Kill the processes of an attempt and rename its folder, so that another attempt can have the same key."""
         await asyncio.to_thread(self._set_aside, key)
 
     async def forget(self, key: AttemptId) -> None:
-        """Stop listing a gang, and delete its token."""
+        """Leave a gang out of `statuses` from now on, and delete its secret token."""
         self._reap(str(key))
         self._folders.forget(key)
 
@@ -96,7 +96,7 @@ class LocalEngine:
         self._folders.rename(key)
 
     def _known_status(self, key: AttemptId) -> GangStatus:
-        """Return the status of a gang; if its files cannot be read, log that and return it as running."""
+        """Return the status of a gang; if its files cannot be read, log the error and return that it is running."""
         try:
             return self._status(key)
         except (OSError, DaylightError, ValidationError) as error:
@@ -104,7 +104,7 @@ class LocalEngine:
             return GangStatus(key=key, phase="running")
 
     def _status(self, key: AttemptId) -> GangStatus:
-        # Read first, since a gang that has ended may have no token any more.
+        # The token is read first, since `forget` deletes it.
         known = self._folders.of(key).token_digest()
         return self._look(key).model_copy(update={"token_digest": known})
 
@@ -115,7 +115,7 @@ class LocalEngine:
         self._reap(str(key))
         launcher = folder.launcher()
         alive = launcher is not None and launcher.alive()
-        result = folder.result()  # read after that check, as the launcher may have written it just before it ended
+        result = folder.result()  # read again, as the launcher may have written it just before it ended
         if result is not None:
             return GangStatus(key=key, phase="ended", outcome=OUTCOMES[result.outcome], result=result)
         if alive:
@@ -129,7 +129,10 @@ class LocalEngine:
         return self._gone(key, Outcome.FAILED, never_launched(folder))
 
     def _gone(self, key: AttemptId, outcome: Outcome, result: AttemptResult | None) -> GangStatus:
-        """Kill what is left of a gang without a launcher; return it as ended or, if a process survives, as running."""
+        """Kill the remaining processes of a gang whose launcher is gone; return its status for this outcome.
+
+        If a process survives, the status says that the gang is running.
+        """
         try:
             self._kill(key)
         except Unconfirmed:
@@ -155,7 +158,7 @@ class LocalEngine:
 
 
 def _spawn(job: LaunchSpec, folder: AttemptFolder) -> subprocess.Popen[bytes]:
-    """Start a launcher in a session of its own, so that it outlives the service and the service's terminal."""
+    """Start a launcher in a session of its own, so that it outlives the service and its terminal."""
     variables = {name: value for name, value in os.environ.items() if name not in withheld(job.config.env)}
     with folder.launcher_log.open("ab") as log:
         return subprocess.Popen(
@@ -172,9 +175,10 @@ def _spawn(job: LaunchSpec, folder: AttemptFolder) -> subprocess.Popen[bytes]:
 def _members(folder: AttemptFolder) -> Iterator[psutil.Process]:
     """Yield all running processes of an attempt: launcher, ranks, loader workers, and all descendants.
 
-    Each inherits the attempt's folder in its environment. Ranks forked by a forkserver, and their children, have the
-    forkserver's environment; they are recognised by their output, a rank's log. Process groups are not used, as
-    numbers are reused and children may leave them; nor keys, as another home of this user has the same keys.
+    Each inherits an environment variable with the attempt's folder. Ranks forked by a forkserver, and their children,
+    have the forkserver's environment; they are recognised by their output, which is a rank's log. Process groups would
+    not do, as their numbers are reused and children may leave them. Nor would attempts' keys, as attempts in another
+    home folder of this user have the same.
     """
     place = os.path.realpath(folder.path)
     for process in psutil.process_iter():
@@ -185,7 +189,7 @@ def _members(folder: AttemptFolder) -> Iterator[psutil.Process]:
 
 
 def _writes_a_rank_log(pid: int, place: str) -> bool:
-    """Return whether stdout or stderr of a process is the log of a rank in folder `place`."""
+    """Return whether the process writes its stdout or stderr to the log of a rank in folder `place`."""
     for descriptor in (1, 2):
         with contextlib.suppress(OSError):  # the process has ended or is another user's, or this is not Linux
             path = os.readlink(f"/proc/{pid}/fd/{descriptor}").removesuffix(" (deleted)")

@@ -1,4 +1,4 @@
-"""Read a growing log file from an offset or at its end, without splitting characters."""
+"""Read a growing log file from an offset on, or its end, without splitting characters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CONTINUES = bytes(range(0b1000_0000, 0b1100_0000))  # continuation bytes of UTF
 
 
 class Piece(NamedTuple):
-    """Text from a log, the offset after it, and the current size of the log."""
+    """Text of a log, the offset at which it ends, and the current size of the log."""
 
     text: str
     offset: int
@@ -20,9 +20,9 @@ class Piece(NamedTuple):
 
 
 def read_on(path: Path, offset: int, ended: bool) -> Piece:
-    """Return up to CHUNK bytes from an offset on, up to the end of a line; a longer line is cut.
+    """Return whole lines from a byte offset on, at most CHUNK bytes in total; a line longer than CHUNK is cut.
 
-    `ended` means that the log will not grow. Raises FileNotFoundError.
+    `ended` means that the log does not grow any more, so that its last line is whole. Raises FileNotFoundError.
     """
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
@@ -37,13 +37,13 @@ def read_on(path: Path, offset: int, ended: bool) -> Piece:
 
 
 def read_tail(path: Path, tail: int, ended: bool) -> Piece:
-    """Return at most the last `tail` bytes, from the beginning of a line; of a longer last line, its end.
+    """Return at most the last `tail` bytes, as whole lines; if the last line is longer, return its end.
 
-    `ended` means that the log will not grow. Raises FileNotFoundError.
+    `ended` means that the log does not grow any more, so that its last line is whole. Raises FileNotFoundError.
     """
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
-        begin = file.seek(max(0, size - tail - 1))  # one more, which may be the line break before
+        begin = file.seek(max(0, size - tail - 1))  # one byte more, which may be the line break before the tail
         data = file.read(size - begin)
     if size > tail:
         data = _from_line(data)
@@ -52,13 +52,13 @@ def read_tail(path: Path, tail: int, ended: bool) -> Piece:
 
 
 def _from_line(data: bytes) -> bytes:
-    """Return the data from the next line's beginning on or, without a line break, from the next whole character on."""
+    """Return the bytes after the first line break; without one, the bytes from the first whole character on."""
     _, _, lines = data.partition(b"\n")
     return lines or data[1:].lstrip(_CONTINUES)
 
 
 def _decoded(data: bytes, ended: bool) -> tuple[str, int]:
-    """Decode UTF-8; return the text, and the number of bytes of an incomplete last character."""
+    """Return bytes as text, and how many bytes of an incomplete last character were left out."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     text = decoder.decode(data, final=ended)
     return text, len(decoder.getstate()[0])

@@ -1,4 +1,4 @@
-"""Create the engines of pools from their settings."""
+"""Create the engine of each pool from the pool's settings."""
 
 from __future__ import annotations
 
@@ -6,24 +6,31 @@ import os
 import secrets
 from pathlib import Path
 
+from kernel_backend.engines.kubernetes.engine import KubernetesEngine
 from kernel_backend.engines.slurm.controller import Controller
 from kernel_backend.engines.slurm.engine import SlurmEngine
 from kernel_backend.model.cluster.pools import Pool
 
 
 class EngineMaker:
-    """Create the engine of each pool of a service; those of Slurm share one cache of its queue."""
+    """Maker of the engines of a service's pools; Slurm engines share one cache of Slurm's queue."""
 
     def __init__(self, home: Path) -> None:
         self._home, self._controller = home, Controller()
 
-    def __call__(self, pool: Pool) -> SlurmEngine:
+    def __call__(self, pool: Pool) -> SlurmEngine | KubernetesEngine:
         """Return a new engine for a pool."""
+        if pool.settings.engine == "kubernetes":
+            return KubernetesEngine(self._home, pool, service_id(self._home))
+        return self.slurm(pool)
+
+    def slurm(self, pool: Pool) -> SlurmEngine:
+        """Return a new engine for a pool of Slurm."""
         return SlurmEngine(self._home, pool, service_id(self._home), self._controller)
 
 
 def service_id(home: Path) -> str:
-    """Return the name of this home's service in comments of jobs, made up once: paths of homes are not unique."""
+    """Return the random name of this home's service in its engines; home paths are not unique."""
     path = home / "service.id"
     try:
         return path.read_text().strip()

@@ -1,4 +1,4 @@
-"""Find the gangs that an earlier service has left in pools, by the marks of gangs that are not forgotten."""
+"""Find the gangs that an earlier process of the service submitted to pools, by the file `listed` in their folders."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ MARK = "listed"  # file in the folder of each gang that an engine lists; its con
 
 
 class Marks(Protocol):
-    """Marks of the gangs that a service has submitted, which survive it."""
+    """Interface to what earlier processes of the service have recorded: which gangs they submitted."""
 
     def by_pool(self) -> dict[str, list[AttemptId]]:
-        """Return the marked gangs of pools other than the local one, by pool."""
+        """Return the recorded gangs by pool; gangs of the local pool are left out."""
 
     def pool(self, key: AttemptId) -> str:
-        """Return the pool of a gang; the local one if this service has not written it down."""
+        """Return the name of the pool in which a gang was submitted; the local pool's if none is recorded."""
 
 
 class FolderMarks:
-    """Marks in the attempts' folders of a home."""
+    """Marks of submitted gangs in the attempts' folders, below the service's home folder."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
 
     def by_pool(self) -> dict[str, list[AttemptId]]:
-        """Return the marked gangs of pools other than the local one, by pool."""
+        """Return the recorded gangs by pool; gangs of the local pool are left out."""
         found: dict[str, list[AttemptId]] = {}
         for mark in sorted(self._home.glob(f"attempts/*/{MARK}")):
             with contextlib.suppress(InvalidRequest, OSError, UnicodeDecodeError):
@@ -41,9 +41,9 @@ class FolderMarks:
         return found
 
     def pool(self, key: AttemptId) -> str:
-        """Return the pool in a gang's launch spec; the local one if there is no such file."""
+        """Return the name of the pool in a gang's launch spec; the local pool's if there is no such file."""
         try:
             written = json.loads((attempt_folder(self._home, key) / "job.json").read_bytes())
         except (FileNotFoundError, NotADirectoryError, PermissionError, ValueError):
-            return LOCAL  # it never began
+            return LOCAL  # the attempt never began
         return str(written.get("pool") or LOCAL)

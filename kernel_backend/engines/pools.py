@@ -1,16 +1,18 @@
-"""Route each gang to the engine of its pool, so that one broken pool never takes the others down."""
+"""Pass each call on to the engine of the pool that it concerns; a broken pool leaves the others unaffected."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
-from kernel_backend.engines.base import CheckContext, CheckedEngine, Engine, GangStatus, Unconfirmed
+from kernel_backend.engines.base import AllocatingEngine, CheckContext, CheckedEngine, Engine, GangStatus, Unconfirmed
 from kernel_backend.engines.marks import Marks
 from kernel_backend.errors import Conflict, DaylightError, InvalidRequest
+from kernel_backend.model.cluster.allocations import HeldAllocation
 from kernel_backend.model.cluster.pool_check import PoolFinding
 from kernel_backend.model.cluster.pools import Pool, PoolSettings, PoolStatus
 from kernel_backend.model.ids import AttemptId
@@ -19,9 +21,9 @@ from kernel_backend.model.reports import SpoolPage, SpoolPosition
 from kernel_backend.model.resources import LOCAL, Node
 from kernel_backend.model.views.overview import LogChunk
 
-WAIT_S = 1.0  # for an engine's answer; then its last one counts, and the new one is taken in by a later call
-FIRST_S = 5.0  # for its first answer, so that a restart does not hold trials whose nodes are not known yet
-LATE_S = 30.0  # after which an engine without an answer counts as out of order
+WAIT_S = 1.0  # time for an engine to answer; then its last answer is used, and a later call reads the new one
+FIRST_S = 5.0  # the same for its first answer, so that a restart does not hold trials whose nodes are not known yet
+LATE_S = 30.0  # age of an unanswered question from which the pool has a problem
 
 Make = Callable[[Pool], Engine]
 _T = TypeVar("_T")
@@ -29,25 +31,28 @@ _log = logging.getLogger(__name__)
 
 
 class PoolEngines:
-    """Engine of all pools: the local one, and those made from the pools' settings.
+    """Engine for all pools together: the local one, and those made from the pools' settings.
 
-    Calls about a gang go to the engine that has it. An engine that fails, or answers late, keeps its last nodes (as
-    unhealthy) and its last statuses, and its pool tells the problem.
+    A call about a gang goes to the engine that runs it. While an engine fails or answers late, its last nodes (as
+    unhealthy) and its last statuses are returned, and its pool reports the problem.
     """
 
     def __init__(
         self, local: Engine, make: Make, pools: Iterable[Pool], marks: Marks, invalid: Mapping[str, str] | None = None
     ) -> None:
-        """Create the engines of these pools; `invalid` maps pools with unusable settings to their problems."""
+        """Create the engines of these pools; `invalid` has the problems of pools with unusable settings, by name.
+
+        `marks` says which gangs an earlier process of the service has submitted.
+        """
         self.name, self.caps = local.name, local.caps
         self._local, self._make, self._marks = local, make, marks
-        self.invalid = dict(invalid or {})  # pools with unusable settings, and what is wrong with them
+        self.invalid = dict(invalid or {})  # problem of each pool with unusable settings
         self._pools: dict[str, _PoolEngine] = {}
-        self._checking: set[tuple[str, str]] = set()  # pools that are being checked, and by whom
+        self._checking: set[tuple[str, str]] = set()  # pools that are being checked, and the user of each check
         self._of: dict[AttemptId, str] = {}  # pool of each known gang
-        self._local_pools = {LOCAL}  # of the local engine's nodes
+        self._local_pools = {LOCAL}  # pools of the local engine's nodes
         self._renamed: dict[tuple[str, str], tuple[Node, Node]] = {}
-        self._marked: dict[str, list[AttemptId]] | None = None  # gangs by pool, as an earlier service left them
+        self._marked: dict[str, list[AttemptId]] | None = None  # gangs of an earlier service, by pool
         for pool in pools:
             try:
                 self.add(pool)
@@ -59,7 +64,10 @@ class PoolEngines:
     # Pools
 
     def add(self, pool: Pool) -> None:
-        """Add a pool, or replace one of the same name, whose gangs the new engine adopts; raises what `make` raises."""
+        """Add a pool, or replace the pool of the same name, whose gangs the new engine takes over.
+
+        Raises the errors of creating an engine.
+        """
         engine, before = self._make(pool), self._pools.get(pool.name)
         self._pools[pool.name] = new = _PoolEngine(pool, engine)
         self.invalid.pop(pool.name, None)
@@ -69,7 +77,7 @@ class PoolEngines:
             new.gangs.last = _unknown(self._marked.pop(pool.name, []))
 
     def remove(self, name: str) -> None:
-        """Remove a pool; raises Conflict while its engine still lists gangs."""
+        """Remove a pool; raise Conflict as long as its engine lists gangs."""
         pool = self._pools[name]
         if pool.engine is not None and pool.gangs.last:
             gangs = ", ".join(map(str, sorted(pool.gangs.last)))
@@ -77,36 +85,57 @@ class PoolEngines:
         del self._pools[name]
 
     def pool(self, name: str) -> Pool | None:
-        """Return a pool with valid settings; None if there is none of this name."""
+        """Return the pool of this name if its settings are valid, else None."""
         found = self._pools.get(name)
         return None if found is None else found.pool
 
     def settings(self, name: str) -> PoolSettings | None:
-        """Return the settings of a pool; None for the local one, and for one that there is not."""
+        """Return the settings of a pool; None for the local pool and for an unknown one."""
         found = self.pool(name)
         return found.settings if found is not None else None
 
     def places(self, pool: str) -> bool:
-        """Return whether Daylight chooses the nodes of gangs in a pool; else the site's own queue does."""
+        """Return True if Daylight chooses the nodes for gangs of a pool, False if the site's own queue does."""
         found = self._pools.get(pool)
         return found is None or (found.engine is not None and found.engine.caps.places)
 
     def per_user(self, pool: str) -> bool:
-        """Return whether gangs in a pool are their owners' own, and so are checks of it."""
+        """Return True if gangs of a pool run as their owners' Unix users, so that each user checks it separately."""
         found = self._pools.get(pool)
         return found is not None and found.engine is not None and found.engine.caps.per_user_identity
 
     def most_waiting(self) -> dict[str, int]:
-        """Return how many gangs may wait at once in each pool's own queue, by pool; only pools that do not place."""
-        return {name: each.pool.settings.most_waiting for name, each in self._pools.items() if not self.places(name)}
+        """Return by pool how many gangs may wait in its external queue; pools without such a queue are left out.
+
+        Each free allocation adds one, as the gang that gets it does not wait in the queue.
+        """
+        free = Counter(each.pool for each in self.allocations() if each.running and not each.gang and not each.closing)
+        pools = {name: each.pool.settings for name, each in self._pools.items() if not self.places(name)}
+        return {name: settings.most_waiting + free[name] for name, settings in pools.items()}
+
+    def keeping(self) -> dict[str, AllocatingEngine]:
+        """Return by pool the engines that can keep allocations for searches.
+
+        The nodes of such a pool must be able to access the service's home folder.
+        """
+        found: dict[str, AllocatingEngine] = {}
+        for name, each in self._pools.items():
+            engine: object = each.engine
+            if each.pool.settings.shared and isinstance(engine, AllocatingEngine):
+                found[name] = engine
+        return found
+
+    def allocations(self) -> list[HeldAllocation]:
+        """Return the allocations that searches have or wait for, in all pools."""
+        return [held for engine in self.keeping().values() for held in engine.allocations()]
 
     def problems(self) -> dict[str, str]:
-        """Return why pools cannot be used now, by name; pools without a problem are left out."""
+        """Return by name why pools cannot be used now; pools without a problem are left out."""
         found = {name: each.problem for name, each in self._pools.items() if each.problem}
         return self.invalid | found
 
     def statuses_of_pools(self) -> list[PoolStatus]:
-        """Return all pools as their engines last described them, by name, the local one first."""
+        """Return the last known status of all pools, sorted by name, with the local pool first."""
         found = [each.status() for each in self._pools.values()]
         problems = self.invalid | {
             name: f"it was removed, and gangs still run there ({', '.join(map(str, keys))}): add it again"
@@ -117,7 +146,7 @@ class PoolEngines:
         return [PoolStatus(name=LOCAL, engine=self._local.name), *sorted(found, key=lambda each: each.name)]
 
     async def check(self, name: str, context: CheckContext) -> Sequence[PoolFinding]:
-        """Check a pool by its engine; raises Conflict for one that cannot be checked, or is being checked."""
+        """Check a pool by its engine; raise Conflict if the engine has no check, or one is in progress."""
         engine = self._pools[name].working()
         if not isinstance(engine, CheckedEngine):
             raise Conflict(f"pool {name}: the engine {engine.name} has no check")
@@ -133,7 +162,7 @@ class PoolEngines:
     # The interface of an engine
 
     async def nodes(self) -> Sequence[Node]:
-        """Return the nodes of all pools; a name that an earlier pool has, too, becomes `name@pool`."""
+        """Return the nodes of all pools; if an earlier pool has a node of the same name, it becomes `name@pool`."""
         found = list(await self._local.nodes())
         self._local_pools = {LOCAL, *(node.pool for node in found)}
         if not self._pools:
@@ -147,7 +176,7 @@ class PoolEngines:
         return found
 
     async def submit(self, job: LaunchSpec, token: str) -> None:
-        """Start a gang by the engine of its pool."""
+        """Start a gang with the engine of its pool."""
         pool = self._pools.get(job.pool)
         if pool is None:
             if job.pool and job.pool not in self._local_pools:
@@ -162,7 +191,7 @@ class PoolEngines:
         pool.gangs.drop()
 
     async def statuses(self) -> Sequence[GangStatus]:
-        """Return the status of every gang of all pools; one of a pool that was removed counts as running."""
+        """Return the status of each gang in all pools; those of a removed pool count as running."""
         found = list(await self._local.statuses())
         if self._marked is None:
             await self._adopt()
@@ -176,7 +205,7 @@ class PoolEngines:
         return list({status.key: status for status in found}.values())
 
     async def release(self, key: AttemptId) -> None:
-        """Ask a gang to commit a checkpoint and exit; does nothing while its pool cannot be used."""
+        """Ask a gang to save a checkpoint and exit; ignore the call if the gang's pool cannot be used now."""
         pool = await self._pool_of(key)
         if pool == LOCAL:
             await self._local.release(key)
@@ -185,7 +214,7 @@ class PoolEngines:
             found.gangs.drop()
 
     async def kill(self, key: AttemptId) -> None:
-        """Kill a gang; raises Unconfirmed also if its pool was removed or has no engine."""
+        """Kill a gang; raise Unconfirmed if it may still run, also because its pool was removed or has no engine."""
         pool = await self._pool_of(key)
         if pool == LOCAL:
             await self._local.kill(key)
@@ -200,21 +229,21 @@ class PoolEngines:
         self._pools[pool].gangs.drop()
 
     async def records(self, key: AttemptId, after: int, begin: SpoolPosition) -> SpoolPage:
-        """Return a page of a gang's spool."""
+        """Return a page of a gang's records: from offset `begin` on, with numbers above `after`."""
         return await self._reader(await self._pool_of(key)).records(key, after, begin)
 
     async def logs(self, key: AttemptId, rank: int, offset: int = 0, tail: int | None = None) -> LogChunk:
-        """Return a part of a rank's log."""
+        """Return a rank's log from a byte offset on, or its last `tail` bytes."""
         return await self._reader(await self._pool_of(key)).logs(key, rank, offset, tail)
 
     async def set_aside(self, key: AttemptId) -> None:
-        """Kill the processes in an attempt's folder and rename it."""
+        """Kill the processes of an attempt and rename its folder, so that another attempt can have the same key."""
         pool = await self._pool_of(key)
         await (self._local if pool == LOCAL else self._engine_to_end(key, pool)).set_aside(key)
         self._drop(key, pool)
 
     async def forget(self, key: AttemptId) -> None:
-        """Stop listing a gang whose end is recorded."""
+        """Leave a gang out of `statuses` from now on, as its end has been recorded."""
         pool = await self._pool_of(key)
         await self._reader(pool).forget(key)
         self._drop(key, pool)
@@ -228,12 +257,12 @@ class PoolEngines:
         return pool
 
     def _reader(self, pool: str) -> Engine:
-        """Return the engine that reads files of a pool's gangs; a removed pool's folders are read as local."""
+        """Return the engine that reads the files of a pool's gangs; for a removed pool the local engine."""
         found = self._pools.get(pool)
         return self._local if found is None or found.engine is None else found.engine
 
     def _engine_to_end(self, key: AttemptId, pool: str) -> Engine:
-        """Return the engine that ends gangs of a pool; raises Unconfirmed if there is none."""
+        """Return the engine that can end a gang of a pool; raise Unconfirmed if there is none."""
         found = self._pools.get(pool)
         if found is None:
             problem = self.invalid.get(pool, "there is no such pool any more: add it again, or end the gang yourself")
@@ -252,13 +281,16 @@ class PoolEngines:
             self._marked[pool] = [other for other in self._marked[pool] if other != key]
 
     async def _adopt(self) -> None:
-        """Count the gangs that an earlier service left as running until their engines answer."""
+        """Report the gangs of an earlier process of the service as running, until their engines answer."""
         self._marked = await asyncio.to_thread(self._marks.by_pool)
         for name, pool in self._pools.items():
             pool.gangs.last = {**_unknown(self._marked.pop(name, [])), **pool.gangs.last}
 
     def _distinct(self, node: Node, pool: str) -> Node:
-        """Return a node under a name of its own; an unchanged one is the same object, which is faster to compare."""
+        """Return the node with a name that is unique over all pools.
+
+        For an unchanged node it is the same object as before, which is faster to compare.
+        """
         known, renamed = self._renamed.get((pool, node.name), (None, node))
         if known is not node:
             renamed = node.model_copy(update={"name": f"{node.name}@{pool}"})
@@ -267,7 +299,7 @@ class PoolEngines:
 
 
 class _Latest(Generic[_T]):
-    """Latest answer of an engine to one question. A new answer is awaited for `WAIT_S`, and taken in when it comes."""
+    """Cache of an engine's answer to one question, such as for its nodes; a call waits at most `WAIT_S`."""
 
     def __init__(self, pool: str, ask: Callable[[], Awaitable[_T]], last: _T) -> None:
         self.last, self.problem = last, ""
@@ -276,7 +308,7 @@ class _Latest(Generic[_T]):
         self._since, self._patience = 0.0, FIRST_S
 
     async def newest(self) -> _T:
-        """Return the new answer if it comes in time, else the last one."""
+        """Ask the engine again; return its answer if that comes in time, else the previous one."""
         if self._task is None:
             self._task, self._since = asyncio.create_task(self._answer(), name=f"pool {self._pool}"), time.monotonic()
         task = self._task
@@ -291,7 +323,7 @@ class _Latest(Generic[_T]):
         return self.last
 
     def drop(self) -> None:
-        """Ignore an answer under way, which may be older than the change just made."""
+        """Ignore the answer that is still awaited, as it may be older than a change that was just made."""
         if (task := self._task) is not None:
             self._task = None
             task.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -314,7 +346,7 @@ class _Latest(Generic[_T]):
 
 
 class _PoolEngine:
-    """Engine of one pool with its last answers; without an engine the pool has a `fault` for good."""
+    """Engine of one pool, with its last answers; the engine is None if it could not be created, because of `fault`."""
 
     def __init__(self, pool: Pool, engine: Engine | None, fault: str = "") -> None:
         self.pool, self.engine, self._fault = pool, engine, fault
@@ -330,7 +362,7 @@ class _PoolEngine:
         return self._fault or self.nodes.problem or self.gangs.problem or none
 
     async def all_nodes(self) -> Sequence[Node]:
-        """Return the pool's nodes; the last known ones, as unhealthy, while it has a problem."""
+        """Return the nodes of the pool; as long as it has a problem, the last known ones as unhealthy."""
         nodes = await self.nodes.newest()
         if not self.problem:
             return nodes
@@ -339,7 +371,7 @@ class _PoolEngine:
         return self._away[1]
 
     async def all_gangs(self) -> Mapping[AttemptId, GangStatus]:
-        """Return the statuses of the pool's gangs, the last known ones if there are no new ones."""
+        """Return the statuses of the pool's gangs by attempt, the last known ones if the engine answers too late."""
         return self.gangs.last if self.engine is None else await self.gangs.newest()
 
     def working(self) -> Engine:
@@ -349,7 +381,7 @@ class _PoolEngine:
         return self.engine
 
     def status(self) -> PoolStatus:
-        """Return the pool as its engine last described it."""
+        """Return the last known status of the pool."""
         nodes = self.nodes.last
         return PoolStatus(
             name=self.pool.name,
@@ -371,7 +403,7 @@ class _PoolEngine:
 
 
 def _unknown(keys: Iterable[AttemptId]) -> dict[AttemptId, GangStatus]:
-    """Return gangs of which no engine has told anything yet: each counts as running, so that no other takes over."""
+    """Return the status "running" for gangs on which no engine has reported, so that they are not started again."""
     return {key: GangStatus(key=key, phase="running") for key in keys}
 
 

@@ -1,1 +1,1 @@
-"""Manage the life cycle of trials: reconciliation, attempt outcomes, resume checkpoints, backoff. Pure functions."""
+"""Decide about the life cycle of trials: what to do next, how attempts ended, where to resume, how long to back off."""

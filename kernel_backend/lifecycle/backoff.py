@@ -9,11 +9,11 @@ from kernel_backend.model.states import Outcome
 from kernel_backend.model.trial import Attempt, ScheduledTrial, checkpoint_order
 
 LONGEST_S = 60.0
-AT_ONCE_S = 60.0  # an attempt that is lost sooner after its start may have had no chance
+AT_ONCE_S = 60.0  # an attempt lost sooner than this after its start counts as lost at once
 
 
 def rest(trial: ScheduledTrial, attempts: Sequence[Attempt]) -> float:
-    """Return the seconds to wait between the end of the newest attempt and the start of the next.
+    """Return how many seconds after the end of a trial's newest attempt the next one may start.
 
     A single crash causes no delay. After a failure that repeats immediately (a full disk, unreachable storage), the
     delay leaves time to recover, so that retries are not used up within a minute. Causes that also kill the launcher (a
@@ -23,7 +23,7 @@ def rest(trial: ScheduledTrial, attempts: Sequence[Attempt]) -> float:
 
 
 def pause(times: int) -> float:
-    """Return the backoff in seconds after this many failed attempts: 0, 0, 2, 4, 8 ... 60."""
+    """Return the backoff in seconds after `times` failed attempts: 0, 0, 2, 4, 8 ... 60."""
     return 0.0 if times < 2 else min(LONGEST_S, 2.0 ** min(times - 1, 10))
 
 

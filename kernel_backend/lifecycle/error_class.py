@@ -1,4 +1,4 @@
-"""Classify failures: repeatable errors of code or data, storage errors, and unsaved checkpoints."""
+"""Classify failures: repeatable errors of code or data, errors of storage, and checkpoints that were not saved."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from kernel_backend.model.trial import PROGRAM_FAILED, USAGE_ERROR, Failure
 
 
 def unsaved(failure: Failure | None) -> TypeGuard[Failure]:
-    """Return whether the only failure is that the last checkpoint could not be written (full disk, dead storage)."""
+    """Return whether the failure is only that the last checkpoint could not be written (full disk, dead storage)."""
     return failure is not None and failure.type == CheckpointFailed.__name__
 
 
 def of_storage(failure: Failure | None) -> TypeGuard[Failure]:
-    """Return whether the failure, if there is one, is a storage error."""
+    """Return whether a failure is given and is an error of checkpoint storage."""
     return failure is not None and failure.of_storage
 
 
 def would_repeat(failure: Failure | None, before: Failure | None, progress: bool) -> TypeGuard[Failure]:
-    """Return whether a retry would fail in the same way: the error is the previous attempt's, of code or data.
+    """Return whether a retry would fail again: the previous attempt had the same error of code or data.
 
-    Before the first step only an error in the user's own program counts: others come from data, checkpoint storage or
-    the network, which may recover. A program that reports no steps counts as before its first step, unless it made
-    `progress`.
+    Before the first step only errors of the user's own program count: other errors come from data, checkpoint storage
+    or the network, which may recover. A program that reports no steps counts as being before its first step, unless
+    it made `progress`.
     """
     if failure is None or of_storage(failure):
         return False

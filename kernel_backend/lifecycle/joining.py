@@ -1,53 +1,58 @@
-"""Decide when the launchers of a gang's nodes may start their ranks: pure functions of the launchers' offers."""
+"""Decide, from the offers of the launchers of a gang's nodes, when they may start their ranks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Literal, NamedTuple
 
 from kernel_backend.model.launch.nodes import GangNode, NodeOffer, usable_addresses
+from kernel_backend.model.node_faults import FaultKind
 
-REACH_S = 20.0  # for every node to reach node 0, after all have joined
+REACH_S = 20.0  # time for every node to reach node 0 after all have joined
 LOOPBACK = "127.0.0.1"
 
 
 class Wanted(NamedTuple):
-    """Describe the requested gang, with the settings of its pool."""
+    """Gang whose launchers are joining: what was requested, with the settings of its pool."""
 
     slots: int
     kind: str
-    version: str  # of the service
-    interface: str | None = None  # network device by which ranks connect; None: one that works
-    join_timeout: float = 300.0  # seconds from the first launcher to the last
+    version: str  # version of the service
+    interface: str | None = None  # network device by which ranks connect; None if any that works
+    join_timeout: float = 300.0  # longest time in seconds between the first launcher and the last
 
 
 class Pending(NamedTuple):
-    """The gang cannot start yet: nodes are missing, or have not tried these addresses of node 0."""
+    """Decision: the gang cannot start yet.
+
+    Nodes are missing, or have not tried yet to connect to the addresses `probe` of node 0.
+    """
 
     reason: str
     probe: tuple[str, ...] = ()
 
 
 class Joined(NamedTuple):
-    """The gang starts on these nodes, in order of their numbers."""
+    """Decision: the gang starts on these nodes, which are ordered by their index in the gang."""
 
     nodes: tuple[GangNode, ...]
 
 
 class Impossible(NamedTuple):
-    """The gang cannot start; `node` is the name of the node that is the cause, "" if there is none."""
+    """Decision: the gang cannot start; `node` is the name of the node at fault, "" if there is none."""
 
     reason: str
     outcome: Literal["failed", "lost"]
     node: str = ""
+    fault: FaultKind | None = None  # fault of that node; None if it is not at fault
 
 
 def joined(
     offers: Mapping[int, NodeOffer], wanted: Wanted, waited: float, all_there: float
 ) -> Pending | Joined | Impossible:
-    """Return whether a gang can start with the offers so far, given by number of node.
+    """Return whether a gang can start with the offers received so far, which are by node index.
 
-    `waited` and `all_there` are the seconds since the first launcher has joined, and since all have (0 before that).
+    `waited` is the seconds since the first launcher joined, `all_there` since the last one did (0 before that).
     """
     nodes = max(offer.nodes for offer in offers.values())
     if any(offer.nodes != nodes for offer in offers.values()):
@@ -64,27 +69,60 @@ def joined(
     slots = sum(offer.slots for offer in offers.values())
     if slots != wanted.slots:
         shares = ", ".join(f"{offer.name} has {offer.slots}" for _, offer in sorted(offers.items()))
-        return Impossible(f"{wanted.slots} slots were asked for, and {slots} are there: {shares}", "failed")
+        text = f"{wanted.slots} slots were asked for, and {slots} are there: {shares}"
+        lacking = _lacking(offers, wanted)
+        return Impossible(text, "failed", lacking, "devices" if lacking else None)
     if nodes == 1:
         return Joined((_node(offers[0], LOOPBACK),))
     return _reachable(offers, wanted, all_there)
 
 
 def _unfit(offers: Mapping[int, NodeOffer], wanted: Wanted) -> Impossible | None:
-    """Return why one of the nodes cannot take part, regardless of the others' offers."""
+    """Return why one of the nodes cannot run its ranks, regardless of the others' offers; None if all can."""
     for _, offer in sorted(offers.items()):
         if offer.version != wanted.version:
             theirs = f"{offer.name} has Daylight {offer.version}"
             text = f"{theirs}, and the service {wanted.version}: install the same there"
-            return Impossible(text, "failed", offer.name)
+            return Impossible(text, "failed", offer.name, "version")
         if offer.kind != wanted.kind:
             text = f"{offer.name} was to have slots of kind {wanted.kind}, and its launcher finds {offer.kind}"
-            return Impossible(text, "failed", offer.name)
+            return Impossible(text, "failed", offer.name, "devices")
     return None
 
 
+def _lacking(offers: Mapping[int, NodeOffer], wanted: Wanted) -> str:
+    """Return a text on the first node with fewer slots than its share.
+
+    "" if none, or if the engine chose the shares.
+    """
+    if wanted.slots % len(offers):
+        return ""
+    share = wanted.slots // len(offers)
+    return next((offer.name for _, offer in sorted(offers.items()) if offer.slots < share), "")
+
+
+def wrong_clocks(offers: Collection[NodeOffer], at: float, tolerance: float) -> dict[str, str]:
+    """Return a description of each node's wrong clock, by name of node.
+
+    If the clocks of several nodes are all wrong, the service's own clock is suspected and the result is empty.
+
+    Examples
+    --------
+    >>> fields = {"process": "launcher", "addresses": (), "kind": "cpu", "slots": 1, "version": "1"}
+    >>> wrong_clocks([NodeOffer(node=0, nodes=1, name="n1", clock=100.0, **fields)], 400.0, 5.0)
+    {'n1': 'the clock of n1 is 300 s behind'}
+    """
+    ahead = {offer.name: offer.clock - at for offer in offers}
+    wrong = {name: by for name, by in ahead.items() if abs(by) > tolerance}
+    if len(wrong) == len(ahead) > 1:
+        return {}
+    return {
+        name: f"the clock of {name} is {abs(by):.0f} s {'ahead' if by > 0 else 'behind'}" for name, by in wrong.items()
+    }
+
+
 def _reachable(offers: Mapping[int, NodeOffer], wanted: Wanted, all_there: float) -> Pending | Joined | Impossible:
-    """Choose the first address of node 0 that every other node reaches."""
+    """Return the decision about node 0's address: the first one that every other node can connect to."""
     first, others = offers[0], [offer for number, offer in sorted(offers.items()) if number]
     possible = usable_addresses(first.addresses, wanted.interface)
     if not possible:

@@ -1,4 +1,4 @@
-"""Map the end of an attempt to an event and changes of its trial."""
+"""Decide what the end of an attempt means for its trial: an event, and changes of fields."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kernel_backend.model.trial import USAGE_ERROR, Attempt, Failure, Trial
 
 @dataclass(frozen=True)
 class AttemptEnd:
-    """Event for the trial of an ended attempt, changes to the trial's other fields, and notes for the user.
+    """Consequence of an attempt's end for its trial: an event, changes to other fields, and notes for the user.
 
     With `pause` the whole experiment is paused first, since the user must solve a problem.
     """
@@ -29,7 +29,7 @@ class AttemptEnd:
 
     @property
     def final(self) -> bool:
-        """Return whether the trial fails for good, with no retry."""
+        """Return whether the trial fails for good, without another attempt."""
         return isinstance(self.event, e.Errored) and not self.event.retries_left
 
 
@@ -42,7 +42,7 @@ def attempt_end(
     max_restarts: int,
     matched: Sequence[LogMatch] = (),
 ) -> AttemptEnd:
-    """Return the event and changes for a trial that still holds this attempt's slots.
+    """Return the consequence of an attempt's end for its trial, which still holds the attempt's slots.
 
     A retry is used up by an attempt without `progress` (the trial has not got further than before); a lost gang uses up
     no retry. The trial fails at once if its program rejects its command line, if the same error occurs twice in a row
@@ -50,13 +50,13 @@ def attempt_end(
     `matched` cancels retries. Errors of storage never fail a trial: it is paused when its retries are used up.
     """
     if trial.state is TrialState.STOPPING:
-        # The hold distinguishes a trial that its search pruned from one that a user stopped.
+        # Only a trial that its search pruned has this hold; one that a user stopped does not.
         return AttemptEnd(e.Ended(pruned=Hold.SEARCH in trial.holds), notes=_left_unsaved(failure))
     if outcome is Outcome.OK:
         return AttemptEnd(e.Finished(), {"failures": 0, "failure": None})
     if outcome is Outcome.INFEASIBLE:
-        # The engine's own queue can never start it, even if Daylight's scheduler considers it feasible: the user must
-        # act.
+        # The engine's own queue can never start the gang, even if Daylight's scheduler considers it feasible: the user
+        # must act.
         why = failure.message if failure is not None else "its engine can never hold it"
         return AttemptEnd(e.Lost(held=True), {"failure": failure}, (f"paused: {why}",), pause=True)
     if trial.state is TrialState.RELEASING:
@@ -67,7 +67,7 @@ def attempt_end(
     if outcome in (Outcome.FAILED, Outcome.TIMEOUT):
         return _logged(trial, attempt, _errored(trial, outcome, failure, progress, max_restarts), matched)
     if outcome is Outcome.RELEASED:
-        # The launcher was signalled by the engine or a user, or got no instruction at its target.
+        # The engine or a user signalled the launcher, or it got no instruction at its target.
         asked = () if trial.until is not None else (f"attempt {attempt.number} was preempted by a signal",)
         return AttemptEnd(e.Released(held=bool(trial.holds)), {"failures": 0}, asked)
     return AttemptEnd(e.Lost(), {"failures": 0} if progress else {})
@@ -89,9 +89,9 @@ def _errored(trial: Trial, outcome: Outcome, failure: Failure | None, progress: 
 
 
 def _logged(trial: Trial, attempt: Attempt, plain: AttemptEnd, matched: Sequence[LogMatch]) -> AttemptEnd:
-    """Apply the log policies that matched to a failed attempt: exclude nodes, cancel retries."""
+    """Return the consequence `plain`, changed by the log policies that matched: exclude nodes, cancel retries."""
     ranks = range(sum(len(share.slots) for share in attempt.actual))
-    matched = [match for match in matched if match.rank in ranks]  # the file of matches is writable for the user
+    matched = [match for match in matched if match.rank in ranks]  # the user can write the file of matches
     excluding = [match for match in matched if match.action == "exclude_node"]
     if excluding:
         nodes = {node_of(attempt.actual, match.rank): match for match in excluding}
@@ -123,7 +123,7 @@ def _paused(trial: Trial, failure: Failure) -> str:
 
 
 def _left_unsaved(failure: Failure | None) -> tuple[str, ...]:
-    """Return a note if a gang that had to exit could not save its newest steps; else nothing."""
+    """Return a note if a gang that was asked to exit could not save its newest steps; else an empty tuple."""
     return (f"its newest steps are not saved: {failure.message}",) if unsaved(failure) else ()
 
 

@@ -1,4 +1,7 @@
-"""Reconcile a trial with its experiment's desired state; level-based, so that a missed event does no harm."""
+"""Decide what brings a trial to its experiment's desired state, from the present states alone.
+
+Events are not needed for that, so that a missed event does no harm.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from kernel_backend.model.trial import ScheduledTrial
 
 
 class Action(NamedTuple):
-    """Action on a trial: an event (None: only holds change), and changes of fields."""
+    """Action on a trial: an event (None if only its holds change), and new values of other fields."""
 
     event: e.Event | None
     changes: dict[str, Any]
@@ -54,7 +57,7 @@ def _holds(wanted: ExperimentState, trial: ScheduledTrial, feasible: bool) -> fr
 def terminal_event(
     wanted: ExperimentState, counts: Mapping[TrialState, int], over: bool | None = None, failed: bool = False
 ) -> e.Event | None:
-    """Return the event that ends an experiment whose trials have all ended; None if some have not, or it has.
+    """Return the event that ends an experiment whose trials have all ended; None if none is due.
 
     `counts` has the number of trials by state. For a search, `over` says whether it starts no more trials; paused
     trials may then stay paused, so that the search can be extended. A search that has `failed` ends as failed,

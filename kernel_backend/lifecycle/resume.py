@@ -1,4 +1,4 @@
-"""Choose the checkpoint from which a trial resumes: the newest one that is not followed by repeated failures."""
+"""Choose the checkpoint from which a trial resumes: the newest after which attempts did not fail again and again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Resume(NamedTuple):
 
 
 def resume_point(attempts: Sequence[Attempt], committed: Sequence[str]) -> Resume:
-    """Return the resume point of a trial's next attempt, from its attempts and its stored checkpoints.
+    """Return where a trial's next attempt starts, from its attempts and its stored checkpoints.
 
     The note, if any, says why the trial resumes from an older checkpoint than its newest, or that the checkpoint's
     attempt is not in the store.
@@ -39,7 +39,7 @@ def resume_point(attempts: Sequence[Attempt], committed: Sequence[str]) -> Resum
 
 
 def remembered(attempts: Sequence[Attempt], committed: Sequence[str]) -> list[str]:
-    """Return the checkpoints whose attempts are in the store; a restored database may lack some.
+    """Return those committed checkpoints whose attempts are in the store; a restored database may lack some.
 
     A trial of a search must not resume from any other checkpoint, since the search would miss the reports up to there.
     """
@@ -48,9 +48,9 @@ def remembered(attempts: Sequence[Attempt], committed: Sequence[str]) -> list[st
 
 
 def lineage(attempts: Sequence[Attempt], committed: Sequence[str]) -> list[str]:
-    """Return the checkpoints that no later attempt has abandoned by resuming from an earlier step, oldest first.
+    """Return the committed checkpoints of the steps that led to the trial's present state, oldest first.
 
-    A checkpoint belongs to it unless a later attempt resumed from an earlier step.
+    A later attempt that resumed from an earlier step discards the checkpoints after that step.
     """
     own = []
     for each in committed:
@@ -62,7 +62,7 @@ def lineage(attempts: Sequence[Attempt], committed: Sequence[str]) -> list[str]:
 
 
 def suspects(attempts: Sequence[Attempt]) -> dict[str, Place]:
-    """Return the checkpoints after which three attempts failed at the same step or at the start, with that step."""
+    """Return the checkpoints after which three attempts failed at the same place, with that place (step or phase)."""
     ends = Counter(
         (attempt.resume_from, place)
         for attempt in attempts
@@ -72,10 +72,10 @@ def suspects(attempts: Sequence[Attempt]) -> dict[str, Place]:
 
 
 def progressed(attempts: Sequence[Attempt], committed: Sequence[str]) -> bool:
-    """Return whether the newest attempt got beyond every point from which any attempt resumed.
+    """Return whether the newest attempt got beyond every checkpoint from which any attempt resumed.
 
-    Repeating steps after resuming from an older checkpoint is no progress: otherwise a crash at the same step would
-    be retried for ever.
+    Repeating steps after resuming from an older checkpoint is no progress: otherwise a crash at the same step would be
+    retried for ever.
     """
     reached = max((checkpoint_step(each) for each in lineage(attempts, committed)), default=0)
     return reached > max((checkpoint_step(attempt.resume_from) for attempt in attempts), default=0)
@@ -98,7 +98,7 @@ def _failed_at(attempt: Attempt) -> Place | None:
 
 
 def _start_of(failure: Failure) -> Place | None:
-    # An error before the first step is caused by the code or the machine; only a crash may be due to the checkpoint.
+    # An error before the first step comes from code or machine; only a crash may be due to the checkpoint.
     return "start" if failure.crash else None
 
 

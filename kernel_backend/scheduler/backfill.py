@@ -1,4 +1,4 @@
-"""Find free slots for a request, including reserved ones where using them delays no reservation (backfill)."""
+"""Find free slots for a request, including reserved slots that it can use without delaying a reservation (backfill)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kernel_backend.scheduler.reservations import Plan
 class Fit(NamedTuple):
     """Free slots of one kind of device that a request can use.
 
-    If `passed` is True, a reservation of another request covers some of them, and that request may reclaim them.
+    If `passed` is True, some of them are reserved for another request, which may reclaim them.
     """
 
     kind: str
@@ -32,11 +32,11 @@ def fit(
     at: float,
     chance: Callable[[Plan], float] = _certain,
 ) -> Fit | None:
-    """Return free slots for a request now; None if it does not fit.
+    """Return free slots for a request at time `at`; None if it does not fit.
 
     Slots that no reservation covers are preferred, then reserved slots whose use delays no reservation. `chance`
-    returns the probability that the request delays a plan. If its slots are used, that is subtracted from the plan's
-    risk budget, which it must not exceed.
+    returns the probability that the request delays a plan; if reserved slots are used, that probability is subtracted
+    from the plan's risk budget, and must not exceed it.
     """
     found = _beside(request, capacities, plans)
     if found is not None:

@@ -1,4 +1,4 @@
-"""Estimate from past run lengths how likely a backfilled gang delays a reservation."""
+"""Estimate from past run lengths how likely a backfilled gang is to delay a reservation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def due(missing: int, held: Sequence[tuple[int, Allocation]], since: float, leng
 
     `held` has the running gangs on the reserved nodes, with their slots there. Three kinds of gangs are assumed to end
     at any time: those of unknown length, those that were asked to exit, and those that started after the reservation
-    was made (`since`). If in doubt, an early time is returned, so that backfilled gangs never postpone the reservation.
+    was made (`since`). In doubt the time is too early, so that backfilled gangs never postpone the reservation.
     """
     waiting = [(slots, run) for slots, run in held if not _may_end_now(run, since)]
     missing -= sum(slots for slots, run in held if _may_end_now(run, since))
@@ -80,7 +80,10 @@ def late(due: Due, chance_to_last: Callable[[float], float]) -> float:
 
 
 def risk_of(runs: Iterable[Allocation], since: float, lengths: PastLengths, at: float, due: Due) -> float:
-    """Return an upper bound of the probability that gangs started since a reservation was made (`since`) delay it."""
+    """Return an upper bound of the probability that gangs delay a reservation.
+
+    Only gangs that started after the reservation was made (`since`) count.
+    """
 
     def lasts(run: Allocation, seconds: float) -> float:
         if run.ends is not None and run.ends <= at + seconds:

@@ -30,7 +30,7 @@ MOST_KEPT = 32  # maximum number of requests per pool with a reservation
 
 
 def decide(cluster: ClusterState) -> Decisions:
-    """Return the requests that start, the gangs to preempt, and the new reservations."""
+    """Return which requests start now, which gangs are preempted, and which reservations hold from now on."""
     ledger = Ledger(cluster)
     passes = [_Pass(cluster, pool, ledger) for pool in sorted(cluster.pools)]
     preempts = {each.run.key: each for each in _beyond_limits(cluster, ledger)}
@@ -65,7 +65,7 @@ def _beyond_limits(cluster: ClusterState, ledger: Ledger) -> Iterator[Preempt]:
 
 
 class _Pass:
-    """Decision about the requests of one pool, made in four passes from `serve_first` to `serve_others`."""
+    """Decision about the requests of one pool, made in four steps from `serve_first` to `serve_others`."""
 
     def __init__(self, cluster: ClusterState, pool: str, ledger: Ledger) -> None:
         self._cluster, self._pool, self._ledger, self._at = cluster, pool, ledger, cluster.at
@@ -106,20 +106,23 @@ class _Pass:
                 self._serve_reserved(request, firm, at_risk=not starves)
 
     def serve_others(self) -> None:
-        """Serve all other requests, by priority and share."""
+        """Serve all other requests, by priority and fair share."""
         for lines in self._lines:
             self._walk(lines, guaranteed=False)
 
     @cached_property
     def _lines(self) -> list[list[UserQueue]]:
-        """Return the user queues by priority, the highest first."""
+        """Return the user queues of each priority, the highest priority first."""
         by_priority: dict[int, list[UserQueue]] = {}
         for key, line in self._cluster.queue.lines.get(self._pool, {}).items():
             by_priority.setdefault(key.priority, []).append(line)
         return [by_priority[priority] for priority in sorted(by_priority, reverse=True)]
 
     def _walk(self, lines: list[UserQueue], guaranteed: bool) -> None:
-        """Serve requests one at a time in fair-share order, until none can start."""
+        """Serve requests of these user queues one at a time in fair-share order, until none can start.
+
+        With `guaranteed`, only requests within a guarantee are served.
+        """
         if self._over(guaranteed) or not lines:
             return
         fair_order = FairOrder(lines, self._ledger)
@@ -127,7 +130,7 @@ class _Pass:
             fair_order.over(again=self._serve(line, guaranteed))
 
     def _over(self, guaranteed: bool) -> bool:
-        """Return whether this pass is over: no reservation is needed and, outside of guarantees, no slot is free."""
+        """Return whether this step is over, as no request could start or get a reservation any more."""
         if guaranteed:
             return len(self._plans) >= MOST_KEPT
         return self._headed and not any(capacity.total for capacity in self._capacities.values())
@@ -155,7 +158,7 @@ class _Pass:
         return False
 
     def _next_of_each_shape(self, line: UserQueue) -> list[SlotRequest]:
-        """Return the first undecided request of each shape in a user queue, in order."""
+        """Return the first undecided request of each shape in a user queue, in the order of the queue."""
         firsts = []
         for shape, requests in line.shapes.items():
             nth = self._begun[line.key, shape]
@@ -205,7 +208,10 @@ class _Pass:
         return late(self._due(plan), lasts)
 
     def _due(self, plan: Plan) -> Due:
-        """Return when a plan's reservation is due, as probabilities; subtract the risk that gangs on its slots pose."""
+        """Return when a plan's reservation can start, as probabilities, after its risk budget was charged.
+
+        The charge is the risk that gangs started on its slots pose.
+        """
         known = self._dues.get(plan.request.key)
         if known is None:
             runs = [*self._runs, *(start.run(self._at) for start in self.starts)]
@@ -234,7 +240,7 @@ class _Pass:
         return tuple(shares)
 
     def _keep(self, request: SlotRequest, firm: bool, at_risk: bool) -> None:
-        """Reserve slots for a request; if it needs them now, preempt the gangs that use its reserved slots."""
+        """Reserve slots for a request; preempt gangs that use its reserved slots if it needs these now."""
         before = self._reserved.get(request.key)
         risk = self._cluster.rules.risk if at_risk and request.priority < FIRST else 0.0
         made = self._take_back(request, borrowed=False, sticky=before, firm=firm, risk=risk)
@@ -245,7 +251,7 @@ class _Pass:
 
     @property
     def kept(self) -> tuple[Reservation, ...]:
-        """Return the reservations after this pass, including those of requests that were not eligible."""
+        """Return all reservations after this decision, including those of requests that cannot be scheduled now."""
         return tuple(self._reserved.values())
 
     def _take_back(
@@ -301,7 +307,7 @@ class _Pass:
 
     @cached_property
     def _begun_at(self) -> dict[tuple[str, int], list[float]]:
-        """Return the start times of running gangs, by owner and number of slots."""
+        """Return the start times of running gangs, by (owner, number of slots)."""
         found: dict[tuple[str, int], list[float]] = {}
         for run in self._runs:
             found.setdefault((run.owner, run.slots), []).append(run.since)
@@ -312,7 +318,7 @@ class _Pass:
         return borrowed_slots(self._cluster)
 
     def _coming(self, taken_back: set[RequestKey]) -> tuple[SlotRelease, ...]:
-        """Return the slot releases of gangs whose end is known, in order of time, including gangs that start now.
+        """Return when gangs release their slots, as far as that is known, in order of time, with gangs that start now.
 
         Gangs in `taken_back`, and those that this decision preempts, are assumed to exit as soon as the rules allow.
         """

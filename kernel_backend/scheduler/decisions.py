@@ -10,7 +10,7 @@ from kernel_backend.scheduler.requests import Allocation, Reservation, SlotReque
 
 @dataclass(frozen=True)
 class Start:
-    """Start of a request now, on these slots."""
+    """Decision that a request starts now, on these slots."""
 
     request: SlotRequest
     placement: Placement
@@ -18,7 +18,7 @@ class Start:
     reservation: Reservation | None = None  # reservation of the request, which it gets back if its trial is requeued
 
     def run(self, at: float) -> Allocation:
-        """Return the allocation of the started gang, granted at `at`."""
+        """Return the allocation that the started gang holds from time `at` on."""
         request = self.request
         ends = None if request.max_time is None else at + request.max_time
         return Allocation(
@@ -36,7 +36,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Preempt:
-    """Preemption of a gang: it is asked to commit a checkpoint and release its slots."""
+    """Decision to preempt a gang: it is asked to commit a checkpoint and release its slots."""
 
     run: Allocation
     reason: str
@@ -44,7 +44,7 @@ class Preempt:
 
 @dataclass(frozen=True)
 class Decisions:
-    """Decisions about one cluster state: starts and preemptions in order, and all reservations from now on."""
+    """Decisions about one cluster state: starts and preemptions in order, and the reservations from now on."""
 
     starts: tuple[Start, ...]
     preempts: tuple[Preempt, ...]

@@ -1,4 +1,4 @@
-"""Order requests by fair share: the group with the least usage relative to its weight first, then its users likewise.
+"""Order requests by fair share: first the group with the least usage relative to its weight, and within it the user.
 
 Usage decays (see `usage.Meter`). An account is charged in advance for an hour of each slot that it gets, so that no
 account gets all free slots in one decision. All trainings of a user are charged to the same account.
@@ -15,7 +15,7 @@ from kernel_backend.scheduler.requests import Order
 
 
 class FairOrder:
-    """Order the user queues of one priority by fair share; ties go to the earlier request."""
+    """Order of the user queues of one priority by fair share; ties go to the earlier request."""
 
     def __init__(self, lines: Iterable[UserQueue], ledger: Ledger) -> None:
         self._ledger = ledger
@@ -28,11 +28,11 @@ class FairOrder:
         heapq.heapify(self._heap)
 
     def next(self) -> UserQueue | None:
-        """Return the user queue to serve next; None when all have been removed."""
+        """Return the user queue to serve next; None if all have been removed."""
         return self._groups[self._heap[0][2]][0][2] if self._heap else None
 
     def over(self, again: bool) -> None:
-        """Finish serving the current user queue: reinsert it by its new share if `again` is set, else remove it."""
+        """Finish serving the current user queue: insert it again by its new share if `again`, else remove it."""
         group = self._heap[0][2]
         members = self._groups[group]
         if again:

@@ -14,7 +14,7 @@ ELSEWHERE = ""  # pseudo-node for slots on no known node: they count for quotas 
 
 
 def key(server: Server, nth: int = 0) -> RequestKey:
-    """Return the key of a server's allocation.
+    """Return the key of a notebook server's allocation.
 
     A server has up to two allocations: `nth` 0 on its node, and `nth` 1 for the slots that were not free there.
     """
@@ -24,8 +24,8 @@ def key(server: Server, nth: int = 0) -> RequestKey:
 def take_in(cluster: ClusterState, servers: Iterable[Server]) -> None:
     """Update the cluster state so that exactly these notebook servers hold slots.
 
-    A server that is already recorded keeps its slots. If too few slots were free for a server, it gets more when
-    others become free.
+    A server that is already recorded keeps its slots. If too few slots were free for a server, it gets the missing ones
+    when they become free.
     """
     present = {server.full_name: server for server in servers}
     leaving: dict[str, float] = {}  # when servers that still run were asked to stop
@@ -56,7 +56,7 @@ def take_back_at(cluster: ClusterState, server: Server) -> float | None:
 
 
 def _stands(cluster: ClusterState, server: Server) -> bool:
-    """Return whether the allocations recorded for a server are still correct and on nodes that exist."""
+    """Return whether a server's recorded allocations are still correct, and on nodes that exist."""
     held = [cluster.runs[each] for each in (key(server), key(server, 1)) if each in cluster.runs]
     theirs = (server.owner, server.group, server.pool, server.since)
     if any((run.owner, run.group, run.pool, run.since) != theirs for run in held):
@@ -79,9 +79,10 @@ def _runs(cluster: ClusterState, server: Server, name: str | None) -> Iterator[A
 
 
 def _node(cluster: ClusterState, server: Server) -> str | None:
-    """Return the node that the hub reports for a server; else the tightest fit, or the node with most free slots.
+    """Return the node of a notebook server: the one that the hub reports, else one with room for it.
 
-    None if the reported node is not in the cluster state.
+    That is the node with the fewest free slots that suffice, else the one with the most free slots. None if the
+    reported node is not in the cluster state.
     """
     if server.node is not None:
         return server.node if server.node in cluster.nodes else None

@@ -1,4 +1,4 @@
-"""Iterate over requests in scheduling order, lazily: only those that the caller reads are computed."""
+"""Iterate over requests in scheduling order, lazily: only as many are computed as the caller reads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_AHEAD = 32  # requests of a user queue that may come before one with a rese
 
 
 def in_order(cluster: ClusterState, pool: str) -> Iterator[SlotRequest]:
-    """Yield the eligible requests of a pool in the order in which they would be served if each got its slots.
+    """Yield the schedulable requests of a pool in the order in which they would be served if each got its slots.
 
     Requests that can never start are left out: they block no others.
     """
@@ -37,7 +37,10 @@ def _fair_order(cluster: ClusterState, pool: str) -> Iterator[SlotRequest]:
     served: set[RequestKey] = set()
 
     def next_of(line: UserQueue) -> SlotRequest | None:
-        """Return the first request of a user queue that was not yielded yet; later ones are not read."""
+        """Return the first request of a user queue that was not yielded yet, None if there is none.
+
+        Later ones are not read.
+        """
         requests = waiting.setdefault(line.key, iter(line.requests))
         head = heads.get(line.key) or next(requests, None)
         while head is not None and head.key in served:
@@ -46,7 +49,10 @@ def _fair_order(cluster: ClusterState, pool: str) -> Iterator[SlotRequest]:
         return head
 
     def guaranteed_of(line: UserQueue) -> SlotRequest | None:
-        """Return a user queue's first request within a guarantee; only the first of each shape is checked."""
+        """Return a user queue's first request within a guarantee, None if there is none.
+
+        Of each shape one is checked.
+        """
         firsts = []
         for shape, requests in line.shapes.items():
             nth = begun[line.key, shape]

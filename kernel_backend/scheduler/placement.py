@@ -1,4 +1,4 @@
-"""Place a gang, all or nothing: on as few nodes as possible, then with the tightest fit."""
+"""Place a gang, all or nothing: on as few nodes as possible, and among those leave the fewest free slots."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ NONE: Mapping[str, int] = {}
 
 
 def largest_gang(nodes: Iterable[Node], one_node: bool = False) -> int:
-    """Return the size of the largest gang that these nodes can hold: all slots of one kind, or of one node."""
+    """Return the size of the largest gang on these nodes: all slots of one kind of device.
+
+    With `one_node`, of one node.
+    """
     return largest(((node.kind, node.slots) for node in nodes), one_node)
 
 
@@ -32,7 +35,7 @@ def feasible(nodes: Iterable[Node], slots: int, excluded: Collection[str], one_n
 
 
 class Capacity:
-    """Free slots on the nodes of one kind, indexed by their number per node."""
+    """Free slots on the nodes of one kind of device, indexed by the number per node."""
 
     def __init__(self, free: Iterable[tuple[str, int]]) -> None:
         self.free: dict[str, int] = {name: count for name, count in free if count}
@@ -42,14 +45,14 @@ class Capacity:
             self._nodes[self.free[name]].append(name)
 
     def beside(self, excluded: Iterable[str], spare: Mapping[str, int]) -> int:
-        """Return the number of free slots outside `excluded` nodes; on a node in `spare`, at most that many count."""
+        """Return how many slots are free outside of `excluded` nodes; of a node in `spare`, at most that many count."""
         beyond = sum(max(0, self.free.get(name, 0) - most) for name, most in spare.items() if name not in excluded)
         return self.total - beyond - sum(self.free.get(name, 0) for name in excluded)
 
     def place(
         self, slots: int, one_node: bool, excluded: Collection[str] = (), spare: Mapping[str, int] = NONE
     ) -> SlotsByNode | None:
-        """Return an allocation of `slots` free slots, or None.
+        """Return which free slots a gang of `slots` gets, by node; None if it does not fit.
 
         Nodes in `excluded` are not used; of nodes in `spare` at most that many slots.
         """
@@ -73,7 +76,7 @@ class Capacity:
         return tuple(chosen)
 
     def take(self, allocation: SlotsByNode) -> None:
-        """Mark these slots as taken."""
+        """Mark the slots of an allocation as taken."""
         for name, count in allocation:
             left = self.free[name] - count
             names = self._nodes[self.free[name]]
@@ -86,14 +89,17 @@ class Capacity:
                 del self.free[name]
 
     def _tightest(self, slots: int, odd: Mapping[str, int], beside: Collection[str] = ()) -> str | None:
-        """Return the node with the fewest free slots that suffice, ties by name; `odd` overrides free slots."""
+        """Return the node with the fewest free slots that suffice, by name among equals; None if there is none.
+
+        `odd` replaces the numbers of free slots of some nodes.
+        """
         even = ((count, name) for count in range(slots, len(self._nodes)) for name in self._nodes[count])
         best = next((each for each in even if each[1] not in odd and each[1] not in beside), None)
         others = [(count, name) for name, count in odd.items() if count >= slots and name not in beside]
         return min([*others, *([best] if best else [])])[1] if others or best else None
 
     def _roomiest(self, odd: Mapping[str, int]) -> Iterator[tuple[int, str]]:
-        """Yield (free slots, node), the nodes with most free slots first."""
+        """Yield (free slots, node) for all nodes, those with the most free slots first."""
         even = (
             (count, name)
             for count in range(len(self._nodes) - 1, 0, -1)

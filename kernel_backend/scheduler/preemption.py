@@ -1,4 +1,4 @@
-"""Choose gangs to preempt: the youngest first, no more than needed, and none if they free too few slots."""
+"""Choose gangs to preempt: the youngest first, no more than needed, and none if all would free too few slots."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def victims(
     leaving: Sequence[Allocation],
     before: Sequence[Plan],
 ) -> list[Allocation]:
-    """Return the `candidates`, in order, whose preemption frees enough slots for a request.
+    """Return those `candidates`, in order, that must be preempted to free enough slots for a request.
 
-    Free slots and those of gangs in `leaving` are counted, too. Empty if no preemption is needed, or if all
+    Free slots, and those of gangs in `leaving`, are counted, too. Empty if no preemption is needed, or if all
     candidates together free too few slots. `before` are the plans of requests that are served earlier.
     """
     usable = [node for node in nodes if node.name not in request.excluded]
@@ -64,7 +64,7 @@ def victims(
 def _least(
     candidates: Sequence[Allocation], leaving: Sequence[Allocation], held: Mapping[RequestKey, int], missing: int
 ) -> list[Allocation] | None:
-    """Return the candidates that free the missing slots, without superfluous ones; None if all free too few."""
+    """Return the candidates that free `missing` slots, without superfluous ones; None if all together free too few."""
     missing -= sum(held[run.key] for run in leaving)
     chosen: list[Allocation] = []
     for run in candidates:
@@ -83,7 +83,7 @@ def _least(
 
 
 def beyond(candidates: Sequence[Allocation], excess: int) -> list[Allocation]:
-    """Return the first candidates that together hold at least `excess` slots, to be preempted."""
+    """Return as many of the first candidates as together hold at least `excess` slots, to be preempted."""
     chosen: list[Allocation] = []
     for run in candidates:
         if excess <= 0:

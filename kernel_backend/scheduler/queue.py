@@ -27,10 +27,10 @@ def _line_key(request: SlotRequest) -> QueueKey:
 
 
 class UserQueue:
-    """Requests of one user in one group with one priority, in order of queueing, also grouped by shape."""
+    """Requests of one user in one group with one priority, in the order in which they were queued, also by shape."""
 
     def __init__(self, key: QueueKey, requests: list[SlotRequest]) -> None:
-        """Create a queue of these requests, which must be in order; at least one."""
+        """Create a queue of at least one request; the requests must be in order."""
         self.key, self.requests = key, requests
         self.shapes: dict[Shape, list[SlotRequest]] = {}
         for request in requests:
@@ -46,7 +46,7 @@ class UserQueue:
         return self.requests[0]
 
     def ahead_of(self, request: SlotRequest, most: int) -> list[SlotRequest]:
-        """Return the first `most` requests of the queue that are ahead of this one, in order."""
+        """Return at most `most` requests that are ahead of this one, from the head of the queue on."""
         return self.requests[: min(most, self.before(request))]
 
     def add(self, request: SlotRequest) -> None:
@@ -57,7 +57,7 @@ class UserQueue:
             self.since = max(request.queued_at, request.failed_at)
 
     def remove(self, request: SlotRequest, at: float) -> bool:
-        """Remove a request; return whether any is left. The next one becomes the head at time `at`."""
+        """Remove a request at time `at`, when the next one becomes the head; return whether any is left."""
         was_first = request.key == self.first.key
         of_shape = self.shapes[request.shape]
         for requests in (self.requests, of_shape):
@@ -74,7 +74,7 @@ class UserQueue:
 
 
 class Queue:
-    """Requests by pool and user queue.
+    """Queue of the cluster: requests by pool and user queue.
 
     Requests in backoff or preparation are recorded, but are in no user queue, so that they block no others.
     """
@@ -88,23 +88,26 @@ class Queue:
         return iter(self.requests.values())
 
     def line(self, request: SlotRequest) -> UserQueue | None:
-        """Return the user queue of a request; None if there is none."""
+        """Return the user queue to which a request belongs; None if there is none."""
         return self.lines.get(request.pool, {}).get(_line_key(request))
 
     def stands(self, request: SlotRequest) -> bool:
-        """Return whether a request is eligible to start now, and therefore in its user queue."""
+        """Return whether a request can be scheduled now, and therefore is in its user queue."""
         line = self.line(request)
         requests = line.shapes.get(request.shape, []) if line else []
         nth = bisect_left(requests, request.order, key=_order)
         return nth < len(requests) and requests[nth].key == request.key
 
     def starves(self, request: SlotRequest, since: float) -> bool:
-        """Return whether a request became the head of its user queue at time `since` or earlier."""
+        """Return whether a request has been the head of its user queue since the time `since` or longer."""
         line = self.line(request)
         return line is not None and line.first.key == request.key and line.since <= since
 
     def add(self, request: SlotRequest, at: float) -> None:
-        """Add a new or changed request; one that remains the head of its user queue keeps its time as the head."""
+        """Add a new or changed request.
+
+        One that remains the head of its user queue keeps the time since which it is.
+        """
         since: float | None = None
         if request.key in self.requests:
             before = self.line(self.requests[request.key])
@@ -133,7 +136,7 @@ class Queue:
             self.lines.setdefault(pool, {})[key] = UserQueue(key, theirs)
 
     def _take_in(self, request: SlotRequest, at: float) -> bool:
-        """Record a request; return whether it is eligible now, so that it belongs in a user queue."""
+        """Record a request; return whether it can be scheduled now, so that it belongs in a user queue."""
         self.requests[request.key] = request
         if request.preparing:
             return False
@@ -143,7 +146,7 @@ class Queue:
         return True
 
     def remove(self, key: RequestKey, at: float) -> SlotRequest | None:
-        """Remove and return a request; None if it is not recorded."""
+        """Remove and return the request with this key; None if there is none."""
         request = self.requests.pop(key, None)
         line = self.line(request) if request is not None else None
         if request is not None and line is not None and self.stands(request) and not line.remove(request, at):

@@ -13,7 +13,7 @@ from kernel_backend.scheduler.state import ClusterState, Name, UsageByName
 
 
 class Ledger:
-    """Track the slots that accounts hold, get or reserve during a decision; the cluster state is not changed."""
+    """Record of the slots that accounts hold, get or reserve during a decision; the cluster state is not changed."""
 
     def __init__(self, cluster: ClusterState) -> None:
         self._cluster = cluster
@@ -51,7 +51,7 @@ class Ledger:
     # Guarantees
 
     def guaranteed(self, request: SlotRequest) -> bool:
-        """Return whether a request fits in what is left of its owner's or its group's guarantee."""
+        """Return whether a request fits within the unused part of its owner's or its group's guarantee."""
         return self.left_in_guarantee(request.group, request.owner) >= request.slots
 
     def has_guarantee(self, line: UserQueue) -> bool:
@@ -114,14 +114,14 @@ class Ledger:
         self._given["member"][request.group, request.owner] += request.slots
 
     def commit(self, request: SlotRequest) -> None:
-        """Count a request's slots as held by its owner and group, so that others cannot use up their limits."""
+        """Count a request's slots as held by its owner and group, so that later requests cannot use up the limits."""
         for kind, name, _ in self._both(request):
             self._more[kind][name] += request.slots
 
     def hold_back(self, request: SlotRequest) -> None:
         """Reserve a part of the limits for a starving request, so that later requests cannot use it up.
 
-        A part of the group's limit is reserved only if the owner's own limit leaves enough for the request. Nothing is
+        Of the group's limit a part is reserved only if the owner's own limit leaves enough for the request. Nothing is
         reserved if slot-hours are used up: until they recover, the account starts nothing anyway.
         """
         accounts = self._both(request)
@@ -149,7 +149,7 @@ class Ledger:
 
 
 def borrowed_slots(cluster: ClusterState) -> set[RequestKey]:
-    """Return the keys of gangs with borrowed slots: slots above the guarantees of both owner and group.
+    """Return the keys of gangs whose slots are borrowed, that is above the guarantees of both owner and group.
 
     A guarantee covers an account's oldest gangs first.
     """

@@ -13,7 +13,7 @@ ANY_TRIAL = 0  # trial number in a request of a search, which chooses the trial 
 
 
 class RequestKey(NamedTuple):
-    """Key of a request: of a trial, of a search (`trial` 0, its nth request), or of a notebook server."""
+    """Key of a request: of a trial, of a search (`trial` is 0, with an index), or of a notebook server."""
 
     experiment: int
     trial: int
@@ -27,7 +27,7 @@ class RequestKey(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """Properties of a request that decide whether it fits: if one request of a shape does not fit, none does."""
+    """Properties of a request on which it depends whether it fits; requests of one shape fit all or none."""
 
     slots: int
     one_node: bool
@@ -74,7 +74,7 @@ class SlotRequest:
 
     @property
     def size(self) -> tuple[str, int]:
-        """Return the key by which past runs are chosen to predict this run's length: owner and number of slots."""
+        """Return the key by which past runs are selected to predict this run's length: (owner, number of slots)."""
         return self.owner, self.slots
 
     def backs_off(self, at: float) -> bool:
@@ -95,13 +95,13 @@ class Reservation(NamedTuple):
     priority: int | None = None  # priority of the request when it was made; None if unknown
 
     def stands(self, request: SlotRequest) -> bool:
-        """Return whether a request still has at least the priority with which its reservation was made."""
+        """Return whether a request still has at least the priority at which this reservation was made."""
         return self.priority is None or request.priority >= self.priority
 
 
 @dataclass(frozen=True)
 class Allocation:
-    """Slots that a gang holds. Slots beyond a guarantee are borrowed."""
+    """Slots that a gang holds. Slots beyond a guarantee are borrowed, so that others may reclaim them."""
 
     key: RequestKey
     placement: Placement
@@ -130,9 +130,9 @@ class Allocation:
 
     @cached_property
     def kind(self) -> str:
-        """Return the kind of the gang's devices."""
+        """Return the kind of device of the gang's slots."""
         return self.placement[0].kind if self.placement else ""
 
     def on(self, excluded: frozenset[str]) -> int:
-        """Return the number of the gang's slots on nodes other than the excluded ones."""
+        """Return how many of the gang's slots are on nodes that are not excluded."""
         return self.slots - sum(self.by_node[name] for name in excluded) if excluded else self.slots

@@ -15,7 +15,7 @@ from kernel_backend.scheduler.rules import Rules
 
 
 class SlotRelease(NamedTuple):
-    """Release of a gang's slots, at time `at` or earlier.
+    """Time `at` by which a gang will release its slots.
 
     It is not `sure` if the gang is to be preempted some time after its first checkpoint, whose time is unknown. Such a
     release is used to predict when a reservation is due, but its slots are not offered to other requests.
@@ -28,7 +28,7 @@ class SlotRelease(NamedTuple):
 
 @dataclass
 class Plan:
-    """Plan of a request's reservation. `when` is the latest start, None if unknown."""
+    """Plan of a request's reservation. `when` is the latest time of its start, None if unknown."""
 
     request: SlotRequest
     kind: str
@@ -41,13 +41,13 @@ class Plan:
     risk: float = 0.0  # remaining probability with which backfilled gangs may delay it
 
     def held_by(self, run: Allocation) -> int:
-        """Return how many slots a gang holds on the node, or the nodes of the kind, that this plan reserves."""
+        """Return how many slots a gang holds on what this plan reserves: one node, or all nodes of a kind."""
         if self.node is not None:
             return run.by_node[self.node]
         return run.on(self.request.excluded) if run.kind == self.kind else 0
 
     def overlap(self, kind: str, allocation: SlotsByNode) -> int:
-        """Return how many slots of an allocation are on the node, or the nodes of the kind, that this plan reserves."""
+        """Return how many slots of an allocation are on what this plan reserves: one node, or all nodes of a kind."""
         if self.node is not None:
             return sum(count for name, count in allocation if name == self.node)
         if kind != self.kind:
@@ -55,7 +55,7 @@ class Plan:
         return sum(count for name, count in allocation if name not in self.request.excluded)
 
     def lets_by(self, request: SlotRequest, at: float) -> bool:
-        """Return whether a request may use the reserved slots, as it ends in time or can be preempted."""
+        """Return whether a request may use the reserved slots, as it will end in time or can be preempted."""
         if self.when is not None and request.max_time is not None and at + request.max_time <= self.when:
             return True
         return request.preemptible and not self.firm
@@ -64,7 +64,7 @@ class Plan:
 def release(run: Allocation, rules: Rules, at: float, taken_back: bool) -> SlotRelease | None:
     """Return when a gang will release its slots; None if that is unknown.
 
-    With `taken_back`, it is assumed to be preempted as soon as the rules allow.
+    With `taken_back`, the gang is assumed to be preempted as soon as the rules allow.
     """
     if run.leaving is not None:
         return SlotRelease(max(at, run.leaving + rules.grace), run, True)
@@ -93,7 +93,7 @@ def preemptible_at(run: Allocation, rules: Rules) -> float | None:
 def releases(
     runs: Iterable[Allocation], rules: Rules, at: float, taken_back: Callable[[Allocation], bool]
 ) -> tuple[SlotRelease, ...]:
-    """Return the slot releases of gangs whose end is known, in order of time."""
+    """Return when gangs will release their slots, as far as that is known, in order of time."""
     found = (release(run, rules, at, taken_back(run)) for run in runs)
     return tuple(sorted(filter(None, found), key=lambda each: (each.at, each.run.key)))
 
@@ -111,7 +111,7 @@ def plan(
     soon: float = 0.0,
     risk: float = 0.0,
 ) -> Plan | None:
-    """Return the plan for a request, on the node or kind of its earlier reservation (`sticky`) if it still exists.
+    """Return the plan of a request's reservation, on the node or kind of an earlier one (`sticky`) if it still exists.
 
     `coming` has the known slot releases, `before` the plans of requests that are served earlier. None if the request
     fits no node or kind, even after all gangs have ended.
@@ -178,7 +178,7 @@ def _on_a_node(
 
 
 def _reached(free: int, needed: int, coming: Sequence[tuple[float, int, bool]]) -> tuple[float | None, int]:
-    """Return when `needed` slots will be free, and how many more will be free; (None, negative) if unknown.
+    """Return when `needed` slots will be free, and how many more will be free then; (None, negative) if unknown.
 
     `coming` has slot releases as (time, slots, sure).
     """

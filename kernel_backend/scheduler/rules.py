@@ -1,4 +1,4 @@
-"""Define the constants of scheduling."""
+"""Define the constants of scheduling, such as the half-life of usage."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Sample:
 
 
 class PastLengths(Mapping[str, Lengths]):
-    """Quartiles of past run lengths by owner, of runs that completed or were preempted."""
+    """Quartiles of past run lengths by owner, from runs that completed or were preempted."""
 
     def __init__(self) -> None:
         self._seconds: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=MOST))
@@ -60,7 +60,7 @@ class PastLengths(Mapping[str, Lengths]):
             self._whole[owner, slots].add(max(0.0, ended - begun))
 
     def chance_to_last(self, owner: str, slots: int, elapsed: float, seconds: float, others: int = 0) -> float:
-        """Return the probability that a run that has lasted `elapsed` seconds lasts `seconds` more; 1 without data.
+        """Return the probability that a run lasts `seconds` more after it has lasted `elapsed`; 1 without data.
 
         `others` is the number of running gangs of the same user and size that have already lasted longer. One more such
         run is always assumed, so that a small number of past runs has little weight.
@@ -70,7 +70,7 @@ class PastLengths(Mapping[str, Lengths]):
         return (longer + 1) / (sample.longer(elapsed) + others + 1)
 
     def chance_to_end(self, owner: str, slots: int, elapsed: float, seconds: float) -> float:
-        """Return the probability that a run that has lasted `elapsed` ends within `seconds`; 1 without data."""
+        """Return the probability that a run ends within `seconds` after it has lasted `elapsed`; 1 without data."""
         sample = self._whole.get((owner, slots), _NOTHING)
         as_long = sample.longer(elapsed)
         return (as_long - sample.longer(elapsed + seconds) + 1) / (as_long + 1)

@@ -1,4 +1,4 @@
-"""Hold the cluster state: nodes, allocations, requests and quotas.
+"""Hold the cluster state: nodes, allocations, requests, reservations, quotas and usage.
 
 It is updated incrementally, so that the cost of a decision depends on the changes, not on the size of the cluster.
 Decisions read it without changing it.
@@ -30,7 +30,7 @@ Name = str | tuple[str, str]  # user, group, or member as (group, user)
 
 
 class UsageByName(dict[Name, Meter]):
-    """Usage meters and quotas of accounts by name; a meter is created when an account is first charged."""
+    """Usage meters and quotas of users, or of groups, by name; a meter is created when a name is first charged."""
 
     def __init__(self, quotas: Mapping[str, Quota], rules: Rules) -> None:
         self.quotas: dict[Name, Quota] = dict(quotas.items())
@@ -41,17 +41,17 @@ class UsageByName(dict[Name, Meter]):
         return meter
 
     def quota(self, name: Name) -> Quota:
-        """Return the quota of an account."""
+        """Return the quota of a user or group; the default quota if none is set."""
         return self.quotas.get(name, FREE)
 
     def set(self, name: Name, quota: Quota) -> None:
-        """Set an account's quota; its recorded usage stays."""
+        """Set the quota of a user or group; recorded usage stays."""
         self.quotas[name] = quota
         if name in self:
             self[name].window = max(self[name].window, self._window(name))
 
     def replay(self, intervals: Iterable[tuple[Name, float, float | None, int]]) -> None:
-        """Rebuild all accounts' usage meters from past intervals (name, from, until or None, slots), in any order."""
+        """Rebuild all usage meters from past intervals (name, from, until or None, slots), in any order."""
         self.clear()
         by_name: defaultdict[Name, list[tuple[float, float | None, int]]] = defaultdict(list)
         for name, begun, ended, slots in intervals:
@@ -60,7 +60,10 @@ class UsageByName(dict[Name, Meter]):
             self[name].replay(theirs)
 
     def use(self, name: Name, at: float) -> Use:
-        """Return an account's usage for display: slots held now, decayed usage, and slot-seconds in its window."""
+        """Return an account's usage for display: slots held now, decayed usage, and slot-seconds in its window.
+
+        The window is that of its slot-hours quota.
+        """
         meter, window = self.get(name) or Meter(self._rules.half_life), self._window(name)
         return Use(held=meter.held, decayed=meter.decayed(at), window=meter.within(window, at) if window else None)
 
@@ -93,7 +96,7 @@ class ClusterState:
         self.free: dict[str, list[int]] = {}  # slot indices, by node
         self._largest: dict[tuple[str, bool, frozenset[str]], int] = {}  # sizes of largest gangs, cached
         self._usual_pool: str | None = None
-        self.closed_pools: Mapping[str, str] = {}  # why nothing is started in a pool now, even if slots are free
+        self.closed_pools: Mapping[str, str] = {}  # reason why nothing is started in a pool now, by pool
         self.runs: dict[RequestKey, Allocation] = {}
         self.queue = Queue()
         self.reservations = tuple(reservations)
@@ -109,7 +112,7 @@ class ClusterState:
     # Time, nodes and requests
 
     def pass_to(self, at: float) -> None:
-        """Advance the time to `at`, if later, and end the backoffs that are over."""
+        """Advance the time to `at` if that is later, and end the backoffs that are over by then."""
         self.at = max(at, self.at)
         self.queue.wake(self.at)
 
@@ -148,7 +151,7 @@ class ClusterState:
         return self._usual_pool
 
     def largest_gang(self, pool: str, one_node: bool, excluded: frozenset[str]) -> int:
-        """Return the size of the largest gang that a pool can hold without the excluded nodes."""
+        """Return the size of the largest gang that a pool can hold, without the excluded nodes."""
         kind = pool, one_node, excluded
         if kind not in self._largest:
             nodes = [node for node in self.of_pool(pool) if node.name not in excluded]
@@ -156,17 +159,17 @@ class ClusterState:
         return self._largest[kind]
 
     def usable(self, pool: str) -> list[Node]:
-        """Return the nodes of a pool that are healthy and not drained."""
-        return [node for node in self.of_pool(pool) if node.healthy and not node.drained]
+        """Return the nodes of a pool on which gangs may be placed: healthy, not drained and not suspect."""
+        return [node for node in self.of_pool(pool) if node.usable]
 
     def add(self, request: SlotRequest) -> None:
-        """Add a new or changed request; quotas cap its priority unless an admin has set it."""
+        """Add a new or changed request; its priority is capped by quotas unless an admin has set it."""
         request = _limited(request, self._highest(request.owner, request.group))
         if self.queue.requests.get(request.key) != request:
             self.queue.add(request, self.at)
 
     def fill(self, requests: Iterable[SlotRequest]) -> None:
-        """Add many requests to a state that has none."""
+        """Add many requests to a state that has none, which is faster than adding each."""
         highest = cache(self._highest)  # there are far fewer users than requests
         self.queue.fill((_limited(each, highest(each.owner, each.group)) for each in requests), self.at)
 
@@ -180,7 +183,7 @@ class ClusterState:
         self.reservations = tuple(each for each in self.reservations if each.key != key)
 
     def reserved(self) -> Iterator[tuple[Reservation, SlotRequest]]:
-        """Yield the valid reservations with their requests."""
+        """Yield the reservations that still hold, each with its request."""
         for each in self.reservations:
             request = self.queue.requests.get(each.key)
             if request is not None and each.stands(request):
@@ -189,7 +192,7 @@ class ClusterState:
     # Gangs
 
     def hold(self, run: Allocation, *, charged: bool = False) -> None:
-        """Record an allocation and remove its request. With `charged`, the meters include it already."""
+        """Record an allocation and remove its request; `charged` if the usage meters include the allocation already."""
         self.withdraw(run.key)
         self.runs[run.key] = run
         for share in run.placement:
@@ -204,9 +207,9 @@ class ClusterState:
         self.runs[key] = replace(self.runs[key], **changes)
 
     def let_go(self, key: RequestKey, back: SlotRequest | None = None, at: float | None = None) -> Allocation:
-        """Free the slots of a gang at time `at`, and return its allocation.
+        """Free the slots of a gang at time `at`, and return its former allocation.
 
-        `back` is the new request of a requeued trial; it gets its earlier position and reservation.
+        `back` is the new request of a requeued trial; it gets its earlier queue position and reservation.
         """
         run = self.runs.pop(key)
         for share in run.placement:
@@ -222,7 +225,7 @@ class ClusterState:
         return run
 
     def charge(self, intervals: Iterable[UsageInterval]) -> None:
-        """Rebuild all meters from past usage intervals, some of them open, and the current notebook servers."""
+        """Rebuild all usage meters from past usage intervals, some of them open, and the current notebook servers."""
         held = [(each.owner, each.group, each.begun, each.ended, each.slots) for each in intervals]
         held += [(run.owner, run.group, run.since, None, run.slots) for run in self.runs.values() if run.key.server]
         self.users.replay((owner, begun, ended, slots) for owner, _, begun, ended, slots in held)
@@ -241,5 +244,5 @@ class ClusterState:
 
 
 def _limited(request: SlotRequest, highest: int) -> SlotRequest:
-    """Return a request with its priority capped, unless an admin has set it."""
+    """Return a request with its priority capped at `highest`, unless an admin has set it."""
     return replace(request, priority=highest) if request.priority > highest and not request.by_admin else request

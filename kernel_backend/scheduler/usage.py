@@ -1,4 +1,4 @@
-"""Meter slot usage in closed form: the cost of a reading does not grow with the number of intervals."""
+"""Measure slot usage in closed form: reading it costs the same however many intervals there are."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from math import exp, expm1, log
 
 
 class Meter:
-    """Meter of slots held over time, which must be updated in order of time; its results are slot-seconds."""
+    """Meter of slots held over time, to be updated in order of time; its results are in slot-seconds."""
 
     def __init__(self, half_life: float, window: float = 0.0) -> None:
         """Create a meter; `window` is how many seconds back `within` can look, and may be increased later."""
@@ -25,7 +25,7 @@ class Meter:
     def hold(self, slots: int, at: float) -> None:
         """Add slots from time `at` on, or remove them if negative.
 
-        An `at` before that of the last call is replaced by it.
+        If `at` is before the time of the last call, that time is used.
         """
         at = max(at, self._at)
         total = self._totals[-1] + self.held * (at - self._times[-1])

@@ -1,4 +1,4 @@
-"""Manage the agents of all users: start them on demand, drop unresponsive ones, and limit every wait."""
+"""Manage the agents (helper processes) of all users: start them on demand, drop unresponsive ones, limit every wait."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ _log = logging.getLogger(__name__)
 
 
 class Body(NamedTuple):
-    """Bytes sent after a request, in pieces of `size` bytes in all."""
+    """Bytes that are sent after a request: `size` bytes in all, in pieces."""
 
     size: int
     pieces: Iterable[bytes | memoryview]
 
     @classmethod
     def of(cls, data: bytes) -> Body:
-        """Wrap some bytes."""
+        """Return a body that consists of these bytes."""
         return cls(len(data), (data,))
 
 
@@ -58,7 +58,7 @@ NOTHING = Body(0, ())
 
 
 class _Ended(PlaceUnavailable):
-    """Error: an agent has died during a request; another agent may answer it."""
+    """Error: an agent ended during a request, which a new agent may answer."""
 
 
 class Agents:
@@ -76,7 +76,7 @@ class Agents:
         self._known: dict[str, _Agent] = {}
 
     def check(self, user: str) -> None:
-        """Check that the agent of a user answers."""
+        """Check that a user's agent answers; raise PlaceUnavailable or Forbidden otherwise."""
         self.ask(user, "hello", GREETING)
 
     def ask(
@@ -88,9 +88,9 @@ class Agents:
         limit: float | None = None,
         **arguments: Any,
     ) -> A:
-        """Return an agent's answer to an operation within `limit` seconds, validated as `kind`.
+        """Return a user's agent's answer to operation `op` within `limit` seconds, validated as `kind`.
 
-        Errors of the operation are raised.
+        Errors that the operation raises in the agent are raised here.
         """
         with self.open(user, op, kind, body, limit, **arguments) as (answer, _):
             return answer
@@ -105,7 +105,10 @@ class Agents:
         limit: float | None = None,
         **arguments: Any,
     ) -> Iterator[tuple[A, Link]]:
-        """Yield the answer and the link from which its body can be read; the link is closed after the block."""
+        """Yield the answer to an operation, and the link from which its body can be read.
+
+        The link is closed after the block.
+        """
         with self._agent(user).permit(), ExitStack() as stack:
             answer, link = self.begin(user, op, kind, body, limit, **arguments)
             stack.enter_context(link)
@@ -120,7 +123,10 @@ class Agents:
         limit: float | None = None,
         **arguments: Any,
     ) -> tuple[A, Link]:
-        """Return the answer, and a link that stays open for further requests and that the caller must close."""
+        """Return the answer to an operation, and a link that stays open for further requests.
+
+        The caller must close it.
+        """
         agent, seconds = self._agent(user), limit or self._answer_s
         try:
             return agent.asked(op, kind, body, seconds, arguments)
@@ -130,7 +136,7 @@ class Agents:
             return agent.asked(op, kind, body, seconds, arguments)
 
     def close(self) -> None:
-        """Disconnect all agents; processes that they have started continue."""
+        """Disconnect all agents; processes that they have started continue to run."""
         with self._guard:
             for agent in self._known.values():
                 agent.close()
@@ -142,7 +148,7 @@ class Agents:
 
 
 class _Agent:
-    """Agent of one user, which is started on demand, and again after it has ended."""
+    """Agent of one user, started on demand, and again if it has ended."""
 
     def __init__(self, user: str, spawn: Spawn, start_s: float, wait_s: float) -> None:
         self._user, self._spawn, self._start_s, self._wait_s = user, spawn, start_s, wait_s
@@ -166,7 +172,7 @@ class _Agent:
     def asked(
         self, op: str, kind: TypeAdapter[A], body: Body, seconds: float, arguments: dict[str, Any]
     ) -> tuple[A, Link]:
-        """Send a request; return the answer and the link on which it was received."""
+        """Send a request; return the answer and the link on which it arrived."""
         link = Link(self, self._running(), seconds)
         try:
             link.put(op, arguments, body)
@@ -176,7 +182,7 @@ class _Agent:
             raise
 
     def failed(self, control: socket.socket, why: str, *, ended: bool = False) -> PlaceUnavailable:
-        """Drop the agent connected by `control`, and return the error to raise."""
+        """Drop the agent connected by `control`, and return the error to raise, with the reason `why`."""
         with self._guard:
             if self._control is control:
                 self._give_up(why)
@@ -204,7 +210,7 @@ class _Agent:
                 self._control = None
 
     def _running(self) -> socket.socket:
-        """Return the socket of the running agent, starting one if needed."""
+        """Return the socket of the running agent; start an agent if none runs."""
         with self._guard:
             self._rest()
             if self._control is not None:
@@ -219,7 +225,7 @@ class _Agent:
             raise self._out_of_reach("its agent is still starting; this is tried again") from None
 
     def _begin(self, starting: Future[socket.socket]) -> None:
-        """Start an agent; all requests that wait for `starting` get its socket or its error."""
+        """Start an agent, and give its socket, or its error, to all requests that wait for `starting`."""
         try:
             control = self._start()
         except BaseException as error:
@@ -236,7 +242,7 @@ class _Agent:
         starting.set_result(control)
 
     def _rest(self) -> None:
-        """Raise PlaceUnavailable for some seconds after a failure, so that not every request waits for a timeout."""
+        """Raise PlaceUnavailable during some seconds after a failure, so that not every request waits for a timeout."""
         if time.monotonic() - self._failed_at < RETRY.pause(self._failures):
             raise self._out_of_reach(f"{self._why}; this is tried again")
 
@@ -285,7 +291,7 @@ class _Agent:
 
 
 class Link:
-    """Connection for one request to an agent. With `ping`, errors are raised unchanged."""
+    """Connection to an agent for one request. With `ping`, errors are raised unchanged."""
 
     def __init__(self, agent: _Agent, control: socket.socket, seconds: float, *, ping: bool = False) -> None:
         self._agent, self._control, self._seconds, self._ping = agent, control, seconds, ping
@@ -303,7 +309,7 @@ class Link:
         self.close()
 
     def put(self, op: str, arguments: dict[str, Any], body: Body = NOTHING) -> None:
-        """Send a request."""
+        """Send a request for operation `op` with its body."""
         self._op = op
         with self._reaching():
             question = {"op": op, "arguments": arguments, "bytes": body.size}
@@ -313,7 +319,7 @@ class Link:
                 self._socket.sendall(piece)
 
     def value(self, kind: TypeAdapter[A]) -> A:
-        """Return the answer; raise the error that the operation raised in the agent."""
+        """Return the answer, validated as `kind`; raise the error that the operation raised in the agent."""
         until = time.monotonic() + self._seconds
         with self._reaching():
             head = receive_head(self._socket, until)
@@ -329,7 +335,7 @@ class Link:
 
     @property
     def size(self) -> int:
-        """Return the number of bytes that follow the answer as its body."""
+        """Return how many bytes follow the answer as its body."""
         return self._size
 
     def pieces(self) -> Iterator[bytes]:
@@ -344,12 +350,12 @@ class Link:
             yield piece
 
     def close(self) -> None:
-        """Close the connection, whether or not the request was answered."""
+        """Close the connection, even if the request was not answered."""
         self._socket.close()
 
     @contextmanager
     def _reaching(self) -> Iterator[None]:
-        """Convert errors of the connection: the agent has ended, timed out, or answered wrongly."""
+        """Convert errors of the connection in the block: the agent has ended, timed out, or answered wrongly."""
         try:
             yield
         except (TimeoutError, Closed, ProtocolError, OSError) as error:

@@ -22,7 +22,7 @@ Owner = Callable[[int], str]  # returns the owner of an experiment
 
 
 class AgentCheckpoints:
-    """Checkpoints of one trial, accessed through its owner's agent, whose answers are validated."""
+    """Storage of one trial's checkpoints, accessed through its owner's agent, whose answers are validated."""
 
     def __init__(self, agents: Agents, user: str, experiment: int, trial: int, uid: str) -> None:
         self._agents, self._user = agents, user
@@ -30,66 +30,70 @@ class AgentCheckpoints:
 
     @property
     def where(self) -> str:
-        """Return owner and trial, for display; the folder itself is private."""
+        """Return the owner and the trial, for display; the folder itself is private to the owner."""
         return f"the checkpoints of {self._user}/{self._trial['experiment']}/{self._trial['trial']}"
 
     def free(self) -> int | None:
-        """Return the free space in bytes; None if unknown."""
+        """Return the free space of the file system in bytes; None if unknown."""
         return self._ask("free", _COUNT)
 
     def write(self, checkpoint: str, name: str, data: Data) -> Part:
-        """Store one part."""
+        """Store one part, and return its manifest entry."""
         body = Body(size_of(data), slices(data, PIECE))
         return self._ask("write", _PART, body, LONG_S, checkpoint=checkpoint, name=name, size=body.size)
 
     def reuse(self, checkpoint: str, part: Part) -> bool:
-        """Store a part that another checkpoint of the experiment already has; return False if that is impossible."""
+        """Store a part as a link to that of another checkpoint; return False if that is impossible."""
         return self._ask("reuse", _TRUTH, Body.of(part.model_dump_json().encode()), checkpoint=checkpoint)
 
     def commit(self, manifest: Manifest) -> None:
-        """Commit the checkpoint."""
+        """Write the manifest, which commits the checkpoint."""
         self._ask("commit", _NONE, Body.of(dump(manifest)))
 
     def committed(self) -> list[Manifest]:
-        """Return all checkpoints, oldest first; raise CheckpointDamaged if one belongs to another trial."""
+        """Return all committed checkpoints, oldest first; raise CheckpointDamaged if one belongs to another trial."""
         found = [self._manifest(each) for each in self._ask("committed", _LISTED)]
         return sorted(found, key=lambda manifest: manifest.order)
 
     def newest_verified(
         self, fence: int | None = None, upto: tuple[int, int] | None = None
     ) -> tuple[Manifest | None, list[str]]:
-        """Return the newest intact checkpoint, and the problems of newer ones."""
+        """Return the newest intact checkpoint (None without one), and what is wrong with newer ones."""
         listed, problems = self._ask("newest_verified", _NEWEST, limit=LONG_S, fence=fence, upto=upto)
         return (self._manifest(listed) if listed else None), problems
 
     def verify(self, manifest: Manifest) -> None:
-        """Verify every part."""
+        """Verify every part of a checkpoint; raise CheckpointDamaged."""
         self._ask("verify", _NONE, Body.of(dump(manifest)), LONG_S)
 
     def read(self, manifest: Manifest, name: str) -> bytes:
-        """Return the verified bytes of a part."""
+        """Return the bytes of a part, which the agent has verified; raise CheckpointDamaged."""
         return b"".join(bytes(piece) for piece in self.stream(manifest, name))
 
     def stream(self, manifest: Manifest, name: str, offset: int = 0) -> Iterator[bytes | memoryview]:
         """Return the bytes of a part from an offset on; the whole part is verified before the first byte."""
         stream = self._streamed(manifest, name, offset)
-        next(stream)  # raises errors now
+        next(stream)  # raises errors here, not at the first use
         return stream
 
+    def pieces(self, manifest: Manifest, name: str) -> Iterator[bytes | memoryview]:
+        """Yield the bytes of a part; the whole part is verified before the first byte."""
+        return self.stream(manifest, name)
+
     def set_aside(self, checkpoint: str) -> None:
-        """Quarantine a damaged checkpoint."""
+        """Quarantine a damaged checkpoint, so that it is not listed again."""
         self._ask("set_aside", _NONE, checkpoint=checkpoint)
 
     def aside(self) -> Sequence[QuarantinedCheckpoint]:
-        """Return the quarantined checkpoints."""
+        """Return the damaged checkpoints that were quarantined and not deleted yet."""
         return self._ask("aside", _ASIDE)
 
     def discard(self, checkpoint: str) -> None:
-        """Delete a checkpoint."""
+        """Delete a checkpoint, committed or not."""
         self._ask("discard", _NONE, checkpoint=checkpoint)
 
     def sweep(self, attempt: int) -> None:
-        """Delete uncommitted checkpoints of attempts before `attempt`."""
+        """Delete uncommitted checkpoints of attempts before number `attempt`."""
         self._ask("sweep", _NONE, attempt=attempt)
 
     def clear(self) -> None:
@@ -97,19 +101,19 @@ class AgentCheckpoints:
         self._ask("clear", _NONE)
 
     def pin(self, checkpoint: str, pinned: bool) -> None:
-        """Pin or unpin a checkpoint."""
+        """Pin a checkpoint against all retention rules, or unpin it."""
         self._ask("pin", _NONE, checkpoint=checkpoint, pinned=pinned)
 
     def fence(self, attempt: int) -> None:
-        """Write the fence of an attempt, which fences older attempts of the trial."""
+        """Record that this attempt continues the trial, which fences older attempts."""
         self._ask("claim", _NONE, attempt=attempt)
 
     def claimed(self) -> int:
-        """Return the highest attempt number that has written a fence."""
+        """Return the highest attempt number of which a fence is stored; 0 for none."""
         return self._ask("claimed", _NUMBER)
 
     def names(self) -> Sequence[str]:
-        """Return the names of all entries in the trial's checkpoint folder."""
+        """Return the names of all entries in the trial's checkpoint folder: checkpoints, fences and others."""
         return self._ask("names", _NAMES)
 
     def _streamed(self, manifest: Manifest, name: str, offset: int) -> Iterator[bytes]:
@@ -146,16 +150,16 @@ class UnixUserStorage(CheckpointStorage):
         self._root = ""
 
     def where(self, experiment: int, trial: int) -> str:
-        """Return an empty location: the owner's agent fills in the folder, which the service does not know."""
+        """Return "" as the location: the service does not know the folder, which the owner's agent fills in."""
         return ""
 
     @property
     def linked(self) -> bool:
-        """Return True, as all workspaces are folders."""
+        """Return True, as workspaces are folders, where equal parts can share one file."""
         return True
 
     def largest_number(self) -> int:
-        """Return 0: the largest number is taken from the owners' workspaces."""
+        """Return 0, as the owners' workspaces are asked for the largest experiment number instead."""
         return 0
 
     def open(self, experiment: int, trial: int) -> Checkpoints:

@@ -1,4 +1,4 @@
-"""Run gangs as the Unix users who own them, through their agents: on the local machine, or in a pool."""
+"""Run gangs as their owners' Unix users, through the owners' agents: on this machine, or in a pool."""
 
 from __future__ import annotations
 
@@ -34,9 +34,10 @@ _log = logging.getLogger(__name__)
 
 
 class UnixUserGangs:
-    """Base of engines whose gangs are their owners' own. A note file in the service's folder records each gang.
+    """Base class of engines whose gangs run as their owners' Unix users.
 
-    After a restart only agents of users with gangs are therefore called, and no agent is trusted to list the gangs.
+    A note file in the service's folder records each gang. After a restart only agents of users with gangs are therefore
+    called, and no agent is trusted to list the gangs.
     """
 
     pool = LOCAL  # whose gangs these are
@@ -49,11 +50,11 @@ class UnixUserGangs:
         self._seen: dict[AttemptId, GangStatus] = {}  # last known statuses
 
     async def _act(self, user: str, op: str, limit: float | None = None, **arguments: Any) -> None:
-        """Have a user's agent carry out an operation on a gang."""
+        """Have a user's agent carry out the operation `op` on a gang, within `limit` seconds."""
         await asyncio.to_thread(partial(self._agents.ask, user, op, NONE, limit=limit, **arguments))
 
     async def submit(self, job: LaunchSpec, token: str) -> None:
-        """Start a gang through its owner's agent."""
+        """Start a gang through its owner's agent, from the attempt's launch spec and secret token."""
         user = await self._of(job.id)
         await asyncio.to_thread(self._notes.add, job.id, self.pool)
         await self._act(user, "submit", job=job.model_dump_json(), token=token)
@@ -119,7 +120,7 @@ class UnixUserGangs:
         return await asyncio.to_thread(ask)
 
     async def logs(self, key: AttemptId, rank: int, offset: int = 0, tail: int | None = None) -> LogChunk:
-        """Return a part of a rank's log as text: from an offset, or its last `tail` bytes."""
+        """Return a piece of a rank's log as text: from byte `offset` on, or its last `tail` bytes."""
         user = await self._of(key)
         ask = partial(self._agents.ask, user, "logs", _LOG, key=str(key), rank=rank, offset=offset, tail=tail)
         try:
@@ -128,7 +129,7 @@ class UnixUserGangs:
             raise PlaceUnavailable(f"the log cannot be read as {user}: {error.strerror}") from None
 
     async def set_aside(self, key: AttemptId) -> None:
-        """Kill a gang's processes, and rename its folder."""
+        """Kill a gang's processes and rename its folder, which belongs to an attempt of a lost database."""
         user = await self._of(key)
         try:
             await self._act(user, "set_gang_aside", limit=KILL_S, key=str(key))
@@ -137,7 +138,7 @@ class UnixUserGangs:
         self._look_anew(user)
 
     async def forget(self, key: AttemptId) -> None:
-        """Stop listing a gang: delete its note file."""
+        """Stop reporting the status of an ended gang, by deleting its note file."""
         with contextlib.suppress(OperationFailed, Forbidden, OSError):  # the agent is not asked about this gang again
             user = await self._of(key)
             await asyncio.to_thread(partial(self._agents.ask, user, "forget", NONE, key=str(key), **self._where))
@@ -146,18 +147,18 @@ class UnixUserGangs:
 
     @property
     def _where(self) -> dict[str, Any]:
-        """Return what tells an agent whose gang it is: nothing for one of its own machine."""
+        """Return the arguments that name an agent's engine for these gangs; none for its own machine."""
         return {}
 
     async def _look(self, user: str, keys: Sequence[AttemptId]) -> dict[AttemptId, GangStatus]:
-        """Return the statuses of these gangs; others in the agent's answer are ignored."""
+        """Return the statuses of these gangs by key; others in the agent's answer are ignored."""
         of = [str(key) for key in keys]
         told = await asyncio.to_thread(partial(self._agents.ask, user, "statuses", _STATUSES, of=of, **self._where))
         found = {each.key: each.model_copy(update={"reason": harmless(each.reason)[:REASON]}) for each in told}
         return {key: found.get(key, _gone(key)) for key in keys}
 
     def _look_anew(self, user: str) -> None:
-        """Drop a pending request for statuses, whose answer may be older than the change just made, and ask soon."""
+        """Drop a pending request for statuses and ask again soon, as its answer may predate a change just made."""
         self._next_look.pop(user, None)
         if (look := self._looks.pop(user, None)) is not None:
             look.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -174,7 +175,7 @@ class UnixUserGangs:
 
 
 class UnixUserEngine(UnixUserGangs):
-    """Engine for gangs of this machine."""
+    """Engine for gangs that run on this machine as their owners' Unix users."""
 
     name = "local"
     caps = Caps(atomic_gang=True, preemption=False, quota=False, multi_node=False, per_user_identity=True)
@@ -184,12 +185,12 @@ class UnixUserEngine(UnixUserGangs):
         self._node = local_node()
 
     async def nodes(self) -> Sequence[Node]:
-        """Return this machine as the only node."""
+        """Return this machine, the only node."""
         return [self._node]
 
 
 def _gone(key: AttemptId) -> GangStatus:
-    """Return the status `ended` for a gang whose folder does not exist, so that its agent does not know it."""
+    """Return the status `ended` for a gang that its agent does not know, as the gang's folder does not exist."""
     return GangStatus(key=key, phase="ended")
 
 

@@ -1,4 +1,4 @@
-"""Note the gangs of Unix users in the service's own folder: no agent is trusted to list them."""
+"""Record the gangs of Unix users in files of the service's own folder, as no agent is trusted to list them."""
 
 from __future__ import annotations
 
@@ -12,30 +12,33 @@ from kernel_backend.model.resources import LOCAL
 
 
 class GangNotes:
-    """A file for each gang that is not forgotten; its content is the pool, empty for the local one."""
+    """Folder with a note file for each gang that is not forgotten.
+
+    A file's content is the pool, empty for the local one.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def path(self, key: AttemptId) -> Path:
-        """Return the path of a gang's note, which may not exist."""
+        """Return the path of a gang's note file, which may not exist."""
         return self._folder / str(key)
 
     def add(self, key: AttemptId, pool: str) -> None:
-        """Note a gang, before it is submitted."""
+        """Write the note file of a gang, before the gang is submitted."""
         self.path(key).write_text("" if pool == LOCAL else pool)
 
     def remove(self, key: AttemptId) -> None:
-        """Remove the note of a gang whose end is recorded."""
+        """Remove the note file of a gang whose end is recorded."""
         self.path(key).unlink(missing_ok=True)
 
     def of(self, pool: str) -> list[AttemptId]:
-        """Return the noted gangs of a pool."""
+        """Return the keys of all gangs of a pool that have note files."""
         return [key for key, each in self._all() if each == pool]
 
     def by_pool(self) -> dict[str, list[AttemptId]]:
-        """Return the noted gangs of pools other than the local one, by pool."""
+        """Return the keys of all gangs with note files, by pool, without the local pool."""
         found: dict[str, list[AttemptId]] = {}
         for key, pool in self._all():
             if pool != LOCAL:
@@ -43,7 +46,7 @@ class GangNotes:
         return found
 
     def pool(self, key: AttemptId) -> str:
-        """Return the pool of a gang; the local one if there is no note."""
+        """Return the pool of a gang; the local one if the gang has no note file."""
         try:
             return self.path(key).read_text() or LOCAL
         except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Run gangs as jobs of Slurm that their owners submit: each user's own agent calls sbatch, squeue and scancel."""
+"""Run gangs as Slurm jobs of their owners: each user's own agent calls sbatch, squeue and scancel."""
 
 from __future__ import annotations
 
@@ -29,14 +29,19 @@ OF_USER = 4  # such operations of one user
 
 
 class UnixUserPools:
-    """Create the engines of pools whose gangs are their owners' own; all share the bounds of operations at once."""
+    """Factory of the engines of pools whose gangs run as their owners' Unix users.
+
+    All engines share the limits of concurrent operations.
+    """
 
     def __init__(self, agents: Agents, owner: Owner, notes: GangNotes) -> None:
         self._agents, self._owner, self._notes = agents, owner, notes
         self._limits = ConcurrencyLimits()
 
     def __call__(self, pool: Pool) -> UnixUserSlurmEngine:
-        """Return a new engine for a pool; raises InvalidRequest for one whose nodes do not see the users' homes."""
+        """Return a new engine for a pool of Slurm; raises InvalidRequest unless its nodes see the users' homes."""
+        if pool.settings.engine != "slurm":
+            raise InvalidRequest(f"engine: with a spawn helper a pool is of Slurm, not of {pool.settings.engine}")
         if not pool.settings.shared:
             raise InvalidRequest(
                 "shared: with a spawn helper the files of gangs are in the users' homes, which the nodes must see"
@@ -45,7 +50,7 @@ class UnixUserPools:
 
 
 class ConcurrencyLimits:
-    """Semaphores for the operations of agents that wait for Slurm."""
+    """Semaphores that limit how many operations of agents wait for Slurm at a time."""
 
     def __init__(self) -> None:
         self.of_all = asyncio.Semaphore(AT_ONCE)
@@ -53,10 +58,10 @@ class ConcurrencyLimits:
 
 
 class UnixUserSlurmEngine(UnixUserGangs):
-    """Engine for the gangs of one pool of Slurm.
+    """Engine for the gangs of one Slurm pool.
 
-    Slurm sees each user's jobs as theirs, with their accounts and limits. Only agents of users with gangs are asked
-    about them, each of which runs at most one squeue a second. The service itself asks for nodes alone.
+    Slurm sees each job as its user's, with the user's accounts and limits. Only agents of users with gangs are asked
+    about them, each of which runs at most one squeue a second. The service itself asks Slurm only for nodes.
     """
 
     name = SlurmEngine.name
@@ -70,18 +75,18 @@ class UnixUserSlurmEngine(UnixUserGangs):
         self._nodes = PartitionNodes(pool)
 
     async def nodes(self) -> Sequence[Node]:
-        """Return the partition's nodes, as the service sees them; raises EngineUnavailable."""
+        """Return the nodes of the pool's partition, as the service sees them; raises EngineUnavailable."""
         return await self._nodes.newest()
 
     async def submit(self, job: LaunchSpec, token: str) -> None:
-        """Submit a gang's job as its owner; raises EngineUnavailable also if it is not known whether it was."""
+        """Submit a gang's job as its owner; raises EngineUnavailable, also if the job may have been submitted."""
         try:
             await super().submit(job, token)
         except PlaceUnavailable as error:
             raise EngineUnavailable(error.message) from None
 
     async def check(self, context: CheckContext) -> Sequence[PoolFinding]:
-        """Check the pool as the user who asks."""
+        """Check the pool as the user who requested it."""
         asked = {"python": context.python, "checkpoints": context.checkpoints, "urls": context.urls} | self._where
         return await asyncio.to_thread(
             partial(self._agents.ask, context.user, "check", _FINDINGS, limit=CHECK_S, **asked)
@@ -92,13 +97,16 @@ class UnixUserSlurmEngine(UnixUserGangs):
             await asyncio.to_thread(self._slowly, user, op, arguments | self._where)
 
     def _slowly(self, user: str, op: str, arguments: dict[str, Any]) -> None:
-        """Call an operation that waits for Slurm, which does not count as one of the user's concurrent requests."""
+        """Call an operation that waits for Slurm, without counting it as one of the user's concurrent requests."""
         _, link = self._agents.begin(user, op, NONE, limit=ACT_S, **arguments)
         link.close()
 
     @property
     def _where(self) -> dict[str, Any]:
-        """Return what tells an agent which engine has a gang: the pool's settings, which the service alone keeps."""
+        """Return the arguments that name an agent's engine for these gangs: the pool's settings.
+
+        Agents do not store them; only the service does.
+        """
         return {"pool": self._settings}
 
 

@@ -1,4 +1,4 @@
-"""Start agents through the privileged spawn helper, to which a user name and a socket are sent."""
+"""Start agents through the privileged spawn helper, which gets a user name and a socket."""
 
 from __future__ import annotations
 

@@ -33,11 +33,11 @@ class UnixUserWorkspaces:
         self._agents = agents
 
     def check(self, owner: str) -> None:
-        """Check that the owner's agent answers."""
+        """Check that the owner's agent answers; raise PlaceUnavailable or Forbidden otherwise."""
         self._agents.check(owner)
 
     def of(self, owner: str) -> Workspace:
-        """Return the workspace of an owner."""
+        """Return the workspace of an owner, accessed through the agent of that user."""
         return AgentWorkspace(self._agents, owner)
 
 
@@ -49,47 +49,47 @@ class AgentWorkspace:
         self.environments = AgentEnvironments(agents, user)
 
     def unpack(self, job: LaunchSpec, archive: bytes) -> Working:
-        """Unpack the code of an attempt."""
+        """Unpack the code of an attempt, and return its working folder."""
         return self._agents.ask(self._user, "unpack", _WORKING, Body.of(archive), UNPACK_S, job=job.model_dump_json())
 
     def largest_number(self) -> int:
-        """Return the largest experiment number among all folders."""
+        """Return the largest experiment number that any folder of the workspace has."""
         return self._agents.ask(self._user, "largest_number", _NUMBER)
 
     def last_attempt(self, experiment: int, trial: int, since: int) -> int:
-        """Return the last of the consecutive attempt numbers after `since` that have a folder; else `since`."""
+        """Return the last attempt number up to which all after `since` have folders; else `since`."""
         return self._agents.ask(self._user, "last_attempt", _NUMBER, experiment=experiment, trial=trial, since=since)
 
     def usage(self, experiment: int) -> dict[str, int]:
-        """Return the sizes of an experiment's folders, added up by the agent."""
+        """Return the disk usage of an experiment in bytes, by kind of folder."""
         return self._agents.ask(self._user, "usage", _SIZES, limit=LONG_S, experiment=experiment)
 
     def disk(self) -> WorkspaceUsage:
-        """Return the sizes of all experiments and environments, added up by the agent."""
+        """Return the disk usage of all experiments and environments of the workspace."""
         return self._agents.ask(self._user, "disk", _DISK, limit=LONG_S)
 
     def remove(self, experiment: int) -> None:
-        """Let the agent delete an experiment's folders."""
+        """Delete an experiment's folders in the user's workspace."""
         self._agents.ask(self._user, "remove", _NONE, limit=LONG_S, experiment=experiment)
 
     def remove_logs(self, experiment: int) -> None:
-        """Let the agent delete the logs."""
+        """Delete the logs of an ended experiment."""
         self._agents.ask(self._user, "remove_logs", _NONE, limit=LONG_S, experiment=experiment)
 
     def artifact(self, experiment: int, trial: int, name: str) -> Contents:
-        """Return the bytes of an artifact."""
+        """Return the bytes of an artifact's file."""
         stack = ExitStack()
         asked = self._agents.open(self._user, "artifact", _NONE, experiment=experiment, trial=trial, name=name)
         _, link = stack.enter_context(asked)
         return Contents(link.size, _closing(stack, link))
 
     def asker(self, asked: SearchClass, archive: bytes) -> SearchClassProcess:
-        """Return the client of a search class that the user's agent runs in a process."""
+        """Return a client of a search class, which the user's agent runs in a process."""
         return AgentSearchProcess(self._agents, self._user, asked, archive)
 
 
 class AgentSearchProcess:
-    """Client of a search class that the agent runs; the class lives as long as the link to the agent."""
+    """Client of a search class that a user's agent runs; the class lives as long as the link to the agent."""
 
     def __init__(self, agents: Agents, user: str, asked: SearchClass, archive: bytes) -> None:
         self._agents, self._user, self._class, self._archive = agents, user, asked, archive
@@ -108,16 +108,16 @@ class AgentSearchProcess:
         return self._call("tell", trial=trial, params=params, unit=unit, value=value)
 
     def close(self) -> None:
-        """End the class's process; a later call starts a new one."""
+        """End the process of the class; a later call starts a new one."""
         if self._link is not None:
             self._link.close()
             self._link = None
 
     def _call(self, op: str, **arguments: Any) -> Any:
-        """Call the class through the agent.
+        """Call a method of the class through the agent.
 
-        Raises PlaceUnavailable if the class was not created yet, so that the call may be repeated, and SearchFailed
-        if the connection is lost later, as the state of the class is lost with it.
+        Raises PlaceUnavailable if the class was not created yet, so that the call may be repeated, and SearchFailed if
+        the connection is lost later, as the state of the class is lost with it.
         """
         if self._link is None:
             body, asked = Body.of(self._archive), self._class.model_dump_json()
@@ -131,37 +131,37 @@ class AgentSearchProcess:
 
 
 class AgentEnvironments:
-    """Environments of one user, accessed through the user's agent."""
+    """Python environments of one user, accessed through the user's agent."""
 
     def __init__(self, agents: Agents, user: str) -> None:
         self._agents, self._user = agents, user
 
     def lock(self, environment: Environment) -> Lock | None:
-        """Return the stored lock of an environment."""
+        """Return the stored lock of an environment; None if there is none."""
         return self._agents.ask(self._user, "lock", _LOCK_OR_NONE, environment=environment.model_dump_json())
 
     def make_lock(self, environment: Environment, python: Path) -> Lock:
-        """Return the lock of an environment; make it if there is none."""
+        """Return the lock of an environment, made with the interpreter `python` if there is none."""
         return self._beside("make_lock", _LOCK, environment, python)
 
     def python(self, environment: Environment) -> Path | None:
-        """Return the interpreter of a built environment."""
+        """Return the interpreter of an environment; None if it is not built."""
         return self._agents.ask(self._user, "python", _PATH_OR_NONE, environment=environment.model_dump_json())
 
     def version(self, environment: Environment) -> str | None:
-        """Return the Python version of a built environment."""
+        """Return the Python version of an environment; None if it is not built."""
         return self._agents.ask(self._user, "version", _TEXT_OR_NONE, environment=environment.model_dump_json())
 
     def build(self, environment: Environment, python: Path) -> Path:
-        """Return the interpreter of an environment, building it if needed."""
+        """Return the interpreter of an environment, which is built if needed."""
         return self._beside("build", _PATH, environment, python)
 
     def present(self, python: Path) -> Environment:
-        """Return the current environment of an interpreter."""
+        """Return a description of an interpreter's present environment."""
         return self._agents.ask(self._user, "present", _ENVIRONMENT, limit=PRESENT_S, python=str(python))
 
     def _beside(self, op: str, kind: TypeAdapter[A], environment: Environment, python: Path) -> A:
-        """Call an operation that may take minutes, which does not count as one of the user's concurrent requests."""
+        """Call an operation that may take minutes, without counting it as one of the user's concurrent requests."""
         asked, at = environment.model_dump_json(), str(python)
         found, link = self._agents.begin(self._user, op, kind, limit=LONG_S, environment=asked, python=at)
         link.close()

@@ -1,1 +1,1 @@
-"""Run gangs as jobs of Slurm: sbatch starts their launchers, one squeue a second tells about all of them."""
+"""Run gangs as Slurm jobs: sbatch starts their launchers, and one squeue per second reads the states of all jobs."""

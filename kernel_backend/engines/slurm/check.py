@@ -1,4 +1,4 @@
-"""Check a pool: ask Slurm about it, and run a probe on two of its nodes."""
+"""Check a pool: ask Slurm about it, and run a probe program on two of its nodes."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from kernel_backend.model.cluster.pool_check import PoolFinding
 from kernel_backend.model.cluster.pools import Pool
 from kernel_backend.model.launch.probe import ProbeRequest, Versions
 
-VERSIONS_S = 60.0  # for the interpreter to tell its versions on the service's machine
+VERSIONS_S = 60.0  # for the interpreter on the service's machine to print its versions
 _MOST = 2  # nodes that are probed
 
 
 async def check_pool(home: Path, pool: Pool, context: CheckContext) -> Sequence[PoolFinding]:
-    """Return the findings about a pool in order; those that depend on a red one may be left out."""
+    """Check a pool and return the findings in order; after a failed check, those that depend on it may be missing."""
     try:
         version, listing = (await run("sinfo", "--version")).split(), await sinfo(pool)
     except (EngineUnavailable, SlurmRefused) as error:
@@ -63,7 +63,7 @@ async def check_pool(home: Path, pool: Pool, context: CheckContext) -> Sequence[
 
 
 async def _probed(setup: ProbeSetup, urls: tuple[str, ...]) -> list[PoolFinding]:
-    """Return the findings from a probe on the nodes."""
+    """Run the probe program on the nodes and return what it has found; `urls` are the service's addresses."""
     try:
         async with _request(setup, urls) as request:
             probes = Probes(setup, request)
@@ -78,7 +78,10 @@ async def _probed(setup: ProbeSetup, urls: tuple[str, ...]) -> list[PoolFinding]
 
 @contextlib.asynccontextmanager
 async def _request(setup: ProbeSetup, urls: tuple[str, ...]) -> AsyncIterator[ProbeRequest]:
-    """Make a folder in the home by which nodes can tell that it is the same, until the end of the block."""
+    """Yield the request for the probe, with a folder in the service's home by which nodes verify that they see it.
+
+    The folder is created for this, and deleted after the block.
+    """
     nonce = secrets.token_hex(16)
     folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="check-", dir=setup.home))
     local = setup.checkpoints if "://" not in setup.checkpoints else ""
@@ -106,7 +109,7 @@ def _remove(folder: Path) -> None:
 
 
 async def _versions(python: str) -> Versions | str:
-    """Return the versions in an interpreter on this machine, or why it has none."""
+    """Return the versions that the interpreter `python` on this machine has, or a text on why it has none."""
     words = (python, "-P", "-m", "kernel_backend.launch.probe")
     try:
         process = await asyncio.create_subprocess_exec(

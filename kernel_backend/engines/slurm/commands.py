@@ -1,4 +1,4 @@
-"""Run Slurm's commands: the only place that does."""
+"""Run Slurm's commands; no other module of the service does."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import os
 from collections.abc import Collection, Mapping
 
 from kernel_backend.engines.base import EngineUnavailable
-from kernel_backend.engines.slurm.parse import SINFO, no_answer, sentence
+from kernel_backend.engines.slurm.parse import SINFO, no_answer, parse_limit, sentence
 from kernel_backend.errors import DaylightError
 from kernel_backend.model.cluster.pools import Pool
 
 TIMEOUT_S = 20.0
-# Variables of a surrounding job, and options of Slurm's commands by environment, would change what is asked for.
+# Not passed on: variables of a surrounding job, and options of Slurm's commands, would change the request, and
 # SLURM_JWT makes sacct fail.
 _FOREIGN = (
     "SLURM",
@@ -28,17 +28,17 @@ _FOREIGN = (
     "PMI_",
     "PMIX_",
 )
-_KEEP = frozenset({"SLURM_CONF", "SLURM_CONF_SERVER"})  # which Slurm it is
+_KEEP = frozenset({"SLURM_CONF", "SLURM_CONF_SERVER"})  # these select the cluster
 
 
 class SlurmRefused(DaylightError):
-    """Error: Slurm refuses a request; the message is its own sentence."""
+    """Error: Slurm has refused a request; the message is Slurm's own."""
 
     http_status = 400
 
 
 def cleaned(base: Mapping[str, str], withheld: Collection[str] = ()) -> dict[str, str]:
-    """Return environment variables without those of a surrounding job or for Slurm's commands, and those withheld."""
+    """Return the environment variables without `withheld` and without those that configure Slurm's commands or jobs."""
     return {
         name: value
         for name, value in base.items()
@@ -49,7 +49,10 @@ def cleaned(base: Mapping[str, str], withheld: Collection[str] = ()) -> dict[str
 async def start(
     *words: str, env: Mapping[str, str] | None = None, pass_fds: Collection[int] = ()
 ) -> asyncio.subprocess.Process:
-    """Start a command of Slurm whose input and output are pipes; raises EngineUnavailable if it is not installed."""
+    """Start a command of Slurm with pipes as its input and output.
+
+    `pass_fds` are file descriptors that it inherits. Raises EngineUnavailable if Slurm is not installed.
+    """
     try:
         return await asyncio.create_subprocess_exec(
             *words,
@@ -57,7 +60,7 @@ async def start(
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             env=cleaned(os.environ) if env is None else env,
-            start_new_session=True,  # a Ctrl-C in the service's terminal is not for it
+            start_new_session=True,  # so that a Ctrl-C in the service's terminal does not reach it
             pass_fds=tuple(pass_fds),
         )
     except FileNotFoundError:
@@ -70,9 +73,10 @@ async def start(
 async def run(
     *words: str, stdin: str = "", env: Mapping[str, str] | None = None, pass_fds: Collection[int] = ()
 ) -> str:
-    """Return what a command of Slurm prints.
+    """Run a command of Slurm, with `stdin` as its input, and return its output.
 
-    Raises EngineUnavailable if Slurm does not answer or is not installed, and SlurmRefused with its sentence otherwise.
+    `pass_fds` are file descriptors that it inherits. Raises EngineUnavailable if Slurm does not answer or is not
+    installed, and SlurmRefused with its message if it fails otherwise.
     """
     process = await start(*words, env=env, pass_fds=pass_fds)
     try:
@@ -93,6 +97,12 @@ async def run(
 
 
 async def sinfo(pool: Pool) -> str:
-    """Return what sinfo prints about the nodes of a pool's partition; raises the same errors as `run`."""
+    """Return what sinfo prints about the nodes of a pool's partition; raise the errors of `run`."""
     partition = pool.settings.partition
     return await run("sinfo", "-N", "-h", *(["-p", partition] if partition else []), "-o", SINFO)
+
+
+async def partition_limit(pool: Pool) -> float | None:
+    """Return the time limit of a pool's partition in seconds, None if it has none; raise the errors of `run`."""
+    partition = pool.settings.partition
+    return parse_limit(await run("sinfo", "-h", *(["-p", partition] if partition else []), "-o", "%P|%l"))

@@ -1,4 +1,4 @@
-"""Ask Slurm's controller about all jobs of this user at most once a second, for all pools of a service."""
+"""List this user's jobs by squeue, at most once a second for all pools of a service."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from kernel_backend.engines.slurm.commands import SlurmRefused, run
 from kernel_backend.engines.slurm.parse import NO_JOBS, SQUEUE, Jobs, SlurmJob, parse_squeue
 
 EVERY_S = 1.0
-WAIT_S = 2.0  # for an answer, before the last one is used
+WAIT_S = 2.0  # time to wait for squeue; then its last answer is used
 _log = logging.getLogger(__name__)
 
 
 class Queue(NamedTuple):
-    """The last answer of squeue, ended jobs of the last minutes included."""
+    """Jobs in the last answer of squeue, with those that ended in the last minutes."""
 
     jobs: Jobs = NO_JOBS
-    asked_at: float = 0.0  # time of that question; 0: never answered
+    asked_at: float = 0.0  # time at which squeue was started; 0 if it never answered
     problem: str = ""  # why there is no newer answer
 
     def find(self, id: str, comment: str) -> SlurmJob | None:
-        """Return the job with this id and comment; with an empty id, the newest with this comment.
+        """Return the job with this id and comment, or for the id "" the newest with this comment; None if none.
 
-        A Slurm that has lost its state numbers jobs from 1 again, so that an id alone may be another job's.
+        The comment is compared because ids recur: a Slurm that has lost its state numbers jobs from 1 again.
         """
         if id:
             found = self.jobs.get(id)
@@ -36,28 +36,29 @@ class Queue(NamedTuple):
         return max(named, key=lambda job: int(job.id), default=None)
 
     def corrected(self, job: SlurmJob) -> Queue:
-        """Return the queue with another version of a job."""
+        """Return the queue with `job` in place of the job with the same id."""
         return self._replace(jobs={**self.jobs, job.id: job})
 
 
 class Controller:
-    """Cache of the queue, shared by the engines of all pools; however many ask, one squeue runs at a time."""
+    """Cache of Slurm's queue, which the engines of all pools share; at most one squeue runs at a time."""
 
     def __init__(self) -> None:
         self._queue = Queue()
-        self._tried_at = 0.0  # beginning of the last question, answered or not
+        self._tried_at = 0.0  # start of the last squeue, answered or not
         self._asking: asyncio.Task[None] | None = None
 
     async def queue(self) -> Queue:
-        """Return the queue as of the last second; if Slurm is slow or silent, as last seen, with the problem."""
+        """Return the queue, at most a second old; if Slurm does not answer in time, the last one, with the problem."""
         if time.time() < self._tried_at + EVERY_S and not self._busy():
             return self._queue
         if await self._ask(WAIT_S):
             return self._queue
-        return self._queue._replace(problem=self._queue.problem or "the controller is slow to answer")
+        slow = f"Slurm's controller does not answer: squeue has waited for {WAIT_S:g} s"
+        return self._queue._replace(problem=self._queue.problem or slow)
 
     async def fresh(self) -> Queue:
-        """Return the queue as it is now, not before this call; raises EngineUnavailable."""
+        """Return the answer of a squeue that starts after this call; raise EngineUnavailable if it does not answer."""
         called = time.time()
         while self._tried_at < called or self._busy():
             await self._ask()
@@ -70,7 +71,7 @@ class Controller:
         return task is not None and not task.done() and task.get_loop() is asyncio.get_running_loop()
 
     async def _ask(self, patience: float | None = None) -> bool:
-        """Wait for the question that is being asked, or ask; return whether the answer came in time."""
+        """Run squeue, or wait for the one that runs, for `patience` seconds; return whether it has answered by then."""
         if not self._busy() or self._asking is None:
             self._tried_at = time.time()
             self._asking = asyncio.create_task(self._squeue(), name="squeue")
@@ -80,7 +81,7 @@ class Controller:
     async def _squeue(self) -> None:
         began = time.time()
         try:
-            # Ended jobs as well: for those without a launcher's record Slurm's word decides.
+            # Ended jobs are listed as well: without a launcher's record, Slurm's state decides the outcome.
             text = await run("squeue", "-h", "-t", "all", "-u", str(os.geteuid()), "-o", SQUEUE)
             self._queue = Queue(parse_squeue(text), began)
         except (EngineUnavailable, SlurmRefused) as error:

@@ -1,4 +1,4 @@
-"""Run gangs as jobs of Slurm, whose queue decides where and when; state is in the attempts' folders."""
+"""Run gangs as Slurm jobs; Slurm decides when and on which nodes, and all state is kept in the attempts' folders."""
 
 from __future__ import annotations
 
@@ -13,14 +13,18 @@ from typing import Literal
 
 from kernel_backend.engines.base import Caps, CheckContext, EngineUnavailable, GangStatus, Unconfirmed
 from kernel_backend.engines.folders import GangFolders
+from kernel_backend.engines.slurm.accounting import Accounting
+from kernel_backend.engines.slurm.allocated_gangs import AllocatedGangs
 from kernel_backend.engines.slurm.check import check_pool
-from kernel_backend.engines.slurm.commands import SlurmRefused, run
+from kernel_backend.engines.slurm.commands import TIMEOUT_S, SlurmRefused, run
 from kernel_backend.engines.slurm.controller import Controller, Queue
+from kernel_backend.engines.slurm.handover import DelayedGangs
 from kernel_backend.engines.slurm.nodes import PartitionNodes
 from kernel_backend.engines.slurm.parse import (
     ENDED,
     PENDING,
     SlurmJob,
+    limit_text,
     never,
     parse_job_id,
     refusal_advice,
@@ -32,6 +36,7 @@ from kernel_backend.engines.slurm.status import StatusReader
 from kernel_backend.engines.slurm.submission import Submission, locked, read_submission, write_submission
 from kernel_backend.errors import Conflict
 from kernel_backend.launch.folder import AttemptFolder
+from kernel_backend.model.cluster.allocations import HeldAllocation
 from kernel_backend.model.cluster.pool_check import PoolFinding
 from kernel_backend.model.cluster.pools import Pool
 from kernel_backend.model.ids import AttemptId
@@ -42,34 +47,38 @@ from kernel_backend.model.states import Outcome
 from kernel_backend.model.trial import Failure
 from kernel_backend.model.views.overview import LogChunk
 
-KILL_S = 10.0  # for a killed job to leave its nodes
+KILL_S = 10.0  # time for a killed job to leave its nodes
+SBATCH_S = TIMEOUT_S + 5  # time for sbatch to answer or to be killed
 _POLL_S = 0.2
 _log = logging.getLogger(__name__)
 
 
 class SlurmEngine:
-    """Engine for the gangs of one pool, as the user who runs the service."""
+    """Engine for the gangs of one pool; its Slurm jobs belong to the Unix user who runs the service."""
 
     name = "slurm"
     caps = Caps(atomic_gang=True, preemption=True, quota=True, multi_node=True, per_user_identity=False, places=False)
 
     def __init__(self, home: Path, pool: Pool, service: str, controller: Controller | None = None) -> None:
-        """Create an engine; `service` is a name unique to the service, `controller` is shared by its pools."""
+        """Create the engine; `service` is a unique name of the service, whose pools share the `controller`."""
         self._home, self._pool, self._service = home, pool, service
         self._controller = controller or Controller()
         self._folders = GangFolders(home, pool.name)
         self._scratch = scratch_folder(os.environ, pool, service)
-        self._statuses = StatusReader(self._folders, self._scratch)
-        self._nodes = PartitionNodes(pool)
+        self._kept = AllocatedGangs(home, pool, service, self._controller, self._folders)
+        self._statuses = StatusReader(self._folders, self._scratch, self._kept)
+        self._nodes, self._accounting = PartitionNodes(pool), Accounting()
+        self._delayed = DelayedGangs(self._folders, self._controller, self.submit)
 
     async def nodes(self) -> Sequence[Node]:
-        """Return the partition's nodes, as of the last half minute; raises EngineUnavailable."""
+        """Return the nodes of the partition, at most half a minute old; raise EngineUnavailable without an answer."""
         return await self._nodes.newest()
 
     async def submit(self, job: LaunchSpec, token: str) -> None:
-        """Submit a gang's job unless it has one; a job that Slurm refuses for good is listed as ended.
+        """Submit a Slurm job for a gang, unless it has one; if Slurm refuses it for good, the gang is listed as ended.
 
-        Raises EngineUnavailable if Slurm does not answer, or its queue is full: the same call may succeed later.
+        A gang that Slurm does not accept now (limit of submitted jobs, controller without an answer) is pending with
+        that reason; `statuses` submits it later, after gangs that have waited longer.
         """
         folder = self._folders.of(job.id)
         begun = folder.launcher() is not None or read_submission(folder) is not None
@@ -78,53 +87,72 @@ class SlurmEngine:
             raise Conflict(f"{folder.path} was another attempt's; it is set aside")
         await asyncio.to_thread(folder.prepare, job, token)
         async with locked(folder.path) as lock:
-            known = read_submission(folder)
-            if folder.launcher() is not None or (known is not None and (known.job or known.end)):
+            known, began = read_submission(folder), folder.launcher() is not None
+            if (began and known is None) or (known is not None and known.handed_over):
                 return
-            new = Submission(comment=comment(self._service, job, token_digest(token)), at=time.time())
-            if known is not None:  # sbatch was interrupted: the job may exist
+            new = known or Submission(comment=comment(self._service, job, token_digest(token)), at=time.time())
+            if known is not None:  # sbatch was interrupted, or did not answer: the job may exist
                 found = (await self._controller.fresh()).find("", new.comment)
                 new = new.model_copy(update={"job": found.id}) if found is not None else new
+            else:
+                new = new.model_copy(
+                    update={"delay": await asyncio.to_thread(self._delayed.reason, self._statuses.unended)}
+                )
             write_submission(folder, new)
             self._folders.mark(job.id)
-            if not new.job:
+            if new.job or began:
+                return
+            if job.keep_allocation:  # it may get an allocation that its search keeps, even if Slurm accepts no job now
+                await self._place(job, folder, new)
+            elif known is not None or not new.delay:
                 await self._sbatch(job, token, folder, new, lock)
 
     async def statuses(self, of: Sequence[AttemptId] | None = None) -> Sequence[GangStatus]:
-        """Return the status of every gang of this pool, with one question to Slurm a second for all of them.
+        """Return the status of each gang of this pool; if `of` is given, only of attempts in it.
 
-        With `of`, only of those gangs.
+        For all pools and gangs together squeue runs at most once a second.
         """
         keys = await asyncio.to_thread(self._statuses.unended, of)
-        queue = await self._controller.queue() if keys else Queue()
+        queue = await self._controller.queue() if keys or self._kept.known else Queue()
+        queue = await self._accounting.completed(queue, keys)
+        self._delayed.advance(keys, queue)
+        await self._kept.tend(queue)
         for key, submission in keys.items():
-            job = queue.find(submission.job, submission.comment) if submission else None
-            if submission is None or job is None:
+            if submission is None:
                 continue
-            if job.state == "PENDING" and never(job.reason):
+            kept = bool(submission.allocation)
+            job = self._kept.job(submission, queue) if kept else queue.find(submission.job, submission.comment)
+            if job is None:
+                continue
+            if not kept and job.state == "PENDING" and never(job.reason):
                 await self._withdraw(key, submission, job)
             if job.state == "TIMEOUT" and await self._preempted(job):
                 queue = queue.corrected(job._replace(state="PREEMPTED"))
         return await asyncio.to_thread(self._statuses.read, queue, of)
 
     async def release(self, key: AttemptId) -> None:
-        """Cancel a gang that waits in the queue; make the ranks of one that runs commit a checkpoint and exit."""
-        submission = self._cancelling(key, "release")
+        """Cancel a gang that waits in the queue; let the ranks of a running one save a checkpoint and exit."""
+        submission = await self._cancelling(key, "release")
+        if submission is not None and submission.allocation and submission.end is None:
+            await self._kept.release(submission)
         if submission is None or not submission.job or submission.end is not None:
-            return
+            return  # `statuses` ends a gang without a job
         with contextlib.suppress(SlurmRefused):  # it has ended
             await run("scancel", "--state=PENDING", submission.job)
-            # Slurm signals each process of a job's steps: by SIGTERM it would end the ranks themselves, and loader
-            # workers. Only launchers listen to SIGURG.
+            # scancel signals every process of a job's steps: SIGTERM would kill the ranks and loader workers. Only
+            # launchers handle SIGURG.
             await run("scancel", "--signal=URG", submission.job)
 
     async def kill(self, key: AttemptId) -> None:
-        """Cancel a gang's job at once; return when it has left its nodes, as far as Slurm knows."""
-        submission = self._cancelling(key, "kill")
+        """Cancel a gang's job at once; return when, according to Slurm, the job has left its nodes."""
+        submission = await self._cancelling(key, "kill")
         if submission is None:
             return
+        if submission.allocation:
+            await self._kept.kill(key, submission)
+            return
         deadline = time.monotonic() + KILL_S
-        # Launchers that have recorded the end of all ranks leave by themselves; signals would make it a failed job.
+        # Launchers that have recorded the end of all ranks exit by themselves; signals would make the job fail.
         leaving = await asyncio.to_thread(self._folders.of(key).result) is not None
         try:
             while (job := (await self._controller.fresh()).find(submission.job, submission.comment)) is not None:
@@ -139,51 +167,75 @@ class SlurmEngine:
             raise Unconfirmed(f"the job of attempt {key} may still run: {error}") from None
 
     async def records(self, key: AttemptId, after: int, begin: SpoolPosition) -> SpoolPage:
-        """Return a page of a gang's spool, read from its folder."""
+        """Return a page of a gang's records: from offset `begin` on, with numbers above `after`."""
         return await self._folders.records(key, after, begin)
 
     async def logs(self, key: AttemptId, rank: int, offset: int = 0, tail: int | None = None) -> LogChunk:
-        """Return up to 256 KiB of a rank's log from an offset, or its last `tail` bytes."""
+        """Return up to 256 KiB of a rank's log from an offset on, or its last `tail` bytes."""
         return await self._folders.logs(key, rank, offset, tail)
 
     async def set_aside(self, key: AttemptId) -> None:
-        """Kill the job in a gang's folder and rename the folder, so that its key is free again."""
+        """Kill the job of an attempt and rename its folder, so that another attempt can have the same key."""
         await self.kill(key)
         await asyncio.to_thread(self._folders.rename, key)
 
     async def forget(self, key: AttemptId) -> None:
-        """Stop listing a gang, and delete its token."""
+        """Leave a gang out of `statuses` from now on, and delete its secret token."""
         self._statuses.forget(key)
         await asyncio.to_thread(self._folders.forget, key)
 
     async def check(self, context: CheckContext) -> Sequence[PoolFinding]:
-        """Check the pool by a probe on two of its nodes, or on its only one."""
+        """Check the pool by running a probe program on two of its nodes, or on the only one."""
         return await check_pool(self._home, self._pool, context)
+
+    # Allocations that searches keep
+
+    def allocations(self) -> Sequence[HeldAllocation]:
+        """Return the allocations that searches have or wait for in this pool, as of the last call of `statuses`."""
+        return self._kept.shown()
+
+    async def give_back(self, id: str, why: str) -> None:
+        """Start no more gangs in an allocation, and end it when its current gang has ended."""
+        await self._kept.give_back(id, why)
 
     async def _sbatch(
         self, job: LaunchSpec, token: str, folder: AttemptFolder, submission: Submission, lock: int
     ) -> None:
-        """Submit a gang's job. `sbatch` holds the lock, too, so that it counts even if this process dies."""
+        """Submit the job of a gang by sbatch, which inherits the lock: it stays held even if this process dies.
+
+        `lock` is the file descriptor of the lock.
+        """
         options = sbatch_options(job, self._pool, folder.path, submission.comment)
         text = script(job, self._pool, folder.path, self._scratch)
         env = job_env(os.environ, job, folder.path, self._scratch, token)
         try:
             output = await run("sbatch", *options, stdin=text, env=env, pass_fds=(lock,))
         except SlurmRefused as error:
+            reason = limit_text(error.message)
             if too_many(error.message):
-                self._folders.unmark(job.id)
-                raise EngineUnavailable(f"Slurm: {error.message} (your site's limit of submitted jobs)") from None
-            message = f"Slurm: {error.message}. To change: {refusal_advice(error.message)}"
-            failure = Failure(rank=0, type="SlurmRefused", message=message)
+                write_submission(folder, submission.model_copy(update={"delay": reason}))
+                return
+            failure = Failure(
+                rank=0, type="SlurmRefused", message=f"Slurm: {reason}. To change: {refusal_advice(error.message)}"
+            )
             write_submission(folder, submission.ended(Outcome.INFEASIBLE, failure))
-        except EngineUnavailable:
-            self._folders.unmark(job.id)
-            raise
+        except EngineUnavailable as error:
+            write_submission(folder, submission.model_copy(update={"delay": error.message}))
         else:
             write_submission(folder, submission.model_copy(update={"job": parse_job_id(output)}))
 
+    async def _place(self, job: LaunchSpec, folder: AttemptFolder, submission: Submission) -> None:
+        """Assign a gang to a free allocation that is kept for its search, or request a new one.
+
+        If Slurm accepts no request now, the gang waits.
+        """
+        try:
+            await self._kept.place(job, folder, submission)
+        except EngineUnavailable as error:
+            write_submission(folder, submission.model_copy(update={"delay": error.message}))
+
     async def _withdraw(self, key: AttemptId, submission: Submission, job: SlurmJob) -> None:
-        """Cancel a job that would wait for ever, and end its gang with the reason."""
+        """Cancel a job that Slurm can never start, and end its gang with the reason that Slurm shows."""
         try:
             await run("scancel", "--state=PENDING", job.id)
         except (SlurmRefused, EngineUnavailable) as error:
@@ -195,28 +247,44 @@ class SlurmEngine:
 
     @staticmethod
     async def _preempted(job: SlurmJob) -> bool:
-        """Return whether a job that reads TIMEOUT was preempted: its time then ended with the grace period."""
+        """Return whether a job that ended in state TIMEOUT was preempted.
+
+        Preemption sets a job's time limit to the grace period.
+        """
         try:
             return was_preempted(await run("scontrol", "show", "job", "-o", job.id))
         except (SlurmRefused, EngineUnavailable):
             return False
 
-    def _cancelling(self, key: AttemptId, why: Literal["release", "kill"]) -> Submission | None:
-        """Note why a gang's job is cancelled; return its submission, None if there was none."""
+    async def _cancelling(self, key: AttemptId, why: Literal["release", "kill"]) -> Submission | None:
+        """Record why a gang's job is to be cancelled; return its submission, None if it was never submitted.
+
+        Raises Unconfirmed while an sbatch for the gang runs without an answer.
+        """
         folder = self._folders.of(key)
-        submission = read_submission(folder)
-        if submission is None or submission.cancelled == why or submission.end is not None:
-            return submission
-        return write_submission(folder, submission.model_copy(update={"cancelled": why}))
+        if (submission := read_submission(folder)) is None:
+            return None
+        try:
+            async with (
+                asyncio.timeout(SBATCH_S),
+                contextlib.nullcontext() if submission.job else locked(folder.path),
+            ):
+                submission = read_submission(folder)
+                if submission is None or submission.cancelled == why or submission.end is not None:
+                    return submission
+                return write_submission(folder, submission.model_copy(update={"cancelled": why}))
+        except TimeoutError:
+            raise Unconfirmed(f"sbatch still runs for attempt {key}, whose job may start yet") from None
 
     @staticmethod
     async def _cancel(job: SlurmJob, hard: bool) -> None:
-        """Cancel a job; with `hard`, send SIGKILL to its step first.
+        """Cancel a job by scancel; with `hard`, send SIGKILL to its step first.
 
-        Otherwise Slurm sends SIGTERM, also for `scancel --signal=KILL JOB`, and SIGKILL only KillWait seconds later.
+        Without that, Slurm sends SIGTERM, also for `scancel --signal=KILL JOB`, and SIGKILL only KillWait seconds
+        later.
         """
         if hard and job.state not in PENDING:
-            with contextlib.suppress(SlurmRefused):  # it has no step yet, or no longer
+            with contextlib.suppress(SlurmRefused):  # the job has no running step
                 await run("scancel", "--signal=KILL", f"{job.id}.0")
                 return
         with contextlib.suppress(SlurmRefused):  # it has ended

@@ -1,4 +1,4 @@
-"""Decide what works in a pool from the answers of its probes: pure functions, a finding for each check."""
+"""Derive the finding of each check of a pool from what the probe programs have answered: pure functions."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from kernel_backend.model.launch.probe import NodeProbe, Versions, WriteTest
 from kernel_backend.model.resources import Node
 from kernel_backend.model.sizes import size
 
-LEAST_FREE = 10**9  # bytes: less is soon used up by checkpoints and logs
-CLOCKS_S = 1.0  # by which a node's clock may differ
+LEAST_FREE = 10**9  # free bytes below which a finding warns, as checkpoints and logs would soon use them up
+CLOCKS_S = 1.0  # difference allowed between the clocks of a node and the service
 _DOWN = "`scontrol show node NAME` says why a node is down"
 _ENVIRONMENT = "keep one environment on a file system that all nodes see, or install the same versions there"
 _STORE = 'keep checkpoints in an object store: c.Daylight.checkpoints = "s3://bucket/runs"'
@@ -23,11 +23,11 @@ _SHARED = "put it on a file system that all nodes see at the same path"
 
 
 class ProbeSetup(NamedTuple):
-    """Hold the request to the probes, and what is known on the service's machine."""
+    """Settings of the probe programs, with the versions and names of the service's own machine."""
 
     pool: Pool
     python: str
-    versions: Versions  # of that interpreter on the service's machine
+    versions: Versions  # versions in that interpreter on the service's machine
     home: str
     checkpoints: str  # folder or URL; "": each owner has their own
     host: str  # host name of the service's machine
@@ -36,15 +36,15 @@ class ProbeSetup(NamedTuple):
 
 
 class ProbeJob(NamedTuple):
-    """Record the course of the probes' job."""
+    """How the Slurm job of the probe programs went."""
 
-    started: float | None = None  # seconds from srun to the first line; None if there was none
-    errors: str = ""  # what srun and the probes complained about
-    reason: str = ""  # why it waited last, in Slurm's words
+    started: float | None = None  # seconds from the start of srun to its first line; None without a line
+    errors: str = ""  # error output of srun and the probes
+    reason: str = ""  # Slurm's last reason why the job was pending
 
 
 def partition(pool: Pool, nodes: Sequence[Node], states: Mapping[str, int]) -> PoolFinding:
-    """Return the finding about the partition's nodes, their states and slots."""
+    """Return the finding about the partition: its nodes, their states and slots."""
     name = pool.settings.partition or "default partition"
     if not nodes:
         todo = "change `partition` of the pool: `sinfo -s` lists them"
@@ -62,7 +62,10 @@ def partition(pool: Pool, nodes: Sequence[Node], states: Mapping[str, int]) -> P
 
 
 def not_started(setup: ProbeSetup, job: ProbeJob, waited: float) -> PoolFinding:
-    """Return why the probes did not start: no free nodes, a refusal, or an interpreter that is not there."""
+    """Return the finding that the probes did not start, and why: no free node, a refused job, or no interpreter.
+
+    `waited` is the number of seconds that the job was pending.
+    """
     where = setup.pool.settings.partition or "the default partition"
     if never(job.reason):
         return _red("probe", f"Slurm: {job.reason}", never(job.reason))
@@ -78,7 +81,7 @@ def not_started(setup: ProbeSetup, job: ProbeJob, waited: float) -> PoolFinding:
 
 
 def findings(setup: ProbeSetup, job: ProbeJob, probes: Sequence[NodeProbe]) -> list[PoolFinding]:
-    """Return the findings from the answers of the probes, in the order in which trainings need what they tell."""
+    """Return the findings from what the probes have answered, in the order in which a training depends on them."""
     found = list(_unanswered(setup, job, probes))
     found.append(_versions(setup, probes))
     found.append(_home(setup, probes))
@@ -107,7 +110,7 @@ def _unanswered(setup: ProbeSetup, job: ProbeJob, probes: Sequence[NodeProbe]) -
 
 
 def _failed(setup: ProbeSetup, errors: str) -> PoolFinding | None:
-    """Return why the interpreter could not run the probe on a node; None if it was something else."""
+    """Return the finding that a node could not run the probe's interpreter; None if `errors` show another error."""
     if "execve" in errors or "No such file or directory" in errors:
         return _red("probe", f"{setup.python} is not there on a node", _ENVIRONMENT)
     if "No module named" in errors:
@@ -139,7 +142,7 @@ def _home(setup: ProbeSetup, probes: Sequence[NodeProbe]) -> PoolFinding:
 
 
 def _folder(name: str, path: str, tests: Mapping[str, WriteTest | None]) -> PoolFinding:
-    """Return the finding about a folder that all nodes must see and write."""
+    """Return the finding about a folder that all nodes must see and be able to write; `tests` are by node."""
     for is_so, says, todo in _FOLDER:
         if nodes := [node for node, test in tests.items() if is_so(test)]:
             first = tests[nodes[0]] or WriteTest()
@@ -154,7 +157,7 @@ def _is_full(test: WriteTest | None) -> bool:
     return full or (test is not None and not test.problem and not test.missing and test.free < LEAST_FREE)
 
 
-# What may be wrong with a folder on a node, the text, and what to change.
+# Possible faults of a folder on a node: the test, the text for the user, and the advice.
 _FOLDER: tuple[tuple[Callable[[WriteTest | None], bool], str, str], ...] = (
     (
         lambda test: test is None,
@@ -200,7 +203,7 @@ def _clocks(probes: Sequence[NodeProbe]) -> PoolFinding:
 
 
 def _difference(probe: NodeProbe) -> float:
-    """Return how far a node's clock is ahead of the service's, 0 within what the way of the answer leaves open."""
+    """Return how many seconds a node's clock is ahead; 0 if the time for transferring its answer may explain that."""
     return _least_difference(probe) and (probe.clock or 0.0) - (probe.sent + probe.received) / 2
 
 
@@ -221,7 +224,7 @@ def _checkpoints(setup: ProbeSetup, probes: Sequence[NodeProbe]) -> PoolFinding:
 
 
 def _store(url: str, tests: Mapping[str, WriteTest | None]) -> PoolFinding:
-    """Return the finding about an object store that all nodes must write and read."""
+    """Return the finding about an object store that all nodes must be able to write and read; `tests` are by node."""
     for node, test in tests.items():
         if test is None or test.problem:
             says = f"{node}: {url} cannot be used ({test.problem if test is not None else 'no answer'})"

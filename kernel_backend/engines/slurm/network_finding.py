@@ -1,4 +1,4 @@
-"""Decide from the answers of two probes whether ranks on their nodes can connect, and how fast: pure functions."""
+"""Derive, from the probes on two nodes, whether ranks there can connect, and at what rate: pure functions."""
 
 from __future__ import annotations
 
@@ -13,14 +13,20 @@ _INTERFACE = "set `interface` of the pool to a network device that all nodes sha
 
 
 def address_to_use(probes: Sequence[NodeProbe], interface: str | None) -> str:
-    """Return the first address of node 0 that all others have reached; "" if there is none."""
+    """Return the first address of node 0 that all other nodes have reached; "" if there is none.
+
+    With `interface`, only addresses of that network device count.
+    """
     reached = [{each.address for each in probe.reached or ()} for probe in probes[1:]]
     usable = usable_addresses(probes[0].addresses, interface)
     return next((address for address in usable if all(address in each for each in reached)), "")
 
 
 def network(probes: Sequence[NodeProbe], interface: str | None) -> PoolFinding:
-    """Return the finding about the network between the nodes, with the rate of an all-reduce."""
+    """Return the finding about the network between the nodes, with the rate of an all-reduce.
+
+    With `interface`, only addresses of that network device count.
+    """
     first, *others = probes
     usable = usable_addresses(first.addresses, interface)
     if not first.addresses or any(each.reached is None for each in others):

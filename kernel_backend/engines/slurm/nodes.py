@@ -1,4 +1,4 @@
-"""Look at the nodes of a pool's partition, at most twice a minute."""
+"""List the nodes of a pool's partition by sinfo, at most twice a minute."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ EVERY_S = 30.0
 
 
 class PartitionNodes:
-    """Cache of the nodes of a pool's partition. Any user of the site may ask for them; no account is needed."""
+    """Cache of the nodes of a pool's partition; sinfo works without an account in Slurm."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._asked_at, self._nodes = 0.0, list[Node]()
 
     async def newest(self) -> Sequence[Node]:
-        """Return the nodes as of the last half minute; raises EngineUnavailable."""
+        """Return the nodes, at most half a minute old; raise EngineUnavailable if Slurm does not answer."""
         if not self._asked_at or time.monotonic() > self._asked_at + EVERY_S:
             nodes = parse_sinfo(await sinfo(self._pool), self._pool)
             if not nodes:

@@ -1,4 +1,4 @@
-"""Parse what Slurm's commands print: pure functions. Its JSON differs between versions, and these formats do not."""
+"""Parse what Slurm's commands print (as text, since their JSON differs between versions): pure functions."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import NamedTuple
 from kernel_backend.model.cluster.pools import Pool
 from kernel_backend.model.resources import Node
 
-SQUEUE = "%i|%T|%r|%N|%S|%k"  # the comment is last, as it may hold anything
-SINFO = "%N|%P|%T|%c|%G"
+SQUEUE = "%i|%T|%r|%N|%S|%L|%k"  # the comment is last, as it may contain the separator
+SINFO = "%N|%P|%T|%c|%G|%E"  # the reason is last, as it may contain the separator
 PENDING = frozenset(
     {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
 )
@@ -21,7 +21,7 @@ ENDED = frozenset(
     | {"TIMEOUT"}
 )
 _SITE = "this is a limit of your site"
-# Reasons for which a job waits for ever, and what to change.
+# Pending reasons with which a job never starts, and what the user should change.
 _NEVER = {
     "PartitionConfig": "the partition has no such nodes: request fewer slots or nodes, or choose another pool",
     "PartitionNodeLimit": "the partition allows fewer nodes: request fewer, or choose another pool",
@@ -39,9 +39,11 @@ _NO_ANSWER = re.compile(
     "|standby mode|temporarily un|try again|munge|authentication|unable to establish|resolve|in maintenance",
     re.IGNORECASE,
 )
-# A limit of the number of jobs that one may have in the queue, which ends by itself.
-_TOO_MANY = re.compile(r"Max\w*SubmitJob|SubmitJobLimit|GrpSubmit|MaxSubmit|job submit limit", re.IGNORECASE)
-# What srun says besides: of how a job goes on.
+_POLICY = "Job violates accounting/QOS policy"
+# Names of limits on the number of submitted jobs: the job fits once others have ended. Other limits that sbatch
+# names are exceeded by the job alone.
+_TOO_MANY = re.compile(r"(?:Assoc|QOS)\w*Submit\w*", re.IGNORECASE)
+# Lines by which srun reports progress, not errors.
 _PROGRESS = re.compile(
     "lacks support for cpu binding|queued and waiting|has been allocated|Terminating StepId|not available now"
 )
@@ -50,7 +52,7 @@ _DOWN = re.compile(r"^(?:down|drain|fail|unknown|maint|error|inval|reboot)|\*$")
 
 
 class SlurmJob(NamedTuple):
-    """A job as squeue shows it."""
+    """Job of Slurm as squeue shows it."""
 
     id: str
     state: str
@@ -58,6 +60,7 @@ class SlurmJob(NamedTuple):
     nodes: str  # such as `n[1-2]`
     start: str  # when it has started, or is expected to; "N/A" if unknown
     comment: str
+    left: str = ""  # time until its limit, such as `1-03:59:12`; a word if it has none
 
 
 Jobs = Mapping[str, SlurmJob]  # by id
@@ -65,13 +68,17 @@ NO_JOBS: Jobs = MappingProxyType({})
 
 
 def parse_squeue(text: str) -> Jobs:
-    """Return the jobs in the output of `squeue -h -o SQUEUE`, by id."""
-    rows = (line.split("|", 5) for line in text.splitlines())
-    return {row[0]: SlurmJob(*row) for row in rows if len(row) == 6}
+    """Return the jobs in the output of `squeue -h -o SQUEUE`, by job id."""
+    rows = (line.split("|", 6) for line in text.splitlines())
+    found = (
+        SlurmJob(id, state, reason, nodes, start, comment, left)
+        for id, state, reason, nodes, start, left, comment in (row for row in rows if len(row) == 7)
+    )
+    return {job.id: job for job in found}
 
 
 def parse_job_id(text: str) -> str:
-    """Return the job id that `sbatch --parsable` prints, without the name of a cluster; raises ValueError."""
+    """Return the job id that `sbatch --parsable` prints, without the cluster's name; raise ValueError if invalid."""
     lines = text.strip().splitlines()
     found = lines[-1].partition(";")[0].strip() if lines else ""  # a site's hook may print lines before it
     if not found.isdigit():
@@ -79,14 +86,40 @@ def parse_job_id(text: str) -> str:
     return found
 
 
+def parse_time(text: str) -> float | None:
+    """Return in seconds a duration as Slurm prints it; None for a word such as UNLIMITED.
+
+    Examples
+    --------
+    >>> parse_time("1-03:59:12"), parse_time("9:58"), parse_time("infinite")
+    (100752.0, 598.0, None)
+    """
+    days, _, rest = text.strip().rpartition("-")
+    parts = [days or "0", *rest.split(":")]
+    if not all(part.isdigit() for part in parts):
+        return None
+    hours, minutes, seconds = ([0, 0, 0] + [int(part) for part in parts[1:]])[-3:]
+    return float(((int(parts[0]) * 24 + hours) * 60 + minutes) * 60 + seconds)
+
+
+def parse_limit(text: str) -> float | None:
+    """Return the time limit in the output of `sinfo -h -o '%P|%l'`, in seconds; None if there is none.
+
+    If the output has several partitions, the default one is used, whose name ends with `*`.
+    """
+    rows = [line.split("|") for line in text.splitlines() if line.count("|") == 1]
+    rows.sort(key=lambda row: not row[0].endswith("*"))
+    return parse_time(rows[0][1]) if rows else None
+
+
 def parse_sinfo(text: str, pool: Pool) -> list[Node]:
-    """Return the nodes of a pool in the output of `sinfo -N -h -o SINFO`, cut to its largest number of slots."""
+    """Return the nodes of a pool in the output of `sinfo -N -h -o SINFO`, with at most `most_slots` slots in total."""
     settings, rows = pool.settings, _rows(text, pool)
     gpus = settings.gpus if settings.gpus is not None else any(_gpus(row[4], settings.gpu_type) for row in rows)
     nodes, left = dict[str, Node](), settings.most_slots
     rows.sort(key=lambda row: bool(_DOWN.search(row[2])))  # nodes that are down do not use up `most_slots`
-    for name, _, state, cpus, gres in rows:
-        if name in nodes:  # in several partitions
+    for name, _, state, cpus, gres, reason in rows:
+        if name in nodes:  # a node may be in several partitions
             continue
         cores = int(cpus.rstrip("+"))
         slots = _gpus(gres, settings.gpu_type) if gpus else cores // settings.cpus_per_slot
@@ -103,6 +136,8 @@ def parse_sinfo(text: str, pool: Pool) -> list[Node]:
             healthy=not _DOWN.search(state),
             pool=pool.name,
             drained="drain" in state,
+            state=state,
+            reason="" if reason == "none" else reason,
         )
     return list(nodes.values())
 
@@ -113,17 +148,22 @@ def parse_states(text: str, pool: Pool) -> list[str]:
 
 
 def was_preempted(text: str) -> bool:
-    """Return whether the output of `scontrol show job` has the time of a preemption."""
+    """Return whether the output of `scontrol show job` contains a preemption time."""
     return bool(re.search(r"\bPreemptTime=\d", text))
 
 
 def never(reason: str) -> str:
-    """Return what to change if a pending job with this reason can never start; "" if it may."""
+    """Return advice if a job that is pending for this reason can never start; "" if it may start."""
     return _NEVER.get(reason) or (f"{_SITE} for one job: request less" if _PER_JOB.fullmatch(reason) else "")
 
 
+def slurm_text(text: str) -> str:
+    """Return the text, with `Slurm: ` before it unless it begins with that name."""
+    return text if text.startswith("Slurm") else f"Slurm: {text}"
+
+
 def wait_text(job: SlurmJob, now: datetime) -> str:
-    """Return why a job is pending, such as `Slurm: Resources, expected to start 14:20`."""
+    """Return for users why a job is pending, such as `Slurm: Resources, expected to start 14:20`."""
     if job.state == "CONFIGURING":
         return "Slurm: its nodes are being booted"
     reason = "submitted" if job.reason in ("None", "") else job.reason
@@ -133,24 +173,53 @@ def wait_text(job: SlurmJob, now: datetime) -> str:
 
 
 def no_answer(errors: str) -> bool:
-    """Return whether a command failed because Slurm does not answer now, so that it may be repeated later."""
+    """Return whether a command failed only because Slurm does not answer now, so that it can be repeated.
+
+    `errors` is what the command has written to standard error.
+    """
     return bool(_NO_ANSWER.search(errors))
 
 
 def too_many(refusal: str) -> bool:
-    """Return whether sbatch refuses a job only while the user has as many in the queue as their site allows."""
-    return bool(_TOO_MANY.search(refusal))
+    """Return whether sbatch has refused a job because the user has too many jobs in the queue at present.
+
+    Examples
+    --------
+    >>> too_many("AssocMaxSubmitJobLimit; Job violates accounting/QOS policy (job submit limit, ...)")
+    True
+    >>> too_many("QOSMaxGRESPerUser; Job violates accounting/QOS policy (job submit limit, ...)")
+    False
+    """
+    named = _LIMIT.match(refusal)
+    return bool(_TOO_MANY.fullmatch(named[0])) if named is not None else _POLICY in refusal
+
+
+def limit_text(refusal: str) -> str:
+    """Return which limit sbatch names in its refusal, and to whom it applies; other refusals are returned unchanged.
+
+    Examples
+    --------
+    >>> limit_text("QOSMaxGRESPerUser; Job violates accounting/QOS policy (job submit limit, ...)")
+    "QOSMaxGRESPerUser (your site's limit for you)"
+    """
+    named = _LIMIT.match(refusal)
+    if named is None:
+        return refusal
+    whose = "your site's limit of submitted jobs" if too_many(refusal) else _whose(named[0])
+    return f"{named[0]} ({whose})"
 
 
 def sentence(errors: str) -> str:
-    """Return what a command of Slurm complains about, in a line without its prefixes."""
+    """Return what a Slurm command has written to standard error as one line, without its prefixes."""
     lines = [re.sub(r"^(?:s\w+: )?(?:slurm_\w+:? )?(?:error: )?", "", line.strip()) for line in errors.splitlines()]
     return "; ".join(dict.fromkeys(_informative(lines)))[:1000]
 
 
 def refusal_advice(refusal: str) -> str:
-    """Return what to change in a pool whose jobs sbatch refuses with this sentence."""
+    """Return advice on what to change in a pool if sbatch refuses its jobs with this message."""
     for words, advice in (
+        (_POLICY.lower(), "request less, or change `qos` or `account` of the pool: `sacctmgr show qos` lists limits"),
+        ("user id", "ask the site whether you may use this partition, or change `partition` of the pool"),
         ("account", "change `account` or `partition` of the pool: `sacctmgr show assoc user=$USER` lists yours"),
         ("partition", "change `partition` of the pool: `sinfo -s` lists them"),
         ("qos", "change `qos` of the pool, or request less"),
@@ -165,8 +234,8 @@ def refusal_advice(refusal: str) -> str:
 
 
 def _rows(text: str, pool: Pool) -> list[list[str]]:
-    """Return the rows of a pool's partition; without one, of the site's default."""
-    rows = [row for line in text.splitlines() if len(row := line.split("|")) == 5]
+    """Return the rows about the pool's partition, split into fields; if the pool names none, about the default one."""
+    rows = [row for line in text.splitlines() if len(row := line.split("|", 5)) == 6]
     default = [row for row in rows if row[1].endswith("*")]
     return default if pool.settings.partition is None and default else rows
 

@@ -1,4 +1,4 @@
-"""Run the probes of a pool as a job of Slurm: read their answers, and give their orders."""
+"""Run the probe programs of a pool's check as one Slurm job: read their answers and send them orders."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from kernel_backend.model.launch.nodes import usable_addresses
 from kernel_backend.model.launch.probe import AllReduceOrder, NodeProbe, PeerAddresses, ProbeRequest
 from kernel_backend.model.record import Record
 
-START_S = 5.0  # for the first line, once Slurm has nodes
-FILES_S = 20.0  # for the answers about files and the service
-REACH_S = 5.0  # for the answers about addresses, besides the time for each
-ALL_REDUCE_S = 60.0  # torch is imported first
-END_S = 3.0  # for srun to end by itself
-LOOK_S = 3.0  # between two looks at the queue
+START_S = 5.0  # time for the first line once Slurm has allocated nodes
+FILES_S = 20.0  # time for the answers about files and the service
+REACH_S = 5.0  # time for the answers about addresses, besides PROBE_S for each address
+ALL_REDUCE_S = 60.0  # time for the all-reduce, including the import of torch
+END_S = 3.0  # time for srun to exit by itself
+LOOK_S = 3.0  # between calls of squeue
 
 
 class Probes:
-    """Probes of one check, with what they have answered so far."""
+    """Probe programs of one check, with what they have answered so far."""
 
     def __init__(self, setup: ProbeSetup, request: ProbeRequest) -> None:
-        """Create the probes; `run` starts them."""
+        """Create the probes for a request; `run` starts them."""
         self.job = ProbeJob()
         self._setup, self._request = setup, request
         self._name = f"daylight-check-{request.nonce[:8]}"
@@ -43,7 +43,10 @@ class Probes:
         self._begun = self._sent = 0.0
 
     async def run(self, env: Mapping[str, str]) -> bool:
-        """Run the probes to their end; return whether any has answered. Raises nothing about the pool."""
+        """Run the probes to their end; return whether any has answered.
+
+        Problems of the pool are not raised. `env` is the environment of the probes.
+        """
         options = probe_options(self._setup.pool, self._setup.nodes, self._setup.gpus, self._name)
         words = (*options, self._setup.python, "-P", "-m", "kernel_backend.launch.probe")
         try:
@@ -64,11 +67,11 @@ class Probes:
             await self._end(process, reading)
 
     def answers(self) -> list[NodeProbe]:
-        """Return the answers of the nodes that have given any, by number; parts that are not valid are dropped."""
+        """Return what each node has answered so far, in order of the nodes' numbers; invalid parts are left out."""
         return [_probe(node, self._parts[node]) for node in sorted(self._parts)]
 
     async def _exchange(self, process: asyncio.subprocess.Process) -> None:
-        """Let the nodes connect to node 0, and all-reduce by the first address that works."""
+        """Order the nodes to connect to node 0, then to run an all-reduce by an address that all have reached."""
         if not await self._answered("addresses", FILES_S):
             return
         interface = self._setup.pool.settings.interface
@@ -83,7 +86,7 @@ class Probes:
             await self._answered("all_reduce", ALL_REDUCE_S)
 
     async def _answered(self, part: str, seconds: float) -> bool:
-        """Wait for a part of the answer of all nodes; return whether it has come."""
+        """Wait up to `seconds` for all nodes to answer `part` of the request; return whether they have."""
         nodes = range(self._setup.nodes)
         return await self._until(lambda: all(part in self._parts.get(node, ()) for node in nodes), seconds)
 
@@ -121,7 +124,7 @@ class Probes:
         self._changed.set()
 
     async def _look(self, process: asyncio.subprocess.Process) -> None:
-        """Note why the job waits; end one that would wait for ever."""
+        """Record why the probes' job is pending; end the check if Slurm can never start it."""
         while True:
             await asyncio.sleep(LOOK_S)
             with contextlib.suppress(EngineUnavailable, SlurmRefused):

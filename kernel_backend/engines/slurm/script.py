@@ -1,4 +1,4 @@
-"""Make the options of sbatch and the script that it runs: pure functions."""
+"""Compose the options of sbatch and the batch script for a gang: pure functions."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kernel_backend.engines.folders import MARK, withheld
+from kernel_backend.engines.slurm.accounting import job_name
 from kernel_backend.engines.slurm.commands import cleaned
 from kernel_backend.launch.node import SHARES
 from kernel_backend.model.cluster.pools import Pool
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.launch.staging import SCRATCH, VARIABLE, StagingRequest
 
-PROBE_MIN = 3  # minutes that the job of a probe may take: a short one starts early between others
-PROBE_WAIT_S = 60  # seconds that it waits for nodes
+PROBE_MIN = 3  # time limit of a probe's job in minutes; short, so that backfill starts it early
+PROBE_WAIT_S = 60  # seconds for which a probe's job waits for nodes
 _OF_SBATCH = re.compile(
     r"--(?:array|error|export-file|get-user-env|input|no-requeue|open-mode|output|parsable|quiet|requeue|signal"
     r"|test-only|verbose|wait|wrap)(?:=|$)|-[aeioQvW]"
@@ -24,7 +25,7 @@ _OF_SBATCH = re.compile(
 
 
 class Shape(NamedTuple):
-    """Request for slots: their number, on how many nodes, and whether a slot is a GPU."""
+    """Size of a gang: how many slots and nodes it has, and whether a slot is a GPU."""
 
     slots: int
     nodes: int
@@ -32,7 +33,7 @@ class Shape(NamedTuple):
 
     @classmethod
     def of(cls, job: LaunchSpec) -> Shape:
-        """Return the shape of a notional placement: Slurm itself chooses the nodes and shares."""
+        """Return the shape of a job's gang; of its placement only the sizes count, as Slurm chooses the nodes."""
         return cls(
             slots=sum(len(share.slots) for share in job.placement),
             nodes=max(1, len(job.placement)),
@@ -41,32 +42,37 @@ class Shape(NamedTuple):
 
     @property
     def equal(self) -> bool:
-        """Return whether each node can have the same number of slots."""
+        """Return whether the slots can be divided equally over the nodes."""
         return self.slots % self.nodes == 0
 
 
 def comment(service: str, job: LaunchSpec, digest: str) -> str:
-    """Return the comment by which a job is found: of this service, this attempt, and this token.
+    """Return the comment by which a job is found in Slurm's queue: service, attempt, and digest of the secret token.
 
-    Names of jobs are not unique, and a restored database starts attempts with the keys of earlier ones.
+    Job names are not unique, and after a database is restored, new attempts have the keys of earlier ones.
     """
     return f"daylight:{service}:{job.pool}:{job.id}:{digest[:16]}"
 
 
 def sbatch_options(job: LaunchSpec, pool: Pool, folder: Path, comment: str) -> list[str]:
-    """Return the options of sbatch for a gang; those of the pool's `extra` come last, so that they win."""
-    words = ["--parsable", "--no-requeue", f"--job-name=daylight-{job.id}", f"--comment={comment}"]
+    """Return the options of sbatch for a gang's job; the pool's `extra` options come last and so take precedence."""
+    words = ["--parsable", "--no-requeue", f"--job-name={job_name(job.id)}", f"--comment={comment}"]
     log = "/dev/null" if job.staged else str(folder / "launcher.log").replace("%", "%%")
     cwd = "/" if job.staged else job.cwd
     words += [f"--chdir={cwd}", f"--output={log}", "--open-mode=append", "--input=/dev/null"]
-    words += [*_where(pool), *([f"--exclude={','.join(job.excluded)}"] if job.excluded else [])]
-    return [*words, *_size(Shape.of(job), pool), *pool.settings.extra]
+    return [*words, *requested(job, pool), *pool.settings.extra]
+
+
+def requested(job: LaunchSpec, pool: Pool) -> list[str]:
+    """Return the options of sbatch that request the nodes for a gang, without the pool's `extra` options."""
+    excluded = [f"--exclude={','.join(sorted(job.excluded))}"] if job.excluded else []
+    return [*_where(pool), *excluded, *_size(Shape.of(job), pool)]
 
 
 def probe_options(pool: Pool, nodes: int, gpus: bool, name: str) -> list[str]:
-    """Return the options of srun for the probe of a pool, one slot on each node, with those of the pool.
+    """Return the options of srun for the probe of a pool: one slot on each of `nodes` nodes, then the pool's options.
 
-    Options of sbatch that srun does not have, or that would move its output, are left out. The last ones win.
+    Options that only sbatch knows, or that redirect output, are left out. Of a repeated option the last one wins.
     """
     words = [f"--job-name={name}", "--chdir=/", "--mpi=none", "--cpu-bind=none", "--kill-on-bad-exit=0"]
     extra = [each for each in pool.settings.extra if not _OF_SBATCH.match(each)]
@@ -75,31 +81,46 @@ def probe_options(pool: Pool, nodes: int, gpus: bool, name: str) -> list[str]:
 
 
 def script(job: LaunchSpec, pool: Pool, folder: Path, scratch: Path) -> str:
-    """Return the batch script, which starts a launcher on each node and leaves with their exit code."""
+    """Return the batch script of a gang's job: it starts a launcher on each node and exits with their exit code.
+
+    `scratch` is the folder on the nodes' own disks.
+    """
+    output = _own_output(scratch, job) if job.staged else ""
+    return f"#!/bin/sh\n{output}{_step(job, pool, folder)}"
+
+
+def step_script(job: LaunchSpec, pool: Pool, folder: Path) -> str:
+    """Return the script that runs a gang as a step of an allocation which is kept for several gangs."""
+    own = [f"export {name}={shlex.quote(value)}" for name, value in _home(job, folder).items()]
+    unset = [f"unset {name}" for name in withheld(job.config.env)]
+    return "\n".join(["#!/bin/sh", f"cd {shlex.quote(job.cwd)} || exit 1", *own, *unset, _step(job, pool, folder)])
+
+
+def _step(job: LaunchSpec, pool: Pool, folder: Path) -> str:
+    """Return the last lines of a script, by which it becomes (`exec srun ...`) the job step of a gang."""
     shape = Shape.of(job)
     module = ["kernel_backend.staging"] if job.staged else ["kernel_backend.launch", str(folder)]
     launcher = [job.python, "-P", "-m", *module, "--step", "slurm"]
     step = ["srun", "--mpi=none", "--input=none", "--cpu-bind=none", "--kill-on-bad-exit=1"]
     step += [f"--nodes={shape.nodes}", f"--ntasks={shape.nodes}", "--ntasks-per-node=1"]
-    if shape.equal:  # else the nodes' shares differ, and a task may use all that its node has of the job
+    if shape.equal:  # if the nodes' shares differ, each task may use all CPUs of the job on its node
         step.append(f"--cpus-per-task={_cpus(shape, pool)}")
-    output = _own_output(scratch, job) if job.staged else ""
-    return f"#!/bin/sh\n{output}{_shares(shape)}exec {shlex.join([*step, *launcher])}\n"
+    return f"{_shares(shape)}exec {shlex.join([*step, *launcher])}\n"
 
 
 def job_env(base: Mapping[str, str], job: LaunchSpec, folder: Path, scratch: Path, token: str) -> dict[str, str]:
-    """Return the environment of sbatch, which Slurm passes on to the job.
+    """Return the environment for sbatch, which passes it on to the job.
 
-    The slots of the service's own machine are not those of the nodes. Nodes that do not see the folder of the attempt
-    find by `scratch` and `token` what they need.
+    DAYLIGHT_SLOTS is left out, as it counts the slots of the service's machine. Launchers on nodes that do not see the
+    attempt's folder use `scratch` and `token` to fetch its files.
     """
-    here = {MARK: str(folder), "DAYLIGHT_HOME": job.home}
+    here = _home(job, folder)
     own = _staging(job, scratch, token) if job.staged else here
     return cleaned(base, (*withheld(job.config.env), "DAYLIGHT_SLOTS", *here)) | own
 
 
 def scratch_folder(base: Mapping[str, str], pool: Pool, service: str) -> Path:
-    """Return the folder on the nodes' own disks for the files of a service's trainings; jobs inherit these variables.
+    """Return the folder on the nodes' own disks that trainings of a service use; `base` is the jobs' environment.
 
     Examples
     --------
@@ -113,8 +134,12 @@ def scratch_folder(base: Mapping[str, str], pool: Pool, service: str) -> Path:
 
 
 def job_output(scratch: Path, job: LaunchSpec) -> Path:
-    """Return the file on the first node of a job with what it prints before its launchers run."""
+    """Return the path, on the first node of a job, to which the job writes before its launchers run."""
     return scratch / f"{job.id}.out"
+
+
+def _home(job: LaunchSpec, folder: Path) -> dict[str, str]:
+    return {MARK: str(folder), "DAYLIGHT_HOME": job.home}
 
 
 def _staging(job: LaunchSpec, scratch: Path, token: str) -> dict[str, str]:
@@ -123,18 +148,19 @@ def _staging(job: LaunchSpec, scratch: Path, token: str) -> dict[str, str]:
 
 
 def _own_output(scratch: Path, job: LaunchSpec) -> str:
-    """Return the lines by which output of a job lies in a folder that only its user can read."""
+    """Return script lines that redirect output to a folder that only the user can read, if it can be written."""
     folder, output = shlex.quote(str(scratch)), shlex.quote(str(job_output(scratch, job)))
-    return f"umask 077\nmkdir -p {folder} && exec >>{output} 2>&1 || exit 1\n"
+    # If the disk is full or read-only, the launchers report it to the service.
+    return f"umask 077\nmkdir -p {folder} && (: >>{output}) && exec >>{output} 2>&1\n"
 
 
 def _shares(shape: Shape) -> str:
-    """Return the line by which launchers know their nodes' shares of the CPU; a GPU is seen by itself."""
+    """Return the script line that sets the CPU slots of each node; "" for GPUs, which launchers detect."""
     if shape.gpus:
         return ""
     if shape.equal:
         return f"export {SHARES}='{shape.slots // shape.nodes}(x{shape.nodes})'\n"
-    # srun overwrites it with that of the step, in which each node has one task.
+    # Expanded before srun, which sets the variable to the step's own value: one task on each node.
     return f'export {SHARES}="$SLURM_TASKS_PER_NODE"\n'
 
 
@@ -150,7 +176,7 @@ def _cpus(shape: Shape, pool: Pool) -> int:
 
 
 def _size(shape: Shape, pool: Pool) -> list[str]:
-    """Return the options for a gang's size: shares are equal if possible, else Slurm chooses them."""
+    """Return the options of sbatch for a gang's size: equal shares for all nodes if possible, else as Slurm chooses."""
     settings, memory = pool.settings, pool.settings.memory_per_slot
     words, kind = [f"--nodes={shape.nodes}"], f"{settings.gpu_type}:" if settings.gpu_type else ""
     if shape.equal:

@@ -1,4 +1,4 @@
-"""Read the status of gangs from the attempts' folders and the queue: a launcher's record counts before Slurm's word."""
+"""Read the status of gangs from attempts' folders and squeue; a launcher's record takes precedence over Slurm."""
 
 from __future__ import annotations
 
@@ -12,40 +12,50 @@ from pydantic import ValidationError
 
 from kernel_backend.engines.base import GangStatus
 from kernel_backend.engines.folders import OUTCOMES, GangFolders, never_launched
+from kernel_backend.engines.slurm.allocated_gangs import AllocatedGangs
 from kernel_backend.engines.slurm.controller import Queue
-from kernel_backend.engines.slurm.outcomes import by_signal, explained, job_outcome
-from kernel_backend.engines.slurm.parse import ENDED, PENDING, SlurmJob, wait_text
+from kernel_backend.engines.slurm.outcomes import (
+    COMPLETING_S,
+    NODE_LOST,
+    contested,
+    explained,
+    job_outcome,
+    node_problems,
+)
+from kernel_backend.engines.slurm.parse import ENDED, PENDING, SlurmJob, slurm_text, wait_text
 from kernel_backend.engines.slurm.script import job_output
+from kernel_backend.engines.slurm.step_status import OF_SLURM, RECORD_S, StepReader
 from kernel_backend.engines.slurm.submission import Submission, read_submission, write_submission
+from kernel_backend.engines.submission import by_signal
 from kernel_backend.errors import DaylightError
 from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.reports import AttemptResult
 from kernel_backend.model.states import Outcome
 from kernel_backend.model.trial import Failure
 
-SETTLE_S = 5.0  # for Slurm to say why it killed ranks, after a launcher's record of their end
-COMPLETING_S = 60.0  # for a job that Slurm ends to leave its nodes
-FORGOTTEN_S = 10.0  # after which a job that Slurm does not list is lost
-INTERRUPTED_S = 60.0  # after which a submission without a job is lost
-RECORD_S = 30.0  # for the record of a launcher that exited normally to appear on a shared file system
-_OF_SLURM = ("srun:", "slurmstepd")  # lines of theirs in a launcher's log
+FORGOTTEN_S = 10.0  # time after which a job that Slurm does not list counts as lost
+INTERRUPTED_S = 60.0  # age from which a submission without a job counts as lost
+NOT_MET = "its launchers have not met yet"
 _log = logging.getLogger(__name__)
 
 
 class StatusReader:
-    """Reader of a pool's gangs; conclusions from Slurm's word are written into their folders, as Slurm forgets jobs."""
+    """Reader of the status of a pool's gangs; it stores ends derived from Slurm's states, as Slurm forgets jobs."""
 
-    def __init__(self, folders: GangFolders, scratch: Path) -> None:
-        self._folders, self._scratch = folders, scratch
-        self._since: dict[AttemptId, float] = {}  # since when a gang's job is missing, or has no record
+    def __init__(self, folders: GangFolders, scratch: Path, kept: AllocatedGangs) -> None:
+        self._folders, self._scratch, self._steps = folders, scratch, StepReader(kept)
+        self._since: dict[AttemptId, float] = {}  # when a gang's job was first missing or without a record
 
     def forget(self, key: AttemptId) -> None:
-        """Drop what is remembered about a gang."""
+        """Discard what is cached about a gang."""
         self._since.pop(key, None)
+        self._steps.forget(key)
 
     def unended(self, of: Sequence[AttemptId] | None = None) -> Mapping[AttemptId, Submission | None]:
-        """Return the gangs about which Slurm must be asked; with `of`, only of those."""
+        """Return the submissions of the gangs whose end may still depend on Slurm, None for a gang without one.
+
+        If `of` is given, only attempts in it are considered.
+        """
         found: dict[AttemptId, Submission | None] = {}
         for key in self._folders.listed(of):
             folder = self._folders.of(key)
@@ -58,14 +68,14 @@ class StatusReader:
         return found
 
     def read(self, queue: Queue, of: Sequence[AttemptId] | None = None) -> Sequence[GangStatus]:
-        """Return the status of every gang; with `of`, only of those."""
+        """Return the status of each listed gang; if `of` is given, only of attempts in it."""
         return [self._known_status(key, queue) for key in self._folders.listed(of)]
 
     def _known_status(self, key: AttemptId, queue: Queue) -> GangStatus:
-        """Return the status of a gang; if its files cannot be read, log that and return it as running."""
+        """Return the status of a gang; if its files cannot be read, log the error and return that it is running."""
         try:
             folder = self._folders.of(key)
-            known = folder.token_digest()  # read first, since a gang that has ended may have no token any more
+            known = folder.token_digest()  # read first, since `forget` deletes the token
             return self._look(key, folder, queue).model_copy(update={"token_digest": known})
         except (OSError, DaylightError, ValidationError) as error:
             _log.warning("the state of attempt %s cannot be read now: %s", key, error)
@@ -76,12 +86,18 @@ class StatusReader:
         if submission is not None and submission.end is not None:
             end = submission.end
             return GangStatus(key=key, phase="ended", outcome=end.outcome, result=end.result)
+        if submission is not None and submission.allocation:
+            return self._steps.look(key, folder, submission, queue)
         job = queue.find(submission.job, submission.comment) if submission is not None else None
         result = folder.result() or folder.refusal()
         if result is not None and submission is not None and job is not None and explained(result, job.state):
             return self._ended(key, folder, submission, job)
-        if result is not None and not _contested(result, job, queue):
+        if result is not None and not contested(
+            result, job.state if job is not None else "", queue.asked_at, time.time()
+        ):
             return GangStatus(key=key, phase="ended", outcome=OUTCOMES[result.outcome], result=result)
+        if submission is not None and submission.delayed:
+            return GangStatus(key=key, phase="pending", reason=slurm_text(queue.problem or submission.delay))
         if submission is None or not submission.job:
             return self._interrupted(key, folder, submission, job, queue)
         if job is None:
@@ -90,26 +106,27 @@ class StatusReader:
             return self._ended(key, folder, submission, job)
         self._since.pop(key, None)
         if job.state in PENDING:
-            reason = f"Slurm: {queue.problem}" if queue.problem else wait_text(job, datetime.now())
+            reason = slurm_text(queue.problem) if queue.problem else wait_text(job, datetime.now())
             return GangStatus(key=key, phase="pending", reason=reason)
-        return GangStatus(key=key, phase="running", reason="runs in Slurm; its launchers have not met yet")
+        return GangStatus(key=key, phase="running", reason=f"runs in Slurm; {folder.wait() or NOT_MET}")
 
     def _interrupted(
         self, key: AttemptId, folder: AttemptFolder, submission: Submission | None, job: SlurmJob | None, queue: Queue
     ) -> GangStatus:
-        """Return the status of a gang whose submission has not got its job's id: it goes on, or the service died."""
+        """Return the status of a gang without a recorded job id: its sbatch still runs, or the service died."""
         old = time.time() > self._folders.listed_at(key) + INTERRUPTED_S
         if submission is not None and job is not None and old:
             write_submission(folder, submission.model_copy(update={"job": job.id}))
         elif old and not queue.problem:
             return GangStatus(key=key, phase="ended", outcome=Outcome.LOST)
-        return GangStatus(key=key, phase="pending", reason="Slurm: being submitted")
+        # sbatch waits for a silent controller longer than a person should wait for the reason.
+        return GangStatus(key=key, phase="pending", reason=slurm_text(queue.problem or "being submitted"))
 
     def _missing(self, key: AttemptId, folder: AttemptFolder, submission: Submission, queue: Queue) -> GangStatus:
-        """Return the status of a gang whose job Slurm does not list: just submitted, not asked, or forgotten."""
+        """Return the status of a gang whose job squeue does not list: new, forgotten, or Slurm does not answer."""
         began = folder.launcher() is not None
         if queue.problem or queue.asked_at < submission.at + 1:
-            reason = "" if began else f"Slurm: {queue.problem or 'submitted'}"
+            reason = "" if began else slurm_text(queue.problem or "submitted")
             return GangStatus(key=key, phase="running" if began else "pending", reason=reason)
         if self._waited(key) < FORGOTTEN_S:
             return GangStatus(key=key, phase="running" if began else "pending")
@@ -118,26 +135,31 @@ class StatusReader:
         return self._concluded(key, folder, submission.ended(Outcome.LOST, failure))
 
     def _ended(self, key: AttemptId, folder: AttemptFolder, submission: Submission, job: SlurmJob) -> GangStatus:
-        """Return the status of a gang whose job has ended without a record, or with another explanation."""
+        """Return the status of a gang whose job has ended, if there is no launcher's record or the job overrules it."""
         began = folder.launcher() is not None
         if job.state == "COMPLETED" and self._waited(key) < RECORD_S and began:
             return GangStatus(key=key, phase="running")
         everywhere = all(AttemptFolder(folder.path, node).launcher() for node in range(len(folder.job().placement)))
         if job.state in ("COMPLETED", "FAILED") and not everywhere and not submission.cancelled:
             failure = self._never_launched(folder, job)
-            return self._concluded(key, folder, submission.ended(Outcome.FAILED, failure))
-        partial = folder.partial_result()  # some launchers have died; a rank's own failure counts before Slurm's word
+            problems = node_problems("start", f"the launcher of job {job.id} could not begin", job.nodes)
+            return self._concluded(key, folder, submission.ended(Outcome.FAILED, failure, problems))
+        partial = folder.partial_result()  # of the launchers that left a record; a rank's own failure is decisive
         own = partial is not None and partial.failure is not None and not partial.failure.consequence
         if partial is not None and own and not explained(partial, job.state):
-            return self._concluded(key, folder, submission.ended(OUTCOMES[partial.outcome], partial.failure))
+            return self._concluded(
+                key, folder, submission.ended(OUTCOMES[partial.outcome], partial.failure, partial.problems)
+            )
         outcome, failure = job_outcome(job.state, began, submission.cancelled, job.id, job.nodes)
-        return self._concluded(key, folder, submission.ended(outcome, failure))
+        lost = node_problems("lost", f"Slurm lost it ({job.state}, job {job.id})", job.nodes)
+        problems = lost if job.state in NODE_LOST else ()
+        return self._concluded(key, folder, submission.ended(outcome, failure, problems))
 
     def _never_launched(self, folder: AttemptFolder, job: SlurmJob) -> Failure | None:
-        """Return why the launcher of a node could not begin, or where the nodes' own disks have the reason."""
+        """Return the failure of a gang whose launcher could not start, with the reason or the file that shows it."""
         spec = folder.job()
         if not spec.staged:
-            return never_launched(folder, _OF_SLURM).failure
+            return never_launched(folder, OF_SLURM).failure
         where = f"{job_output(self._scratch, spec)} on the first node of {job.nodes or 'the job'}"
         message = f"job {job.id} ended before all of its launchers had reached the service; its output is in {where}"
         return Failure(rank=0, type="LauncherFailed", message=message)
@@ -151,15 +173,3 @@ class StatusReader:
 
     def _waited(self, key: AttemptId) -> float:
         return time.monotonic() - self._since.setdefault(key, time.monotonic())
-
-
-def _contested(result: AttemptResult, job: SlurmJob | None, queue: Queue) -> bool:
-    """Return whether Slurm may still say that it has ended the ranks itself."""
-    state, age = job.state if job is not None else "", time.time() - result.ended_at
-    if not by_signal(result) or state in ENDED:
-        return False
-    if state == "COMPLETING":
-        return age < COMPLETING_S
-    # A job that runs on is none that Slurm ends by SIGKILL; before a preemption it sends SIGTERM.
-    runs_on = state == "RUNNING" and queue.asked_at > result.ended_at
-    return age < SETTLE_S and not (runs_on and result.failure is not None and result.failure.type == "SIGKILL")

@@ -1,62 +1,48 @@
-"""Read and write what this engine knows about a gang: the file `slurm.json` in the attempt's folder."""
+"""Read and write what the Slurm engine records of a gang: the file `slurm.json` in the attempt's folder."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import fcntl
-import os
-import time
-from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Literal
 
 from pydantic import ValidationError
 
+from kernel_backend.engines.submission import QueuedGang
+from kernel_backend.engines.submission import locked as locked_record
 from kernel_backend.launch.folder import AttemptFolder
-from kernel_backend.model.record import Record
-from kernel_backend.model.reports import AttemptResult
-from kernel_backend.model.states import Outcome
-from kernel_backend.model.trial import Failure
 from kernel_backend.model.versions import read
 
 FILE = "slurm.json"
 
 
-class End(Record):
-    """End of a gang as concluded from Slurm's word; kept, since Slurm forgets a job after minutes."""
-
-    outcome: Outcome
-    failure: Failure | None = None
-    at: float
-
-    @property
-    def result(self) -> AttemptResult | None:
-        """Return the end as a launcher would have recorded it; None if there is nothing to tell."""
-        if self.failure is None:
-            return None
-        lost = self.outcome in (Outcome.LOST, Outcome.KILLED)
-        return AttemptResult(
-            outcome="lost" if lost else "failed", exit_codes=(), failure=self.failure, ended_at=self.at
-        )
-
-
-class Submission(Record):
-    """A gang's job. It is written before sbatch runs, so that an interrupted submission is noticed."""
+class Submission(QueuedGang):
+    """Record of a gang's submission, written before sbatch runs, so that an interrupted one is noticed."""
 
     comment: str
-    at: float  # time of the submission
-    job: str = ""  # Slurm's id; "": sbatch has not answered
-    cancelled: Literal["", "release", "kill"] = ""  # by us
-    end: End | None = None
+    job: str = ""  # Slurm's job id; "" if sbatch has not answered, or the gang is a step of an allocation
+    allocation: str = ""  # id of the kept allocation in which the gang is a step
 
-    def ended(self, outcome: Outcome, failure: Failure | None = None) -> Submission:
-        """Return the submission of a gang that has ended like that."""
-        return self.model_copy(update={"end": End(outcome=outcome, failure=failure, at=time.time())})
+    @property
+    def delayed(self) -> bool:
+        """Return whether sbatch did not accept the job, so that it must be submitted later."""
+        return bool(self.delay) and not self.job and not self.allocation and self.end is None
+
+    @property
+    def handed_over(self) -> bool:
+        """Return whether nothing is left to submit: it has a job or an allocation, was cancelled, or has ended."""
+        return bool(self.job or self.allocation or self.end or self.cancelled)
+
+    @property
+    def step(self) -> str:
+        """Return the name that the gang has in its allocation: the attempt's key and the digest of its token.
+
+        The key alone may recur: after a database is restored, new attempts have the keys of earlier ones.
+        """
+        return ":".join(self.comment.split(":")[-2:])
 
 
 def read_submission(folder: AttemptFolder) -> Submission | None:
-    """Return the submission of a gang; None if there was none."""
+    """Return the submission in an attempt's folder; None if the gang was never submitted."""
     try:
         return read(Submission, (folder.path / FILE).read_bytes())
     except (FileNotFoundError, NotADirectoryError, ValidationError):
@@ -64,25 +50,14 @@ def read_submission(folder: AttemptFolder) -> Submission | None:
 
 
 def write_submission(folder: AttemptFolder, submission: Submission) -> Submission:
-    """Write a submission and return it."""
+    """Write the submission to an attempt's folder, and return it."""
     folder.write(FILE, submission.model_dump_json().encode())
     return submission
 
 
-@contextlib.asynccontextmanager
-async def locked(folder: Path) -> AsyncIterator[int]:
-    """Hold a lock of the folder, so that of concurrent calls only one submits its gang; yield its descriptor.
+def locked(folder: Path) -> AbstractAsyncContextManager[int]:
+    """Hold the lock of an attempt's folder, so that only one call submits its gang; yield the lock's descriptor.
 
-    A process that inherits the descriptor holds the lock until it ends.
+    A process that inherits the descriptor holds the lock until it exits: sbatch does.
     """
-    descriptor = os.open(folder / f"{FILE}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                await asyncio.sleep(0.05)
-        yield descriptor
-    finally:
-        os.close(descriptor)
+    return locked_record(folder / FILE)

@@ -24,10 +24,10 @@ UNKNOWN: Mapping[str, Lengths] = {}
 def explain(
     cluster: ClusterState, request: SlotRequest, lengths: Mapping[str, Lengths] = UNKNOWN, reader: Person | None = None
 ) -> Wait:
-    """Return a request's queue position (1 is the head), the reason why it waits, and the expected wait.
+    """Return why a request waits, its queue position (1 is the head), and the expected wait.
 
-    `lengths` has quartiles of past run lengths by owner. The text hides details of other users' requests that
-    `reader` may not see; without a reader it is for the request's owner. At most `FAR` requests ahead are counted.
+    `lengths` has quartiles of past run lengths by owner. The text hides details of other users' requests that `reader`
+    may not see; without a reader it is for the request's owner. At most `FAR` requests ahead are counted.
     """
     request = cluster.queue.requests.get(request.key, request)
     never = impossible(cluster, request, reader)
@@ -49,7 +49,7 @@ def explain_in_order(
     lengths: Mapping[str, Lengths] = UNKNOWN,
     reader: Person | None = None,
 ) -> Wait:
-    """Return why an eligible request waits, like `explain`, given the requests ahead of it in order."""
+    """Return why a schedulable request waits, like `explain`, given the requests ahead of it in order."""
     expected = forecast(cluster, ahead, request, lengths)
     reason = _reason(cluster, request, ahead, reader) + _left_out(cluster, request)
     if expected is None or expected.likely <= 0:
@@ -69,7 +69,7 @@ def _reason(cluster: ClusterState, request: SlotRequest, ahead: Sequence[SlotReq
         return f"cannot be started just now, and is tried again: {request.error}"
     nodes = [node for node in cluster.of_pool(request.pool) if node.name not in request.excluded]
     total = largest_gang(nodes)
-    usable = [node for node in nodes if node.healthy and not node.drained]
+    usable = [node for node in nodes if node.usable]
     counts = [(node.kind, len(cluster.free[node.name])) for node in usable]
     free = largest(counts)
     where = "in queue" if request.pool == LOCAL else f"in pool {request.pool}"
@@ -91,7 +91,8 @@ def _reason(cluster: ClusterState, request: SlotRequest, ahead: Sequence[SlotReq
             return f"{position}; {_kept(cluster, ahead, reader)}"
         return f"{_slots(request.slots)} free, starting"
     going = sum(run.slots for run in cluster.runs.values() if run.leaving is not None and run.pool == request.pool)
-    more = (f"; {_slots(going)} on their way" if going else "") + (f"; {_slots(away)} drained or away" if away else "")
+    why = "drained, suspect or away" if any(node.suspect for node in nodes) else "drained or away"
+    more = (f"; {_slots(going)} on their way" if going else "") + (f"; {_slots(away)} {why}" if away else "")
     if request.one_node and request.slots > 1:
         return f"{position}; no node has {request.slots} free{more}"
     if ahead:
@@ -136,7 +137,10 @@ def _kept(cluster: ClusterState, ahead: Sequence[SlotRequest], reader: Person | 
 
 
 def _rival(cluster: ClusterState, request: SlotRequest) -> SlotRequest | None:
-    """Return the starving request that reserves the rest of the same user's or group's limit; None if there is none."""
+    """Return the starving request for which the rest of the same user's or group's limit is reserved.
+
+    None if there is none.
+    """
     ledger = Ledger(cluster)
     firsts = [line.first for lines in cluster.queue.lines.values() for line in lines.values()]
     for other in filter(ledger.guaranteed, firsts):
@@ -157,7 +161,7 @@ def _rival(cluster: ClusterState, request: SlotRequest) -> SlotRequest | None:
 
 
 def _reserved(cluster: ClusterState) -> Iterator[tuple[SlotRequest, bool]]:
-    """Yield the requests for which `decide` reserves slots; True if no other request may use these meanwhile."""
+    """Yield the requests for which `decide` reserves slots, with True if no other request may use these meanwhile."""
     rules, since = cluster.rules, {each.key: each.since for each, _ in cluster.reserved()}
     for pool in sorted(cluster.pools):
         nodes = cluster.usable(pool)
@@ -178,6 +182,6 @@ def _slots(count: int) -> str:
 
 
 def ordinal(number: int) -> str:
-    """Return `1st`, `2nd`, `3rd`, `4th`, ..."""
+    """Return a number as `1st`, `2nd`, `3rd`, `4th`, ..."""
     suffix = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number}{suffix}"

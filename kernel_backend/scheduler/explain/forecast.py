@@ -14,7 +14,7 @@ FAR = 1000  # requests with as many ahead of them get no forecast
 
 
 class Forecast(NamedTuple):
-    """Forecast of the seconds until a request starts: likely value, and bounds that hold in about half of all cases."""
+    """Seconds until a request is expected to start: a likely value, and bounds that hold in half of all cases."""
 
     low: float
     likely: float
@@ -24,9 +24,10 @@ class Forecast(NamedTuple):
 def forecast(
     cluster: ClusterState, ahead: Iterable[SlotRequest], request: SlotRequest, lengths: Mapping[str, Lengths]
 ) -> Forecast | None:
-    """Return when a request will start if all requests `ahead` start before it, in order; None without enough data.
+    """Return when a request will start if all requests `ahead` start before it, in order.
 
-    `lengths` has quartiles of past run lengths by owner. Slots are counted per pool, regardless of nodes.
+    `lengths` has quartiles of past run lengths by owner; None is returned without enough of them. Slots are counted per
+    pool, regardless of nodes.
     """
     before = list(ahead)
     if len(before) >= FAR:

@@ -10,7 +10,7 @@ from kernel_backend.scheduler.requests import SlotRequest
 
 
 def named(request: SlotRequest, reader: Person | None) -> str:
-    """Return the number of a request, or "another's training" for a reader who may not see it."""
+    """Return the number of a request for messages; "another's training" if the reader may not see it."""
     return str(request.key) if sees(request, reader) else "another's training"
 
 
@@ -20,7 +20,7 @@ def sees(request: SlotRequest, reader: Person | None) -> bool:
 
 
 def subject(kind: str, request: SlotRequest, reader: Person | None) -> str:
-    """Return the owner (`kind` user) or the group of a request as the subject of a sentence."""
+    """Return the request's owner (`kind` is user) or group, as the subject of a sentence."""
     if kind == "group":
         return f"group {request.group}"
     if reader is None or reader.name == request.owner:

@@ -1,4 +1,4 @@
-"""Measure simulated schedules: fairness over windows, utilisation relative to an upper bound, and waits."""
+"""Measure simulated schedules: fairness in time windows, utilisation relative to an upper bound, and waits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def held(played: SimulationResult, begun: float, ended: float) -> dict[str, floa
 def fairness(played: SimulationResult, window: float, weights: Mapping[str, float], begun: float = 0.0) -> list[float]:
     """Return Jain's index of the weighted slot-seconds of users, for each window of `window` seconds from `begun`.
 
-    `weights` names the users and their weights. It is meaningful for users who always want more than their share.
+    `weights` names the users and their weights. The index is meaningful for users who always want more than their
+    share.
     """
     count = int((played.until - begun) // window)
     windows = pairwise(begun + nth * window for nth in range(count + 1))
@@ -38,7 +39,7 @@ def fairness(played: SimulationResult, window: float, weights: Mapping[str, floa
 def bound(jobs: Iterable[Workload], slots: int, until: float) -> float:
     """Return an upper bound of the slot-seconds of work that any schedule can do by `until`.
 
-    It is the minimum over all times t of the work that has arrived by t plus that of all slots from t on.
+    The bound is the minimum, over all times t, of the work that arrived by t plus what all slots can do from t on.
     """
     least = slots * until
     arrived = 0.0
@@ -51,7 +52,7 @@ def bound(jobs: Iterable[Workload], slots: int, until: float) -> float:
 
 
 def utilisation(played: SimulationResult) -> float:
-    """Return the useful work of a simulated schedule as a fraction of its upper bound (`bound`)."""
+    """Return the useful work of a simulated schedule as a fraction of what any schedule could do (`bound`)."""
     done = sum(played.jobs[interval.job].slots * interval.useful for interval in played.intervals)
     most = bound(played.jobs.values(), played.slots, played.until)
     return done / most if most else 1.0

@@ -1,4 +1,4 @@
-"""Simulate a cluster by discrete events; a scheduling policy decides as in the service."""
+"""Simulate a cluster by discrete events; a scheduling policy makes the same decisions as in the service."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Kind = Literal["arrive", "finish", "fault", "leave", "commit", "lose", "return",
 
 
 class Outage(NamedTuple):
-    """Outage of a node at time `at`, for `seconds`."""
+    """Outage of a node that begins at time `at` and lasts `seconds` seconds."""
 
     node: str
     at: float
@@ -32,7 +32,7 @@ class Outage(NamedTuple):
 
 
 class SimulatedInterval(NamedTuple):
-    """Interval in which a job held its slots; `useful` is the number of seconds of its work that was not lost."""
+    """Interval in which a job held its slots; `useful` is how many seconds of its work were not lost."""
 
     job: int
     begun: float

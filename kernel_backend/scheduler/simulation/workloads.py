@@ -75,7 +75,7 @@ class Workload:
 
     @property
     def key(self) -> RequestKey:
-        """Return the job's request key in the scheduler."""
+        """Return the key by which the scheduler identifies the job's request."""
         return RequestKey(self.number, 1)
 
     def request(self, queued_at: float) -> SlotRequest:

@@ -1,0 +1,1 @@
+"""Run gangs as pods of a Kubernetes namespace, one pod for each node of the gang."""

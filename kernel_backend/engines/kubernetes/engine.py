@@ -1,0 +1,237 @@
+"""Run gangs as pods: Kubernetes' scheduler chooses the nodes; state is in the attempts' folders and in labels."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from kernel_backend.engines.base import Caps, CheckContext, EngineUnavailable, GangStatus, Unconfirmed
+from kernel_backend.engines.folders import GangFolders
+from kernel_backend.engines.kubernetes import check
+from kernel_backend.engines.kubernetes.api import Api
+from kernel_backend.engines.kubernetes.events import PodEvents
+from kernel_backend.engines.kubernetes.leftovers import Leftovers
+from kernel_backend.engines.kubernetes.manifests import GangName, python
+from kernel_backend.engines.kubernetes.nodes import PoolNodes
+from kernel_backend.engines.kubernetes.objects import AT_ONCE_S, GangObjects, alive
+from kernel_backend.engines.kubernetes.refusals import Refused, advice, waits, when
+from kernel_backend.engines.kubernetes.retries import Pauses, Retries
+from kernel_backend.engines.kubernetes.status import NOT_PLACED, StatusReader
+from kernel_backend.engines.kubernetes.submission import Submission, locked, read_submission, write_submission
+from kernel_backend.engines.kubernetes.watch import CachedPods, PodCache, waiting_pods
+from kernel_backend.errors import Conflict
+from kernel_backend.launch.folder import AttemptFolder
+from kernel_backend.model.cluster.pool_check import PoolFinding
+from kernel_backend.model.cluster.pools import Pool
+from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.launch.launch_spec import LaunchSpec, token_digest
+from kernel_backend.model.reports import SpoolPage, SpoolPosition
+from kernel_backend.model.resources import Node
+from kernel_backend.model.states import Outcome
+from kernel_backend.model.trial import Failure
+from kernel_backend.model.views.overview import LogChunk
+
+KILL_S = 20.0  # for killed pods to be gone
+LEAVE_S = 5.0  # for launchers that have recorded the end of their ranks to exit by themselves
+PLACEMENT_S = 300.0  # for which a half gang keeps its nodes, as an autoscaler takes minutes to add the others
+LOCK_S = 60.0  # for a submission that is under way
+RELEASE_S = 3600  # grace period of released pods: the service kills them before
+_POLL_S = 0.2
+
+
+class KubernetesEngine:
+    """Engine for the gangs of one pool, in one namespace of a cluster."""
+
+    name = "kubernetes"
+    caps = Caps(atomic_gang=True, preemption=True, quota=True, multi_node=True, per_user_identity=False, places=False)
+
+    def __init__(self, home: Path, pool: Pool, service: str) -> None:
+        """Create an engine; `service` is a name unique to the service."""
+        self._pool, self._service = pool, service
+        self._api = Api(pool.settings.context, pool.settings.namespace)
+        self._folders = GangFolders(home, pool.name)
+        self._objects, self._pods = GangObjects(self._api, pool), PodCache(self._api, service, pool.name)
+        self._statuses = StatusReader(self._folders, pool.settings.placement_timeout or PLACEMENT_S)
+        self._nodes, self._pauses = PoolNodes(pool, self._api), Pauses()
+        self._delays = dict[AttemptId, str]()  # why gangs wait to be submitted, as of the last look at their records
+        self._retries = Retries(self._submit_again, self._pauses)
+        self._events = PodEvents(self._api)
+        self._leftovers = Leftovers(self._objects, self._folders, service, pool.name)
+
+    async def nodes(self) -> Sequence[Node]:
+        """Return the nodes on which pods may run, at most half a minute old; raises EngineUnavailable."""
+        return await self._nodes.newest()
+
+    async def submit(self, job: LaunchSpec, token: str) -> None:
+        """Create a gang's objects unless they exist; a gang that is refused for good is listed as ended.
+
+        A gang that is not accepted now (a quota, lack of rights, no answer) is pending with that reason; `statuses`
+        submits it later, after gangs that have waited longer.
+        """
+        folder, job = self._folders.of(job.id), job.model_copy(update={"python": python(self._pool.settings)})
+        begun = folder.launcher() is not None or read_submission(folder) is not None
+        if begun and folder.token_digest() != token_digest(token):
+            await self.set_aside(job.id)
+            raise Conflict(f"{folder.path} was another attempt's; it is set aside")
+        await asyncio.to_thread(folder.prepare, job, token)
+        async with locked(folder):
+            known, began = read_submission(folder), folder.launcher() is not None
+            if (began and known is None) or (known is not None and (known.cancelled or not known.delayed)):
+                return
+            new = known
+            if new is None:
+                name = GangName(self._service, self._pool.name, job.id, token_digest(token)).owner
+                new = Submission(name=name, at=time.time(), delay=self._behind(job.id))
+                write_submission(folder, new)
+            self._folders.mark(job.id)
+            if known is not None or not new.delay:
+                await self._create(job, token, folder, new)
+
+    async def statuses(self, of: Sequence[AttemptId] | None = None) -> Sequence[GangStatus]:
+        """Return the status of every listed gang, only those in `of` if it is given; raises EngineUnavailable."""
+        known = await asyncio.to_thread(self._statuses.unended, of)
+        self._delays = {key: each.delay for key, each in known.items() if each.delayed and not each.cancelled}
+        handed_over = {key: each for key, each in known.items() if not each.delayed}
+        cached = await self._pods.cached() if handed_over else CachedPods()
+        absent = {key for key, each in handed_over.items() if await self._is_absent(each, cached)}
+        self._retries.go_on(known)
+        self._leftovers.look()
+        await self._events.look(waiting_pods(cached.pods, time.time()))
+        self._statuses.away, self._statuses.events = self._nodes.away, self._events.texts
+        found = await asyncio.to_thread(self._statuses.read, cached, absent, of)
+        for each in found:
+            self._learn(each)
+        return found
+
+    async def release(self, key: AttemptId) -> None:
+        """Send SIGTERM to the launchers of a gang; end one that has not been submitted yet."""
+        submission = await self._cancelling(key, "release")
+        if submission is not None and submission.end is None and not submission.delayed:
+            await self._objects.end((await self._pods.fresh(submission.name)).values(), RELEASE_S)
+
+    async def kill(self, key: AttemptId) -> None:
+        """Kill the pods of a gang; return when Kubernetes says that their processes are gone."""
+        submission = await self._cancelling(key, "kill")
+        if submission is None:
+            return
+        leaving = await asyncio.to_thread(self._folders.of(key).result) is not None
+        begun, killed = time.monotonic(), False
+        try:
+            while left := alive((await self._pods.fresh(submission.name)).values(), time.time(), self._nodes.away):
+                waited = time.monotonic() - begun
+                if waited > KILL_S:
+                    names = ", ".join(pod["metadata"]["name"] for pod in left)
+                    raise Unconfirmed(f"pods of attempt {key} do not end ({names}); its slots stay taken")
+                if not killed and (not leaving or waited > LEAVE_S):
+                    await self._objects.end(left, AT_ONCE_S)
+                    killed = True
+                await asyncio.sleep(_POLL_S)
+            await self._objects.remove(submission.name)  # a pod that a lost request creates later is deleted with it
+        except (EngineUnavailable, Refused) as error:
+            raise Unconfirmed(f"the pods of attempt {key} may still run: {error}") from None
+
+    async def records(self, key: AttemptId, after: int, begin: SpoolPosition) -> SpoolPage:
+        """Return a page of a gang's spool, read from its folder."""
+        return await self._folders.records(key, after, begin)
+
+    async def logs(self, key: AttemptId, rank: int, offset: int = 0, tail: int | None = None) -> LogChunk:
+        """Return up to 256 KiB of a rank's log from an offset, or its last `tail` bytes."""
+        return await self._folders.logs(key, rank, offset, tail)
+
+    async def set_aside(self, key: AttemptId) -> None:
+        """Kill the pods in a gang's folder and rename the folder, so that its key is free again."""
+        await self.kill(key)
+        await asyncio.to_thread(self._folders.rename, key)
+
+    async def forget(self, key: AttemptId) -> None:
+        """Stop listing a gang, and delete its token and its objects; those that are left are deleted later."""
+        self._statuses.forget(key)
+        submission = await asyncio.to_thread(read_submission, self._folders.of(key))
+        await asyncio.to_thread(self._folders.forget, key)
+        if submission is not None:
+            with contextlib.suppress(EngineUnavailable, Refused):
+                await self._objects.remove(submission.name)
+
+    async def check(self, context: CheckContext) -> Sequence[PoolFinding]:
+        """Check what the API server says of the pool, and that a pod of its image runs."""
+        return await check.check_pool(self._api, self._pool, context)
+
+    def _behind(self, key: AttemptId) -> str:
+        """Return why a new gang is not submitted at once: its trial is paused, or others wait; "" if it is."""
+        others = (delay for other, delay in self._delays.items() if not self._pauses.reason(other))
+        return self._pauses.reason(key) or next(others, "")
+
+    async def _create(self, job: LaunchSpec, token: str, folder: AttemptFolder, submission: Submission) -> bool:
+        """Create the objects of a gang, whose lock is held; return whether nothing is left to submit."""
+        name = GangName(self._service, self._pool.name, job.id, token_digest(token))
+        try:
+            uid = await self._objects.create(name, job, token, folder.path)
+        except EngineUnavailable as error:
+            changed = submission.model_copy(update={"delay": error.message})
+        except Refused as error:
+            if when(error) == "later":
+                changed = submission.model_copy(update={"delay": waits(error)})
+            else:
+                message = f"{waits(error)}. To change: {advice(error)}"
+                failure = Failure(rank=0, type="KubernetesRefused", message=message)
+                changed = submission.ended(Outcome.INFEASIBLE, failure)
+        else:
+            changed = submission.model_copy(update={"uid": uid, "delay": ""})
+        if changed.delayed:
+            self._delays[job.id] = changed.delay
+        else:
+            self._delays.pop(job.id, None)
+        return not write_submission(folder, changed).delayed
+
+    async def _submit_again(self, key: AttemptId) -> bool:
+        """Submit a gang that waits, or delete what there is of one that was cancelled; return whether that is done."""
+        folder = self._folders.of(key)
+        async with locked(folder):
+            known = read_submission(folder)
+            if known is None or not known.delayed:
+                return True
+            if known.cancelled:
+                await self._objects.remove(known.name)
+                outcome = Outcome.RELEASED if known.cancelled == "release" else Outcome.KILLED
+                write_submission(folder, known.ended(outcome))
+                return True
+            job, token = await asyncio.to_thread(folder.job), await asyncio.to_thread(folder.token)
+            return await self._create(job, token, folder, known)
+
+    async def _is_absent(self, submission: Submission, cached: CachedPods) -> bool:
+        """Return whether the API server has no pod of a gang for certain."""
+        if cached.problem or cached.pods.get(submission.name):
+            return False
+        try:
+            return not await self._pods.fresh(submission.name)
+        except (EngineUnavailable, Refused):
+            return False
+
+    def _learn(self, status: GangStatus) -> None:
+        """Pause the trial of a gang of which only a part found nodes; end the pauses of one that has all."""
+        failure = status.result.failure if status.result is not None else None
+        if status.phase == "running":
+            self._pauses.end(status.key)
+        elif failure is not None and failure.type == NOT_PLACED and not self._pauses.reason(status.key):
+            self._pauses.begin(status.key, failure.message)
+
+    async def _cancelling(self, key: AttemptId, why: Literal["release", "kill"]) -> Submission | None:
+        """Record why a gang is ended; return its submission, None if there was none.
+
+        Raises Unconfirmed while its objects are being created.
+        """
+        folder = self._folders.of(key)
+        if read_submission(folder) is None:
+            return None
+        try:
+            async with asyncio.timeout(LOCK_S), locked(folder):
+                submission = read_submission(folder)
+                if submission is None or submission.cancelled == why or submission.end is not None:
+                    return submission
+                return write_submission(folder, submission.model_copy(update={"cancelled": why}))
+        except TimeoutError:
+            raise Unconfirmed(f"attempt {key} is being submitted, and its pods may start yet") from None

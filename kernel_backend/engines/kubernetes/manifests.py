@@ -1,0 +1,271 @@
+"""Compose the Kubernetes objects of a gang: an owner, a Secret, and a pod for each node. Pure functions."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kernel_backend.engines.folders import MARK, withheld
+from kernel_backend.launch.node import NODE, NODE_NAME, NODES, SHARES
+from kernel_backend.model.cluster.pools import Pool, PoolSettings
+from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.launch.launch_spec import LaunchSpec
+from kernel_backend.model.launch.staging import SCRATCH, VARIABLE, StagingRequest
+from kernel_backend.model.resources import Share
+
+Manifest = dict[str, Any]
+
+SERVICE, POOL, GANG, ATTEMPT, NUMBER = (
+    f"daylight/{name}" for name in ("service", "pool", "gang", "attempt", "node")
+)  # labels of all objects of a gang
+GRACE_S = 120  # between SIGTERM and SIGKILL: for a checkpoint, where the cluster itself ends a pod
+UNREACHABLE_S = 30  # after which Kubernetes ends the pods of a node that it does not reach
+CONTAINER = "ranks"
+RESOURCE, PYTHON, SHM_GB = "nvidia.com/gpu", "python3", 8.0  # if the pool names no other
+SCRATCH_FOLDER = "/var/daylight"  # in a pod, if the pool names no other
+_TOKEN = "staging"  # key of the Secret
+_TAINTS = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
+
+
+class Identity(NamedTuple):
+    """Run pods as this Unix user and group, so that they can read the folders of the service."""
+
+    user: int
+    group: int
+
+
+class GangName(NamedTuple):
+    """Name and labels of a gang's objects; the same for each call about an attempt, and unique in its namespace."""
+
+    service: str  # id of the service, since several may use one namespace
+    pool: str
+    key: AttemptId
+    digest: str  # of the token, since keys recur after a database is restored
+
+    @property
+    def owner(self) -> str:
+        """Return the name of the owner, from which the names of the pods are made."""
+        mark = hashlib.sha256(f"{self.service} {self.pool} {self.digest}".encode()).hexdigest()[:8]
+        key = f"{self.key.experiment}-{self.key.trial}-{self.key.number}"
+        return f"daylight-{key}-{mark}"
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Return the labels by which the gang is found."""
+        return {**of_pool(self.service, self.pool), GANG: self.owner, ATTEMPT: str(self.key)}
+
+    def pod(self, number: int) -> str:
+        """Return the name of the pod of a node."""
+        return f"{self.owner}-{number}"
+
+
+def of_pool(service: str, pool: str) -> dict[str, str]:
+    """Return the labels of all objects of a pool of a service."""
+    return {"app.kubernetes.io/managed-by": "daylight", SERVICE: service, POOL: pool}
+
+
+def selector(labels: Mapping[str, str]) -> str:
+    """Return labels as a selector of a query.
+
+    Examples
+    --------
+    >>> selector({"a": "1", "b": "2"})
+    'a=1,b=2'
+    """
+    return ",".join(f"{name}={value}" for name, value in labels.items())
+
+
+def owner(name: GangName) -> Manifest:
+    """Return the ConfigMap that owns all objects of a gang: with it Kubernetes deletes them."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name.owner, "labels": name.labels},
+        "data": {"attempt": str(name.key), "token": name.digest},
+    }
+
+
+def secret(name: GangName, job: LaunchSpec, token: str, uid: str) -> Manifest:
+    """Return the Secret by which launchers fetch their files from the service; `uid` is that of the owner."""
+    request = StagingRequest(key=str(job.id), urls=job.service_urls, uid=job.service_uid, token=token)
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name.owner, "labels": name.labels, "ownerReferences": [_owned(name, uid)]},
+        "stringData": {_TOKEN: request.model_dump_json()},
+    }
+
+
+def pods(name: GangName, job: LaunchSpec, pool: Pool, folder: Path, uid: str, identity: Identity) -> list[Manifest]:
+    """Return the pods of a gang, one for each node; `uid` is that of their owner."""
+    return [_pod(name, job, pool, folder, uid, identity, number) for number in range(max(1, len(job.placement)))]
+
+
+def _pod(
+    name: GangName, job: LaunchSpec, pool: Pool, folder: Path, uid: str, identity: Identity, number: int
+) -> Manifest:
+    settings = pool.settings
+    spec: Manifest = {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": GRACE_S,
+        "automountServiceAccountToken": False,  # user code must not speak to the API server
+        "enableServiceLinks": False,
+        "affinity": _affinity(name, job),
+        "nodeSelector": dict(each.split("=", 1) for each in settings.node_selector),
+        "tolerations": _tolerations(settings),
+        "containers": [_container(name, job, settings, folder, number)],
+        "volumes": _volumes(job, settings),
+        "securityContext": _security(job, identity),
+    }
+    optional = {"serviceAccountName": settings.service_account, "priorityClassName": settings.priority_class}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name.pod(number),
+            "labels": {**name.labels, NUMBER: str(number)},
+            "ownerReferences": [_owned(name, uid)],
+        },
+        "spec": spec | {key: value for key, value in optional.items() if value},
+    }
+
+
+def _owned(name: GangName, uid: str) -> Manifest:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "name": name.owner, "uid": uid, "blockOwnerDeletion": False}
+
+
+def _container(name: GangName, job: LaunchSpec, settings: PoolSettings, folder: Path, number: int) -> Manifest:
+    share = job.placement[number] if job.placement else None
+    amounts = resources(share, settings)
+    return {
+        "name": CONTAINER,
+        "image": settings.image,
+        "command": _command(job, settings, folder),
+        "workingDir": "/" if job.staged else job.cwd,
+        "env": _environment(name, job, settings, folder, number),
+        "resources": {"requests": amounts, "limits": amounts},
+        "volumeMounts": _mounts(job, settings),
+        # The last lines of a launcher that could not begin become the reason of the failure.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+    }
+
+
+def _command(job: LaunchSpec, settings: PoolSettings, folder: Path) -> list[str]:
+    """Return the command of a pod; on a shared disk its output is a file, as the service shows it to users."""
+    interpreter = [python(settings), "-P", "-m"]
+    if job.staged:
+        return [*interpreter, "kernel_backend.staging", "--step", "kubernetes"]
+    launcher = [*interpreter, "kernel_backend.launch", str(folder), "--step", "kubernetes"]
+    unset = "".join(f"unset {name}; " for name in withheld(job.config.env))
+    return ["/bin/sh", "-c", f'{unset}exec "$@" >>"${MARK}/launcher.log" 2>&1', "sh", *launcher]
+
+
+def _environment(name: GangName, job: LaunchSpec, settings: PoolSettings, folder: Path, number: int) -> list[Manifest]:
+    own = {NODE: str(number), NODES: str(max(1, len(job.placement)))}
+    if job.placement and job.placement[0].kind == "cpu":
+        own[SHARES] = ",".join(str(len(share.slots)) for share in job.placement)
+    own |= {SCRATCH: scratch(settings)} if job.staged else {MARK: str(folder), "DAYLIGHT_HOME": job.home}
+    found: list[Manifest] = [{"name": key, "value": value} for key, value in own.items()]
+    found.append({"name": NODE_NAME, "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}})
+    if job.staged:
+        reference = {"secretKeyRef": {"name": name.owner, "key": _TOKEN}}
+        found.append({"name": VARIABLE, "valueFrom": reference})
+    return found
+
+
+def resources(share: Share | None, settings: PoolSettings) -> dict[str, str]:
+    """Return the amounts that a pod requests, which are also its limits.
+
+    Examples
+    --------
+    >>> settings = PoolSettings(engine="kubernetes", image="i", cpus_per_slot=4, memory_per_slot=8000)
+    >>> resources(Share(node="n1", kind="cuda", address="n1", slots=(0, 1)), settings)
+    {'cpu': '8', 'memory': '16000Mi', 'nvidia.com/gpu': '2'}
+    """
+    slots = len(share.slots) if share is not None else 1
+    found = {"cpu": str(slots * settings.cpus_per_slot)}
+    if settings.memory_per_slot is not None:
+        found["memory"] = f"{slots * settings.memory_per_slot}Mi"
+    if share is not None and share.kind != "cpu":
+        found[settings.resource or RESOURCE] = str(slots)
+    return found
+
+
+def python(settings: PoolSettings) -> str:
+    """Return the interpreter of the pool's image."""
+    return settings.python or PYTHON
+
+
+def scratch(settings: PoolSettings) -> str:
+    """Return the folder in pods for files of attempts that go through the service."""
+    return settings.scratch or SCRATCH_FOLDER
+
+
+def _volumes(job: LaunchSpec, settings: PoolSettings) -> list[Manifest]:
+    memory = {"medium": "Memory", "sizeLimit": f"{round((settings.shm_gb or SHM_GB) * 1024)}Mi"}
+    found: list[Manifest] = [{"name": "shm", "emptyDir": memory}]
+    found += [{"name": "scratch", "emptyDir": {}}] if job.staged else []
+    names = enumerate(dict.fromkeys(_claim(each) for each in settings.volumes))
+    return [*found, *({"name": f"claim-{n}", "persistentVolumeClaim": {"claimName": name}} for n, name in names)]
+
+
+def _mounts(job: LaunchSpec, settings: PoolSettings) -> list[Manifest]:
+    found: list[Manifest] = [{"name": "shm", "mountPath": "/dev/shm"}]
+    found += [{"name": "scratch", "mountPath": scratch(settings)}] if job.staged else []
+    names = list(dict.fromkeys(_claim(each) for each in settings.volumes))
+    for each in settings.volumes:
+        _, at, *read_only = each.split(":")
+        found.append({"name": f"claim-{names.index(_claim(each))}", "mountPath": at, "readOnly": bool(read_only)})
+    return found
+
+
+def _claim(volume: str) -> str:
+    return volume.split(":", 1)[0]
+
+
+def _security(job: LaunchSpec, identity: Identity) -> Manifest:
+    seccomp: Manifest = {"seccompProfile": {"type": "RuntimeDefault"}}
+    if job.staged:
+        return seccomp
+    return seccomp | {"runAsUser": identity.user, "runAsGroup": identity.group}
+
+
+def _affinity(name: GangName, job: LaunchSpec) -> Manifest:
+    """Return what keeps the pods of a gang on different nodes, and away from nodes that are left out."""
+    apart = {"labelSelector": {"matchLabels": {GANG: name.owner}}, "topologyKey": "kubernetes.io/hostname"}
+    found: Manifest = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
+    if job.excluded:
+        fields = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in sorted(job.excluded)]
+        terms = {"nodeSelectorTerms": [{"matchFields": fields}]}
+        found["nodeAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+    return found
+
+
+def _tolerations(settings: PoolSettings) -> list[Manifest]:
+    lost = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": UNREACHABLE_S}
+    return [*({"key": key, **lost} for key in _TAINTS), *map(toleration, settings.tolerations)]
+
+
+def toleration(text: str) -> dict[str, str]:
+    """Return a toleration of a pool's settings in Kubernetes' form.
+
+    Examples
+    --------
+    >>> toleration("team=vision:NoSchedule")
+    {'key': 'team', 'operator': 'Equal', 'value': 'vision', 'effect': 'NoSchedule'}
+    >>> toleration("nvidia.com/gpu")
+    {'key': 'nvidia.com/gpu', 'operator': 'Exists'}
+    """
+    label, _, effect = text.partition(":")
+    key, equal, value = label.partition("=")
+    found = {"key": key, "operator": "Equal", "value": value} if equal else {"key": key, "operator": "Exists"}
+    return found | ({"effect": effect} if effect else {})
+
+
+def attempt_of(labels: Mapping[str, str]) -> str:
+    """Return the key of the attempt that an object belongs to; "" if its labels do not tell."""
+    return labels.get(ATTEMPT, "") if re.fullmatch(r"[0-9]+\.[0-9]+-[0-9]+", labels.get(ATTEMPT, "")) else ""

@@ -1,0 +1,90 @@
+"""Create and delete the objects of a gang, so that a call that was cut midway can be repeated."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from kernel_backend.engines.base import EngineUnavailable
+from kernel_backend.engines.kubernetes import manifests
+from kernel_backend.engines.kubernetes.api import Api
+from kernel_backend.engines.kubernetes.manifests import GangName, Identity, Manifest
+from kernel_backend.engines.kubernetes.pods import is_lost, pod_state
+from kernel_backend.engines.kubernetes.refusals import Refused
+from kernel_backend.model.cluster.pools import Pool
+from kernel_backend.model.launch.launch_spec import LaunchSpec
+
+AT_ONCE_S = 1  # grace period of a killed pod: with 0 its object would vanish before its processes
+_WITH_OWNED = {"propagationPolicy": "Background"}  # Kubernetes deletes what the owner owns
+
+
+class GangObjects:
+    """Objects of a pool's gangs in its namespace."""
+
+    def __init__(self, api: Api, pool: Pool) -> None:
+        self._api, self._pool = api, pool
+        self._identity = Identity(os.geteuid(), os.getegid())
+
+    async def create(self, name: GangName, job: LaunchSpec, token: str, folder: Path) -> str:
+        """Create all objects of a gang that do not exist yet; return the uid of their owner.
+
+        If a pod is refused, none is left. Raises Refused, and EngineUnavailable if it is not known what exists.
+        """
+        uid = str((await self._make("configmaps", manifests.owner(name)))["metadata"]["uid"])
+        try:
+            if job.staged:
+                await self._make("secrets", manifests.secret(name, job, token, uid))
+            for pod in manifests.pods(name, job, self._pool, folder, uid, self._identity):
+                found = await self._make("pods", pod)
+                if owner_of(found) != uid or found["metadata"].get("deletionTimestamp"):
+                    raise EngineUnavailable("Kubernetes: pods of an earlier try are still ending")
+        except Refused:
+            await self.remove(name.owner)
+            raise
+        return uid
+
+    async def end(self, pods: Iterable[Mapping[str, Any]], grace: int) -> None:
+        """Delete pods: their launchers get SIGTERM, and SIGKILL after this many seconds."""
+        for pod in pods:
+            options = {"gracePeriodSeconds": grace, "preconditions": {"uid": pod["metadata"]["uid"]}}
+            try:
+                await self._api.delete(await self._api.of("pods", pod["metadata"]["name"]), options)
+            except Refused as error:
+                if error.status != 409:  # 409: it is another pod of this name
+                    raise
+
+    async def remove(self, owner: str) -> None:
+        """Delete the owner of a gang; Kubernetes then deletes its Secret and pods."""
+        await self._api.delete(await self._api.of("configmaps", owner), _WITH_OWNED)
+
+    async def owners(self, labels: Mapping[str, str]) -> list[Manifest]:
+        """Return the owners of all gangs with these labels."""
+        query = {"labelSelector": manifests.selector(labels)}
+        return list((await self._api.get(await self._api.of("configmaps"), query))["items"])
+
+    async def _make(self, kind: str, manifest: Manifest) -> Manifest:
+        """Create an object and return it, or the one of this name that exists."""
+        try:
+            return await self._api.create(await self._api.of(kind), manifest)
+        except Refused as error:
+            if error.status != 409 or error.reason != "AlreadyExists":
+                raise
+        try:
+            return await self._api.get(await self._api.of(kind, manifest["metadata"]["name"]))
+        except Refused as error:
+            if error.status != 404:
+                raise
+            raise EngineUnavailable(f"Kubernetes: {manifest['metadata']['name']} was deleted meanwhile") from None
+
+
+def owner_of(pod: Mapping[str, Any]) -> str:
+    """Return the uid of a pod's owner; "" if it has none."""
+    return next((str(each["uid"]) for each in pod["metadata"].get("ownerReferences") or []), "")
+
+
+def alive(pods: Iterable[Manifest], now: float, away: Collection[str]) -> list[Manifest]:
+    """Return the pods whose processes may run, without those of lost nodes: checkpoints of theirs are refused."""
+    states = ((pod, pod_state(pod)) for pod in pods)
+    return [pod for pod, state in states if not state.over and not is_lost(state, now, away)]

@@ -1,0 +1,216 @@
+"""Read the status of gangs from attempt folders and pods; a launcher's record has precedence over its pod's end."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
+
+from kernel_backend.engines.base import GangStatus
+from kernel_backend.engines.folders import OUTCOMES, GangFolders, never_launched
+from kernel_backend.engines.kubernetes.objects import owner_of
+from kernel_backend.engines.kubernetes.pods import (
+    Finished,
+    PodState,
+    failed_launcher,
+    half_since,
+    hopeless,
+    out_of_memory,
+    pod_state,
+    taken_away,
+    wait_text,
+)
+from kernel_backend.engines.kubernetes.submission import Submission, read_submission, write_submission
+from kernel_backend.engines.kubernetes.watch import CachedPods
+from kernel_backend.engines.submission import by_signal
+from kernel_backend.errors import DaylightError
+from kernel_backend.launch.folder import AttemptFolder
+from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.reports import AttemptResult
+from kernel_backend.model.states import Outcome
+from kernel_backend.model.trial import Failure
+
+SETTLE_S = 3.0  # for a launcher's record to arrive, after its pod has ended without one
+RECORD_S = 15.0  # the same where the pod ended well, and its files may be on a shared disk
+BEGINNING = "Kubernetes: being submitted"
+NOT_MET = "its launchers have not met yet"
+NOT_PLACED = "NotPlaced"  # type of the failure of a gang of which only a part found nodes
+_log = logging.getLogger(__name__)
+
+
+class _Gang(NamedTuple):
+    """What is known of a gang."""
+
+    key: AttemptId
+    folder: AttemptFolder
+    submission: Submission
+    here: dict[int, PodState]  # pods that there are, by number
+    gone: dict[int, PodState]  # the last state of those that are gone
+
+    @property
+    def pods(self) -> list[PodState]:
+        """Return the states of all pods, also of those that are gone."""
+        return [*self.here.values(), *self.gone.values()]
+
+    @property
+    def size(self) -> int:
+        """Return how many pods there should be."""
+        return max(1, len(self.folder.job().placement))
+
+    @property
+    def began(self) -> list[int]:
+        """Return the numbers of the nodes whose launchers have begun."""
+        return [each for each in range(self.size) if AttemptFolder(self.folder.path, each).launcher() is not None]
+
+
+class StatusReader:
+    """Reader of a pool's gangs; it stores outcomes derived from pods, as Kubernetes forgets those."""
+
+    def __init__(self, folders: GangFolders, placement_timeout: float) -> None:
+        self._folders, self._patience = folders, placement_timeout
+        self.away: Collection[str] = ()  # nodes that are not ready
+        self.events: Mapping[str, str] = {}  # what events tell of waiting pods, by name
+        self._since: dict[AttemptId, float] = {}  # when a gang's pods had first ended without a record
+
+    def forget(self, key: AttemptId) -> None:
+        """Drop the cached state of a gang."""
+        self._since.pop(key, None)
+
+    def unended(self, of: Sequence[AttemptId] | None = None) -> dict[AttemptId, Submission]:
+        """Return the submissions of gangs whose end is not known, only those in `of` if it is given."""
+        found = ((key, read_submission(self._folders.of(key))) for key in self._folders.listed(of))
+        return {key: each for key, each in found if each is not None and each.end is None}
+
+    def read(
+        self, cached: CachedPods, absent: Collection[AttemptId], of: Sequence[AttemptId] | None = None
+    ) -> list[GangStatus]:
+        """Return the status of every listed gang; `absent` are those of which the API server has no pod for certain."""
+        return [self._known_status(key, cached, key in absent) for key in self._folders.listed(of)]
+
+    def _known_status(self, key: AttemptId, cached: CachedPods, absent: bool) -> GangStatus:
+        """Return the status of a gang; if its files cannot be read, log the error and report it as running."""
+        try:
+            folder = self._folders.of(key)
+            known = folder.token_digest()  # read first, since `forget` deletes the token
+            return self._look(key, folder, cached, absent).model_copy(update={"token_digest": known})
+        except (OSError, DaylightError, ValidationError) as error:
+            _log.warning("the state of attempt %s cannot be read now: %s", key, error)
+            return GangStatus(key=key, phase="running")
+
+    def _look(self, key: AttemptId, folder: AttemptFolder, cached: CachedPods, absent: bool) -> GangStatus:
+        submission = read_submission(folder)
+        if submission is None:
+            return GangStatus(key=key, phase="ended", outcome=Outcome.LOST)
+        if submission.end is not None:
+            return GangStatus(key=key, phase="ended", outcome=submission.end.outcome, result=submission.end.result)
+        gang = _Gang(key, folder, submission, *_states(submission, cached))
+        result = folder.result() or folder.refusal()
+        if result is not None:
+            return self._recorded(gang, result)
+        if submission.delayed:
+            return GangStatus(key=key, phase="pending", reason=submission.delay or BEGINNING)
+        if (end := self._ending(gang, absent)) is not None:
+            return self._concluded(gang, end)
+        if not gang.here or any(each.phase == "Pending" for each in gang.here.values()):
+            reason = cached.problem or wait_text(list(gang.here.values()), gang.size, self.events)
+            began = bool(gang.gone) or bool(gang.began)
+            return GangStatus(key=key, phase="running" if began and not gang.here else "pending", reason=reason)
+        return GangStatus(key=key, phase="running", reason=f"runs in Kubernetes; {folder.wait() or NOT_MET}")
+
+    def _recorded(self, gang: _Gang, result: AttemptResult) -> GangStatus:
+        """Return the end in a launcher's record, unless Kubernetes has sent the signal of which the record tells."""
+        if by_signal(result):
+            own = out_of_memory(gang.pods) or taken_away(gang.pods, time.time(), self.away)
+            if own is not None:
+                return self._concluded(gang, own)
+            alive = any(not each.over for each in gang.here.values())
+            if alive and time.time() - result.ended_at < SETTLE_S:
+                return GangStatus(key=gang.key, phase="running")
+        outcome = OUTCOMES[result.outcome]
+        if outcome is Outcome.RELEASED and gang.submission.cancelled == "kill":
+            outcome = Outcome.LOST  # a kill begins with SIGTERM, which asks for a release
+        return GangStatus(key=gang.key, phase="ended", outcome=outcome, result=result)
+
+    def _ending(self, gang: _Gang, absent: bool) -> Finished | None:
+        """Return how a gang without a launcher's record has ended; None if it has not, or if a record may come."""
+        now, here = time.time(), list(gang.here.values())
+        if gang.submission.cancelled and not here:
+            return _cancelled(gang) if absent and (not gang.began or self._waited(gang.key) > SETTLE_S) else None
+        found = out_of_memory(gang.pods) or taken_away(gang.pods, now, self.away) or self._failed(gang)
+        if found is not None:
+            return self._unless_told(gang, found) if self._waited(gang.key) > SETTLE_S else None
+        if reason := hopeless(here, now):
+            return Finished(Outcome.INFEASIBLE, Failure(rank=0, type="KubernetesRefused", message=reason))
+        since = half_since(here, gang.size)
+        if since is not None and now > since + self._patience:
+            return _not_placed(here, gang.size, self._patience)
+        if gang.gone.keys() - gang.here.keys() or absent or (here and all(each.over for each in here)):
+            return self._unless_told(gang, _vanished(gang)) if self._waited(gang.key) > RECORD_S else None
+        self._since.pop(gang.key, None)
+        return None
+
+    def _failed(self, gang: _Gang) -> Finished | None:
+        if gang.submission.cancelled:
+            return None
+        numbers = {each.name: number for number, each in (gang.gone | gang.here).items()}
+        found = failed_launcher(gang.pods, gang.began, numbers)
+        own = found is not None and found.failure is not None and not gang.folder.job().staged
+        # On a shared disk the output is in a file, so that the pod tells nothing.
+        return found._replace(failure=never_launched(gang.folder).failure) if found is not None and own else found
+
+    def _unless_told(self, gang: _Gang, found: Finished) -> Finished:
+        """Return the failure that a rank of another node has recorded, as it is the cause, else `found`."""
+        told = gang.folder.partial_result()
+        if told is None or told.failure is None or told.failure.consequence or (by_signal(told) and found.failure):
+            return found
+        return Finished(OUTCOMES[told.outcome], told.failure, told.problems)
+
+    def _concluded(self, gang: _Gang, end: Finished) -> GangStatus:
+        ended = write_submission(gang.folder, gang.submission.ended(*end))
+        self._since.pop(gang.key, None)
+        assert ended.end is not None
+        return GangStatus(key=gang.key, phase="ended", outcome=end.outcome, result=ended.end.result)
+
+    def _waited(self, key: AttemptId) -> float:
+        return time.monotonic() - self._since.setdefault(key, time.monotonic())
+
+
+def _states(submission: Submission, cached: CachedPods) -> tuple[dict[int, PodState], dict[int, PodState]]:
+    """Return the states of a gang's own pods, and of those that are gone, by number."""
+    here, gone = (
+        {number: pod_state(pod) for number, pod in pods.get(submission.name, {}).items() if _is_of(submission, pod)}
+        for pods in (cached.pods, cached.gone)
+    )
+    # A pod that is gone has ended, whatever its last state says of its deletion.
+    return here, {number: each._replace(deadline=None) for number, each in gone.items() if number not in here}
+
+
+def _is_of(submission: Submission, pod: Mapping[str, Any]) -> bool:
+    return owner_of(pod) == submission.uid
+
+
+def _cancelled(gang: _Gang) -> Finished:
+    """Return the end of a gang that Daylight has ended, and whose launchers have left no record."""
+    if gang.began:
+        return Finished(Outcome.LOST)
+    return Finished(Outcome.RELEASED if gang.submission.cancelled == "release" else Outcome.KILLED)
+
+
+def _not_placed(pods: Collection[PodState], count: int, patience: float) -> Finished:
+    message = f"a part of the gang had nodes for {patience:g} s, and the rest found none: {wait_text(pods, count)}"
+    return Finished(Outcome.LOST, Failure(rank=0, type=NOT_PLACED, message=message, consequence=True))
+
+
+def _vanished(gang: _Gang) -> Finished:
+    """Return the end of a gang of which a pod was deleted, or has ended well, without any launcher's record."""
+    if gang.submission.cancelled:
+        return _cancelled(gang)
+    missing = [each.name for number, each in gang.gone.items() if number not in gang.here]
+    if not missing and gang.here:
+        return Finished(Outcome.LOST)
+    what = f"pod {missing[0]} was" if missing else "its pods were"
+    failure = Failure(rank=0, type="Deleted", message=f"{what} deleted in Kubernetes", consequence=True)
+    return Finished(Outcome.LOST, failure)

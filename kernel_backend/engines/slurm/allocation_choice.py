@@ -1,0 +1,56 @@
+"""Choose which of the allocations kept for a search a gang gets, and how long a new one lasts: pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from kernel_backend.model.cluster.allocations import HeldAllocation
+
+SIGNAL_EARLY_S = 60.0  # Slurm may send the signal of `--signal=SIG@TIME` up to this much earlier
+
+
+class Demand(NamedTuple):
+    """What a gang needs of the Slurm job in which it runs; gangs with equal demands may share an allocation."""
+
+    experiment: int
+    python: str
+    options: tuple[str, ...]  # options of sbatch: nodes, slots, partition and the like
+
+
+def margin(seconds: float) -> float:
+    """Return how many seconds before the end of an allocation of this length its gang is asked to exit.
+
+    Within this time the gang commits a checkpoint; it then continues in another allocation.
+
+    Examples
+    --------
+    >>> margin(4 * 3600), margin(600)
+    (300.0, 30.0)
+    """
+    return min(300.0, max(30.0, seconds / 20))
+
+
+def length(wanted: float, limit: float | None) -> float:
+    """Return how many seconds to request for an allocation: `wanted`, but at most the partition's time limit."""
+    return wanted if limit is None else min(wanted, limit)
+
+
+def choose(demand: Demand, held: Iterable[tuple[Demand, float, HeldAllocation]], now: float) -> HeldAllocation | None:
+    """Return the free allocation in which a gang with this demand should run; None if a new one must be requested.
+
+    `held` has the demand, the length in seconds, and the state of each allocation. Running allocations are preferred to
+    pending ones, and among them the one with the most time left. An allocation that ends too soon is left out, since
+    the gang would have to exit at once.
+    """
+    free = [
+        each
+        for theirs, seconds, each in held
+        if theirs == demand and each.job and not each.gang and not each.closing and lasts(each, seconds, now)
+    ]
+    return max(free, key=lambda each: (each.running, each.ends or 0.0), default=None)
+
+
+def lasts(each: HeldAllocation, seconds: float, now: float) -> bool:
+    """Return whether an allocation that lasts this many seconds in total has enough time left for another gang."""
+    return each.ends is None or each.ends - now > 2 * margin(seconds) + SIGNAL_EARLY_S
