@@ -1,1 +1,1 @@
-"""Store artifacts, files that a training saves for users, and provide `run`, which a definition calls."""
+"""Store artifacts, which are files that a training saves for users, and provide `run`, which users' code calls."""

@@ -1,4 +1,4 @@
-"""Write images as PNG and tables as CSV, from objects that notebooks use, without further packages."""
+"""Write images as PNG and tables as CSV, from the usual objects of notebooks, without further packages."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
 def write_image(image: Any, path: Path) -> None:
-    """Write a figure, a PIL image, an array or a tensor as PNG; raise InvalidRequest for anything else.
+    """Write a figure, PIL image, array or tensor as PNG; raise InvalidRequest for any other object.
 
-    Arrays have shape (height, width), (height, width, channels) or (channels, height, width), with 1, 3 or 4
-    channels; floats are in [0, 1], integers in [0, 255].
+    Arrays have shape (height, width), (height, width, channels) or (channels, height, width), with 1, 3 or 4 channels;
+    floats are in [0, 1], integers in [0, 255].
     """
     if callable(getattr(image, "savefig", None)):  # a matplotlib figure
         image.savefig(path, format="png")
@@ -30,7 +30,7 @@ def write_image(image: Any, path: Path) -> None:
 
 
 def write_table(rows: Any, path: Path) -> None:
-    """Write a DataFrame, a list of dicts, or a dict of columns as CSV; raise InvalidRequest for anything else."""
+    """Write a DataFrame, list of dicts, or dict of columns as CSV; raise InvalidRequest for any other object."""
     if callable(getattr(rows, "to_csv", None)):
         rows.to_csv(path, index=False)
         return
@@ -50,7 +50,7 @@ def write_table(rows: Any, path: Path) -> None:
 
 
 def _pixels(image: Any) -> Any:
-    """Convert an image to a uint8 array of shape (height, width, channels)."""
+    """Return an image as a uint8 array of shape (height, width, channels)."""
     import numpy as np
 
     array = np.asarray(image.detach().cpu() if hasattr(image, "detach") else image)

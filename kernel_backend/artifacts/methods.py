@@ -1,4 +1,4 @@
-"""Declare what a form of training provides to `daylight.run`."""
+"""Define the methods that `daylight.run` has, which each form of training implements."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 
 class Methods(Protocol):
-    """Implementation of `run` in a process: in a rank of a job, or in a notebook."""
+    """Implementation of `daylight.run` in a process: in a rank of a job, or in a notebook."""
 
     params: dict[str, Any]
 
@@ -37,7 +37,7 @@ class Methods(Protocol):
         """Return True once the loop should stop, for instance after all steps."""
 
     def register(self, parts: Mapping[str, Any]) -> bool:
-        """Register state; return True if training continues from a checkpoint."""
+        """Register objects whose state checkpoints hold; return True if training continues from a checkpoint."""
 
     def loader(
         self,
@@ -49,22 +49,22 @@ class Methods(Protocol):
         repeat: bool,
         validation: bool,
     ) -> Any:
-        """Return this rank's batches."""
+        """Return an iterable of this rank's batches."""
 
     def epochs(self, count: int | None) -> Iterator[int]:
-        """Iterate over epochs."""
+        """Yield the number of each epoch to train; `count` epochs in all, by default as `--epochs` says."""
 
     def steps(self, count: int | None) -> Iterator[int]:
-        """Iterate over steps."""
+        """Yield the number of each step to train; `count` steps in all, by default as `--steps` says."""
 
     def report(self, values: Mapping[str, Any], step: int | None, validation: bool, epoch: int | None = None) -> None:
-        """Report metrics; `epoch` is set by code that counts epochs itself."""
+        """Report metrics; `epoch` is given by code that counts epochs itself."""
 
     def log(self, text: str) -> None:
         """Add a note for the user."""
 
     def checkpoint(self, folder: Path | None = None) -> None:
-        """Request a checkpoint; in a shell command, `folder` has the files to save."""
+        """Request a checkpoint; in a shell command, `folder` has files to be added to it."""
 
     def checkpoint_dir(self, below: Path) -> Path:
-        """Return the folder whose files are part of checkpoints."""
+        """Return the folder, below `below`, whose files are part of every checkpoint."""

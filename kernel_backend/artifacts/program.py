@@ -1,4 +1,4 @@
-"""Connect `run` in a shell command's process with the rank that supervises it, by files in a folder.
+"""Connect `run` in a shell command's process with the rank that supervises the process, by files in a folder.
 
 The process appends JSON lines to `messages-<rank>.jsonl`; if a message needs an answer, it waits for the file
 `answer-<id>`. If the file `leaving` exists, the program must end. Any program may append metrics to the same file,
@@ -32,12 +32,12 @@ def messages_file(rank: int) -> str:
 
 
 def answer_file(id: str) -> str:
-    """Return the name of the file that answers a message."""
+    """Return the name of the file with the answer to the message `id`."""
     return f"answer-{id}"
 
 
 class ProgramMethods:
-    """Implementation of `run` in a process of a command."""
+    """Implementation of `daylight.run` in a process of a shell command."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._folder, self._messages = Path(environment[FOLDER]), environment[METRICS]
@@ -89,9 +89,9 @@ class ProgramMethods:
         self._say({"do": "note", "text": text})
 
     def checkpoint(self, folder: Path | None = None) -> None:
-        """Commit the checkpoint folder and wait for that; files of `folder`, if given, are copied into it first.
+        """Have the checkpoint folder saved as a checkpoint, and wait until that is committed.
 
-        Does nothing on ranks other than 0.
+        Files of `folder`, if given, are copied into it first. Does nothing on ranks other than 0.
         """
         if self.rank:
             return
@@ -100,11 +100,11 @@ class ProgramMethods:
         self._ask({"do": "checkpoint"})
 
     def checkpoint_dir(self, below: Path) -> Path:
-        """Return the checkpoint folder."""
+        """Return the command's checkpoint folder."""
         return self._checkpoints
 
     def keep(self, name: str, path: Path) -> None:
-        """Save an artifact, and wait for that."""
+        """Have an artifact saved by the supervising rank, and wait until it is."""
         if self.rank == 0:
             self._ask({"do": "artifact", "name": name, "path": str(path.absolute())})
 
@@ -115,7 +115,7 @@ class ProgramMethods:
         )
 
     def _ask(self, message: dict[str, Any]) -> None:
-        """Send a message and wait for its answer; raise InvalidRequest if the answer is an error."""
+        """Send a message to the supervising rank and wait for the answer; raise InvalidRequest if it is an error."""
         id = uuid.uuid4().hex
         answer = self._folder / answer_file(id)
         self._say({**message, "answer": id})
@@ -135,7 +135,7 @@ class ProgramMethods:
 
 
 def connect(run: Run, environment: Mapping[str, str]) -> None:
-    """Connect `run` with the supervising rank if this process runs a job's shell command."""
+    """Connect `run` with the supervising rank, if this process runs the shell command of a job."""
     if FOLDER in environment:
         methods = ProgramMethods(environment)
         run.begin(methods.keep)
@@ -143,7 +143,10 @@ def connect(run: Run, environment: Mapping[str, str]) -> None:
 
 
 def _number(name: str, value: Any) -> float:
-    """Convert a number, or an array or tensor of one element, to a float; raise InvalidRequest for anything else."""
+    """Return a number, or the only element of an array or tensor, as a float.
+
+    Raise InvalidRequest for any other value.
+    """
     try:
         return float(value)
     except (TypeError, ValueError, RuntimeError):

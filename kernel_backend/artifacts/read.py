@@ -1,4 +1,4 @@
-"""Read an artifact from its folder without following links."""
+"""Read an artifact from its folder without following symbolic links."""
 
 from __future__ import annotations
 

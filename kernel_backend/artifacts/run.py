@@ -19,7 +19,7 @@ Writer = Callable[[str, Path], None]
 
 
 class Run:
-    """Training in this process: the argument `run` of functions, of which `daylight.run` is the single instance.
+    """Training in this process, as users' code sees it; `daylight.run` is the single instance.
 
     `train(run, ...)` is a loop of the user's own: it restores, iterates and reports through this object. In a
     notebook the same calls train in the kernel and print their reports, and nothing is saved.

@@ -1,4 +1,4 @@
-"""Write an artifact atomically; a folder becomes a zip that depends only on its content."""
+"""Write an artifact atomically; a folder becomes a zip whose bytes depend only on the folder's files."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import xxhash
 from kernel_backend.durable import TEMPORARY, replacing
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.artifacts import check_name, file_of, media_of
+from kernel_backend.model.reports import ArtifactSaved
 
 ZIP = ".zip"
 _BEGAN = (1980, 1, 1, 0, 0, 0)  # date of all members of a zip, the earliest possible
@@ -23,7 +24,10 @@ _PIECE = 2**20
 
 
 class ArtifactSource(NamedTuple):
-    """Source path and stored name of an artifact; for a folder, `files` maps names in the zip to paths."""
+    """File or folder to be saved as an artifact, with the artifact's name.
+
+    For a folder, `files` maps names in the zip to paths.
+    """
 
     path: Path
     name: str
@@ -36,24 +40,29 @@ class ArtifactSource(NamedTuple):
 
     @property
     def file(self) -> str:
-        """Return the file name for downloads."""
+        """Return the artifact's file name for downloads."""
         return self.name if self.files is not None else file_of(self.name, self.path)
 
     @property
     def media(self) -> str:
-        """Return the media type for downloads, such as `image/png`."""
+        """Return the artifact's media type for downloads, such as `image/png`."""
         return media_of(self.file)
 
 
 class WrittenArtifact(NamedTuple):
-    """Size and digest of the written artifact."""
+    """Size and digest of an artifact's file that was written."""
 
     size: int
     digest: str
 
+    def record(self, source: ArtifactSource, step: int, at: float = 0.0) -> ArtifactSaved:
+        """Return the record of the artifact; without `at`, the spool sets its time when the record is written."""
+        fields = {"name": source.name, "media": source.media, "file": source.file}
+        return ArtifactSaved(size=self.size, digest=self.digest, step=step, at=at, **fields)
+
 
 def look(name: str, path: str | os.PathLike[str]) -> ArtifactSource:
-    """Inspect `path` and check its name; raise InvalidRequest if it cannot be an artifact."""
+    """Return the source of an artifact; raise InvalidRequest for an invalid name, or a path that cannot be saved."""
     check_name(name)
     found = Path(path)
     try:
@@ -69,7 +78,7 @@ def look(name: str, path: str | os.PathLike[str]) -> ArtifactSource:
 
 
 def keep(source: ArtifactSource, folder: Path) -> WrittenArtifact:
-    """Copy or zip the source into `folder`, durably and atomically, replacing an artifact of the same name.
+    """Copy or zip an artifact's source into `folder`, durably and atomically, replacing one of the same name.
 
     Raises OSError if the disk is full or the source has disappeared; the existing artifact is then untouched.
     """
@@ -126,7 +135,10 @@ def _pack(files: dict[str, Path], target: _Digesting) -> None:
 
 
 def _files(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield relative name and path of all files below a folder, sorted; raise InvalidRequest for links out of it."""
+    """Yield relative path and path of each file below a folder, sorted.
+
+    Raise InvalidRequest for links that lead out.
+    """
     root = folder.resolve()
     for path in sorted(_below(folder)):
         real = path.resolve()

@@ -1,4 +1,4 @@
-"""Save and load checkpoints of a trial: parts with digests, and a manifest whose write is the commit.
+"""Save and load checkpoints of a trial: files (parts) with digests, and a manifest whose write commits the checkpoint.
 
 A plain script saves and loads checkpoints of its own with `save`, `load` and `latest`.
 """

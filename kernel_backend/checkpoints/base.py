@@ -1,8 +1,8 @@
 """Define the checkpoint storage interface: a checkpoint is complete and verified, or it does not exist.
 
-A checkpoint consists of parts and a manifest. Each part is written first, by the rank that has it. The manifest names
-every part with size and digest, and has a digest of itself. Writing the manifest is the commit: before it the
-checkpoint does not exist, after it the checkpoint is complete.
+A checkpoint consists of parts (files) and a manifest. Each part is written first, by the rank that has its data. The
+manifest names every part with size and digest, and has a digest of itself. Writing the manifest is the commit: before
+it the checkpoint does not exist, after it the checkpoint is complete.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SHARD = ".shard-"  # precedes the number of a part that holds some rows of anoth
 
 
 def whose(part: str) -> str:
-    """Return the name of the training state (such as `model`) whose tensors a part holds.
+    """Return the name of the component of the training state (such as `model`) whose tensors a part holds.
 
     Examples
     --------
@@ -57,7 +57,7 @@ class Part(Record):
 
 
 class Manifest(Record):
-    """Describe a committed checkpoint: the trial and step, the time of the save, metrics, and the checkpoint's files.
+    """Description of a committed checkpoint: trial and step, time of the save, metrics, and the checkpoint's files.
 
     Parameters
     ----------
@@ -140,13 +140,13 @@ class Manifest(Record):
 
     @property
     def info(self) -> CheckpointInfo:
-        """Return this checkpoint as the API lists it."""
+        """Return this checkpoint in the form in which the API lists it."""
         return CheckpointInfo(
             id=self.id, trial=self.trial, step=self.step, epoch=self.epoch, bytes=self.bytes, at=self.at
         )
 
     def part(self, name: str) -> Part | None:
-        """Return the part with this name.
+        """Return the entry of the part with this name.
 
         Parameters
         ----------
@@ -178,7 +178,10 @@ class Manifest(Record):
 
 
 class QuarantinedCheckpoint(NamedTuple):
-    """Damaged checkpoint that was quarantined at time `since` (seconds since the epoch); `discard(name)` deletes it."""
+    """Damaged checkpoint, quarantined at time `since` (seconds since the epoch).
+
+    `discard(name)` deletes it.
+    """
 
     name: str
     bytes: int
@@ -186,29 +189,29 @@ class QuarantinedCheckpoint(NamedTuple):
 
 
 class Checkpoints(Protocol):
-    """Checkpoints of one trial. Those with another trial's uid are not listed."""
+    """Storage of one trial's checkpoints. Checkpoints with another trial's uid are not listed."""
 
     @property
     def where(self) -> str:
-        """Return the folder or URL, for display."""
+        """Return the folder or URL of the checkpoints, for display."""
 
     def free(self) -> int | None:
-        """Return the free space in bytes; None if unknown."""
+        """Return the free space of the storage in bytes; None if unknown."""
 
     def write(self, checkpoint: str, name: str, data: Data) -> Part:
-        """Store one part durably and return its manifest entry; raise OSError without leaving a part of it."""
+        """Store one part durably, and return its manifest entry; raise OSError, after removing what was written."""
 
     def reuse(self, checkpoint: str, part: Part) -> bool:
-        """Store a part that another checkpoint of the experiment already holds, without writing or sending its bytes.
+        """Store a part by linking or copying it from another checkpoint of the experiment, without sending its bytes.
 
         Returns False, with nothing stored, if no such part is found or the storage does not support it.
         """
 
     def commit(self, manifest: Manifest) -> None:
-        """Write the manifest, which commits the checkpoint atomically; raise OSError without leaving a manifest."""
+        """Write the manifest, which commits the checkpoint atomically; raise OSError, with no manifest written."""
 
     def committed(self) -> Sequence[Manifest]:
-        """Return all checkpoints, oldest first by (step, attempt); unreadable ones are quarantined.
+        """Return all committed checkpoints, oldest first by (step, attempt); unreadable ones are quarantined.
 
         Only manifests are read.
         """
@@ -216,20 +219,23 @@ class Checkpoints(Protocol):
     def newest_verified(
         self, fence: int | None = None, upto: tuple[int, int] | None = None
     ) -> tuple[Manifest | None, list[str]]:
-        """Return the newest intact checkpoint, and the problems of newer ones, newest first.
+        """Return the newest intact checkpoint (None without one), and what is wrong with newer ones, newest first.
 
         Every byte is verified, and damaged checkpoints are quarantined. Ignores checkpoints of attempts from number
         `fence` on, and those newer than `upto`, a (step, attempt).
         """
 
     def verify(self, manifest: Manifest) -> None:
-        """Verify every part; raise CheckpointDamaged that names the first one whose digest differs.
+        """Verify every part of a checkpoint; raise CheckpointDamaged, which names the first damaged part.
 
         Raises NotFound if the checkpoint was deleted meanwhile.
         """
 
     def read(self, manifest: Manifest, name: str) -> bytes:
-        """Return the verified bytes of a part; raise CheckpointDamaged, or NotFound if it was deleted meanwhile."""
+        """Return the bytes of a part after verifying them.
+
+        Raises CheckpointDamaged, or NotFound if the checkpoint was deleted meanwhile.
+        """
 
     def stream(self, manifest: Manifest, name: str, offset: int = 0) -> Iterator[bytes | memoryview]:
         """Yield the bytes of a part from an offset on, after verifying the whole part; it is never all in memory.
@@ -237,11 +243,18 @@ class Checkpoints(Protocol):
         A piece is valid until the next one is requested. Raises the same errors as `read`.
         """
 
+    def pieces(self, manifest: Manifest, name: str) -> Iterator[bytes | memoryview]:
+        """Yield the bytes of a part while verifying them; raise CheckpointDamaged at the end if they have changed.
+
+        The caller must not use any piece before the last one has come. A piece is valid until the next one is
+        requested.
+        """
+
     def set_aside(self, checkpoint: str) -> None:
-        """Quarantine a damaged checkpoint for inspection, so that it is not listed again."""
+        """Quarantine a damaged checkpoint, so that it is not listed again but can be inspected."""
 
     def aside(self) -> Sequence[QuarantinedCheckpoint]:
-        """Return the quarantined checkpoints."""
+        """Return the damaged checkpoints that were quarantined and not deleted yet."""
 
     def discard(self, checkpoint: str) -> None:
         """Delete a checkpoint, committed or not; do nothing if it does not exist."""
@@ -250,7 +263,7 @@ class Checkpoints(Protocol):
         """Delete uncommitted checkpoints of attempts before `attempt`."""
 
     def clear(self) -> None:
-        """Delete the fences and the empty folder of an ended trial; do nothing if it has checkpoints."""
+        """Delete an ended trial's folder and fences; do nothing if the trial has checkpoints."""
 
     def pin(self, checkpoint: str, pinned: bool) -> None:
         """Pin a checkpoint against all retention rules, or unpin it; raise NotFound."""
@@ -263,7 +276,7 @@ class Checkpoints(Protocol):
         """
 
     def claimed(self) -> int:
-        """Return the highest attempt number that has written a fence, always read from storage; 0 for none."""
+        """Return the highest attempt number of which a fence is stored, always read from storage; 0 for none."""
 
     def names(self) -> Sequence[str]:
         """Return the names of all entries in the trial's storage: checkpoints, fences and others; raise OSError."""
@@ -277,8 +290,7 @@ def checkpoint_id(step: int, attempt: int) -> str:
 def bytes_stored(manifests: Collection[Manifest], linked: bool) -> int:
     """Return the total size of an experiment's checkpoints in bytes.
 
-    A frozen part that several checkpoints share is counted once if `linked` is True: the storage then has one file for
-    all.
+    With `linked`, a frozen part that several checkpoints share is counted once, as the storage has one file for all.
     """
     if not linked:
         return sum(each.bytes for each in manifests)
@@ -288,19 +300,19 @@ def bytes_stored(manifests: Collection[Manifest], linked: bool) -> int:
 
 
 def digest(data: bytes | memoryview) -> str:
-    """Return the xxh3-128 of some bytes, in hex."""
+    """Return the xxh3-128 digest of some bytes, in hex."""
     return xxhash.xxh3_128_hexdigest(data)
 
 
 def dump(manifest: Manifest) -> bytes:
-    """Serialise a manifest to JSON, with an additional field that is a digest of all others."""
+    """Return a manifest as JSON, with an additional field that is a digest of all others."""
     unknown = set() if manifest.uid else {"uid"}  # an old manifest, whose digest was computed without `uid`
     body = manifest.model_dump(mode="json", exclude={"folder", "pinned", "files"} | unknown)
     return _written({"digest": digest(_canonical(body)), **body})
 
 
 def parse(data: bytes, folder: str = "", pinned: bool = False) -> Manifest:
-    """Parse a manifest that `dump` wrote; raise CheckpointDamaged if any bit of it has changed."""
+    """Return the manifest in JSON that `dump` wrote; raise CheckpointDamaged if any bit of it has changed."""
     try:
         body = json.loads(data)
         if data != _written(body):  # the digest does not cover white space

@@ -1,4 +1,4 @@
-"""Copy a trial's checkpoint to another trial, which starts from it."""
+"""Copy a trial's checkpoint to another trial, which starts from it (warm start)."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def copy_checkpoint(
     *,
     or_newer: bool = False,
 ) -> None:
-    """Copy checkpoint `41.1/500-2` to the storage of another trial, verify every byte, and commit it last.
+    """Copy a checkpoint such as `41.1/500-2` to the storage of another trial, verify every byte, and commit it last.
 
     For `41.1/500-2:weights` only the model's weights are copied (the averaged ones if there are any), as a checkpoint
-    of step 0. If the checkpoint was deleted and `or_newer` is set, the trial's newest later one is copied, since a
+    of step 0. If the checkpoint was deleted and `or_newer` is set, a later one of the same trial is copied, since a
     running trial deletes old checkpoints. Raises NotFound if there is none to copy, CheckpointDamaged, and OSError.
     """
     owner, _, what = source.partition("/")

@@ -55,16 +55,19 @@ class Directory(VerifyingCheckpoints):
 
     @property
     def where(self) -> str:
-        """Return the folder path."""
+        """Return the path of the folder with the checkpoints."""
         return str(self._root)
 
     def free(self) -> int:
-        """Return the free space in bytes."""
+        """Return the free space of the file system in bytes."""
         folder = next(each for each in (self._root, *self._root.absolute().parents) if each.is_dir())
         return shutil.disk_usage(folder).free
 
     def write(self, checkpoint: str, name: str, data: Data) -> Part:
-        """Store one part durably; on failure (a full disk: before writing) delete its file and raise OSError."""
+        """Store one part durably; on failure delete its file and raise OSError.
+
+        A full disk is detected before anything is written.
+        """
         make_folder(self._root / checkpoint)
         path = self._root / checkpoint / f"{name}{SUFFIX}"
         part = _replace(path, data).part(name)
@@ -73,7 +76,10 @@ class Directory(VerifyingCheckpoints):
         return part
 
     def reuse(self, checkpoint: str, part: Part) -> bool:
-        """Hard-link a file of any trial of the experiment that has the same bytes."""
+        """Store a part as a hard link to a file of the experiment with the same bytes.
+
+        Returns False if there is no such file.
+        """
         make_folder(self._root / checkpoint)
         target = self._root / checkpoint / f"{part.name}{SUFFIX}"
         for source in self._same(part):
@@ -108,13 +114,16 @@ class Directory(VerifyingCheckpoints):
         ]
 
     def discard(self, checkpoint: str) -> None:
-        """Delete a checkpoint, committed or not; the manifest first, so that a half-deleted one is not committed."""
+        """Delete a checkpoint, committed or not.
+
+        The manifest is deleted first, so that a half-deleted checkpoint is not a committed one.
+        """
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             (self._root / checkpoint / MANIFEST).unlink()
         shutil.rmtree(self._root / checkpoint, ignore_errors=True)
 
     def sweep(self, attempt: int) -> None:
-        """Delete uncommitted checkpoints of attempts before `attempt`, which have ended."""
+        """Delete uncommitted checkpoints of attempts before number `attempt`, which have ended."""
         for folder in self._folders():
             if attempt_of(folder.name) < attempt and not self._has_manifest(folder.name):
                 shutil.rmtree(folder, ignore_errors=True)
@@ -174,7 +183,7 @@ class Directory(VerifyingCheckpoints):
             return file.read()
 
     def _same(self, part: Part) -> Iterator[Path]:
-        """Yield files with the same bytes as a part: one of this process's own, then others, verified by digest."""
+        """Yield files with the same bytes as a part: one written by this process, then others, verified by digest."""
         own = self._written.get((part.size, part.digest))
         if own is not None and _size(own) == part.size:
             yield own
@@ -228,7 +237,7 @@ def _readable(path: Path) -> Iterator[FileIO]:
 
 
 def _replace(path: Path, data: Data) -> Digesting:
-    """Write `data` to `path` durably and atomically, and return its digest; raise OSError, leaving no file."""
+    """Write `data` to `path` durably and atomically, and return its digest; raise OSError, with no file left."""
     temporary = path.with_name(path.name + _TEMPORARY)
     written = Digesting()
     try:
@@ -251,7 +260,7 @@ def _replace(path: Path, data: Data) -> Digesting:
 
 
 def _link(source: Path, target: Path) -> None:
-    """Hard-link a file durably and atomically; raise OSError without leaving the new name."""
+    """Create a hard link to a file durably and atomically; raise OSError, with no new file left."""
     temporary = target.with_name(target.name + _TEMPORARY)
     temporary.unlink(missing_ok=True)
     try:
@@ -293,7 +302,7 @@ def _reserve(file: int, size: int) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder and its parents, each durably."""
+    """Create a folder and its parents so that each survives a power failure."""
     if not folder.is_dir():
         make_folder(folder.parent)
         folder.mkdir(exist_ok=True)

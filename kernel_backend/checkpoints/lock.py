@@ -1,4 +1,4 @@
-"""Lock the checkpoint folder of a plain script for a single writer."""
+"""Lock the checkpoint folder of a plain script, so that only one process saves into it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}  # errors of file sys
 
 @contextlib.contextmanager
 def single_writer(where: str) -> Iterator[None]:
-    """Lock this folder for saving; raise Conflict if another process has locked it. A URL is not locked."""
+    """Hold the lock of a folder for saving; raise Conflict if another process holds it. A URL is not locked."""
     if "://" in where:
         yield
         return

@@ -58,11 +58,11 @@ class Remote(VerifyingCheckpoints):
 
     @property
     def where(self) -> str:
-        """Return the URL."""
+        """Return the URL of the checkpoints."""
         return self._where
 
     def free(self) -> None:
-        """Return None: the free space is unknown."""
+        """Return None, as the free space of an object store is unknown."""
 
     def write(self, checkpoint: str, name: str, data: Data) -> Part:
         """Upload one part, a block at a time; on failure delete the object and raise OSError."""
@@ -75,7 +75,10 @@ class Remote(VerifyingCheckpoints):
             raise
 
     def reuse(self, checkpoint: str, part: Part) -> bool:
-        """Let the store copy an object with the same bytes from another checkpoint of this trial, without an upload."""
+        """Store a part as a copy that the object store makes from another checkpoint of this trial, without an upload.
+
+        Returns False if no such part is found.
+        """
         target = self._path(checkpoint, f"{part.name}{SUFFIX}")
         for manifest in reversed(self.committed()):
             found = next((each for each in manifest.parts if _same(each, part)), None)
@@ -109,11 +112,14 @@ class Remote(VerifyingCheckpoints):
         return [self._aside(checkpoint, names) for checkpoint, names in found if BAD in names and MANIFEST not in names]
 
     def discard(self, checkpoint: str) -> None:
-        """Delete a checkpoint, committed or not; the manifest first, so that a half-deleted one is not committed."""
+        """Delete a checkpoint, committed or not.
+
+        The manifest is deleted first, so that a half-deleted checkpoint is not a committed one.
+        """
         self._delete(checkpoint, self._objects(checkpoint).get(checkpoint, set()))
 
     def sweep(self, attempt: int) -> None:
-        """Delete uncommitted checkpoints of attempts before `attempt`, which have ended."""
+        """Delete uncommitted checkpoints of attempts before number `attempt`, which have ended."""
         for checkpoint, names in self._objects().items():
             if attempt_of(checkpoint) < attempt and not names & {MANIFEST, BAD}:
                 self._delete(checkpoint, names)
@@ -196,7 +202,7 @@ class Remote(VerifyingCheckpoints):
                 self._tried(partial(self._fs.rm_file, self._path(checkpoint, name)))
 
     def _objects(self, under: str = "") -> Mapping[str, set[str]]:
-        """Return the object names of each checkpoint, read from the store, not from fsspec's cache."""
+        """Return the names of each checkpoint's objects, as the store lists them now, without fsspec's cache."""
         found: dict[str, set[str]] = {}
         for path in self._tried(partial(self._listed_paths, f"{self._root}/{under}".rstrip("/"))):
             checkpoint, _, name = path.removeprefix(f"{self._root}/").partition("/")
@@ -212,14 +218,14 @@ class Remote(VerifyingCheckpoints):
         return []
 
     def _beside(self) -> list[str]:
-        """List checkpoints, fences and other entries at the top level of the trial's URL, in one request."""
+        """Return the names of all entries at the top level of the trial's URL (checkpoints, fences), by one request."""
         self._fs.invalidate_cache()
         with contextlib.suppress(FileNotFoundError):
             return list(self._fs.ls(self._root, detail=False))
         return []
 
     def _read_all(self, paths: list[str]) -> Mapping[str, bytes]:
-        """Read many small objects in one batch; objects deleted meanwhile are left out."""
+        """Return the content of many small objects by path, read in one batch; those deleted meanwhile are left out."""
 
         def read() -> Mapping[str, bytes]:
             found = self._fs.cat(paths, on_error="return") if paths else {}
@@ -244,7 +250,10 @@ def _same(one: Part, other: Part) -> bool:
 
 
 def _open(where: str) -> tuple[Any, str]:
-    """Open the file system of a URL and the path in it; raise DaylightError that names a missing package."""
+    """Return the file system of a URL, and the path in it.
+
+    Raise DaylightError, which names a package that is missing.
+    """
     if any(sign in where for sign in "*?["):
         raise InvalidRequest(f"{where}: a place of checkpoints has none of * ? [ in its name")
     try:

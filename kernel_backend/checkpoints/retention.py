@@ -1,4 +1,4 @@
-"""Decide which checkpoints to delete, and explain why others are retained: pure functions."""
+"""Decide by the retention rules which checkpoints to delete, with the reasons why others are retained."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ class _Candidate(NamedTuple):
 def decide_retention(
     trials: Mapping[int, Sequence[Manifest]], keep: Keep, metric: Metric, may_run: Collection[int]
 ) -> list[RetentionDecision]:
-    """Decide for each checkpoint of an experiment's trials whether to retain it; each trial's list is oldest first.
+    """Return, for each checkpoint of an experiment's trials, the decision whether to retain it, with reasons.
 
-    A checkpoint that any rule selects is retained, as are pinned ones and the two newest of a trial that may run
-    again (`may_run`). Only checkpoints with a finite value of the metric can be the best.
+    `trials` has the checkpoints of each trial, oldest first. A checkpoint that any rule selects is retained, as are
+    pinned ones and the two newest of a trial that may run again (`may_run`). Only checkpoints with a finite value of
+    the metric can be the best.
     """
     candidates = {trial: _candidates(trial, manifests, metric) for trial, manifests in trials.items()}
     overall = _best((each for own in candidates.values() for each in own), keep.best_overall or 0)
@@ -55,7 +56,7 @@ def decide_retention(
 
 
 def expendable(committed: Sequence[Manifest], keep: Keep, metric: Metric) -> list[Manifest]:
-    """Return the checkpoints of a running trial that may be deleted, from its list (oldest first).
+    """Return the checkpoints of a running trial that may be deleted, of the `committed` ones (oldest first).
 
     Checkpoints of other trials are not known here, so that `best_overall` is applied to this trial alone.
     """
@@ -73,5 +74,5 @@ def _candidates(trial: int, manifests: Sequence[Manifest], metric: Metric) -> li
 
 
 def _best(candidates: Iterable[_Candidate], count: int) -> set[tuple[int, int]]:
-    """Return trial number and list index of the `count` best checkpoints."""
+    """Return (trial, index in the trial's list) of the `count` best checkpoints."""
     return {(each.trial, each.place) for each in sorted(candidates)[:count]}

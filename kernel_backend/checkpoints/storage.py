@@ -27,12 +27,15 @@ class CheckpointStorage:
     """Checkpoints of all trials under one root, a folder or a URL: `<root>/<experiment>/<trial>`."""
 
     def __init__(self, root: str, identity: Identity | None = None) -> None:
-        """Open the root; `identity` returns the uid of a trial, whose checkpoints alone are listed; None lists all."""
+        """Open the storage at a root folder or URL.
+
+        `identity` returns the uid of a trial: then only checkpoints with this uid are listed, without it all.
+        """
         self._root, self._identity = root.rstrip("/"), identity
         open_storage(self._root)  # fails now if the root cannot be reached
 
     def where(self, experiment: int, trial: int) -> str:
-        """Return the location of a trial's checkpoints."""
+        """Return the folder or URL of a trial's checkpoints."""
         return f"{self._root}/{experiment}/{trial}"
 
     @property
@@ -46,7 +49,7 @@ class CheckpointStorage:
         return isinstance(open_storage(self._root), Directory)
 
     def largest_number(self) -> int:
-        """Return the largest experiment number among the entries below the root; raise OSError."""
+        """Return the largest experiment number that has an entry below the root; raise OSError."""
         return largest_of(open_storage(self._root).names())
 
     def uid(self, experiment: int, trial: int) -> str:

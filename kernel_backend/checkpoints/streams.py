@@ -1,4 +1,4 @@
-"""Stream bytes in pieces of a few megabytes; count and digest them without copies."""
+"""Stream bytes in pieces of a few megabytes, with a running count and digest, without copies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def size_of(data: Data) -> int:
 
 
 def slices(data: Data, most: int) -> Iterator[memoryview]:
-    """Yield views of the data in order, of at most `most` bytes each, without copies."""
+    """Yield views of the data in order, each of at most `most` bytes, without copying."""
     for each in data:
         view = memoryview(each)
         if view.nbytes == 0:  # such a view cannot be cast
@@ -34,7 +34,7 @@ class Digesting:
         self.size = 0
 
     def take(self, piece: bytes | memoryview) -> None:
-        """Add the next bytes to count and digest."""
+        """Add the next bytes to the count and the digest."""
         self._hash.update(piece)
         self.size += len(piece)
 

@@ -1,4 +1,4 @@
-"""Verify checkpoints in any storage: no byte is used before its digest was checked."""
+"""Verify checkpoints in any storage: no byte is used before its digest has been checked."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 class StoredManifest(NamedTuple):
-    """Manifest as stored, not yet parsed."""
+    """Manifest as it is stored, not parsed yet."""
 
     checkpoint: str
     data: bytes
@@ -31,7 +31,7 @@ class StoredManifest(NamedTuple):
 
 
 class VerifyingCheckpoints(ABC):
-    """Base class of checkpoint storage in folders and object stores: list, verify and quarantine checkpoints.
+    """Base class of checkpoint storage that lists, verifies and quarantines checkpoints.
 
     Only checkpoints with the trial's `uid` are listed; None lists all.
     """
@@ -42,11 +42,11 @@ class VerifyingCheckpoints(ABC):
     @property
     @abstractmethod
     def where(self) -> str:
-        """Return the folder or URL, for display."""
+        """Return the folder or URL of the checkpoints, for display."""
 
     @abstractmethod
     def set_aside(self, checkpoint: str) -> None:
-        """Quarantine a damaged checkpoint for inspection, so that it is not listed again."""
+        """Quarantine a damaged checkpoint, so that it is not listed again but can be inspected."""
 
     @abstractmethod
     def names(self) -> list[str]:
@@ -58,10 +58,10 @@ class VerifyingCheckpoints(ABC):
 
     @abstractmethod
     def _stream(self, checkpoint: str, name: str, offset: int = 0) -> Iterator[bytes | memoryview]:
-        """Yield the bytes of a part from an offset on, unverified.
+        """Yield the bytes of a part from an offset on, without verifying them.
 
         A piece is valid until the next one is requested. Raises FileNotFoundError, and CheckpointDamaged if the bytes
-        are unreadable.
+        cannot be read.
         """
 
     @abstractmethod
@@ -73,7 +73,7 @@ class VerifyingCheckpoints(ABC):
         """Return True if the checkpoint is committed."""
 
     def committed(self) -> list[Manifest]:
-        """Return all checkpoints, oldest first by (step, attempt); unreadable ones are quarantined.
+        """Return all committed checkpoints, oldest first by (step, attempt); unreadable ones are quarantined.
 
         Only manifests are read.
         """
@@ -82,7 +82,7 @@ class VerifyingCheckpoints(ABC):
     def newest_verified(
         self, fence: int | None = None, upto: tuple[int, int] | None = None
     ) -> tuple[Manifest | None, list[str]]:
-        """Return the newest intact checkpoint, and the problems of newer ones, newest first.
+        """Return the newest intact checkpoint (None without one), and what is wrong with newer ones, newest first.
 
         Every byte is verified, and damaged checkpoints are quarantined. Ignores checkpoints of attempts from number
         `fence` on, and those newer than `upto`, a (step, attempt).
@@ -98,11 +98,11 @@ class VerifyingCheckpoints(ABC):
         return found, [damage[order] for order in sorted(damage, reverse=True) if asked(order) and order > after]
 
     def claimed(self) -> int:
-        """Return the highest attempt number that has written a fence, always read from storage; 0 for none."""
+        """Return the highest attempt number of which a fence is stored, always read from storage; 0 for none."""
         return max(fences_among(self.names()), default=0)
 
     def verify(self, manifest: Manifest) -> None:
-        """Verify every part; raise CheckpointDamaged that names the first one whose digest differs.
+        """Verify every part of a checkpoint; raise CheckpointDamaged, which names the first damaged part.
 
         Raises NotFound if the checkpoint was deleted meanwhile.
         """
@@ -119,7 +119,10 @@ class VerifyingCheckpoints(ABC):
         return self._stream(manifest.id, name, offset)
 
     def read(self, manifest: Manifest, name: str) -> bytes:
-        """Return the verified bytes of a part; raise CheckpointDamaged, or NotFound if it was deleted meanwhile."""
+        """Return the bytes of a part after verifying them.
+
+        Raises CheckpointDamaged, or NotFound if the checkpoint was deleted meanwhile.
+        """
         part = self._part_of(manifest, name)
         with self._present(manifest, name):
             data = self._whole(manifest.id, name)
@@ -128,12 +131,22 @@ class VerifyingCheckpoints(ABC):
         self._compare(manifest, part, seen)
         return data
 
-    def _verify(self, manifest: Manifest, part: Part) -> None:
-        seen = Digesting()
-        with self._present(manifest, part.name):
-            for piece in self._stream(manifest.id, part.name):
+    def pieces(self, manifest: Manifest, name: str) -> Iterator[bytes | memoryview]:
+        """Yield the bytes of a part while verifying them; raise CheckpointDamaged at the end if they have changed.
+
+        The caller must not use any piece before the last one has come. Raises NotFound if the checkpoint was deleted
+        meanwhile.
+        """
+        part, seen = self._part_of(manifest, name), Digesting()
+        with self._present(manifest, name):
+            for piece in self._stream(manifest.id, name):
                 seen.take(piece)
+                yield piece
         self._compare(manifest, part, seen)
+
+    def _verify(self, manifest: Manifest, part: Part) -> None:
+        for _ in self.pieces(manifest, part.name):
+            pass
 
     def _part_of(self, manifest: Manifest, name: str) -> Part:
         part = manifest.part(name)
@@ -212,12 +225,12 @@ class VerifyingCheckpoints(ABC):
 
 
 def fence_name(attempt: int) -> str:
-    """Return the name of the entry by which an attempt fences older ones."""
+    """Return the name of the file or object by which an attempt fences older attempts."""
     return f"claim-{attempt}"
 
 
 def fences_among(names: Iterable[str]) -> list[int]:
-    """Return the attempt numbers whose fences are among these entry names."""
+    """Return the numbers of the attempts that have written a fence, given the names of all entries."""
     return [int(fence[1]) for name in names if (fence := _FENCE.fullmatch(name))]
 
 
@@ -228,7 +241,7 @@ def newest_attempt(names: Sequence[str]) -> int:
 
 
 def attempt_of(checkpoint: str) -> int:
-    """Return the attempt in `<step>-<attempt>`."""
+    """Return the attempt number in a checkpoint's name `<step>-<attempt>`."""
     return checkpoint_order(checkpoint)[1]
 
 
@@ -244,7 +257,7 @@ def files_of(manifest: Manifest) -> str:
         return repr((manifest.at, manifest.parts))
     found = []
     for file in sorted(Path(manifest.folder).glob("*.*")):
-        with contextlib.suppress(OSError):  # it is being deleted
+        with contextlib.suppress(OSError):  # the checkpoint is being deleted
             stat = file.stat()
             found.append((file.name, stat.st_ino, stat.st_size, stat.st_mtime_ns))
     return repr(found)

@@ -1,4 +1,4 @@
-"""Convert training states to parts and back, bit for bit: safetensors for tensors, JSON for the rest."""
+"""Convert training states to a checkpoint's files and back, bit for bit: safetensors for tensors, JSON for the rest."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from kernel_backend.errors import CheckpointDamaged, DaylightError
 MODEL = "model"
 _TAGS = frozenset({"$tensor", "$map", "$tuple", "$float", "$counter"})
 _RESERVED = "__metadata__"  # a name reserved by the format
-_ALIGNMENT = 8  # of the first tensor's bytes in the file
-_DTYPES = {
+_ALIGNMENT = 8  # alignment in bytes of the first tensor in the file
+DTYPES = {
     torch.float64: "F64",
     torch.float32: "F32",
     torch.float16: "F16",
@@ -42,7 +42,7 @@ _DTYPES = {
 
 
 def pieces(tensors: Mapping[str, Tensor]) -> list[bytes | memoryview]:
-    """Encode a part in the safetensors format: its header, and the tensors' own memory without copies if possible.
+    """Return tensors in the safetensors format: the header, then the tensors' own memory without copies if possible.
 
     The tensors must not change until the pieces are written. Tensors that share memory are written separately. Raises
     DaylightError for a tensor that the format cannot hold.
@@ -53,7 +53,7 @@ def pieces(tensors: Mapping[str, Tensor]) -> list[bytes | memoryview]:
     for name, tensor in in_order:
         begin, end = end, end + tensor.nbytes
         header[name] = {
-            "dtype": _DTYPES[tensor.dtype],
+            "dtype": DTYPES[tensor.dtype],
             "shape": list(tensor.shape),
             "data_offsets": [begin, end],
         }
@@ -63,7 +63,7 @@ def pieces(tensors: Mapping[str, Tensor]) -> list[bytes | memoryview]:
 
 
 def decode(data: bytes) -> dict[str, Tensor]:
-    """Decode the tensors of a part, on the CPU; raise CheckpointDamaged for other bytes."""
+    """Return the tensors in the bytes of a part, on the CPU; raise CheckpointDamaged for bytes in another format."""
     try:
         return dict(safetensors.load(data))
     except Exception as error:  # the library does not export its error class
@@ -71,10 +71,10 @@ def decode(data: bytes) -> dict[str, Tensor]:
 
 
 def flatten(tree: Any) -> tuple[Any, dict[str, Tensor]]:
-    """Split a state of nested dicts, lists, tuples, numbers, strings and tensors into JSON and tensors by name.
+    """Split a training state into JSON, and its tensors by name.
 
-    A tensor object that the state holds several times has one name.
-    Raises DaylightError with the path of a value that is none of these.
+    The state consists of nested dicts, lists, tuples, numbers, strings and tensors. A tensor object that occurs several
+    times has one name. Raises DaylightError, with the path, for any other value.
     """
     tensors: dict[str, Tensor] = {}
     return _flatten(tree, "", tensors, {}), tensors
@@ -100,10 +100,7 @@ def unflatten(tree: Any, tensors: Mapping[str, Tensor]) -> Any:
 
 
 def load_model(place: Checkpoints, manifest: Manifest) -> dict[str, Any]:
-    """Return the model's `state_dict` of a checkpoint in `place`, verified.
-
-    Raises CheckpointDamaged.
-    """
+    """Return the verified `state_dict` of the model in a checkpoint; raises CheckpointDamaged."""
     tensors = tensors_of(manifest, MODEL, partial(place.read, manifest))
     state: dict[str, Any] = unflatten(manifest.state[MODEL], tensors)
     return state
@@ -128,8 +125,8 @@ def tensors_of(manifest: Manifest, name: str, read: Callable[[str], bytes]) -> d
 
 
 def must_hold(name: str, tensor: Tensor) -> None:
-    """Raise DaylightError for a tensor that the format cannot hold."""
-    if tensor.layout is not torch.strided or tensor.dtype not in _DTYPES:
+    """Raise DaylightError for a tensor that the safetensors format cannot hold."""
+    if tensor.layout is not torch.strided or tensor.dtype not in DTYPES:
         kind = tensor.dtype if tensor.layout is torch.strided else tensor.layout
         raise DaylightError(f"{name} is a tensor of {kind}, which a checkpoint cannot hold: keep it as another one")
 
@@ -140,7 +137,7 @@ def _host(name: str, tensor: Tensor) -> Tensor:
 
 
 def _memory(tensor: Tensor) -> bytes | memoryview:
-    """Return a view of a contiguous tensor's bytes, which torch does not provide for every dtype."""
+    """Return a view of a contiguous tensor's bytes for any dtype; the view keeps the tensor alive."""
     if tensor.nbytes == 0:
         return b""
     memory: Any = (ctypes.c_ubyte * tensor.nbytes).from_address(tensor.data_ptr())
@@ -149,7 +146,7 @@ def _memory(tensor: Tensor) -> bytes | memoryview:
 
 
 def _flatten(tree: Any, path: str, tensors: dict[str, Tensor], names: dict[int, str]) -> Any:
-    """Convert a state to JSON; add its tensors to `tensors`, and their names by `id()` to `names`."""
+    """Return a state as JSON; add its tensors to `tensors`, and their names by `id()` to `names`."""
     if isinstance(tree, Tensor):
         if id(tree) not in names:
             names[id(tree)] = name = _free(path, tensors)
@@ -184,7 +181,7 @@ def _instead(value: object) -> str:
 
 
 def _free(path: str, tensors: Mapping[str, Tensor]) -> str:
-    """Return a name for the tensor at `path` that no other tensor has.
+    """Return a name for the tensor at `path` that no other tensor in `tensors` has.
 
     Two tensors share a path in {"a": {"b": one}, "a.b": two}.
     """

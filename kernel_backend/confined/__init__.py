@@ -1,7 +1,7 @@
 """Parse users' code in processes with limits, so that code which takes minutes or gigabytes affects no other user.
 
-Processes are reused, so that ordinary code costs an additional millisecond. They run no user code: they only parse.
-Functions, arguments and results are pickled, which is safe between the service and its own children.
+Processes are reused, so that parsing ordinary code takes only a millisecond longer. They run no user code: they only
+parse. Functions, arguments and results are pickled, which is safe between the service and its own children.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ A = TypeVar("A")
 
 
 class Confined:
-    """Run plain functions in processes with limits on time and memory.
+    """Runner of plain functions in processes with limits on time and memory.
 
     Each user has one call at a time, so that one user's calls do not delay those of others.
     """
@@ -83,7 +83,10 @@ class Confined:
         raise from_json(value, value["status"])
 
     def _begin(self) -> _Child:
-        """Start a process for calls from this thread, and register it at once, so that `close` ends it, too."""
+        """Start and return a process for calls from this thread.
+
+        It is registered at once, so that `close` ends it, too.
+        """
         child = self._children[threading.get_ident()] = _Child(*self._limits)
         return child
 
@@ -93,7 +96,7 @@ class Confined:
 
 
 def shallow(function: Callable[..., A], *arguments: Any) -> A:
-    """Call a function that parses source; raise InvalidRequest if the source is nested too deeply for Python."""
+    """Return the result of a function that parses source; raise InvalidRequest if the source is nested too deeply."""
     try:
         return function(*arguments)
     except (MemoryError, RecursionError):
@@ -102,14 +105,14 @@ def shallow(function: Callable[..., A], *arguments: Any) -> A:
 
 
 class _Child:
-    """Process that answers calls, one at a time."""
+    """Process that answers calls, one at a time, for one thread of the service."""
 
     def __init__(self, cpu_s: float, memory: int) -> None:
         command = [sys.executable, "-P", "-m", "kernel_backend.confined", str(cpu_s), str(memory)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/")
 
     def left(self) -> bool:
-        """Return True if the process, whose pipes are closed, exits normally within a second."""
+        """Return True if the process, whose pipes have been closed, exits normally within a second."""
         try:
             return self._process.wait(1.0) == 0
         except subprocess.TimeoutExpired:

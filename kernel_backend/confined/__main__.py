@@ -17,7 +17,7 @@ LARGE = 256 * 2**20  # bytes of memory beyond which it exits, to be replaced by 
 
 
 def main(cpu_s: float, memory: int) -> None:
-    """Answer calls until stdin is closed or the process has become large."""
+    """Answer calls until stdin is closed or the process has become large; `cpu_s` and `memory` are its limits."""
     calls, answers = sys.stdin.buffer, sys.stdout.buffer
     _limit(resource.RLIMIT_AS, memory)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

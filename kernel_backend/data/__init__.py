@@ -1,4 +1,4 @@
-"""Fingerprint data that a user has declared, by a list of its files, and detect changes."""
+"""Fingerprint the data that a user has declared with `--data`, by a list of its files, and detect changes."""
 
 from kernel_backend.data.base import File, Fingerprint, changed_text
 from kernel_backend.data.declared import Declared, changed_since, declare, fingerprint

@@ -17,7 +17,7 @@ Say = Callable[[str], None]
 
 
 class File(NamedTuple):
-    """File or object of declared data, with size and digest."""
+    """File or object of declared data, with its size and digest."""
 
     name: str  # relative to the declared path, and `printable`
     size: int  # bytes
@@ -26,24 +26,24 @@ class File(NamedTuple):
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """List of all files of declared data at one time."""
+    """Fingerprint of declared data at one time: the list of all its files."""
 
     files: tuple[File, ...]  # sorted
     read: int = field(default=0, compare=False)  # number of files that were read; the digests of others were cached
 
     @cached_property
     def listed(self) -> bytes:
-        """Return the list as it is stored: one tab-separated line per file, with name, size and digest."""
+        """Return the list of files as it is stored: a tab-separated line for each, with name, size and digest."""
         return "".join(f"{file.name}\t{file.size}\t{file.digest}\n" for file in self.files).encode()
 
     @cached_property
     def digest(self) -> str:
-        """Return the digest (xxh3-128) of the list."""
+        """Return the xxh3-128 digest of the list of files."""
         return xxhash.xxh3_128_hexdigest(self.listed)
 
     @cached_property
     def bytes(self) -> int:
-        """Return the total size of all files."""
+        """Return the total size of all files in bytes."""
         return sum(file.size for file in self.files)
 
     @property
@@ -53,20 +53,20 @@ class Fingerprint:
 
 
 def fingerprint_of(files: Iterable[File], read: int = 0) -> Fingerprint:
-    """Return the fingerprint of these files."""
+    """Return the fingerprint of these files; `read` is how many of them were read, not found in the cache."""
     return Fingerprint(tuple(sorted(files)), read)
 
 
 def changed_text(path: str, before: bytes, now: bytes) -> str:
-    """Describe the changes between two lists: `/data/leslie: 112 files were added (img_0931.png, ...), ...`.
+    """Return a text on how two lists of files differ; "" if they are equal.
 
-    Empty if they are equal.
+    Example: `/data/leslie: 112 files were added (img_0931.png, ...), ...`.
     """
     said = changes_text(changes(read_list(before), read_list(now)))
     return f"{path}: {said}" if said else ""
 
 
 def printable(name: str) -> str:
-    """Escape a file name so that it fits on one line; different names stay different."""
+    """Return a file name escaped to fit on one line; different names stay different."""
     escaped = name.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
     return escaped.encode("utf-8", "backslashreplace").decode()

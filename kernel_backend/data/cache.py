@@ -1,4 +1,4 @@
-"""Cache digests of files by their `stat` metadata: a file whose metadata is unchanged is not read again."""
+"""Cache digests of files with the files' `stat` metadata: a file with unchanged metadata is not read again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CREATE TABLE IF NOT EXISTS files (
 
 
 class StatSignature(NamedTuple):
-    """Metadata by which a change of a file is noticed; times are in nanoseconds."""
+    """Metadata by which a change of a file is detected; times are in nanoseconds."""
 
     size: int
     mtime: int
@@ -35,25 +35,28 @@ class StatSignature(NamedTuple):
 
 
 class CacheEntry(NamedTuple):
-    """Metadata of a file, and the digest of its content."""
+    """Metadata of a file, with the digest of its bytes."""
 
     looks: StatSignature
     digest: str
 
 
 def looks(status: os.stat_result) -> StatSignature:
-    """Return the metadata by which a change of content is noticed; unlike mtime, ctime cannot be reset."""
+    """Return the metadata by which a change of a file's bytes is detected; unlike mtime, ctime cannot be reset."""
     return StatSignature(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev)
 
 
 class StatCache:
-    """SQLite cache of digests; if it is damaged, locked or not writable, all files are read and nothing fails."""
+    """SQLite cache of files' digests.
+
+    If it is damaged, locked or not writable, all files are read and nothing fails.
+    """
 
     def __init__(self, file: Path | None) -> None:
         self._file = file
 
     def of(self, paths: Iterable[bytes]) -> dict[bytes, CacheEntry]:
-        """Return the cached entries of these files by path; files that are not cached are left out."""
+        """Return the cache entries of these files by path; files that are not cached are left out."""
         try:
             with self._opened() as db:
                 found = (db.execute("SELECT * FROM files WHERE path = ?", (path,)).fetchone() for path in paths)
@@ -63,7 +66,7 @@ class StatCache:
             return {}
 
     def below(self, root: bytes) -> dict[bytes, CacheEntry]:
-        """Return the cached entries of a file, or of a folder and everything in it, by path."""
+        """Return the cache entries of a file, or of all files below a folder, by path."""
         inside = root.rstrip(b"/") + b"/"
         query = "SELECT * FROM files WHERE path = ? OR (path >= ? AND path < ?)"
         try:
@@ -74,7 +77,7 @@ class StatCache:
             return {}
 
     def change(self, learned: Mapping[bytes, CacheEntry], forgotten: Collection[bytes] = ()) -> None:
-        """Store new entries, and remove those of deleted files."""
+        """Store the entries `learned`, and remove those of deleted files, `forgotten`."""
         if not learned and not forgotten:
             return
         rows = ((path, *entry.looks, entry.digest) for path, entry in learned.items())

@@ -1,4 +1,4 @@
-"""Fingerprint the data that `--data` declares, as a part of the snapshot."""
+"""Fingerprint the data that `--data` declares, to be recorded in the snapshot."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Declared(NamedTuple):
 
 
 def fingerprint(path: str, say: Say = lambda text: None, at: Path | None = None) -> Fingerprint:
-    """Fingerprint the current content of an absolute path or a URL.
+    """Return the fingerprint of the data that is now at an absolute path or a URL.
 
-    `say` is called with progress if it takes long; `at` is the home with the cache of digests, by default the user's.
-    Raises InvalidRequest if nothing exists there.
+    `say` is called with progress if it takes long; `at` is the home directory with the cache of digests, by default the
+    user's. Raises InvalidRequest if nothing exists there.
     """
     if is_url(path):
         return objects.fingerprint(path)
@@ -37,7 +37,10 @@ def fingerprint(path: str, say: Say = lambda text: None, at: Path | None = None)
 
 
 def declare(names: Iterable[str], cwd: Path, say: Say = lambda text: None) -> Declared:
-    """Fingerprint declared data, each path once; relative paths start at `cwd`. Raises InvalidRequest."""
+    """Return the records and the lists of files of declared data, each path once; relative paths start at `cwd`.
+
+    Raises InvalidRequest if nothing exists at a path.
+    """
     data: list[Data] = []
     files: dict[str, bytes] = {}
     warnings: list[str] = []
@@ -58,7 +61,7 @@ def declare(names: Iterable[str], cwd: Path, say: Say = lambda text: None) -> De
 
 
 def changed_since(data: Data, listed: bytes, at: Path | None = None) -> str:
-    """Describe how declared data differs from its list in the snapshot; "" if it is unchanged."""
+    """Return a text on how declared data differs from its list in the snapshot; "" if it is unchanged."""
     try:
         found = fingerprint(data.path, at=at)
     except InvalidRequest as error:

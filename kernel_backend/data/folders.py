@@ -1,4 +1,4 @@
-"""Fingerprint a local folder or file by content, reading only files whose `stat` has changed."""
+"""Fingerprint a local folder or file by digests of its bytes, reading only files whose `stat` metadata has changed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NOWHERE = StatSignature(0, 0, 0, 0, 0)  # metadata of inaccessible files
 
 
 def fingerprint(root: Path, cache: StatCache, say: Say) -> Fingerprint:
-    """Fingerprint a file, or a folder with all files below it (links are followed).
+    """Return the fingerprint of a file, or of all files below a folder (links are followed).
 
     `say` is called with progress if it takes long. Raises InvalidRequest if there is no file.
     """
@@ -52,7 +52,7 @@ def fingerprint(root: Path, cache: StatCache, say: Say) -> Fingerprint:
 
 
 def digest_of(path: bytes) -> CacheEntry | None:
-    """Return the xxh3-128 of a file's content, with its metadata when it was read; None if it does not exist."""
+    """Return the xxh3-128 of a file's bytes, with its metadata when it was read; None if it does not exist."""
     entry = None
     for _ in range(TRIES):
         try:
@@ -74,7 +74,7 @@ def digest_of(path: bytes) -> CacheEntry | None:
 
 
 class _Memory(threading.local):
-    """Buffer into which a thread reads files."""
+    """Buffer of each thread into which the thread reads files."""
 
     def __init__(self) -> None:
         self.piece = memoryview(bytearray(PIECE))
@@ -97,7 +97,7 @@ def _read(entry: CacheEntry) -> bool:
 def _read_all(
     unread: list[tuple[bytes, StatSignature]], threads: ThreadPoolExecutor, told: str, say: Say
 ) -> Iterator[tuple[bytes, CacheEntry]]:
-    """Read files in threads, and yield the digest of each that still exists."""
+    """Read files in threads, and yield path and digest of each file that still exists."""
     done, next_word = 0, time.monotonic() + TOLD_S
     chunks = [unread[begin : begin + AT_ONCE] for begin in range(0, len(unread), AT_ONCE)]
     for chunk, entries in zip(chunks, threads.map(_read_some, chunks), strict=True):
@@ -118,7 +118,7 @@ class _Folder(NamedTuple):
 
 
 def _files(top: bytes, threads: ThreadPoolExecutor) -> Iterator[tuple[bytes, StatSignature]]:
-    """Yield every file at or below a path with its metadata; NOWHERE for inaccessible files."""
+    """Yield path and metadata of every file at or below a path; NOWHERE is the metadata of inaccessible files."""
     try:
         status = os.stat(top)
     except OSError:

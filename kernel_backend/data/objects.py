@@ -1,4 +1,4 @@
-"""Fingerprint objects below a URL by ETag or version, without reading them."""
+"""Fingerprint the objects below a URL by their ETags or versions, without reading them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MARKS = ("ETag", "etag", "md5Hash", "generation", "VersionId", "content_md5", "
 
 
 def fingerprint(url: str) -> Fingerprint:
-    """Fingerprint the objects below the URL.
+    """Return the fingerprint of all objects below the URL.
 
     Raises InvalidRequest if there are none, the store cannot be reached, or fsspec does not support it.
     """

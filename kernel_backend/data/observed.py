@@ -42,10 +42,10 @@ def installed_in(folders: Iterable[str]) -> list[str]:
 def observed(
     paths: Iterable[str], home: Path, hurry: Callable[[], bool] = lambda: False, overlay: str = ""
 ) -> Observed:
-    """Describe the current content of files; deleted files are left out.
+    """Return the records of files that a training has read, as they are now; deleted files are left out.
 
-    While `hurry()` returns True, no more content is digested. `overlay` is the root folder of an overlay: files below
-    it get their real names.
+    While `hurry()` returns True, no more files are digested. `overlay` is the root folder of an overlay: files below it
+    get their real names.
     """
     found = sorted(set(paths))
     cache = StatCache(home / CACHE)
@@ -61,7 +61,7 @@ def real_name(path: str, overlay: str) -> str:
 
 
 class _Reading:
-    """Describe files one by one, and digest their content within the budget."""
+    """Reader that records files one by one, and digests their bytes until its budget is used up."""
 
     def __init__(self, known: Mapping[bytes, CacheEntry], hurry: Callable[[], bool], overlay: str) -> None:
         self._known, self._hurry, self._overlay = known, hurry, overlay
@@ -69,7 +69,7 @@ class _Reading:
         self.learned: dict[bytes, CacheEntry] = {}
 
     def file(self, path: str) -> ObservedFile | None:
-        """Describe a file; None if it is deleted, or no regular file."""
+        """Return the record of a file; None if it is deleted, or no regular file."""
         try:
             status = os.stat(path)
         except (OSError, ValueError):

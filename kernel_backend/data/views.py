@@ -1,4 +1,4 @@
-"""Restore an earlier state of data as a folder of links to existing files that have the old bytes."""
+"""Restore an earlier state of data as a folder of links to existing files that have the same bytes."""
 
 from __future__ import annotations
 
@@ -17,19 +17,18 @@ from kernel_backend.overlay import can_be_led
 
 
 class View(NamedTuple):
-    """Restored data (a folder or a file), and the names of files whose old bytes no longer exist."""
+    """Restored data (a folder or a file), and the names of files whose earlier bytes no longer exist."""
 
     place: Path
     missing: tuple[str, ...]
 
 
 def view(then: Data, listed: bytes, present: Fingerprint, root: Path, folders: Path) -> View:
-    """Restore the earlier data `then` as a folder of links to files below `root` that have the same bytes now.
+    """Restore the earlier data `then` as a new folder of links to files below `root` with the same bytes.
 
-    `listed` is the list of the files at that time, which names the links; the folder is created in `folders`.
-
-    `present` is the current fingerprint of `root`; files may have been renamed since. If any bytes are missing, no
-    link is created; a name outside of the folder counts as missing.
+    The folder is created in `folders`. `listed` is the list of the files at that time, which names the links. `present`
+    is the current fingerprint of `root`; files may have been renamed since. If any bytes are missing, no link is
+    created; a name outside of the folder counts as missing.
     """
     alone = root.is_file()
     places = {(str(file.size), file.digest): root if alone else root / file.name for file in present.files}
@@ -59,7 +58,7 @@ def _free(folders: Path, digest: str, names: Collection[str]) -> Path:
 
 
 def led(data: Data, place: str, cwd: str, params: Mapping[str, Value], before: str) -> dict[str, Value] | None:
-    """Return hyperparameters that make a training in `cwd` read its data from another location, `place`.
+    """Return hyperparameters that make a training in `cwd` read its data from the location `place`.
 
     A value that is the data's path, or the path `before` that an earlier run used, is replaced. Relative paths are
     redirected by links (`overlay`). None if the code itself contains the path.
@@ -71,7 +70,7 @@ def led(data: Data, place: str, cwd: str, params: Mapping[str, Value], before: s
 
 
 def _moved(value: Value, paths: Sequence[str], place: str) -> Value:
-    """Return a hyperparameter's value with the prefix that is in `paths` replaced by `place`."""
+    """Return a hyperparameter's value with `place` instead of the first of `paths` with which it begins."""
     if not isinstance(value, str):
         return value
     for path in (each.rstrip("/") for each in paths):
@@ -83,7 +82,7 @@ def _moved(value: Value, paths: Sequence[str], place: str) -> Value:
 
 
 def _link(place: Path, target: Path) -> None:
-    """Make `place` a link to `target`, atomically, as a training may be reading it."""
+    """Make `place` a symbolic link to `target`, atomically, as a training may be reading it."""
     if place.is_symlink() and place.readlink() == target:
         return
     place.parent.mkdir(parents=True, exist_ok=True)

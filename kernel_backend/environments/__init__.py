@@ -1,1 +1,1 @@
-"""Manage Python environments: describe that of another interpreter, lock it, and build it from a lock."""
+"""Manage Python environments: describe that of an interpreter, lock it, and build it from a lock file."""

@@ -1,4 +1,4 @@
-"""Build an environment from its lock in a temporary folder, then rename it."""
+"""Build a Python environment from its lock in a temporary folder, which is then renamed."""
 
 from __future__ import annotations
 
@@ -19,12 +19,18 @@ _CONTENTS = "daylight.txt"  # file in a built environment that lists its distrib
 
 
 def build(
-    venv: Path, environment: Environment, lock: Lock, wheels: Mapping[str, Path], python: Path | None = None
+    venv: Path,
+    environment: Environment,
+    lock: Lock,
+    wheels: Mapping[str, Path],
+    python: Path | None = None,
+    index: Path | None = None,
 ) -> None:
-    """Build the environment of a lock in folder `venv`; `wheels` are files by name, including Daylight's own.
+    """Build the environment of a lock in folder `venv`, replacing an existing one.
 
-    Its interpreter is `python` if that has the right version, else one that uv finds. An existing folder is replaced.
-    Raises NoEnvironment with uv's message (a full disk, no network), and leaves nothing half-built.
+    `wheels` are files by name, including Daylight's own; all other files come from package indexes, or from the folder
+    `index` alone. The interpreter is `python` if that has the right version, else one that uv finds. Raises
+    NoEnvironment with uv's message (a full disk, no network), and leaves nothing half-built.
     """
     folder = venv.parent
     for left in folder.glob(".venv-*"):  # left by a killed build
@@ -38,7 +44,7 @@ def build(
         requirements.write_text(lock.text + "".join(map(_line, wheels, wheels.values())))
         options = ["--python", str(new), "--require-hashes"]
         settled = python if python and python.exists() else new
-        uv.run("pip", "sync", *options, str(requirements), folder=folder, python=settled)
+        uv.run("pip", "sync", *options, str(requirements), folder=folder, python=settled, index=index)
         if lock.pinned:
             options = ["--python", str(new), "--no-deps", *lock.pinned.values()]
             uv.run("pip", "install", *options, folder=folder, python=settled)
@@ -53,7 +59,7 @@ def build(
 
 
 def whole(venv: Path) -> bool:
-    """Return True if an environment is complete: its interpreter and all of its distributions exist."""
+    """Return True if an environment is complete: its interpreter and all of its packages exist."""
     try:
         there = (venv / _CONTENTS).read_text().splitlines()
         return os.access(venv / "bin" / "python", os.X_OK) and set(there) <= set(_contents(venv))
@@ -62,7 +68,7 @@ def whole(venv: Path) -> bool:
 
 
 def interpreter(version: str, python: Path | None) -> str:
-    """Return the Python for a new environment: `python` if its minor version matches, else a version for uv to find."""
+    """Return the Python for a new environment: `python` if its minor version is right, else one for uv to find."""
     minor = version.rpartition(".")[0]
     if python is not None and (found := version_of(python)) and found.rpartition(".")[0] == minor:
         return str(python)
@@ -74,6 +80,6 @@ def _contents(venv: Path) -> list[str]:
 
 
 def _line(name: str, wheel: Path) -> str:
-    """Format a requirement of a wheel file; its digest is also in the URL, from which uv records it."""
+    """Return the requirement line for a wheel file; its digest is also in the URL, from which uv records it."""
     sha256 = digest(wheel.read_bytes())
     return f"{name} @ {wheel.as_uri()}#sha256={sha256} --hash=sha256:{sha256}\n"

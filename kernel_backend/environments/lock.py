@@ -1,4 +1,4 @@
-"""Lock a recorded environment: each distribution by version and hash, or the reason why it cannot be locked."""
+"""Lock a recorded Python environment: each package by version and hash, or the reason why that is impossible."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _UNKNOWN = re.compile(r"Because (?:there is no version of )?([\w.-]+?)(?:==\S+)?
 
 
 class Lock(Record):
-    """Lock from which an environment can be built."""
+    """Lock of an environment, from which the same environment can be built."""
 
     text: str  # requirements with hashes, for `pip install --require-hashes -r`
     files: dict[str, str] = {}  # name -> sha256 of a stored wheel, for distributions installed from a file
@@ -26,14 +26,14 @@ class Lock(Record):
     unlocked: dict[str, str] = {}  # name -> why it cannot be locked
 
     def __len__(self) -> int:
-        """Return the number of distributions locked by hash."""
+        """Return the number of packages that are locked by hash."""
         return len(re.findall(r"^[\w.-]+==", self.text, re.MULTILINE)) + len(self.files)
 
 
 def make(environment: Environment, python: Path, folder: Path) -> Lock:
-    """Lock an environment with hashes from the indexes of `python`'s pip; `folder` is a working folder for uv.
+    """Return the lock of an environment, with hashes from the package indexes of `python`'s pip.
 
-    Takes seconds. Raises NoEnvironment if no index can be reached.
+    `folder` is a working folder for uv. Takes seconds. Raises NoEnvironment if no index can be reached.
     """
     plan = requirements(environment)
     wanted, unlocked = dict(plan.wanted), dict(plan.unlocked)
@@ -54,7 +54,7 @@ def make(environment: Environment, python: Path, folder: Path) -> Lock:
 
 
 class Plan(Record):
-    """Plan of how each distribution of an environment is locked; each is in exactly one of these mappings."""
+    """Plan of how each package of an environment is locked; each is in exactly one of these mappings."""
 
     wanted: dict[str, str] = {}  # name -> name==version, to be found in an index
     files: dict[str, str] = {}
@@ -63,7 +63,7 @@ class Plan(Record):
 
 
 def requirements(environment: Environment) -> Plan:
-    """Return how each distribution is locked; Daylight is left out, as its wheel is built from its own files."""
+    """Return how each package is to be locked; Daylight is left out, as its wheel is built from its own files."""
     wanted, files, pinned, unlocked = {}, {}, {}, {}
     for name, version in environment.distributions.items():
         url = environment.urls.get(name)
@@ -93,7 +93,7 @@ def _compile(wanted: Mapping[str, str], python: Path, folder: Path) -> str:
 
 
 def local_hashes(folders: list[Path], wanted: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return the sha256 of wheels in local folders by `name==version`, since uv reports no hashes for them."""
+    """Return the sha256 digests of wheels in local folders, by `name==version`, since uv does not report them."""
     found: dict[str, list[str]] = {}
     for wheel in sorted(each for folder in folders for each in folder.glob("*.whl")):
         try:
@@ -107,7 +107,7 @@ def local_hashes(folders: list[Path], wanted: Mapping[str, str]) -> dict[str, li
 
 
 def with_hashes(text: str, known: Mapping[str, list[str]]) -> tuple[str, list[str]]:
-    """Return the lock text with the hashes in `known` added, and the distributions left out for lack of a hash."""
+    """Return the text of a lock with the hashes in `known` added, and the packages left out for lack of a hash."""
     kept, bare = [], []
     for block in re.split(r"\n(?=\S)", text.strip()):
         requirement = block.partition(" \\")[0].strip()

@@ -17,7 +17,7 @@ _SECONDS = 60.0  # enough for a cold network file system
 
 
 def present(python: Path, variables: Mapping[str, str] = os.environ) -> Environment:
-    """Return the current environment of an interpreter, without git state; takes a tenth of a second.
+    """Return a description of an interpreter's present environment, without git state; takes a tenth of a second.
 
     Raises NoEnvironment if the interpreter cannot be run.
     """
@@ -26,7 +26,10 @@ def present(python: Path, variables: Mapping[str, str] = os.environ) -> Environm
 
 
 def own_root_of(python: Path) -> Path | None:
-    """Return the folder from which an interpreter imports Daylight; None if it lacks it. Raises NoEnvironment."""
+    """Return the folder from which an interpreter imports Daylight; None if it has no Daylight.
+
+    Raises NoEnvironment.
+    """
     told = json.loads(_ask(python, installed.__file__, "--own-root"))
     return Path(told) if told else None
 

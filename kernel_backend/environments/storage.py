@@ -1,11 +1,11 @@
-"""Store wheels, locks and built environments, each by a digest."""
+"""Store wheels, locks and built environments in a home directory, each under a digest."""
 
 from __future__ import annotations
 
 import fcntl
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -22,11 +22,11 @@ from kernel_backend.model.snapshot import Environment
 from kernel_backend.snapshots import installed
 from kernel_backend.snapshots.archive import digest
 
-AGAIN_S = 86_400.0  # after which an incomplete lock is made again, unless the environment is requested
+AGAIN_S = 86_400.0  # age from which an incomplete lock is made again; sooner if the environment is requested
 
 
 class Environments:
-    """Environments of a home; each can be rebuilt from its lock, so any of their folders may be deleted.
+    """Environments in a home directory; each can be rebuilt from its lock, so any of their folders may be deleted.
 
         <home>/snapshots/wheels/<digest>/<name>.whl     Daylight's own, and those installed from files
 
@@ -40,26 +40,26 @@ class Environments:
     """
 
     def __init__(self, home: Path) -> None:
-        self._locks, self._wheels = home / "environments", home / "snapshots" / "wheels"
+        self._home, self._locks = home, home / "environments"
 
     def lock(self, environment: Environment) -> Lock | None:
         """Return the stored lock of an environment; None if there is none."""
         with suppress(OSError, ValueError):
-            return Lock.model_validate_json((self._folder(environment) / "lock.json").read_bytes())
+            return Lock.model_validate_json((self.folder(environment) / "lock.json").read_bytes())
         return None
 
     def make_lock(self, environment: Environment, python: Path, after: float = AGAIN_S) -> Lock:
-        """Return the lock of an environment, and make and store it with the wheels it needs if there is none.
+        """Return the lock of an environment; make and store it, with the wheels that it needs, if there is none.
 
-        A lock without some distributions that an index should have is made again if it is older than `after` seconds,
-        as indexes change. `python` is the recorded interpreter. Takes seconds. Raises NoEnvironment, also if the
-        recorded files of Daylight no longer exist; other wheels are stored all the same.
+        If a lock lacks packages that an index should have, and is older than `after` seconds, it is made again, as
+        indexes change. `python` is the recorded interpreter. Takes seconds. Raises NoEnvironment, also if the recorded
+        files of Daylight no longer exist; other wheels are stored all the same.
         """
         with self._alone(environment):
             unkept = self._keep_files(environment)
             self._keep_ours(environment, python)
             lock = self.lock(environment)
-            folder = self._folder(environment)
+            folder = self.folder(environment)
             if lock is None or self._stale(environment, lock, after):
                 uv.pip_settings.cache_clear()  # pip's settings may have changed
                 try:
@@ -76,23 +76,23 @@ class Environments:
 
     def _stale(self, environment: Environment, lock: Lock, after: float) -> bool:
         lacking = lock.unlocked.keys() & locks.requirements(environment).wanted.keys()
-        return bool(lacking) and time.time() - (self._folder(environment) / "lock.json").stat().st_mtime >= after
+        return bool(lacking) and time.time() - (self.folder(environment) / "lock.json").stat().st_mtime >= after
 
     def python(self, environment: Environment) -> Path | None:
-        """Return the interpreter of an environment that is completely built, else None."""
-        venv = self._folder(environment) / "venv"
+        """Return the interpreter of an environment; None unless it is completely built."""
+        venv = self.folder(environment) / "venv"
         return venv / "bin" / "python" if whole(venv) else None
 
     def version(self, environment: Environment) -> str | None:
         """Return the Python version with which an environment was built; None if unknown."""
         with suppress(OSError):
-            told = (self._folder(environment) / "venv" / "pyvenv.cfg").read_text()
+            told = (self.folder(environment) / "venv" / "pyvenv.cfg").read_text()
             found = re.search(r"^version(?:_info)?\s*=\s*(\d+\.\d+\.\d+)", told, re.MULTILINE)
             return found[1] if found else None
         return None
 
     def build(self, environment: Environment, python: Path) -> Path:
-        """Return the interpreter of an environment, which is locked and built if needed; raise NoEnvironment."""
+        """Return the interpreter of an environment, after locking and building it if needed; raise NoEnvironment."""
         if found := self.python(environment):
             return found
         lock = self.make_lock(environment, python, after=0.0)
@@ -101,24 +101,37 @@ class Environments:
         gone = [name for name, wheel in wheels.items() if wheel is None]
         if gone:
             raise NoEnvironment(f"the wheels of {', '.join(gone)} are no longer kept, and cannot be made again")
+        there = {name: wheel for name, wheel in wheels.items() if wheel is not None}
+        return self.install(environment, lock, there, python)
+
+    def install(
+        self, environment: Environment, lock: Lock, wheels: Mapping[str, Path], python: Path, index: Path | None = None
+    ) -> Path:
+        """Return the interpreter of an environment, after building it from this lock if needed; raise NoEnvironment.
+
+        `wheels` are files by package; all others come from the indexes of `python`'s pip, or from the folder `index`.
+        """
         with self._alone(environment):
-            if self.python(environment) is None:  # another service may have built it meanwhile
-                there = {name: wheel for name, wheel in wheels.items() if wheel is not None}
-                build(self._folder(environment) / "venv", environment, lock, there, python)
-        return self._folder(environment) / "venv" / "bin" / "python"
+            if self.python(environment) is None:  # another process may have built it meanwhile
+                build(self.folder(environment) / "venv", environment, lock, wheels, python, index)
+        return self.folder(environment) / "venv" / "bin" / "python"
 
     def present(self, python: Path) -> Environment:
-        """Return the current environment of an interpreter; raise NoEnvironment if it cannot be run."""
+        """Return a description of an interpreter's present environment; raise NoEnvironment if it cannot be run."""
         return present(python)
 
-    def _folder(self, environment: Environment) -> Path:
+    def folder(self, environment: Environment) -> Path:
+        """Return the path of an environment's folder, which may not exist."""
         return self._locks / environment.id
 
     def _wheel(self, digest: str) -> Path | None:
-        return next((self._wheels / digest).glob("*.whl"), None) if digest else None
+        return next(wheel_folder(self._home, digest).glob("*.whl"), None) if digest else None
 
     def _keep_ours(self, environment: Environment, python: Path) -> None:
-        """Store the wheel of an environment's version of Daylight, built from the files here or those of `python`."""
+        """Store the wheel of the environment's version of Daylight.
+
+        It is built from the files of this installation, or of that in which `python` has Daylight.
+        """
         if environment.daylight is None:
             raise NoEnvironment("this snapshot does not say which Daylight it ran with: it cannot be locked")
         if self._wheel(environment.daylight) is None:
@@ -131,7 +144,7 @@ class Environments:
             self._keep(environment.daylight, name, data)
 
     def _keep_files(self, environment: Environment) -> dict[str, str]:
-        """Store each wheel that was installed from a file; return the reasons of failures by name."""
+        """Store each wheel that was installed from a file; return, by package, why one could not be stored."""
         unkept = {}
         for name, expected in locks.requirements(environment).files.items():
             if self._wheel(expected) is None:
@@ -148,14 +161,14 @@ class Environments:
         return unkept
 
     def _keep(self, digest: str, name: str, data: bytes) -> None:
-        folder = self._wheels / digest
+        folder = wheel_folder(self._home, digest)
         folder.mkdir(parents=True, exist_ok=True)
         _write(folder / name, data)
 
     @contextmanager
     def _alone(self, environment: Environment) -> Iterator[None]:
-        """Lock an environment's folder in the block, as several services may share a file system."""
-        folder = self._folder(environment)
+        """Hold the lock of an environment's folder in the block, as several services may share a file system."""
+        folder = self.folder(environment)
         try:
             folder.mkdir(parents=True, exist_ok=True)
             with (folder / "lock").open("a") as file:
@@ -163,6 +176,11 @@ class Environments:
                 yield
         except OSError as error:
             raise NoEnvironment(f"the environment cannot be kept in {folder}: {error.strerror or error}") from None
+
+
+def wheel_folder(home: Path, key: str) -> Path:
+    """Return the folder of a wheel; `key` is the digest of Daylight's own files, or for other packages of the wheel."""
+    return home / "snapshots" / "wheels" / key
 
 
 def _write(path: Path, data: bytes) -> None:

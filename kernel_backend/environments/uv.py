@@ -1,4 +1,4 @@
-"""Run the command uv with the package indexes that pip uses."""
+"""Run the command uv with the package indexes that pip is configured to use."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FROM_PIP = {  # pip's settings by the names that uv uses; the user's own settin
 
 
 def find() -> str | None:
-    """Return the path of uv's executable: from the package uv, else from PATH; None if there is none."""
+    """Return the path of uv's executable, from the package uv, else from PATH; None if it is not installed."""
     try:
         from uv import find_uv_bin  # imported here, since kernels do not need it
 
@@ -35,10 +35,11 @@ def find() -> str | None:
         return shutil.which("uv")
 
 
-def run(*arguments: str, folder: Path, python: Path, stdin: str = "") -> str:
-    """Run a uv command in `folder` with the package indexes of `python`'s pip; return its output.
+def run(*arguments: str, folder: Path, python: Path, stdin: str = "", index: Path | None = None) -> str:
+    """Run a uv command in `folder` with the package indexes of `python`'s pip; return the command's output.
 
-    Raises NoEnvironment if uv is missing, or with uv's message if it fails.
+    With `index`, packages come only from this folder, and the network is not used. Raises NoEnvironment if uv is
+    missing, or with uv's message if it fails.
     """
     executable = find()
     if executable is None:
@@ -47,7 +48,7 @@ def run(*arguments: str, folder: Path, python: Path, stdin: str = "") -> str:
         done = subprocess.run(
             [executable, "--quiet", *arguments],
             cwd=folder,
-            env=variables(pip_settings(str(python)), os.environ),
+            env=variables(pip_settings(str(python)), os.environ) | (only(index) if index is not None else {}),
             input=stdin,
             capture_output=True,
             text=True,
@@ -61,10 +62,10 @@ def run(*arguments: str, folder: Path, python: Path, stdin: str = "") -> str:
 
 
 def variables(settings: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a uv process: the given variables, and pip's settings that they do not override.
+    """Return the environment variables for uv: the given ones, and pip's settings that they do not override.
 
-    Settings are passed as variables, since an index's URL may contain a password and command lines are public. pip
-    does not prefer one index to another, so uv's strategy `unsafe-best-match` is set; hashes identify the files.
+    Settings are passed as variables, since an index's URL may contain a password and command lines are public. pip does
+    not prefer one index to another, so uv's strategy `unsafe-best-match` is set; hashes identify the files.
     """
     ours = {_FROM_PIP[name]: value for name, value in settings.items() if name in _FROM_PIP}
     if "UV_FIND_LINKS" in ours:
@@ -74,14 +75,19 @@ def variables(settings: Mapping[str, str], given: Mapping[str, str]) -> dict[str
     return {**defaults, **ours, **outside}
 
 
+def only(index: Path) -> dict[str, str]:
+    """Return the environment variables that make uv install files only from this folder."""
+    return {"UV_NO_INDEX": "1", "UV_OFFLINE": "1", "UV_FIND_LINKS": str(index)}
+
+
 def offline(said: str = "") -> bool:
-    """Return True if uv may not use the network, according to the environment or its own message `said`."""
+    """Return True if uv may not use the network, according to the environment or to its own message `said`."""
     return os.environ.get("UV_OFFLINE", "0").lower() not in ("", "0", "false") or "network was disabled" in said
 
 
 @cache
 def pip_settings(python: str) -> dict[str, str]:
-    """Return pip's settings for an interpreter by name; variables override files. Empty without pip."""
+    """Return pip's settings for an interpreter, by name; environment variables override files. Empty without pip."""
     for each in (python, sys.executable):
         command = [each, "-m", "pip", "config", "list"]
         try:
@@ -94,7 +100,10 @@ def pip_settings(python: str) -> dict[str, str]:
 
 
 def parse_settings(text: str) -> dict[str, str]:
-    """Parse `pip config list`: the line `global.index-url='https://...'` becomes `{"index-url": "https://..."}`."""
+    """Return the settings that `pip config list` prints, by name.
+
+    The line `global.index-url='https://...'` becomes `{"index-url": "https://..."}`.
+    """
     found: dict[int, dict[str, str]] = {0: {}, 1: {}, 2: {}}
     for section, name, value in re.findall(r"^(:env:|global|install)\.([\w-]+)=(.*)$", text, re.MULTILINE):
         try:
@@ -105,12 +114,12 @@ def parse_settings(text: str) -> dict[str, str]:
 
 
 def find_links(python: Path) -> list[Path]:
-    """Return the local folders in which pip and uv look for wheels."""
+    """Return the local folders in which an interpreter's pip, and uv, look for wheels."""
     said = variables(pip_settings(str(python)), os.environ).get("UV_FIND_LINKS", "")
     return [folder for each in re.split(r"[,\s]+", said) if each and (folder := Path(each)).is_dir()]
 
 
 def _said(stderr: str) -> str:
-    """Return the error message in uv's output, as one line."""
+    """Return the error message within uv's output, as one line."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip() and not line.startswith("warning:")]
     return re.sub(r"^error: ", "", "; ".join(lines)) or "uv failed and said nothing"

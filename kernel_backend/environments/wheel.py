@@ -15,7 +15,7 @@ _WHEEL = "Wheel-Version: 1.0\nGenerator: daylight\nRoot-Is-Purelib: true\nTag: p
 
 
 def own_wheel(root: Path, digest: str) -> tuple[str, bytes]:
-    """Return name and bytes of a wheel of the Daylight below `root`, for workers (without files for browsers).
+    """Return name and bytes of a wheel made from the Daylight below `root`, for workers, without files for browsers.
 
     Raises NoEnvironment if its files do not match `digest`, because they have changed since.
     """
@@ -42,5 +42,5 @@ def _version(source: str) -> str:
 
 
 def _hash(data: bytes) -> str:
-    """Format a digest as in a wheel's RECORD (PEP 376): URL-safe base64 without padding."""
+    """Return a digest of data as a wheel's RECORD has it (PEP 376): URL-safe base64 without padding."""
     return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()

@@ -1,1 +1,1 @@
-"""Launch the ranks of an attempt on a node, upload their reports, pass on instructions, and end them together."""
+"""Launch an attempt's ranks on one node, upload their reports, pass on instructions, and end them together."""

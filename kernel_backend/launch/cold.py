@@ -1,4 +1,4 @@
-"""Start ranks without a forkserver: each is a new interpreter that imports torch itself."""
+"""Start ranks without a forkserver: each is a new Python interpreter, which imports torch itself."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kernel_backend.launch.rank_spec import RankRequest, RankSpec
 
 
 class ColdRanks:
-    """Rank processes that are children of this launcher."""
+    """Rank processes that were started as children of this launcher."""
 
     lost: str | None = None
 
@@ -19,20 +19,20 @@ class ColdRanks:
         self._ranks = [_start(command, request.cwd, order) for order in request.orders]
 
     def codes(self) -> Sequence[int | None]:
-        """Return each rank's exit code, None while it runs."""
+        """Return the exit code of each rank, in order of rank; None for a rank that is running."""
         return [rank.poll() for rank in self._ranks]
 
     def pids(self) -> Sequence[int]:
-        """Return the process ids in order of rank."""
+        """Return the process IDs of the ranks, in order of rank."""
         return [rank.pid for rank in self._ranks]
 
     def signal(self, number: int) -> None:
-        """Send a signal to each running rank."""
+        """Send the signal `number` to each rank that is running."""
         for rank in self._ranks:
             rank.send_signal(number)  # checks first whether the process still runs
 
     def end(self) -> Sequence[int]:
-        """Kill the ranks that still run, wait for them, and return their rank numbers."""
+        """Kill the ranks that still run, wait for their exit, and return the numbers of these ranks."""
         alive = [number for number, code in enumerate(self.codes()) if code is None]
         self.signal(signal.SIGKILL)
         for rank in self._ranks:

@@ -1,7 +1,8 @@
-"""Read and write the files of an attempt's folder that several processes share, atomically."""
+"""Read and write the files in an attempt's folder; writes are atomic, as several processes share the files."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import json
@@ -18,6 +19,7 @@ from kernel_backend.launch.gang_outcome import result_of
 from kernel_backend.model.frames import Sources
 from kernel_backend.model.launch.launch_spec import LaunchSpec, read_job, token_digest
 from kernel_backend.model.launch.progress import BEGINNING, Tick, progress_file, read_tick, stacks_file
+from kernel_backend.model.launch.times import Clocked, read_times, times_file
 from kernel_backend.model.record import Record
 from kernel_backend.model.reports import AttemptResult, NodeEnd
 from kernel_backend.model.snapshot import Snapshot
@@ -26,31 +28,32 @@ from kernel_backend.model.versions import read
 
 R = TypeVar("R", bound=Record)
 
-# The file is missing, or the user has replaced it by something else. Other errors are raised: if, for example, no
-# file can be opened, a gang must not count as one without a launcher.
+# Errors of a file that is missing, or that the user has replaced. Other errors are raised: if, for example, the process
+# has too many open files, a gang must not count as one without a launcher.
 _NO_FILE = frozenset({errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENXIO})
 
 
 class LauncherRecord(Record):
-    """Identity of an attempt's launcher process: pid and start time, unique until the machine reboots."""
+    """Launcher process of an attempt, identified by pid and start time, which are unique until the machine reboots."""
 
     pid: int
     started: float  # seconds after boot, which changes of the wall clock do not affect
 
     @classmethod
     def of(cls, pid: int) -> LauncherRecord:
-        """Return the record of a living process."""
+        """Return the record of the living process with this pid."""
         return cls(pid=pid, started=process_identity.started(pid))
 
     def alive(self) -> bool:
-        """Return True if this very process still runs (a zombie does not)."""
+        """Return True if the process still runs (and is no zombie)."""
         return process_identity.alive(self.pid, self.started)
 
 
 class AttemptFolder(NamedTuple):
-    """Folder of an attempt, with accessors for its files; `node` is the number of the launcher's node in the gang.
+    """Folder of an attempt, with functions that read and write its files.
 
-    On a shared disk the launchers of all nodes have the same folder, and files of their own in it.
+    `node` is the number of this launcher's node in the gang (the group of all ranks). On a shared disk the launchers of
+    all nodes use the same folder, with separate files in it.
     """
 
     path: Path
@@ -58,7 +61,7 @@ class AttemptFolder(NamedTuple):
 
     @property
     def spool(self) -> Path:
-        """Return the path of rank 0's records, one JSON line each."""
+        """Return the path of the spool file, to which rank 0 appends records, one line of JSON each."""
         return self.path / "spool.jsonl"
 
     @property
@@ -68,54 +71,69 @@ class AttemptFolder(NamedTuple):
 
     @property
     def node_log(self) -> Path:
-        """Return the path of the log of this node's launcher, where each launcher has its own."""
+        """Return the path of the log of this node's launcher, for engines with one log per launcher."""
         return self.path / self._own("launcher.log")
+
+    @property
+    def end_file(self) -> str:
+        """Return the name of the file that records how this node's ranks ended."""
+        return self._own("end.json")
 
     def rank_log(self, rank: int) -> Path:
         """Return the path of a rank's log."""
         return self.path / f"rank-{rank}.log"
 
     def tick(self, rank: int) -> Tick | None:
-        """Return a rank's newest progress tick; None if the disk was too full for its file."""
+        """Return a rank's newest heartbeat; None if the disk was too full to create its file."""
         try:
             return read_tick((self.path / progress_file(rank)).read_bytes())
         except FileNotFoundError:
             return BEGINNING
 
+    def times(self, rank: int) -> Clocked | None:
+        """Return how much time a rank has spent on each part of its steps; None before its second step."""
+        try:
+            return read_times((self.path / times_file(rank)).read_bytes)
+        except FileNotFoundError:
+            return None
+
     def stacks(self, rank: int) -> str:
-        """Return the stack traces that a rank wrote."""
+        """Return the stack traces that a rank has written; "" if it has written none."""
         try:
             return (self.path / stacks_file(rank)).read_text(errors="replace")
         except FileNotFoundError:
             return ""
 
     def sources(self) -> Sources:
-        """Return the folders of the user's code: the unpacked snapshot and the working folder."""
+        """Return where the user's code is: the unpacked snapshot and the working folder."""
         job = self.job()
         code = Path(job.code)
         return Sources(code, Path(job.cwd), self._read(str(code / "snapshot.json"), Snapshot))
 
     def job(self) -> LaunchSpec:
-        """Read the launch spec of the attempt."""
+        """Return the launch spec of the attempt, read from the folder."""
         return read_job((self.path / "job.json").read_bytes())
 
     def token(self) -> str:
-        """Read the secret that authenticates this attempt's launcher to the service."""
+        """Return the secret with which the attempt's launcher authenticates to the service, read from the folder."""
         return (self.path / "token").read_text().strip()
 
     def token_digest(self) -> str:
-        """Return the digest by which the store identifies this attempt; "" if its token is gone."""
+        """Return the digest of the attempt's secret token, as stored in the database; "" if the token file is gone."""
         try:
             return token_digest(self.token())
         except OSError:
             return ""
 
     def launcher(self) -> LauncherRecord | None:
-        """Return the record of the node's launcher; None if none has begun."""
+        """Return the identity of this node's launcher; None if none has started."""
         return self._read(self._own("launcher.json"), LauncherRecord)
 
     def result(self) -> AttemptResult | None:
-        """Return the attempt's result; None while it runs, or if a launcher died first."""
+        """Return how the attempt ended, from the records of its launchers.
+
+        Return None while it runs, or if a launcher died before it wrote its record.
+        """
         first = self._read("end.json", NodeEnd)
         if first is None:
             return self._read("outcome.json", AttemptResult)
@@ -123,52 +141,64 @@ class AttemptFolder(NamedTuple):
         return result_of([first, *(end for end in others if end is not None)]) if None not in others else None
 
     def refusal(self) -> AttemptResult | None:
-        """Return why a launcher of any node has not started its ranks, so that none will start; None if none has."""
+        """Return the record of a launcher that refused to start its ranks, which ends the attempt; None if none did."""
         refused = [end for end in self._ends() if end.refused is not None]
         return result_of(refused) if refused else None
 
     def partial_result(self) -> AttemptResult | None:
-        """Return the result of a gang that has ended, of which launchers may have died; None if none has a record."""
+        """Return how an attempt ended, from those launchers that have left a record; None if none has."""
         ends = self._ends()
         return result_of(ends) if ends else None
 
     def write_outcome(self, end: NodeEnd) -> None:
-        """Write the result of a gang whose only launcher this is, as services of earlier versions read it."""
+        """Write how an attempt with a single launcher ended, to a file that earlier versions of the service read."""
         self.write("outcome.json", json.dumps(result_of([end]).to_json()).encode())
 
     def write_end(self, end: NodeEnd) -> None:
-        """Write how the ranks of this node ended; the result is made of the records of all nodes."""
-        self.write(self._own("end.json"), json.dumps(end.to_json()).encode())
+        """Write how the ranks of this node ended; the attempt's result is computed from all nodes' records."""
+        self.write(self.end_file, json.dumps(end.to_json()).encode())
 
     def write_launcher(self, record: LauncherRecord) -> None:
         """Write the identity of this node's launcher."""
         self.write(self._own("launcher.json"), record.model_dump_json().encode())
 
     def write_pids(self, pids: Mapping[int, int]) -> None:
-        """Write the process ids of this node's ranks, by rank."""
+        """Write the process IDs of this node's ranks, which are given by rank number."""
         self.write(self._own("ranks.json"), json.dumps(pids).encode())
 
+    def write_wait(self, reason: str) -> None:
+        """Write why this node's launcher waits for other launchers or the service; ignore a full disk."""
+        with contextlib.suppress(OSError):
+            self.write(self._own("wait.txt"), reason.encode())
+
+    def wait(self) -> str:
+        """Return why the launcher of some node has not started its ranks yet; "" if none has written a reason."""
+        if (self.path / "ranks.json").exists():
+            return ""
+        found = sorted(self.path.glob("wait*.txt"), key=lambda path: path.stat().st_mtime)
+        return found[-1].read_text(errors="replace") if found else ""
+
     def failures(self) -> dict[int, Failure]:
-        """Return the failure records of the ranks that wrote one, by rank."""
+        """Return the failure records that ranks have written, by rank number."""
         found = (self._read(path.name, Failure) for path in self.path.glob("failure-*.json"))
         return {failure.rank: failure for failure in found if failure is not None}
 
     def prepare(self, job: LaunchSpec, token: str) -> None:
-        """Write the launch spec and the attempt's token (mode 0600); idempotent."""
+        """Write the launch spec and the secret token (with mode 0600) to the folder; it may be called again."""
         self.path.mkdir(parents=True, exist_ok=True)
         self.path.chmod(0o700)  # the folder may exist already, created for the unpacked code
         self.write("token", token.encode())
         self.write("job.json", job.model_dump_json(indent=2).encode())
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a file atomically by rename, readable only by its owner."""
+        """Write a file of this name atomically; only its owner can read it."""
         with replacing(self.path / name, mode=0o600, durable=False) as file:
             file.write(data)
 
     def lock(self) -> int | None:
-        """Become the node's only launcher of this attempt; None if there was or is another.
+        """Take the lock that makes this process the node's only launcher of the attempt, ever.
 
-        Returns a descriptor, which is to be kept open.
+        Return a file descriptor, which holds the lock as long as it is open; None if there is or was another launcher.
         """
         descriptor = os.open(self.path / self._own("lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -202,5 +232,5 @@ class AttemptFolder(NamedTuple):
 
 
 def _others(first: NodeEnd) -> range:
-    """Return the numbers of the nodes besides the first one whose records are needed for a result."""
+    """Return the numbers of the other nodes whose records the result needs; none if the first node refused to start."""
     return range(1, len(first.names) if first.refused is None else 1)

@@ -1,4 +1,4 @@
-"""Start, instruct and end the rank processes of one node together."""
+"""Start, instruct and end the rank processes of one node; the ranks of all nodes of an attempt form a gang."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _log = logging.getLogger(__name__)
 def rank_env(
     base: Mapping[str, str], job: LaunchSpec, assignment: RankAssignment, rendezvous: RendezvousInfo
 ) -> dict[str, str]:
-    """Return a rank's environment, with variables for both backends: the rank chooses one later."""
+    """Return a rank's environment, with variables for torch.distributed and Horovod, of which the rank uses one."""
     plain = process_env(base, assignment, _common_env(base, job))
     plain |= torch.env(assignment, rendezvous) | horovod.env(assignment, rendezvous)
     return plain | tensorflow.env(assignment, rendezvous)
 
 
 def forkserver_env(base: Mapping[str, str], job: LaunchSpec) -> dict[str, str]:
-    """Return the environment variables that are equal for all ranks of a gang and of later attempts."""
+    """Return the environment variables that all ranks of this attempt and of later ones share."""
     common = {**base, "PYTHONUNBUFFERED": "1", "DAYLIGHT_HOME": job.home, **_common_env(base, job)}
     return {name: value for name, value in common.items() if name != _MARK}
 
@@ -48,32 +48,32 @@ def _common_env(base: Mapping[str, str], job: LaunchSpec) -> dict[str, str]:
 
 
 def _uses_horovod(job: LaunchSpec) -> bool:
-    """Return whether the ranks of a gang may connect by Horovod, which is installed here."""
+    """Return whether the ranks of a gang may use Horovod, and it is installed here."""
     size = sum(len(share.slots) for share in job.placement)
     return size > 1 and job.config.backend != "torch" and horovod.installed()
 
 
 def _ports_of_ranks(job: LaunchSpec, here: int) -> int:
-    """Return how many ports the ranks of this node need of their own: one each, for a command on several ranks."""
+    """Return how many ports to reserve here: one for each of the node's `here` ranks if a command runs on several."""
     size = sum(len(share.slots) for share in job.placement)
     return here if job.config.form == "command" and size > 1 else 0
 
 
 class Peers(NamedTuple):
-    """Describe the nodes of a gang, by which the ranks of this node connect to the others."""
+    """Nodes of a gang, with the addresses and ports by which this node's ranks reach the others."""
 
     nodes: tuple[GangNode, ...]
     node: int  # number of this node
-    interface: str | None  # its network device; None: gloo chooses
+    interface: str | None  # network device of this node; None if gloo chooses
 
 
 def reserve(job: LaunchSpec, address: str, node: int, ranks: int) -> Ports:
-    """Reserve the ports that a node with so many ranks needs."""
+    """Return newly reserved ports at `address`, as many as a node with this number of ranks needs."""
     return Ports(address, node == 0, _uses_horovod(job), _ports_of_ranks(job, ranks))
 
 
 def alone(job: LaunchSpec, ports: Ports) -> Peers:
-    """Return the peers of a gang whose only node is this machine."""
+    """Return the peers of a gang that has no node but this machine."""
     share = job.placement[0]
     here = GangNode(
         name=share.node,
@@ -100,10 +100,10 @@ def _info(peers: Peers, horovod_port: int | None) -> RendezvousInfo:
 
 @contextlib.contextmanager
 def own_forkserver(job: LaunchSpec) -> Iterator[Forkserver | None]:
-    """Start a forkserver for this launcher alone, which imports torch while the nodes of the gang meet.
+    """Start a forkserver for this launcher alone; yield it, or None if ranks are to be started cold.
 
-    One that outlives its launcher would keep a job step of the engine from ending, or be killed under the ranks of
-    another step. Yields None where ranks start cold.
+    It imports torch while the nodes of the gang join. A forkserver that several launchers share outlives this one: it
+    would keep a job step of the engine from ending, or be killed while ranks of another step use it.
     """
     if not supported(os.environ):
         yield None
@@ -124,9 +124,9 @@ def _forkserver(job: LaunchSpec, home: Path, only: bool = False) -> Forkserver:
 
 
 class Gang:
-    """Ranks started by this launcher; each reads instructions as lines from its stdin and exits when that is closed.
+    """Ranks of this launcher's node; each reads instructions as lines from its stdin, and exits when that is closed.
 
-    They are those of its node, and are forked by the forkserver of this environment if possible, else started cold.
+    Ranks are forked from the forkserver of this environment if possible, or else started as new interpreters.
     """
 
     def __init__(
@@ -136,9 +136,9 @@ class Gang:
         peers: Peers | None = None,
         forkserver: Forkserver | None = None,
     ) -> None:
-        """Start the ranks; without `peers`, of a gang whose only node is this machine.
+        """Start the ranks; without `peers` this machine is the gang's only node.
 
-        Without a `forkserver` they are forked by the one of this environment, which is started if needed.
+        Without a `forkserver` argument, the shared forkserver of this environment is used, and started if needed.
         """
         self._job, self._folder = job, folder
         first = job.placement[0]
@@ -167,11 +167,11 @@ class Gang:
 
     @property
     def lost(self) -> str | None:
-        """Return why exit codes are unavailable for a reason outside of the ranks; None while they are available."""
+        """Return why the ranks' exit codes cannot be known, such as a dead forkserver; None if they can."""
         return self._processes.lost
 
     def codes(self) -> dict[int, int | None]:
-        """Return each rank's exit code, None while it runs or has not started."""
+        """Return each rank's exit code by rank; None for a rank that is running or has not started."""
         try:
             codes = self._processes.codes()
         except NoForkserver as reason:
@@ -182,22 +182,22 @@ class Gang:
         return dict(zip(self.ranks, codes, strict=True))
 
     def pids(self) -> dict[int, int]:
-        """Return the ranks' process ids; empty until all exist."""
+        """Return the process IDs by rank; {} until all ranks exist."""
         pids = self._processes.pids()
         return dict(zip(self.ranks, pids, strict=True)) if pids else {}
 
     def signal(self, number: int) -> None:
-        """Send a signal to each running rank."""
+        """Send the signal `number` to each rank that is running."""
         self._processes.signal(number)
 
     def tell(self, instruction: str) -> None:
-        """Send an instruction (`release`, `stop` or `until N`) to all ranks that still read instructions."""
+        """Send an instruction (`release`, `stop` or `until N`) to each rank that is running."""
         for line in self._lines:
             with contextlib.suppress(OSError, ValueError):  # the rank has exited, or the pipes are closed
                 line.write(instruction.encode() + b"\n")
 
     def end(self) -> None:
-        """Kill the ranks that still run and wait for them."""
+        """Kill the ranks that are still running, and wait until they have exited."""
         self.ended_by_us |= frozenset(self.ranks[nth] for nth in self._processes.end())
 
     def close(self) -> None:
@@ -222,7 +222,7 @@ class Gang:
         return ColdRanks(self._job.python, self._request)
 
     def _note(self) -> None:
-        """Once all ranks exist, write their pids to the folder and close this process's copies of their files."""
+        """Once all ranks exist, write their process IDs to the folder and close this process's copies of files."""
         if self._known or not self.pids():
             return
         self._known = True
@@ -231,7 +231,7 @@ class Gang:
             self._folder.write_pids(self.pids())
 
     def _serve_horovod(self, peers: Peers, everyone: Sequence[RankAssignment]) -> horovod.Rendezvous | None:
-        """Start Horovod's rendezvous server on the first node if the ranks may use it, else return None.
+        """Start Horovod's rendezvous server on the first node, if the ranks may use it; return None otherwise.
 
         An ImportError of Horovod is raised only if Horovod was requested.
         """

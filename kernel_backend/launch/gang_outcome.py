@@ -1,11 +1,11 @@
-"""Determine the outcome of a gang from its ranks' exit codes and failure records: pure functions."""
+"""Determine how a gang (all ranks of an attempt) ended, from exit codes and failure records: pure functions."""
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from kernel_backend.model.reports import AttemptResult, NodeEnd
+from kernel_backend.model.reports import AttemptResult, NodeEnd, NodeProblem
 from kernel_backend.model.trial import Failure
 
 FINISHED, RELEASED = 0, 85
@@ -17,7 +17,7 @@ def failed(code: int | None) -> bool:
 
 
 def broken_rank(codes: Mapping[int, int | None]) -> str:
-    """Return how the first of these ranks that failed ended, such as `rank 3 was ended by SIGKILL`; "" if none did."""
+    """Return a text on how the first failed rank ended, such as `rank 3 was ended by SIGKILL`; "" if none failed."""
     return next((_silent(rank, code, None).message for rank, code in sorted(codes.items()) if failed(code)), "")
 
 
@@ -30,12 +30,12 @@ def gang_outcome(
     hung: Failure | None = None,
     through: bool = False,
 ) -> AttemptResult:
-    """Return the outcome of a gang: completed, released, lost or failed, with the failure that caused it.
+    """Return how a gang ended: completed, released (with a checkpoint), lost or failed, and the failure that caused it.
 
     `codes` has an exit code per rank, and `failures` the records that ranks wrote before they exited. The ranks
-    `ended_by_us` were killed because another had failed, so that their signals are ignored. `steps` has each rank's
-    step, `hung` the failure if the gang was ended because it made no progress, and `through` is True if all ranks had
-    completed their steps.
+    `ended_by_us` were killed because another rank had failed; the signals that ended them are ignored. `steps` has each
+    rank's step, `hung` is the failure of a gang that was ended because it made no progress, and `through` is True if
+    all ranks had completed their steps.
     """
     codes = tuple(codes)
     # No rank exits normally before all have passed the barrier after the last checkpoint. Once one has, the work is
@@ -51,9 +51,9 @@ def gang_outcome(
 
 
 def result_of(ends: Sequence[NodeEnd]) -> AttemptResult:
-    """Return the result of a gang from the records of its nodes' launchers, of which some may be missing.
+    """Return how a gang ended, from the records of its nodes' launchers, of which some may be missing.
 
-    A missing record is that of a lost node: it makes the gang lost, unless another failure caused the end.
+    A node without a record counts as lost. Then the gang is lost too, unless another failure ended it.
     """
     for end in ends:
         if end.refused is not None:
@@ -77,11 +77,24 @@ def result_of(ends: Sequence[NodeEnd]) -> AttemptResult:
         result = lost(result, reason)
     preparing = result.failure is not None and any(result.failure.rank in end.preparing for end in ends)
     matched = tuple(match for end in ends for match in end.matched)
-    return result.model_copy(update={"matched": matched, "preparing": preparing})
+    problems = tuple(_problems(ends, missing if result.outcome == "lost" else ()))
+    return result.model_copy(update={"matched": matched, "preparing": preparing, "problems": problems})
+
+
+def _problems(ends: Sequence[NodeEnd], missing: Sequence[str]) -> Iterator[NodeProblem]:
+    """Yield the problems of the gang's nodes; those in `missing` (names) have left no record."""
+    for name in missing:
+        yield NodeProblem(node=name, kind="lost", reason=f"node {name} was lost")
+    for end in ends:
+        if end.gpu:
+            yield NodeProblem(node=end.names[end.node], kind="gpu", reason=end.gpu)
 
 
 def lost(result: AttemptResult, reason: str, cause: str = "ForkserverLost") -> AttemptResult:
-    """Return the result of a gang that Daylight's own failure ended, so that exit codes are ignored."""
+    """Return `result` changed to lost, as a failure of Daylight itself ended the gang; exit codes are ignored.
+
+    `reason` and `cause` are the message and the class of the failure.
+    """
     failure = Failure(rank=0, type=cause, message=reason, consequence=True)
     return result.model_copy(update={"outcome": "lost", "failure": failure})
 
@@ -93,7 +106,7 @@ def cause(
     steps: Mapping[int, int | None],
     hung: Failure | None,
 ) -> Failure:
-    """Return the failure that ended a gang: the first that is not the consequence of another rank's end."""
+    """Return the failure that ended a gang: the first one that does not follow from the end of another rank."""
     causes = sorted((f for f in failures.values() if not f.consequence), key=lambda failure: failure.at)
     if causes:
         return causes[0]
@@ -112,7 +125,7 @@ def cause(
 
 
 def _silent(rank: int, code: int | None, step: int | None) -> Failure:
-    """Return a failure record, made from the exit code, for a rank that wrote none."""
+    """Return a failure record for a rank that has written none, made from its exit code and last step."""
     if code is not None and code < 0:
         name = _signal_name(-code)
         hint = {"SIGKILL": " (kill -9, or out of memory)", "SIGSEGV": " (a crash in native code)"}.get(name, "")

@@ -1,4 +1,4 @@
-"""Connect Horovod ranks: their environment variables, and the rendezvous server of an attempt."""
+"""Connect the ranks of an attempt by Horovod: their environment variables, and the rendezvous server."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from kernel_backend.launch.rendezvous import RankAssignment, RendezvousInfo
 
 
 def installed() -> bool:
-    """Return True if this interpreter has Horovod, without importing it."""
+    """Return True if this interpreter has Horovod, which is not imported to find out."""
     return importlib.util.find_spec("horovod") is not None
 
 
 def env(assignment: RankAssignment, rendezvous: RendezvousInfo) -> dict[str, str]:
-    """Return the environment variables that `horovod.torch.init()` reads; empty without a rendezvous server.
+    """Return the environment variables that `horovod.torch.init()` reads; {} if there is no rendezvous server.
 
     Tensor fusion is off: the runner fuses gradients into buckets itself, and Horovod's fusion depends on timing, so
     that sums over four ranks would differ in their last bits from run to run.
@@ -41,7 +41,7 @@ def env(assignment: RankAssignment, rendezvous: RendezvousInfo) -> dict[str, str
 
 
 class Rendezvous:
-    """Horovod's rendezvous server, one per attempt, in node 0's launcher.
+    """Rendezvous server of Horovod; each attempt has one, in the launcher of node 0.
 
     It has no authentication, and its own `start()` listens on every interface; this one listens only on `address`.
     """

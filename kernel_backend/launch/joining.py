@@ -1,4 +1,4 @@
-"""Meet the launchers of a gang's other nodes through the service, and hear from it whether they still go on."""
+"""Join the launchers of a gang's other nodes by way of the service, which also tells when ranks on one of them fail."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from kernel_backend.network import device_of, network_devices
 if TYPE_CHECKING:
     from kernel_backend.client import Client
 
-ASK_S = 0.2  # between offers while other nodes are missing
-RETRY_S = 1.0  # after the service could not be reached
-UNHEARD_S = 300.0  # for a service that has never answered: nodes must not be held for nothing
-PROBE_S = 2.0  # for a connection to an address of node 0
-PROBES = 16  # addresses that are tried at once
-LAST_WORDS_S = 5.0  # for the service to hear how the ranks ended
-POLL_S = 20.0  # for the service to answer a state without news
+ASK_S = 0.2  # between repeated offers while other nodes are missing
+RETRY_S = 1.0  # before a retry after the service could not be reached
+UNHEARD_S = 300.0  # time for a first answer of the service; later the launcher exits, which frees its node
+PROBE_S = 2.0  # timeout of a connection to an address of node 0
+PROBES = 16  # addresses that are tried concurrently
+LAST_WORDS_S = 5.0  # time for the last report, of how the ranks ended
+POLL_S = 20.0  # longest time for which the service holds back an answer without news
 
 _log = logging.getLogger(__name__)
 
 
 class Left(Exception):
-    """Error: the gang does not begin, so that this launcher exits without starting ranks."""
+    """Error: the gang does not start, so that this launcher must exit without starting ranks."""
 
     def __init__(self, reason: str, outcome: Literal["failed", "lost", "released"]) -> None:
         super().__init__(reason)
@@ -45,25 +45,31 @@ class Left(Exception):
 
 
 class Joining:
-    """Offer of this launcher's node to its gang, with the ports that it keeps reserved."""
+    """This launcher's part in joining a gang: its node, and the ports that it has reserved for the ranks."""
 
-    def __init__(self, job: LaunchSpec, index: NodeIndex, here: Node, client: Client, token: str) -> None:
+    def __init__(
+        self, job: LaunchSpec, index: NodeIndex, here: Node, client: Client, token: str, tell: Callable[[str], None]
+    ) -> None:
+        """Reserve the ports; whenever the reason why the ranks do not start yet changes, `tell` is called with it."""
         self._job, self._index, self._here, self._client, self._token = job, index, here, client, token
+        self._tell, self._told = tell, ""
         self.process = secrets.token_hex(8)
         self._why = ""  # why the service could not be reached
         self._ports: Ports = reserve(job, "", index.node, here.slots)
         self._probed = Probed(self.process) if index.node == 0 and index.nodes > 1 else None
 
     def join(self, asked: threading.Event) -> Peers:
-        """Return the gang's nodes once all launchers have joined, and can reach node 0.
+        """Return the gang's nodes, once all launchers have joined and all can reach node 0.
 
-        Raises Left if the gang does not begin: it was released meanwhile (`asked`), or the service says why.
+        Raises Left if the gang does not start: it was asked to exit meanwhile (`asked` is set), or the service refuses
+        it.
         """
         reached: tuple[Reached, ...] | None = None
         heard, begun = False, time.monotonic()
         while not asked.is_set():
             answer = self._ask(reached)
             if answer is None:
+                self._say(f"{self._here.name} cannot reach the service: {self._why}")
                 if not heard and time.monotonic() - begun > UNHEARD_S:
                     late = f"{self._here.name} has not reached the service for {UNHEARD_S:g} s"
                     raise Left(f"{late}: {self._why}", "failed")
@@ -74,13 +80,19 @@ class Joining:
                 raise Left(answer.reason, answer.outcome)
             if answer.action == "go":
                 return self._peers(answer.nodes)
+            self._say(answer.reason)
             if answer.probe and self._index.node:
                 reached = reached_addresses(answer.probe, answer.port, answer.process)
             asked.wait(ASK_S)
         raise Left("it was asked to leave before its ranks had begun", "released")
 
+    def _say(self, reason: str) -> None:
+        if reason != self._told:
+            self._told = reason
+            self._tell(reason)
+
     def close(self) -> None:
-        """Give the reserved ports back."""
+        """Free the reserved ports."""
         self._ports.close()
         if self._probed is not None:
             self._probed.close()
@@ -106,7 +118,7 @@ class Joining:
         try:
             return self._client.join(self._job.id, self._token, offer)
         except DaylightError as error:
-            if error.http_status in (400, 401, 404):  # another database, or a service that knows no such offers
+            if error.http_status in (400, 401, 404):  # another database, or a service without this route
                 raise Left(f"the service refuses this launcher: {error}", "lost") from None
             _log.info("the service cannot be reached now: %s", error)
             self._why = str(error)
@@ -118,7 +130,7 @@ class Joining:
 
 
 class PeerWatch(threading.Thread):
-    """Thread that tells the service how this node's ranks are, and learns from it how those of other nodes are."""
+    """Thread that reports to the service how this node's ranks are, and asks how the other nodes' ranks are."""
 
     def __init__(
         self, joining: Joining, job: LaunchSpec, index: NodeIndex, connect: Callable[[], Client], token: str
@@ -129,11 +141,11 @@ class PeerWatch(threading.Thread):
         self._over = threading.Event()
         self._told = ""
         self._telling: list[threading.Thread] = []
-        self.broken = ""  # why the ranks of this node are to be ended
-        self.fenced = ""  # why this attempt is over, whatever its ranks do
+        self.broken = ""  # why the ranks of this node must be ended; "" if they need not
+        self.fenced = ""  # why the service no longer accepts this attempt; "" while it does
 
     def tell(self, broken: str, *, ended: bool = False) -> None:
-        """Tell the service that this node's ranks cannot go on, or have ended; does not wait for its answer."""
+        """Report that this node's ranks cannot continue (`broken` says why), or have ended; return at once."""
         if broken != self._told or ended:
             self._told = broken
             state = NodeState(node=self._index.node, process=self._process, broken=broken[:500], ended=ended)
@@ -141,24 +153,24 @@ class PeerWatch(threading.Thread):
             self._telling[-1].start()
 
     def finish(self) -> None:
-        """End the thread at its next answer, after the service has heard what it was told, or a few seconds."""
+        """End the thread, once the service has received the last report or after a few seconds."""
         self._over.set()
         deadline = time.monotonic() + LAST_WORDS_S
         for each in self._telling:
             each.join(max(0.0, deadline - time.monotonic()))
 
     def run(self) -> None:
-        """Ask for news until `finish`; while the service cannot be reached, the ranks train on."""
+        """Ask the service again and again until `finish`; as long as it cannot be reached, the ranks continue."""
         client = self._connect()
         while not self._over.is_set():
             state = NodeState(node=self._index.node, process=self._process, broken=self._told[:500], wait=POLL_S)
             if not self._post(client, state) or self.broken or self.fenced:
-                self._over.wait(RETRY_S)  # what is known is answered at once
+                self._over.wait(RETRY_S)  # without this pause, repeated answers with old news would come at once
 
     def _post(self, client: Client, state: NodeState) -> bool:
         try:
             order = client.node_state(self._key, self._token, state)
-        except Exception as error:  # whatever it is: the ranks must go on without this thread's news
+        except Exception as error:  # an error of this thread must not end the ranks
             _log.info("no news of the other nodes: %s", error)
             return False
         if order.action == "end":
@@ -169,7 +181,7 @@ class PeerWatch(threading.Thread):
 
 
 class Probed(threading.Thread):
-    """Thread of node 0 that answers connections with its launcher's name, so that others can tell whom they reached."""
+    """Thread on node 0 that answers each connection with the launcher's id, by which other nodes verify its address."""
 
     def __init__(self, answer: str) -> None:
         super().__init__(name="probed", daemon=True)
@@ -179,7 +191,7 @@ class Probed(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        """Answer until closed."""
+        """Answer connections until the socket is closed."""
         with contextlib.suppress(OSError):
             while True:
                 connection, _ = self._listener.accept()
@@ -194,8 +206,11 @@ class Probed(threading.Thread):
 
 
 def reached_addresses(addresses: Sequence[str], port: int, expected: str) -> tuple[Reached, ...]:
-    """Return the addresses at which node 0 answers, with this node's own address in each connection."""
-    with ThreadPoolExecutor(PROBES) as threads:  # each address that drops packets takes the whole time
+    """Return those addresses at which node 0 answers with the id `expected`.
+
+    For each, the result has this node's own address in the connection.
+    """
+    with ThreadPoolExecutor(PROBES) as threads:  # an address that drops packets takes the whole timeout
         found = threads.map(lambda address: _reach(address, port, expected), addresses)
         return tuple(each for each in found if each is not None)
 

@@ -1,4 +1,4 @@
-"""Launch the ranks of an attempt on one node: lock its folder, start the ranks, watch them, and record their end."""
+"""Launch an attempt's ranks on one node: lock the folder, start the ranks, watch them, and record their end."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
+from itertools import repeat
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -19,6 +20,9 @@ from kernel_backend.launch.joining import Joining, Left, PeerWatch
 from kernel_backend.launch.node import share
 from kernel_backend.launch.service_address import connection
 from kernel_backend.launch.spool_uploader import SpoolUploader
+from kernel_backend.launch.times import TimesReader, TimesUploader
+from kernel_backend.launch.utilisation.sampler import UseSampler
+from kernel_backend.launch.watch.gpus import GpuWatch
 from kernel_backend.launch.watch.logs import LogWatch
 from kernel_backend.launch.watch.progress import Watch
 from kernel_backend.model.launch.launch_spec import LaunchSpec
@@ -28,19 +32,19 @@ from kernel_backend.model.reports import NodeEnd
 from kernel_backend.model.trial import Failure
 
 WATCH_S = 0.05
-SETTLE_S = 1.0  # for peers of a failed rank to write their failures, one of which may be the cause
-FAREWELL_S = 60.0  # for the other ranks to exit after the first one has exited normally
+SETTLE_S = 1.0  # time for the peers of a failed rank to write their failures, one of which may be the cause
+FAREWELL_S = 60.0  # time for the other ranks to exit after the first one has exited normally
 
 _log = logging.getLogger(__name__)
 
 
 def launch(path: Path, index: NodeIndex | None = None) -> None:
-    """Run this node's part of an attempt to its end; return at once if another launcher runs it.
+    """Run the ranks of an attempt on this node to their end; return at once if another launcher does so.
 
-    With an `index` the engine has started a launcher on each node of a gang, and the ranks begin once these have met.
-    SIGTERM and SIGURG make the ranks commit a checkpoint and exit. An engine that signals all processes of a gang, as
-    Slurm does, sends SIGURG, which ranks ignore. How they ended is written to a file, since not all engines report exit
-    codes.
+    With an `index` the engine has started a launcher on each node of a gang; the ranks start once all of them have
+    joined. SIGTERM and SIGURG make the ranks commit a checkpoint and exit. Engines that signal all processes of a gang,
+    such as Slurm, send SIGURG, which ranks ignore. The end of the ranks is written to a file, since not all engines
+    report exit codes.
     """
     folder = AttemptFolder(path, index.node if index is not None else 0)
     lock = folder.lock()
@@ -60,7 +64,7 @@ def launch(path: Path, index: NodeIndex | None = None) -> None:
         except Left as reason:
             _log.warning("%s", reason)
             record(_refused(str(reason), "GangNotFormed", reason.outcome))
-        except Exception as error:  # any recorded error is better than a launcher that vanishes
+        except Exception as error:  # any error is recorded, so that the launcher does not end without a trace
             _log.exception("the ranks could not be started")
             record(_refused(f"the ranks could not be started: {error}", type(error).__name__, "failed"))
         else:
@@ -69,26 +73,29 @@ def launch(path: Path, index: NodeIndex | None = None) -> None:
 
 
 class _Started(NamedTuple):
-    """The ranks of this node, and what is known of the gang's other nodes."""
+    """Ranks that were started on this node, with the names of all nodes and the thread that watches the others."""
 
     job: LaunchSpec  # with the actual placement
     gang: Gang
-    names: tuple[str, ...]  # of all nodes
+    names: tuple[str, ...]  # names of all nodes
     peers: PeerWatch | None = None
 
 
 def _alone(job: LaunchSpec, folder: AttemptFolder) -> _Started:
-    """Start the ranks of a gang that has no other nodes."""
+    """Start the ranks of a gang whose only node is this one."""
     return _Started(job, Gang(job, folder), ("",))
 
 
 def _together(
     job: LaunchSpec, folder: AttemptFolder, asked: threading.Event, index: NodeIndex, until: contextlib.ExitStack
 ) -> _Started:
-    """Meet the launchers of the other nodes, then start this node's ranks."""
+    """Wait until the launchers of all nodes have joined, then start this node's ranks.
+
+    `asked` is set if the gang is asked to exit. What must be closed at the end is added to `until`.
+    """
     forkserver = until.enter_context(own_forkserver(job))
     token = folder.token()
-    joining = Joining(job, index, share(os.environ, index), connection(job, token), token)
+    joining = Joining(job, index, share(os.environ, index), connection(job, token), token, folder.write_wait)
     until.callback(joining.close)
     met = joining.join(asked)
     job = job.model_copy(update={"placement": placement_of(met.nodes)})
@@ -99,22 +106,29 @@ def _together(
 
 
 def _run(started: _Started, folder: AttemptFolder, asked: threading.Event, record: Callable[[NodeEnd], None]) -> None:
-    """Watch the ranks of this node until they have ended, and record how."""
+    """Watch the ranks of this node until they have ended, then call `record` with how they ended."""
     job, gang, names, peers = started
-    uploader = SpoolUploader(folder, job, gang.tell) if folder.node == 0 else None  # rank 0 is on node 0
-    if uploader is not None:
-        uploader.start()
+    gpus = GpuWatch()
+    here = job.placement[folder.node]
+    times = TimesReader(folder, dict(zip(gang.ranks, repeat(here.node))))
+    use = UseSampler(here, gang.ranks, gang.pids)
+    use.start()
+    # Only node 0 has a spool, which rank 0 writes.
+    uploader = (SpoolUploader if folder.node == 0 else TimesUploader)(folder, job, gang.tell, times, use)
+    uploader.start()
     end = _whatever_happens(gang, folder, job, asked, peers)
-    record(end.model_copy(update={"names": names}))
+    gpu = gpus.error() if broken_rank(end.codes) or end.lost else ""
+    record(end.model_copy(update={"names": names, "gpu": gpu}))
     gang.close()
-    if uploader is not None:
-        uploader.finish()
+    times.end()
+    use.finish()
+    uploader.finish()
 
 
 def _whatever_happens(
     gang: Gang, folder: AttemptFolder, job: LaunchSpec, asked: threading.Event, peers: PeerWatch | None
 ) -> NodeEnd:
-    """Return how the ranks ended; if the launcher itself fails, end them, and return them as lost."""
+    """Return how this node's ranks ended; if the launcher itself fails, kill them and return them as lost."""
     try:
         return _until_the_end(gang, folder, job, asked, peers)
     except Exception as error:
@@ -126,7 +140,7 @@ def _whatever_happens(
 def _until_the_end(
     gang: Gang, folder: AttemptFolder, job: LaunchSpec, asked: threading.Event, peers: PeerWatch | None
 ) -> NodeEnd:
-    """Watch the ranks while they run; return how they ended, including matches of log policies."""
+    """Watch this node's ranks until they have ended; return how, with the log lines that match policies."""
     watch = Watch(folder, gang.ranks, job.config.hang_timeout)
     logs = LogWatch(folder, gang.ranks, job.config.on_log)
     hung = _watch(gang, folder, asked, watch, logs, peers)
@@ -156,9 +170,9 @@ def _watch(
     logs: LogWatch,
     peers: PeerWatch | None,
 ) -> Failure | None:
-    """Watch the ranks until all have exited; after a failure of any rank of the gang, or a hang, kill the others.
+    """Watch this node's ranks until all have exited; if a rank of any node fails, or all hang, kill those that run.
 
-    Returns the failure of a hang, else None. When `asked` is set, the ranks are instructed to `release`.
+    Return the failure of a hang, else None. When `asked` is set, the ranks are instructed to `release`: save and exit.
     """
     first_exit: float | None = None
     while None in (codes := gang.codes()).values():
@@ -201,15 +215,15 @@ def _show_stacks(gang: Gang, ranks: Collection[int]) -> None:
 
 
 def _over(codes: Mapping[int, int | None], folder: AttemptFolder, since: float, elsewhere: str) -> bool:
-    """Return True if the remaining ranks must be killed, as the first one exited `since` seconds ago.
+    """Return True if the ranks that still run must be killed; the first rank exited `since` seconds ago.
 
-    `elsewhere` says what is broken on another node; "" for nothing.
+    `elsewhere` describes a failure on another node; "" if there is none.
     """
     broken = [rank for rank, code in codes.items() if failed(code)]
     if not broken and not elsewhere:
         return since > FAREWELL_S
     failures = folder.failures()
-    # A rank that only lost its peer is not the cause: wait for the record of the rank that is.
+    # If a rank failed only because its peer was lost, wait for the record of the rank that is the cause.
     cause_known = any(rank not in failures or not failures[rank].consequence for rank in broken)
     return cause_known or since > SETTLE_S
 

@@ -1,4 +1,4 @@
-"""Tell which node of its gang a launcher is on, and what it has there, from the variables of the engine."""
+"""Read from the engine's environment variables which node of the gang this is, and how many slots it has."""
 
 from __future__ import annotations
 
@@ -11,15 +11,29 @@ from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.launch.nodes import NodeIndex
 from kernel_backend.model.resources import Node
 
-SHARES = "DAYLIGHT_SLOTS_OF_NODES"  # slots of each node, such as `4(x2),3`, where a slot is no device
-# Variables by which frameworks would take a rank for a task of the engine: Lightning, for example, would let Slurm's
-# number of tasks, which is that of the launchers, decide on the world size.
+SHARES = "DAYLIGHT_SLOTS_OF_NODES"  # variable with the slots of each node, such as `4(x2),3`, if a slot is no device
+STEPS = ("slurm", "kubernetes")  # engines that start a launcher on each node of a gang
+NODE, NODES = "DAYLIGHT_NODE", "DAYLIGHT_NODES"  # variables of a pod: its number in the gang, and how many there are
+NODE_NAME = "DAYLIGHT_NODE_NAME"  # variable of a pod: the name of its node
+# Variables that would make frameworks take a rank for a task of the engine: Lightning, for example, would use Slurm's
+# number of tasks, which counts launchers, as the world size.
 _OF_TASKS = re.compile(r"(SLURM|SRUN|PMI|PMIX|PALS|OMPI)_")
 _KEPT = frozenset({"SLURM_JOB_ID", "SLURM_CONF", "SLURM_CLUSTER_NAME", "SLURM_TMPDIR"})
 
 
+def node_index(step: str, environ: Mapping[str, str]) -> NodeIndex:
+    """Return the index of this node in its gang, and the number of nodes; `step` is the engine, slurm or kubernetes.
+
+    Raises
+    ------
+    InvalidRequest
+        This process was not started by that engine.
+    """
+    return slurm_node_index(environ) if step == "slurm" else _pod_index(environ)
+
+
 def slurm_node_index(environ: Mapping[str, str]) -> NodeIndex:
-    """Return the number of this node in its job step, and the number of nodes.
+    """Return the index of this node in its Slurm job step, and the step's number of nodes.
 
     Raises
     ------
@@ -33,13 +47,20 @@ def slurm_node_index(environ: Mapping[str, str]) -> NodeIndex:
         raise InvalidRequest(f"this launcher is no task of a Slurm job step ({error}): start it with srun") from None
 
 
+def _pod_index(environ: Mapping[str, str]) -> NodeIndex:
+    try:
+        return NodeIndex(int(environ[NODE]), int(environ[NODES]))
+    except (KeyError, ValueError) as error:
+        raise InvalidRequest(f"this launcher is in no pod of a gang ({error}): the service creates those") from None
+
+
 def node_name(environ: Mapping[str, str]) -> str:
-    """Return the name by which Slurm knows this node, else its host name."""
-    return environ.get("SLURMD_NODENAME") or platform.node() or "localhost"
+    """Return the engine's name of this node, else its host name."""
+    return environ.get("SLURMD_NODENAME") or environ.get(NODE_NAME) or platform.node() or "localhost"
 
 
 def share(environ: Mapping[str, str], index: NodeIndex) -> Node:
-    """Return this node with the slots that the engine has granted to the gang: devices, or shares of the CPU.
+    """Return this node, with the slots that the engine has granted to the gang on it: devices, or shares of the CPU.
 
     Examples
     --------
@@ -49,12 +70,12 @@ def share(environ: Mapping[str, str], index: NodeIndex) -> Node:
     here = devices.local_node().model_copy(update={"name": node_name(environ)})
     if SHARES not in environ:
         return here
-    # Devices of the node that the pool does not count as slots are no part of the gang.
+    # If the pool counts CPU slots, devices of the node are no part of the gang.
     return here.model_copy(update={"slots": counts(environ[SHARES])[index.node], "kind": "cpu", "devices": ()})
 
 
 def counts(text: str) -> list[int]:
-    """Expand Slurm's short form of a number per node.
+    """Return a number per node, from Slurm's short form for repeated ones.
 
     Examples
     --------
@@ -69,5 +90,5 @@ def counts(text: str) -> list[int]:
 
 
 def rank_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment for ranks, without the engine's variables about its own tasks."""
+    """Return the environment variables for ranks: without those in which the engine describes its own tasks."""
     return {name: value for name, value in environ.items() if name in _KEPT or not _OF_TASKS.match(name)}

@@ -1,4 +1,4 @@
-"""Reserve the ports at which ranks connect, before the ranks exist."""
+"""Reserve the ports at which ranks will connect, before the ranks exist."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import socket
 
 
 def reserved_port(address: str) -> socket.socket:
-    """Reserve a port while the socket is open; listeners with SO_REUSEADDR, such as torch's, can still use it.
+    """Return an open socket that reserves a port; listeners with SO_REUSEADDR, such as torch's, can still use it.
 
-    It keeps other programs from taking the port while rank 0 imports its modules, before it listens.
+    The socket keeps other programs from taking the port until rank 0 has imported its modules and listens.
     """
     held = socket.socket()
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -17,17 +17,17 @@ def reserved_port(address: str) -> socket.socket:
 
 
 class Ports:
-    """Reserved ports of one launcher: for torch and Horovod on the first node, and one per rank of a command."""
+    """Ports that one launcher reserves: on the first node for torch and Horovod, and one for each rank of a command."""
 
     def __init__(self, address: str, first: bool, horovod: bool, ranks: int) -> None:
-        """Reserve ports at `address` ("" for all addresses)."""
+        """Reserve ports at `address` ("" for all addresses) for `ranks` ranks; `first` marks the first node."""
         self._held: list[socket.socket] = []
         self.torch = self._reserve(address) if first else 0
         self.horovod = self._reserve(address) if first and horovod else 0
         self.ranks = tuple(self._reserve(address) for _ in range(ranks))
 
     def close(self) -> None:
-        """Give the ports back."""
+        """Free the reserved ports."""
         for each in self._held:
             each.close()
 

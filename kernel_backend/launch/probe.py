@@ -1,7 +1,8 @@
 """Probe a node of a pool: versions, files, service, clock, devices, and the network between two nodes.
 
 `srun python -P -m kernel_backend.launch.probe REQUEST` runs it as one task on each node. It prints its answers as lines
-of JSON, and reads two orders from its standard input. Without a request it prints this interpreter's versions.
+of JSON, and reads two orders (to connect, and to run an all-reduce) from its standard input. Without REQUEST it prints
+this interpreter's versions.
 """
 
 from __future__ import annotations
@@ -44,10 +45,10 @@ from kernel_backend.model.resources import Share
 from kernel_backend.network import device_of, network_devices
 
 SIZE = 64 * 10**6  # bytes of the all-reduce
-TIMES = 3  # that it is measured, after one that opens connections
-WRITTEN = 2**20  # bytes written to each folder, more than what a full disk may still take
-TIMEOUT = timedelta(seconds=20)  # for the nodes to connect, and for each all-reduce
-NONCE = "nonce"  # file in the request's folder
+TIMES = 3  # number of measured all-reduces, after one that opens connections
+WRITTEN = 2**20  # bytes written to each folder, more than a full disk may still accept
+TIMEOUT = timedelta(seconds=20)  # timeout of the connection between nodes, and of each all-reduce
+NONCE = "nonce"  # name of the file in the request's folder
 
 _Order = TypeVar("_Order", bound=Record)
 
@@ -62,7 +63,7 @@ def versions() -> Versions:
 
 
 def probe(request: ProbeRequest, index: NodeIndex) -> None:
-    """Answer a request on this node, and obey the orders that follow."""
+    """Print the answers to a request on this node, then carry out the orders that follow on standard input."""
 
     def tell(**part: Any) -> None:
         print(f"{request.nonce} {json.dumps({'node': index.node, **part})}", flush=True)
@@ -79,7 +80,10 @@ def probe(request: ProbeRequest, index: NodeIndex) -> None:
 
 
 def write_test(folder: Path, nonce: str = "") -> WriteTest:
-    """Return whether a folder can be written; with a `nonce`, it must have a file that holds it."""
+    """Return whether a file can be written to the folder.
+
+    With `nonce`, return also whether the folder has the file with this content, that is, is the same one as elsewhere.
+    """
     try:
         if not folder.is_dir() or (nonce and (folder / NONCE).read_text() != nonce):
             return WriteTest(missing=True)
@@ -94,7 +98,7 @@ def write_test(folder: Path, nonce: str = "") -> WriteTest:
         with path.open("wb") as file:
             file.write(os.urandom(WRITTEN))
             file.flush()
-            os.fsync(file.fileno())  # a file system in the network may tell only now that it is full
+            os.fsync(file.fileno())  # a network file system may report only now that it is full
     except OSError as error:
         return WriteTest(problem=error.strerror or str(error), free=free)
     finally:
@@ -105,7 +109,7 @@ def write_test(folder: Path, nonce: str = "") -> WriteTest:
 
 def store_test(url: str) -> WriteTest:
     """Return whether an object can be written to a store, read from it, and deleted."""
-    import fsspec  # only where checkpoints are in a store
+    import fsspec  # imported only if checkpoints are in an object store
 
     data = os.urandom(1024)
     try:
@@ -114,14 +118,14 @@ def store_test(url: str) -> WriteTest:
         store.pipe_file(name, data)
         read = store.cat_file(name)
         store.rm_file(name)
-    except Exception as error:  # whatever the store's client raises is the answer
+    except Exception as error:  # any error of the store's client is the answer
         text = str(error).strip().splitlines() or [type(error).__name__]
         return WriteTest(problem=text[0][:300])
     return WriteTest(problem="" if read == data else "what was written reads otherwise")
 
 
 def service_test(url: str) -> ServiceTest:
-    """Return whether the service answers at an address: it refuses this request without a token with 401."""
+    """Return whether the service answers at a URL; without a token, the answer 401 is expected."""
     try:
         with connected(url) as connection:
             connection.settimeout(CONNECT_S)
@@ -136,7 +140,7 @@ def service_test(url: str) -> ServiceTest:
 
 
 def unresolved(host: str) -> str:
-    """Return why a host name has no address on this node; "" if it has one."""
+    """Return why a host name cannot be resolved on this node; "" if it can."""
     try:
         socket.getaddrinfo(host, None, family=socket.AF_INET)
     except OSError as error:
@@ -145,7 +149,10 @@ def unresolved(host: str) -> str:
 
 
 def all_reduce(index: NodeIndex, address: str, own: str, port: int) -> AllReduceResult:
-    """Return the time of an all-reduce with the other nodes' probes, which connect at node 0's `address`."""
+    """Return how long an all-reduce with the probes on other nodes takes, which connect at node 0's `address`.
+
+    `own` is this node's address for it.
+    """
     device = device_of(own)
     placement = tuple(Share(node=str(node), kind="cpu", address=own, slots=(0,)) for node in range(index.nodes))
     info = RendezvousInfo(address, device, port, None)
@@ -155,7 +162,7 @@ def all_reduce(index: NodeIndex, address: str, own: str, port: int) -> AllReduce
     found = AllReduceResult(size=SIZE, own=own, device=device or "")
     try:
         return found.model_copy(update={"seconds": _seconds()})
-    except Exception as error:  # whatever torch raises is the answer
+    except Exception as error:  # any error of torch is the answer
         text = str(error).strip().splitlines() or [type(error).__name__]
         return found.model_copy(update={"problem": text[0][:300]})
 
@@ -172,7 +179,7 @@ def _seconds() -> float:
     for _ in range(TIMES):
         dist.all_reduce(numbers)
     seconds = (time.perf_counter() - begun) / TIMES
-    dist.barrier()  # nobody leaves before the other has finished
+    dist.barrier()  # no node exits before the other has finished
     return seconds
 
 
@@ -185,7 +192,7 @@ def _devices() -> dict[str, Any]:
 
 
 def _exchange(request: ProbeRequest, index: NodeIndex, tell: Callable[..., None]) -> None:
-    """Let other nodes connect to node 0, and all-reduce with those that can."""
+    """Connect to node 0 and report how; run an all-reduce if that is ordered."""
     ports = Ports("", index.node == 0, horovod=False, ranks=0)
     probed = Probed(request.nonce) if index.node == 0 else None
     port = probed.port if probed is not None else 0
@@ -203,7 +210,7 @@ def _exchange(request: ProbeRequest, index: NodeIndex, tell: Callable[..., None]
 def _order(kind: type[_Order]) -> _Order:
     line = sys.stdin.readline()
     if not line:
-        raise SystemExit(0)  # the check has ended
+        raise SystemExit(0)  # standard input was closed: the check has ended
     return kind.model_validate_json(line)
 
 
@@ -214,4 +221,4 @@ if __name__ == "__main__":
         asked = ProbeRequest.model_validate_json(sys.argv[1])
         probe(asked, slurm_node_index(os.environ))
         sys.stdout.flush()
-        os._exit(0)  # threads of gloo and of the listener need no end
+        os._exit(0)  # do not wait for the threads of gloo and of the listener

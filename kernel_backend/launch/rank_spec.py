@@ -1,4 +1,4 @@
-"""Specify the ranks to start, and the interface of their processes, whether started cold or forked."""
+"""Specify the rank processes to start, and what can be done with them, whether they are new or forked."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import NamedTuple, Protocol
 
 
 class RankSpec(NamedTuple):
-    """Environment and open files of one rank."""
+    """Environment variables and open files of one rank."""
 
     env: Mapping[str, str]
-    stdin: int  # source of instructions; it is closed when the launcher ends
+    stdin: int  # file descriptor from which it reads instructions; closed when the launcher exits
     output: int  # file descriptor of its log
 
 
 class RankRequest(NamedTuple):
-    """Request for the ranks of one node, in order of rank."""
+    """Request to start the ranks of one node, listed in order of rank."""
 
     folder: str  # attempt's folder, the only argument of the runner
     cwd: str
     orders: tuple[RankSpec, ...]
 
     def close(self) -> None:
-        """Close this process's copies of the files, once the ranks have theirs or are not started."""
+        """Close this process's copies of the ranks' files, when the ranks have started or will not start."""
         for order in self.orders:
             for file in (order.stdin, order.output):
                 with contextlib.suppress(OSError):
@@ -32,19 +32,19 @@ class RankRequest(NamedTuple):
 
 
 class RankProcesses(Protocol):
-    """Interface to the rank processes started for a request."""
+    """Rank processes that were started for a request."""
 
     lost: str | None
-    """Why nobody can say how they ended; None while that is known."""
+    """Reason why the ranks' exit codes are unavailable; None while they are available."""
 
     def codes(self) -> Sequence[int | None]:
-        """Return each rank's exit code (a signal as a negative number), None until it has ended."""
+        """Return the exit code of each rank, in order of rank, negative for a signal; None for one that is running."""
 
     def pids(self) -> Sequence[int]:
-        """Return the process ids in order of rank; empty until all exist."""
+        """Return the process IDs of the ranks, in order of rank; empty until all exist."""
 
     def signal(self, number: int) -> None:
-        """Send a signal to each running rank."""
+        """Send the signal `number` to each rank that is running."""
 
     def end(self) -> Sequence[int]:
-        """Kill the ranks that still run, wait until they are gone, and return their rank numbers."""
+        """Kill the ranks that still run, wait until they are gone, and return the numbers of these ranks."""

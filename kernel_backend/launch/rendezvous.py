@@ -1,4 +1,4 @@
-"""Assign ranks to slots: every launcher computes the same assignment from the gang's placement."""
+"""Assign ranks to slots; every launcher computes the same assignment from the gang's placement on nodes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from kernel_backend.model.resources import Placement
 
 
 class RankAssignment(NamedTuple):
-    """Position of a rank in its gang; `cross_rank` counts nodes, among those that have a rank with this local rank."""
+    """Numbers of a rank in its gang: among all ranks, on its node, and (`cross_rank`) across nodes.
+
+    `cross_rank` is its index among the ranks with the same local rank.
+    """
 
     rank: int
     size: int
@@ -25,9 +28,9 @@ class RankAssignment(NamedTuple):
 
 
 class RendezvousInfo(NamedTuple):
-    """Addresses at which the ranks of an attempt connect; the ports are used by this attempt only."""
+    """Addresses and ports at which the ranks of an attempt connect; no other attempt uses these ports."""
 
-    address: str  # of node 0
+    address: str  # address of node 0
     interface: str | None  # network device of this node for gloo; None: gloo chooses
     torch_port: int
     horovod_port: int | None  # None if Horovod is not installed
@@ -35,7 +38,7 @@ class RendezvousInfo(NamedTuple):
 
 
 def rank_assignments(placement: Placement) -> list[RankAssignment]:
-    """Return the assignments in order of rank: node by node, slot by slot."""
+    """Return the assignment of each rank in order of rank: node by node, slot by slot."""
     size = sum(len(share.slots) for share in placement)
     found: list[RankAssignment] = []
     for number, share in enumerate(placement):
@@ -59,10 +62,13 @@ def rank_assignments(placement: Placement) -> list[RankAssignment]:
 
 
 def interface_of(address: str) -> str | None:
-    """Return the network device for gloo: loopback for a gang on one machine; None lets gloo choose."""
+    """Return the network device that gloo must use: loopback for a gang on one machine; None lets gloo choose."""
     return "lo" if address.startswith("127.") else None
 
 
 def process_env(base: Mapping[str, str], assignment: RankAssignment, common: Mapping[str, str]) -> dict[str, str]:
-    """Return a rank's environment: that of all ranks and its visible devices, without variables of a backend."""
+    """Return the environment of a rank, without the variables of a communication backend.
+
+    It consists of `base`, the `common` variables of all ranks, and this rank's visible devices.
+    """
     return {**base, "PYTHONUNBUFFERED": "1", **common, **devices.visible(assignment.kind, (assignment.slot,))}

@@ -1,7 +1,7 @@
-"""Call the search class of a cell in a child process, with a time limit for each call.
+"""Call the search class of a user's cell in a child process, with a time limit for each call.
 
-The process runs as the user who runs the trainings, with the experiment's interpreter and snapshot, and ends with the
-service.
+The process runs as the Unix user who runs the trainings, with the experiment's interpreter and snapshot, and ends with
+the service.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from kernel_backend.model.trial import Failure
 from kernel_backend.model.versions import read
 
 ANSWER_S = 30.0
-START_S = 300.0  # for the imports of the cell
-WHERE_S = 2.0  # to report its position after a timeout
+START_S = 300.0  # time for the imports of the cell
+WHERE_S = 2.0  # time for the process to report its position after a timeout
 _SAID = 2000  # bytes of its last output that an error quotes
 MOST = 2**20  # bytes of an answer
 
 
 class ChildSearchProcess:
-    """Client of a search class (see `kernel_backend.search.custom`), which is created in a process by the first call.
+    """Client of a user's search class (see `kernel_backend.search.custom`); the first call creates it in a process.
 
-    A call raises SearchFailed if the class raises (`details["failure"]` is the failure record), if its process exits,
-    or if it does not answer in time. The process is killed then, and later calls raise the same error.
+    A call raises SearchFailed if the class raises (`details["failure"]` is the failure record), if the process exits,
+    or if it does not answer in time. The process is then killed, and later calls raise the same error.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class ChildSearchProcess:
         answer_s: float = ANSWER_S,
         start_s: float = START_S,
     ) -> None:
-        """Create the client; `code` is the folder of the unpacked snapshot, `log` the file for output of the class."""
+        """Create the client; `code` is the folder of the unpacked snapshot, `log` the file for the class's output."""
         self._command = [python, "-P", "-m", "kernel_backend.runner.search_process", str(code), str(cwd)]
         self._cwd, self._log, self._env = cwd, log, env
         self._settings, self._space, self._name = settings, space, settings.source or "the search"
@@ -60,19 +60,22 @@ class ChildSearchProcess:
         self._unread = b""
 
     def interval(self) -> Any:
-        """Return the `interval` attribute of the search class."""
+        """Return the attribute `interval` of the search class."""
         return self._call("interval")
 
     def ask(self, trial: int) -> Any:
-        """Call `ask` of the search class, and return the result."""
+        """Return what the method `ask` of the search class returns for this trial."""
         return self._call("ask", trial)
 
     def tell(self, trial: int, params: dict[str, Value], unit: int, value: float) -> Any:
-        """Call `tell` of the search class, and return the result."""
+        """Report a result to the search class by its method `tell`; return what that returns.
+
+        `value` is the metric of the trial after `unit` epochs or steps.
+        """
         return self._call("tell", trial, params, unit, value)
 
     def close(self) -> None:
-        """Kill the process and its session; a later call starts a new one."""
+        """Kill the process and all processes of its session; a later call starts a new one."""
         if self._child is not None:
             _end(self._child)
             self._child = None
@@ -130,7 +133,7 @@ class ChildSearchProcess:
             self._child.stdin.flush()
 
     def _line(self, seconds: float) -> bytes | None:
-        """Return the next line of the process's output; b"" at its end, None on timeout."""
+        """Return the next line that the process writes; b"" if its output has ended, None after `seconds`."""
         assert self._child is not None
         assert self._child.stdout is not None
         deadline = time.monotonic() + seconds
@@ -149,7 +152,7 @@ class ChildSearchProcess:
         return line
 
     def _where(self) -> str:
-        """Return ` (it is at cell [4] line 3)`, the line that the class is executing; "" if it does not answer."""
+        """Return the line that the class executes, as ` (it is at cell [4] line 3)`; "" if there is no answer."""
         self._send({"call": "where"})
         line = self._line(WHERE_S)
         where = json.loads(line).get("where") if line else None

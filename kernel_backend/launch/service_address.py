@@ -19,13 +19,13 @@ from kernel_backend.model.launch.launch_spec import LaunchSpec
 if TYPE_CHECKING:
     from kernel_backend.client import Client
 
-CONNECT_S = 2.0  # for a connection to one address of the service
-SURE_S = 5.0  # for which an address that was reached is not tried again
+CONNECT_S = 2.0  # timeout of a connection to one address of the service
+SURE_S = 5.0  # for how long a reached address is used without another test
 
 
 def connection(job: LaunchSpec, token: str) -> Client:
-    """Return a client of the attempt's service that never starts it and never retries a request."""
-    from kernel_backend.client import Client  # it is slow to import, and ranks shall start first
+    """Return a client of the service that the attempt belongs to; it never starts a service or retries a request."""
+    from kernel_backend.client import Client  # imported late, since it is slow and ranks should start first
 
     if job.service_urls:
         return client_of(job.service_urls, token, job.service_uid, Path(job.home))
@@ -35,18 +35,21 @@ def connection(job: LaunchSpec, token: str) -> Client:
 
 
 def client_of(urls: Sequence[str], token: str, user: int | None, home: Path | None = None) -> Client:
-    """Return a client of the service at one of these addresses, or those that it announces in `home`."""
+    """Return a client of the service at the first URL that answers, of those announced in `home` and of `urls`.
+
+    On this machine the service's process must belong to `user`, to this user or to root.
+    """
     from kernel_backend.client import Client
 
     return Client(_Finder(urls, token, user, home), patience=0.0)
 
 
 class _Finder:
-    """Find the address of the service that answers from this node, among all that it has or had."""
+    """Look-up of the service's URL that can be reached from this node, among its present and earlier ones."""
 
     def __init__(self, urls: Sequence[str], token: str, user: int | None, home: Path | None) -> None:
         self._urls, self._token, self._user, self._home = urls, token, user, home
-        self._found, self._at = "", 0.0  # the address reached last, by time.monotonic()
+        self._found, self._at = "", 0.0  # the address reached last, and the monotonic time of that
 
     def __call__(self) -> Address:
         if not self._found or (time.monotonic() - self._at > SURE_S and not _listens(self._found)):
@@ -58,20 +61,20 @@ class _Finder:
         return Address(self._found, self._token, user=self._user)
 
     def _known(self) -> Iterator[str]:
-        """Yield the addresses that the service has announced in its home, which is newer, and those of the job."""
+        """Yield the URLs announced in the service's home, which are the newest, then the URLs in the launch spec."""
         yield from announced(self._home) if self._home is not None else ()
         yield from self._urls
 
 
 def announced(home: Path) -> list[str]:
-    """Return the addresses that the service has announced in its home; none if the home cannot be read."""
+    """Return the URLs that the service has announced in its home folder; [] if the folder cannot be read."""
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
         return _texts(json.loads((home / LAUNCHERS).read_bytes())["urls"])
     return []
 
 
 def connected(url: str) -> socket.socket:
-    """Return a connection to an address of the service; raises OSError."""
+    """Return an open connection to a URL of the service; raise OSError if there is none."""
     where = urlsplit(url)
     return socket.create_connection((where.hostname or "", where.port or 80), CONNECT_S)
 

@@ -1,7 +1,7 @@
-"""Read the spool of an attempt, to which rank 0 appends its records, one JSON line each.
+"""Read the spool of an attempt: the file to which rank 0 appends its records, one line of JSON each.
 
-The launcher reads it while the ranks run, the service afterwards. The file belongs to the user and is not trusted: a
-page has a maximum size, and invalid lines are skipped and counted.
+The launcher reads it while the ranks run, the service afterwards. The file belongs to the user and is not trusted: what
+is read at once has a maximum size, and invalid lines are skipped and counted.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from kernel_backend.model import versions
 from kernel_backend.model.reports import LARGEST, SpoolPage, SpoolPosition, SpoolRecord
 
 PAGE_RECORDS = 1000
-PAGE_BYTES = 2**20  # of new records; the record that exceeds it is the last of a page
+PAGE_BYTES = 2**20  # bytes of new records in a page; the record that exceeds the limit is the last one
 LINE_BYTES = 4 * 2**20  # longer lines are invalid, as a record must fit into a delivery
-SCAN_BYTES = 16 * 2**20  # read for one page, including skipped lines
+SCAN_BYTES = 16 * 2**20  # bytes read for one page, including skipped lines
 _LINE: TypeAdapter[SpoolRecord] = TypeAdapter(SpoolRecord)
 _BEGINNING = re.compile(rb'\{"type":"[a-z]{1,20}","number":([0-9]{1,19}),')  # beginning of a line, as ranks write it
 
@@ -33,28 +33,28 @@ class Refused(NamedTuple):
     error: Exception
 
     def __str__(self) -> str:
-        """Return the record's number and the error."""
+        """Return the number of the record and the error, as text."""
         return f"record {self.record.number}: {self.error}"
 
 
 class SpoolReader:
-    """Read each complete record once, in order; an incomplete last line is left for the next read."""
+    """Reader of a spool that returns each record once, in order; an incomplete last line waits for the next read."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._position = SpoolPosition()
 
     def read(self) -> SpoolPage:
-        """Return the next page, empty if there is nothing new or no spool yet."""
+        """Return the next page of records; it is empty if there are no new ones, or the file does not exist."""
         page = read_page(self._path, self._position)
         self._position = page.end  # set last: if a read fails, the page is read again
         return page
 
 
 def read_page(path: Path, begin: SpoolPosition, after: int = 0) -> SpoolPage:
-    """Return a page of the records from `begin` on whose numbers are above `after`.
+    """Return a page of records from the offset `begin` on, only those with numbers above `after`.
 
-    Lines that are invalid or repeat a number are skipped and counted, but not those before record `after`, which an
+    Lines that are invalid or repeat a number are skipped and counted, except those before record `after`, which an
     earlier read has counted. Raises OSError if the file cannot be read.
     """
     found = _Page(begin, after)
@@ -72,7 +72,7 @@ def read_page(path: Path, begin: SpoolPosition, after: int = 0) -> SpoolPage:
 
 
 def left_out_note(attempt: int, count: int, problem: str) -> str:
-    """Return a note for the user about skipped lines of a spool."""
+    """Return a note to the user that `count` lines of the spool were skipped; `problem` describes one of them."""
     lines = "a line of its spool is" if count == 1 else f"{count} lines of its spool are"
     return f"attempt {attempt}: {lines} left out; {problem}"
 
@@ -82,10 +82,10 @@ def send_in_parts(
     send: Callable[[Sequence[SpoolRecord]], object],
     refused: tuple[type[Exception], ...],
 ) -> list[Refused]:
-    """Send records; if they are refused, send halves of them recursively. Return the single records that are refused.
+    """Send records; when some are refused, send each half by itself, and so on down to single records.
 
-    Only errors of the classes `refused` count as refusals; other errors are raised. Records sent before such an error
-    have been accepted; sending them again is harmless.
+    Return the single records that are refused. Only errors of the classes `refused` count as refusals; other errors are
+    raised. Records sent before such an error have been accepted; sending them again is harmless.
     """
     if not records:
         return []
@@ -100,7 +100,7 @@ def send_in_parts(
 
 
 class _Page:
-    """Builder of a page of records from the lines of a spool."""
+    """Page of records that is built up from the lines of a spool."""
 
     def __init__(self, begin: SpoolPosition, after: int) -> None:
         self._offset, self._number, self._after = begin.offset, begin.number, after
@@ -111,12 +111,12 @@ class _Page:
 
     @property
     def full(self) -> bool:
-        """Return True if no more lines may be added to the page."""
+        """Return True if the page has its maximum size, so that no line may be added."""
         scanned = self._offset - self._begun
         return len(self._records) >= PAGE_RECORDS or self._bytes >= PAGE_BYTES or scanned >= SCAN_BYTES
 
     def add(self, line: bytes) -> None:
-        """Add a line, which is skipped if it is invalid."""
+        """Add the record in a line; skip and count the line if it is invalid."""
         where, self._offset = self._offset, self._offset + len(line)
         beginning = _BEGINNING.match(line)
         if beginning is not None and self._number < int(beginning[1]) <= self._after:
@@ -137,7 +137,7 @@ class _Page:
             self._bytes += len(line)
 
     def page(self, *, last: bool) -> SpoolPage:
-        """Return the page of all records that were added."""
+        """Return the page with all records that were added; `last` means that the spool has no further lines."""
         return SpoolPage(
             records=tuple(self._records),
             end=SpoolPosition(offset=min(self._offset, LARGEST), number=self._number),
@@ -156,7 +156,7 @@ class _Page:
 
 
 def _opened(path: Path) -> BinaryIO:
-    """Open a spool; raise OSError unless it is a regular file, and never block on a pipe."""
+    """Open a spool file; raise OSError unless it is a regular file (a pipe would block)."""
     file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
@@ -165,7 +165,7 @@ def _opened(path: Path) -> BinaryIO:
 
 
 def _complaint(line: bytes, error: ValidationError) -> str:
-    """Describe why a line is invalid: `total_steps: Input should be less than ...`."""
+    """Return why a line is invalid, such as `total_steps: Input should be less than ...`."""
     if len(line) >= LINE_BYTES:
         return f"it has more than {LINE_BYTES // 2**20} MiB"
     first = error.errors(include_url=False, include_input=False)[0]

@@ -1,4 +1,4 @@
-"""Upload the spool to the service in batches, send heartbeats, and fetch instructions."""
+"""Upload rank 0's records to the service in batches, send heartbeats, and fetch instructions."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from kernel_backend.errors import DaylightError, Fenced
 from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.launch.service_address import connection
 from kernel_backend.launch.spool import SpoolReader, left_out_note, send_in_parts
+from kernel_backend.launch.times import TimesReader
+from kernel_backend.launch.trace import TraceRelay
+from kernel_backend.launch.utilisation.sampler import UseSampler
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.reports import Delivery, Instruction, SpoolRecord
 
@@ -20,11 +23,11 @@ if TYPE_CHECKING:
 
 PERIOD_S = 0.1  # between reads of the spool
 HEARTBEAT_S = 2.0  # longest time between posts
-ASKING_S = 0.2  # the same while ranks wait at a target, when their slots are idle
-REFUSED_S = 1.0  # before a retry after the service has refused
-LAST_WORDS_S = 5.0  # for the last posts after the ranks have ended
-DELIVERY_S = 900.0  # the same where the service does not see the spool: then the node has been kept long enough
-REFUSALS = (400, 413)  # HTTP statuses of a content that would be refused again
+ASKING_S = 0.2  # the same while ranks wait at a target for instructions, as their slots are idle
+REFUSED_S = 1.0  # before a retry after the service has refused records
+LAST_WORDS_S = 5.0  # time for the last posts after the ranks have ended
+DELIVERY_S = 900.0  # the same where the service cannot read the spool later; a longer wait would only hold the node
+REFUSALS = (400, 413)  # HTTP statuses of refusals that a retry would not change
 TOLD_AGAIN = 10  # factor by which skipped records must grow for another note
 
 _log = logging.getLogger(__name__)
@@ -33,31 +36,39 @@ _log = logging.getLogger(__name__)
 class SpoolUploader(threading.Thread):
     """Thread that uploads the spool, so that a slow service does not delay the detection of dead ranks.
 
-    Nothing is lost while the service is down: posts are repeated, and after the attempt's end the service reads the
-    rest from the spool. `instruct` is called with `release` or `stop` if the service answers so, and with `until N`
-    for a new target.
+    Nothing is lost while the service is down: requests are repeated, and after the attempt's end the service reads the
+    rest from the spool. `instruct` is called with the instructions in the service's answers: `release`, `stop`, or
+    `until N` for a new target.
     """
 
-    def __init__(self, folder: AttemptFolder, job: LaunchSpec, instruct: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        folder: AttemptFolder,
+        job: LaunchSpec,
+        instruct: Callable[[str], None],
+        times: TimesReader,
+        use: UseSampler,
+    ) -> None:
         super().__init__(name="spool uploader", daemon=True)
         self._reader = SpoolReader(folder.spool)
-        self._folder, self._job, self._instruct = folder, job, instruct
+        self._folder, self._job, self._instruct, self._times, self._use = folder, job, instruct, times, use
         self._last_words = DELIVERY_S if job.staged else LAST_WORDS_S
         self._ending = threading.Event()
-        self._until: int | None = None  # last target passed on
+        self._until: int | None = None  # last target sent to the ranks
+        self._traces = TraceRelay(instruct)
         self._left_out, self._told = 0, 0  # number of skipped lines now, and at the last note
-        self._note = ""  # note to deliver
+        self._note = ""  # note to deliver to the user
 
     def finish(self) -> None:
-        """Post the remaining records after the ranks have ended, for a few seconds at most.
+        """Upload the remaining records after the ranks have ended, for a few seconds at most.
 
-        Where the service cannot read the spool afterwards, they are posted for as long as `DELIVERY_S`.
+        If the service cannot read the spool afterwards, the limit is `DELIVERY_S` seconds.
         """
         self._ending.set()
         self.join(self._last_words + 1)
 
     def run(self) -> None:
-        """Post records until `finish` is called and none are left."""
+        """Upload records until `finish` is called and none are left."""
         token = self._folder.token()
         client = connection(self._job, token)
         waiting: Sequence[SpoolRecord] = ()
@@ -68,16 +79,25 @@ class SpoolUploader(threading.Thread):
                 deadline = time.monotonic() + self._last_words
             waiting = waiting or self._read()  # records that cannot be posted now stay in the spool
             now = time.monotonic()
-            if (ending and not waiting) or now > deadline:
+            if (ending and not waiting and not self._measured()) or now > deadline:
                 return
-            if waiting or now - spoken >= self._pause():
-                if self._post(client, token, waiting):
+            if ending or waiting or now - spoken >= self._pause():
+                posted, only_times = self._post(client, token, waiting), not waiting
+                if posted or (ending and only_times):  # final times alone are not worth waiting for the service
+                    self._times.delivered()
+                if ending and only_times and not posted:
+                    self._use.drop()
+                if posted:
                     waiting, spoken = (), now
                 elif ending:
                     time.sleep(PERIOD_S)
                 else:
                     self._ending.wait(REFUSED_S)
             self._ending.wait(PERIOD_S)
+
+    def _measured(self) -> bool:
+        """Return True if times or use of the slots wait for delivery."""
+        return self._times.final() or bool(self._use.due())
 
     def _pause(self) -> float:
         tick = self._folder.tick(0)
@@ -94,36 +114,42 @@ class SpoolUploader(threading.Thread):
         return page.records
 
     def _post(self, client: Client, token: str, records: Sequence[SpoolRecord]) -> bool:
-        """Return True if the service has stored these records, or has refused them for good."""
+        """Upload records; return True if the service has stored them, or has refused them for good."""
 
         def send(some: Sequence[SpoolRecord]) -> None:
-            self._send(client, token, Delivery(records=tuple(some)))
+            delivery = Delivery(records=tuple(some), times=self._times.due(), use=self._use.due())
+            self._send(client, token, delivery)
+            self._use.delivered(delivery.use)
 
         try:
             try:
                 send(records)
             except _Refused:
-                send(())  # if an empty delivery is refused, too, the records are not the reason
+                send(())  # if an empty delivery is refused as well, the records are not the reason
                 for each in send_in_parts(records, send, (_Refused,)):
                     self._leave_out(1, str(each))
             if self._note:
                 self._tell(client, token)
         except Fenced:
             self._instruct("stop")
-        except Exception as error:  # whatever it is: if this thread ended, the ranks would get no more instructions
+        except Exception as error:  # any error: without this thread the ranks would get no more instructions
             expected = isinstance(error, DaylightError | _Refused)
             _log.info("the service does not take records now: %s", error, exc_info=None if expected else error)
             return False
         return True
 
     def _send(self, client: Client, token: str, delivery: Delivery) -> None:
-        """Deliver records and pass on the instruction; raise _Refused for a permanent refusal."""
+        """Send records to the service, and pass its instruction on.
+
+        Raises _Refused if the service refuses the records for good.
+        """
         try:
             answer: Instruction = client.deliver(self._job.id, token, delivery)
         except DaylightError as error:
             if error.http_status in REFUSALS:
                 raise _Refused(str(error)) from error
             raise
+        self._traces.take(answer)
         if answer.instruct != "continue":
             self._instruct(answer.instruct)
         elif answer.until is not None and answer.until != self._until:
@@ -131,7 +157,10 @@ class SpoolUploader(threading.Thread):
             self._instruct(f"until {answer.until}")
 
     def _leave_out(self, count: int, problem: str) -> None:
-        """Count skipped lines, and notify the user of the first, and again when they have become many more."""
+        """Count skipped lines; tell the user of the first, and again when they have become many more.
+
+        `problem` describes one of them.
+        """
         self._left_out += count
         if self._left_out >= TOLD_AGAIN * self._told:
             self._told, self._note = self._left_out, left_out_note(self._job.attempt, self._left_out, problem)[:2000]
@@ -140,10 +169,10 @@ class SpoolUploader(threading.Thread):
     def _tell(self, client: Client, token: str) -> None:
         try:
             self._send(client, token, Delivery(notes=(self._note,)))
-        except _Refused as error:  # perhaps by an older service; the log has the note
+        except _Refused as error:  # an older service may refuse notes; the log has this one
             _log.warning("the service takes no notes: %s", error)
         self._note = ""
 
 
 class _Refused(Exception):
-    """Error: the service refuses these records for good."""
+    """Error: the service refuses the records, and will refuse them again."""

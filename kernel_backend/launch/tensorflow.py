@@ -8,7 +8,7 @@ from kernel_backend.launch.rendezvous import RankAssignment, RendezvousInfo
 
 
 def env(assignment: RankAssignment, rendezvous: RendezvousInfo) -> dict[str, str]:
-    """Return `TF_CONFIG`; empty unless a command runs on several ranks, which have ports for it."""
+    """Return the variable `TF_CONFIG` for a rank; {} unless a command runs on several ranks with reserved ports."""
     if not rendezvous.workers:
         return {}
     task = {"type": "worker", "index": assignment.rank}

@@ -8,7 +8,7 @@ from kernel_backend.launch.rendezvous import RankAssignment, RendezvousInfo
 def env(assignment: RankAssignment, rendezvous: RendezvousInfo) -> dict[str, str]:
     """Return the variables that `init_process_group("gloo" | "nccl")` of `torch.distributed` reads.
 
-    NCCL chooses among the network devices of one machine itself, and of several nodes takes that by which they met.
+    On one machine NCCL chooses the network device itself; on several nodes it must use the one by which they joined.
     """
     device = {"GLOO_SOCKET_IFNAME": rendezvous.interface} if rendezvous.interface else {}
     if assignment.local_size < assignment.size:

@@ -1,4 +1,4 @@
-"""Define the end of a connection, and a socket found by it."""
+"""Define the address at one end of a connection, and a socket found by it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ class ConnectionEnd(NamedTuple):
 
     @classmethod
     def of(cls, name: tuple[object, ...]) -> ConnectionEnd:
-        """Convert a socket address (`getsockname`); an IPv4 address mapped into IPv6 becomes an IPv4 address."""
+        """Return the end with a socket address (as of `getsockname`).
+
+        An IPv4 address mapped into IPv6 becomes an IPv4 address.
+        """
         address = ip_address(str(name[0]).partition("%")[0])
         mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
         return cls(mapped or address, int(str(name[1])))
@@ -25,7 +28,7 @@ class ConnectionEnd(NamedTuple):
 
 
 class FoundSocket(NamedTuple):
-    """Socket found on this machine: its uid, and whether a process holds it."""
+    """Socket found on this machine: the uid of its owner, and whether a process holds it."""
 
     uid: int
     held: bool  # False for a connection that is not accepted yet, or closed already

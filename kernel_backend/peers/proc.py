@@ -1,4 +1,4 @@
-"""Look up sockets in the tables of proc(5), for kernels without netlink; it takes milliseconds."""
+"""Look up the other end's socket in the tables of proc(5), for kernels without netlink; it takes milliseconds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ _LISTEN = "0A"
 
 
 def look(local: ConnectionEnd, remote: ConnectionEnd) -> FoundSocket | None:
-    """Return the socket at `local` that receives from `remote`: the connection's own, else the listener."""
+    """Return the socket at `local` that receives from `remote`: that of the connection, else of the listener.
+
+    None if there is none.
+    """
     tables = {table: list(_rows(table)) for table in (_V4, _V6)}
     order = [(_V6, local), (_V6, ConnectionEnd(IPv6Address(0), local.port))]
     if isinstance(local.address, IPv4Address):  # an IPv6 socket may serve IPv4, too; the exact address comes first
@@ -49,7 +52,7 @@ def _rows(table: Path) -> Iterator[_Row]:
 
 
 def _written(end: ConnectionEnd, table: Path) -> str:
-    """Format an end of a connection as in the table: hexadecimal 32-bit words in the machine's byte order."""
+    """Return an end of a connection as the table has it: hexadecimal 32-bit words in the machine's byte order."""
     packed = end.address.packed
     if table is _V6 and len(packed) == 4:
         packed = bytes(10) + b"\xff\xff" + packed

@@ -1,4 +1,4 @@
-"""Pack, check and store a snapshot's archive, a deterministic zip that is named by the sha256 of its bytes."""
+"""Pack, check and store archives of snapshots: deterministic zip files, named by the sha256 of their bytes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the earliest date that a zip can hold
 
 
 def pack(files: Mapping[str, bytes]) -> tuple[str, bytes]:
-    """Return an archive's id and bytes; the same files give the same id, at any time and on any machine.
+    """Return the id and the bytes of an archive; the same files give the same id, at any time and on any machine.
 
     Nothing is compressed, as versions of zlib compress differently. Raises InvalidRequest for a name that would be
     unpacked outside of the target folder.
@@ -51,7 +51,7 @@ def pack(files: Mapping[str, bytes]) -> tuple[str, bytes]:
 
 
 def pack_snapshot(source: str, snapshot: Snapshot, files: Mapping[str, bytes] | None = None) -> tuple[str, bytes]:
-    """Pack a definition, its description, and additional `files`."""
+    """Return the id and the bytes of a snapshot's archive: definition, description, and additional `files`."""
     own = {DEFINITION: source.encode(), DESCRIPTION: snapshot.model_dump_json(indent=1).encode()}
     return pack({**(files or {}), **own})
 
@@ -62,7 +62,7 @@ def digest(data: bytes) -> str:
 
 
 class Archive:
-    """Archives in a folder, one file each, named by their ids."""
+    """Folder of archives, one file each, named by their ids."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -95,7 +95,7 @@ class Archive:
             file.write(data)
 
     def get(self, id: str) -> bytes:
-        """Return the archive's bytes; raise NotFound."""
+        """Return the bytes of the archive with this id; raise NotFound."""
         if not self.has(id):
             raise _missing(id)
         return self._path(id).read_bytes()
@@ -114,12 +114,12 @@ class Archive:
         return _text(self.read(id, DEFINITION))
 
     def files(self, id: str, wanted: Callable[[str], bool]) -> Files:
-        """Return the files of an archive for whose names `wanted` returns True, read on access; raise NotFound."""
+        """Return those files of an archive for whose names `wanted` returns True, read on access; raise NotFound."""
         with self._opened(id) as archive:
             return Files(self._path(id), frozenset(filter(wanted, archive.namelist())))
 
     def size(self, id: str, wanted: Callable[[str], bool]) -> int:
-        """Return the total unpacked size of the files for whose names `wanted` returns True; raise NotFound.
+        """Return the total unpacked size in bytes of those files for whose names `wanted` returns True; raise NotFound.
 
         The sizes recorded in an archive were checked when it was stored.
         """
@@ -141,7 +141,10 @@ class Archive:
             return 0
 
     def remove(self, id: str, before: float) -> None:
-        """Delete an archive unless it was stored, or touched by `spare`, after `before` (seconds since the epoch)."""
+        """Delete an archive unless it was stored or touched (by `spare`) after the time `before`.
+
+        The time is in seconds since the epoch.
+        """
         with contextlib.suppress(FileNotFoundError):
             if self._path(id).stat().st_mtime < before:
                 self._path(id).unlink()
@@ -156,7 +159,7 @@ class Archive:
 
 
 class Files(Mapping[str, bytes]):
-    """Files of an archive by name. Each is read on access, since all together may be large."""
+    """Files of an archive by name. Each is read only when accessed, since all together may be large."""
 
     def __init__(self, path: Path, names: frozenset[str], more: Mapping[str, bytes] | None = None) -> None:
         self._path, self._names, self._more = path, names, dict(more or {})
@@ -178,7 +181,7 @@ class Files(Mapping[str, bytes]):
         return len(self._names | self._more.keys())
 
     def __reduce__(self) -> tuple[type[Files], tuple[object, ...]]:
-        """Pickle without the open file."""
+        """Pickle the mapping without the open file."""
         return Files, (self._path, self._names, self._more)
 
     def beside(self, more: Mapping[str, bytes]) -> Files:
@@ -202,7 +205,7 @@ def unpack(data: bytes, folder: Path) -> None:
 
 
 def contents(data: bytes) -> dict[str, bytes]:
-    """Return all files of an archive by name."""
+    """Return all files of an archive by their names."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
 
@@ -226,7 +229,7 @@ def check(data: bytes) -> None:
 
 
 def _check_directory(data: bytes) -> None:
-    """Raise TooLarge or InvalidRequest for a too large or hidden zip directory, which zipfile would read at once."""
+    """Raise TooLarge or InvalidRequest if the zip's directory is too large or hidden: zipfile would read it at once."""
     signature, _, _, _, entries, size, _, comment = _END.unpack(data[-_END.size :].rjust(_END.size))
     if signature != b"PK\5\6" or comment or data[-_END.size - 20 : -_END.size].startswith(b"PK\6\7"):
         raise InvalidRequest("this is no archive of a snapshot: it does not end as a plain zip does")

@@ -1,4 +1,4 @@
-"""Write and read notebook values that `--capture` puts into a snapshot.
+"""Write and read the notebook values that `--capture` puts into a snapshot.
 
 Formats of numpy, safetensors and parquet are preferred to pickle, because any version of any tool reads them.
 """
@@ -29,10 +29,10 @@ _LAYOUT = "layout"  # metadata key of safetensors files that describes the conta
 
 
 class WrittenValue(NamedTuple):
-    """Captured value as the content of a file.
+    """Captured value, serialised as the content of a file.
 
-    `needs` are names of the notebook's classes and functions to which it refers, `definitions` the folders of loaded
-    definitions whose classes it uses (see `snapshots/loaded`).
+    `needs` are names of the notebook's classes and functions to which the value refers, `definitions` the folders of
+    loaded definitions whose classes it uses (see `snapshots/loaded`).
     """
 
     format: str
@@ -41,12 +41,12 @@ class WrittenValue(NamedTuple):
     definitions: tuple[Path, ...] = ()
 
     def file(self, name: str) -> str:
-        """Return the archive's file name for a captured value of this name."""
+        """Return the archive's file name for a captured value that is called `name`."""
         return f"{CAPTURED}/{name}.{_SUFFIX[self.format]}"
 
 
 class TooLarge(Exception):
-    """Error: a value takes too many bytes; `bytes` is the number counted so far."""
+    """Error: a captured value takes too many bytes; `bytes` is the number counted so far."""
 
     def __init__(self, bytes: int) -> None:
         super().__init__(f"more than {bytes} bytes")
@@ -54,9 +54,10 @@ class TooLarge(Exception):
 
 
 def write(value: object, most: int | None = None) -> WrittenValue:
-    """Serialise a value in the simplest format that restores it exactly; raise pickle's error if none can.
+    """Return a value serialised in the simplest format that restores it exactly.
 
-    Raises TooLarge if a pickle has more than `most` bytes, since an object's size is not known in advance.
+    Raises TooLarge if a pickle has more than `most` bytes, since an object's size is not known in advance, and pickle's
+    error if no format is possible.
     """
     for attempt in (_as_npy, _as_safetensors, _as_parquet, _as_json):
         if (written := attempt(value)) is not None:
@@ -65,7 +66,7 @@ def write(value: object, most: int | None = None) -> WrittenValue:
 
 
 def read(format: str, data: bytes, namespace: Mapping[str, Any]) -> Any:
-    """Deserialise a value that `write` wrote; classes of the notebook are looked up in `namespace`."""
+    """Return the value that `write` serialised; classes of the notebook are looked up in `namespace`."""
     if format == "npy":
         import numpy
 
@@ -97,7 +98,7 @@ def captured(name: str) -> Any:
     Raises
     ------
     InvalidRequest
-        No value of the name was captured, or its file has another digest.
+        No value of this name was captured, or its file has another digest.
     """
     namespace = sys._getframe(1).f_globals
     folder = Path(namespace["__file__"]).parent
@@ -221,7 +222,7 @@ class _Pickler(pickle.Pickler):
 
     @property
     def definitions(self) -> tuple[Path, ...]:
-        """Return the folders of loaded definitions whose classes the pickled value uses; empty if none are loaded."""
+        """Return the folders of loaded definitions whose classes the pickled value uses; empty if there are none."""
         loaded = sys.modules.get(_LOADED)
         found = [loaded.definition_of(module) for module in self.modules] if loaded else []
         return tuple(dict.fromkeys(folder for folder in found if folder is not None))

@@ -17,9 +17,10 @@ _NUMERICS = re.compile(r"(OMP|MKL|ONEDNN|ATEN|CUBLAS|NCCL)_\w+")
 
 
 def record(folder: Path | None = None, variables: Mapping[str, str] = os.environ) -> Environment:
-    """Record this interpreter, its distributions and machine, and the git state of `folder` (default: the current one).
+    """Return a description of this interpreter, its packages and machine, and the git state of `folder`.
 
-    It takes some tens of milliseconds. Facts that only torch knows are reported by the ranks, which import it anyway.
+    By default the folder is the current one. It takes some tens of milliseconds. Facts that only torch knows are
+    reported by the ranks, which import it anyway.
     """
     commit, dirty = git.commit(folder or Path.cwd())
     return Environment(
@@ -32,7 +33,7 @@ def record(folder: Path | None = None, variables: Mapping[str, str] = os.environ
 
 
 def beside(folder: Path, ignored: Callable[[Path], bool]) -> dict[str, bytes]:
-    """Return additional files for a snapshot: sources of editable distributions, and the git diff.
+    """Return additional files for a snapshot, by path: sources of editable packages, and the git diff of `folder`.
 
     They are the user's text, so the caller must scan them for secrets; `ignored` returns True for files to leave out.
     """
@@ -41,9 +42,9 @@ def beside(folder: Path, ignored: Callable[[Path], bool]) -> dict[str, bytes]:
 
 
 def editable_files() -> dict[str, bytes]:
-    """Return the sources of editable distributions as files for a snapshot, `editable/<name>/...`.
+    """Return the sources of editable packages as files for a snapshot, `editable/<name>/...`.
 
-    A job imports modules from these folders. Distributions of more than 16 MiB are left out.
+    A job imports modules from these folders. Packages of more than 16 MiB are left out.
     """
     found: dict[str, bytes] = {}
     for name, root in editable_roots().items():
@@ -55,12 +56,12 @@ def editable_files() -> dict[str, bytes]:
 
 
 def numerics_variables(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment variables that the math libraries read."""
+    """Return those environment variables that the math libraries read."""
     return {name: value for name, value in sorted(variables.items()) if _NUMERICS.fullmatch(name)}
 
 
 def machine() -> dict[str, str | int | None]:
-    """Return the fields of an Environment that describe the machine."""
+    """Return the fields of an `Environment` record that describe the machine."""
     return {"cpu": cpu_name(), "cores": os.cpu_count() or 1, "driver": driver()}
 
 

@@ -13,7 +13,7 @@ DIFF_BYTES = 4 * 2**20
 
 
 def commit(folder: Path) -> tuple[str | None, bool | None]:
-    """Return the commit and whether tracked files differ; (None, None) outside of git or on timeout."""
+    """Return the commit, and True if tracked files differ from it; (None, None) outside of git or on timeout."""
     said = _git(folder, "status", "--porcelain=v2", "--branch", "--untracked-files=no")
     if said is None:
         return None, None
@@ -31,8 +31,8 @@ def root(folder: Path) -> Path | None:
 def diff(folder: Path, ignored: Callable[[Path], bool] = lambda path: False) -> str | None:
     """Return a diff for `git apply` from the commit to the current files, after a line for each untracked file.
 
-    Files for which `ignored` returns True are left out. Returns None if nothing differs, outside of git, or on
-    timeout. A diff of more than DIFF_BYTES is replaced by a sentence.
+    Files for which `ignored` returns True are left out. Returns None if nothing differs, outside of git, or on timeout.
+    A diff of more than DIFF_BYTES is replaced by a sentence that says so.
     """
     top = root(folder)
     names = _names(folder, "diff", "HEAD", "--name-only", "--no-renames", "--no-relative")

@@ -1,4 +1,4 @@
-"""List the distributions installed in an interpreter from their files, without importing them.
+"""List the packages installed in an interpreter from their files, without importing them.
 
 Uses the standard library only. Run as a script by any Python from 3.11 on, even one without Daylight, it prints JSON.
 """
@@ -29,9 +29,9 @@ MAX_FILES, MAX_BYTES = 20_000, 16 * 2**20  # of an editable distribution that is
 
 
 def installed() -> dict[str, Any]:
-    """Return the fields of `kernel_backend.model.snapshot.Environment` that this interpreter's files determine.
+    """Return the fields of an `Environment` record that depend on this interpreter's files.
 
-    Installed distributions are cached until a folder on the module path changes; sources are digested at each call.
+    Installed packages are cached until a folder on the module path changes; sources are digested at each call.
     """
     found = _distributions(tuple(_folders()))
     ours = own_root()
@@ -49,12 +49,12 @@ def installed() -> dict[str, Any]:
 
 
 def editable_roots() -> dict[str, Path]:
-    """Return the folders of editable distributions by name, except Daylight's own."""
+    """Return the folders of editable packages by name, without Daylight's own."""
     return {name: Path(root) for name, root in _distributions(tuple(_folders()))["editable"].items()}
 
 
 def sources(root: Path) -> dict[str, Path]:
-    """Return the code files below a folder by relative name: modules and package contents, at most MAX_FILES.
+    """Return the code files below a folder by relative path: modules and package contents, at most MAX_FILES.
 
     Other files (notebooks, data, results) are left out: they change often and affect no import.
     """
@@ -67,7 +67,10 @@ def sources(root: Path) -> dict[str, Path]:
 
 
 def _files(root: Path, without: Collection[str] = ()) -> dict[str, Path]:
-    """Return all files except hidden ones, virtual environments, build products and folders in `without`."""
+    """Return all files below a folder by relative path, without hidden ones and those that are not sources.
+
+    Left out are virtual environments, build products and the folders in `without`.
+    """
     found: dict[str, Path] = {}
     for folder, folders, files in os.walk(root):
         kept = (each for each in folders if not each.startswith(".") and not each.endswith(".egg-info"))
@@ -89,7 +92,7 @@ def own_root() -> Path | None:
 
 
 def own_files(root: Path) -> dict[str, Path]:
-    """Return the files of Daylight below `root` that a worker needs, by their names in a wheel."""
+    """Return the files of Daylight below `root` that a worker needs, by their paths in a wheel."""
     found: dict[str, Path] = {}
     for package in OURS:
         found |= {f"{package}/{name}": path for name, path in _files(root / package, _BROWSERS).items()}
@@ -97,7 +100,10 @@ def own_files(root: Path) -> dict[str, Path]:
 
 
 def digest_of(files: dict[str, Path]) -> str:
-    """Return the sha256 of names and contents; beyond MAX_BYTES, sizes and modification times replace the contents."""
+    """Return the sha256 of the files' names and contents.
+
+    Beyond MAX_BYTES, sizes and modification times replace the contents.
+    """
     stats = {name: stat for name, path in files.items() if (stat := _stat(path))}
     small = sum(stat.st_size for stat in stats.values()) <= MAX_BYTES
     whole = hashlib.sha256()
@@ -160,7 +166,10 @@ def _distributions(folders: tuple[tuple[str, int], ...]) -> dict[str, dict[str, 
 
 
 def _name_and_version(distribution: Distribution) -> tuple[str, str]:
-    """Parse the folder name `name-version.dist-info` if possible, which saves reading each METADATA file."""
+    """Return name and version of a package.
+
+    They are read from the folder name `name-version.dist-info` if possible, which saves reading each METADATA file.
+    """
     path = Path(str(getattr(distribution, "_path", "")))
     name, dash, version = path.name.removesuffix(".dist-info").partition("-")
     if path.suffix != ".dist-info" or not dash:
@@ -169,7 +178,7 @@ def _name_and_version(distribution: Distribution) -> tuple[str, str]:
 
 
 def _origin(distribution: Distribution) -> tuple[str | None, str | None]:
-    """Return the folder of an editable distribution, and the URL of one that is not from an index (PEP 610).
+    """Return the folder of an editable package, and the URL of one that is not from an index (PEP 610).
 
     At most one of them is not None. User, password and query of a URL are removed, as they may be secrets.
     """
@@ -196,14 +205,14 @@ def _origin(distribution: Distribution) -> tuple[str | None, str | None]:
 
 
 def _hash(archive: dict[str, Any], fragment: str) -> str | None:
-    """Return `sha256=...` of an archive, or None; uv writes it into the URL."""
+    """Return `sha256=...` for a package's archive, None if unknown; uv writes it into the URL's fragment."""
     if sha256 := archive.get("hashes", {}).get("sha256"):
         return f"sha256={sha256}"
     return archive.get("hash") or (fragment if fragment.startswith("sha256=") else None)
 
 
 def _import_root(distribution: Distribution, project: Path) -> str:
-    """Return the folder that an editable install put on sys.path; else the project's `src`, or the project."""
+    """Return the folder that an editable install put on sys.path; else the project's `src`, or the project itself."""
     for file in distribution.files or ():
         if file.suffix == ".pth":
             with contextlib.suppress(OSError):
@@ -232,7 +241,7 @@ def _horovod(distribution: Distribution) -> dict[str, str]:
 
 
 def _conda(folder: Path) -> dict[str, str]:
-    """Return the packages of a conda environment by name, as "version=build sha256:..."."""
+    """Return the packages of a conda environment by name, each as "version=build sha256:..."."""
     found = {}
     for file in _records(folder):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""Read process-wide settings that affect results, with the statements that set them.
+"""Read settings of this process that affect results, with the statements that set them.
 
 Nothing is imported: a library that this process has not imported has default settings. Left out are settings that a
 job's options determine (threads, deterministic algorithms, cudnn.benchmark, the seed), and those that only affect
@@ -31,9 +31,9 @@ _PLACES = (
 
 
 class Setting(NamedTuple):
-    """Setting of a library.
+    """Setting of a library that affects results.
 
-    `read` takes the imported library and returns the value as a Python expression; it may raise.
+    `read` takes the imported library and returns the setting's value as a Python expression; it may raise.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Setting(NamedTuple):
 
     @property
     def concerns_all(self) -> bool:
-        """Return True if the setting affects code that does not import its library, too."""
+        """Return True if the setting also affects code that does not import its library."""
         return self.library in ("torch", "locale", "sys", "warnings")
 
     def line(self, value: str) -> str:
@@ -63,7 +63,7 @@ class Setting(NamedTuple):
 
 
 def process(variables: Iterable[str] = ()) -> Process:
-    """Return this process's settings, the given environment variables, and replaced library functions."""
+    """Return this process's settings, the environment variables `variables`, and replaced library functions."""
     return Process(
         settings=_values(),
         variables={name: os.environ.get(name) for name in variables},
@@ -72,12 +72,12 @@ def process(variables: Iterable[str] = ()) -> Process:
 
 
 def cell_of(source: str, line: int) -> str:
-    """Return a definition's text from this line on, that is the submitted cell."""
+    """Return the text of a definition from `line` on, where the submitted cell begins."""
     return "\n".join(source.split("\n")[line - 1 :])
 
 
 def exists(path: str) -> bool:
-    """Return True if a path such as `torch.nn.functional.relu` exists in the imported modules."""
+    """Return True if a dotted path such as `torch.nn.functional.relu` exists in the imported modules."""
     package, _, inner = path.partition(".")
     try:
         attrgetter(inner)(sys.modules[package])
@@ -97,7 +97,7 @@ def _values() -> dict[str, str]:
 
 
 def _replaced() -> Iterator[tuple[str, str]]:
-    """Yield library functions that the user's code has replaced: path and replacement."""
+    """Yield (path, replacement) for each library function that the user's code has replaced."""
     for place in _PLACES:
         package, _, inner = place.partition(".")
         if package not in sys.modules or (inner and not exists(place)):
@@ -122,7 +122,7 @@ def _is_users(namespace: dict[str, Any]) -> bool:
 
 
 def _attribute(path: str, begins: str, said: str = "") -> Setting:
-    """Return a setting of torch that is an attribute."""
+    """Return the record of a torch setting that is an attribute at `path`."""
     name = f"torch.{path}"
     return Setting(name, "torch", lambda torch: repr(attrgetter(path)(torch)), begins, f"{name} = {{}}", said)
 
@@ -134,7 +134,7 @@ def _precision(path: str, begins: str) -> Setting:
 
 
 def _older(name: str, read: Callable[[Any], object], begins: str, statement: str) -> Setting:
-    """Return a float32 precision setting of torch, for versions without `fp32_precision`.
+    """Return the record of a float32 precision setting, for torch versions without `fp32_precision`.
 
     In later versions it is not read, because mixing both APIs fails.
     """
@@ -148,7 +148,7 @@ def _older(name: str, read: Callable[[Any], object], begins: str, statement: str
 
 
 def _told(name: str, read: str, begins: str, statement: str) -> Setting:
-    """Return a setting of torch whose value a function call returns."""
+    """Return the record of a torch setting whose value a function call returns."""
     return Setting(name, "torch", lambda torch: str(attrgetter(read)(torch)()), begins, f"torch.{statement}")
 
 
@@ -180,7 +180,7 @@ def _locale(category: str) -> Setting:
 
 
 def _raising(numpy: Any) -> str:
-    """Return the floating-point errors that raise or call in numpy, as arguments of `seterr`."""
+    """Return the floating-point errors for which numpy raises or calls a function, as arguments of `seterr`."""
     found = {kind: how for kind, how in numpy.geterr().items() if how in ("raise", "call")}
     if len(found) == 4 and len(set(found.values())) == 1:
         found = {"all": next(iter(found.values()))}
@@ -188,7 +188,7 @@ def _raising(numpy: Any) -> str:
 
 
 def _option(name: str, begins: str) -> Setting:
-    """Return a setting that is an option of pandas."""
+    """Return the record of a setting that is an option of pandas."""
 
     def read(pandas: Any) -> str:
         with warnings.catch_warnings():  # the option may be deprecated
@@ -201,7 +201,7 @@ def _option(name: str, begins: str) -> Setting:
 
 
 def _config(name: str, begins: str) -> Setting:
-    """Return a setting that is an option of scikit-learn."""
+    """Return the record of a setting that is an option of scikit-learn."""
     statement = f"sklearn.set_config({name}={{}})"
     said = rf"\bset_config\s*\([^)]*\b{name}\b"
     return Setting(
@@ -215,7 +215,7 @@ def _recursion(sys: Any) -> str:
 
 
 def _errors_of_warnings(warnings: Any) -> str:
-    """Return the categories of warnings that are raised as errors, without those set by IPython."""
+    """Return the categories of warnings that are raised as errors, without those set by IPython, as an expression."""
     kinds = {category for action, _, category, *_ in warnings.filters if action == "error"}
     return ", ".join(sorted(kind.__name__ for kind in kinds if not kind.__module__.startswith("IPython.")))
 

@@ -1,4 +1,4 @@
-"""Import modules from a snapshot in preference to others of the same names, and choose its working folder."""
+"""Import modules from a snapshot rather than others of the same names, and choose an attempt's working folder."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ _NOT_READ = (".py", ".ipynb")  # modules are imported from the snapshot; noteboo
 
 
 def shipped_folders(code: Path, project: Project | None) -> list[Path]:
-    """Return the folders of an unpacked snapshot's project that come first on sys.path."""
+    """Return the folders of an unpacked snapshot's project, which come first on sys.path."""
     return [code / PROJECT / path for path in project.paths] if project else []
 
 
 def editable_folders(code: Path) -> list[Path]:
-    """Return the folders of editable distributions in an unpacked snapshot; they come last on sys.path."""
+    """Return the folders of editable packages in an unpacked snapshot, which come last on sys.path."""
     return sorted((code / EDITABLE).glob("*"))
 
 
 class Working(NamedTuple):
-    """Working folder of an unpacked snapshot, and a note for the user about it."""
+    """Working folder of an attempt, and a note for the user about it."""
 
     cwd: str
     note: str | None = None
 
 
 def working_folder(job: LaunchSpec, stand_in: Path) -> Working:
-    """Choose the working folder of an attempt: that of the submission or, if it is gone, the snapshot's files.
+    """Return the working folder of an attempt: that of the submission or, if it is gone, the snapshot's files.
 
     A rerun reads included files as they were submitted, and declared data from `Config.data_at`. If these differ from
     the files in the submission's folder, the rerun uses an overlay of that folder, created below `stand_in` by the
@@ -81,7 +81,7 @@ def _overlay(cwd: Path, data_at: Mapping[str, Path], others: Mapping[str, Path],
 
 
 def _changed(cwd: Path, others: Mapping[str, Path]) -> str:
-    """Return a sentence that names files that have changed, or are gone, since the submission."""
+    """Return a sentence that says that the files `others` have changed, or are gone, since the submission."""
     named = ", ".join(sorted(others)[:_NAMED]) + (f" and {len(others) - _NAMED} more" if len(others) > _NAMED else "")
     gone = not any((cwd / name).exists() for name in others)
     return f"{named} {'is gone' if gone else 'has changed'} since it was submitted"
@@ -99,7 +99,7 @@ def _same(a: Path, b: Path) -> bool:
 
 
 class Shipped(MetaPathFinder):
-    """Find top-level modules in these folders first, regardless of `sys.path`.
+    """Import finder that looks for top-level modules in certain folders first, regardless of `sys.path`.
 
     A definition may call `sys.path.insert(0, "../src")`, and that folder may have changed since the submission.
     """
@@ -117,6 +117,6 @@ class Shipped(MetaPathFinder):
 
 
 def lead(folders: Sequence[Path]) -> None:
-    """Import modules from these folders in preference to others, in this process and its forks."""
+    """Make this process and its forks import modules from these folders rather than from others."""
     if folders:
         sys.meta_path.insert(0, Shipped(folders))

@@ -37,13 +37,13 @@ _OWN = {"__main__", "definition"}  # module of the notebook's classes, in the no
 
 
 def state_of(value: object) -> State | None:
-    """Return digest and display text of a value; None if it is too large or of a kind that cannot be compared."""
+    """Return the digest of a value and a text for display; None if the value is too large or cannot be compared."""
     digest = digest_of(value)
     return None if digest is None else State(digest=digest, shown=shown(value, digest))
 
 
 def digest_of(value: object) -> str | None:
-    """Return the xxh3-128 of type and content in hex; None in the same cases as `state_of`."""
+    """Return the xxh3-128 of a value's type and content in hex; None in the same cases as `state_of`."""
     try:
         return _Digest().of(value).hex()
     except Exception:  # an unknown kind, or one whose own code raises
@@ -51,7 +51,7 @@ def digest_of(value: object) -> str | None:
 
 
 def shown(value: object, digest: str) -> str:
-    """Format a value in one line; a large value is shown by type, shape and the first digits of its digest."""
+    """Return a value as text in one line; a large value as type, shape and the first digits of its digest."""
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
     if shape is not None and dtype is not None and math.prod(shape) > 8:
         return f"{type(value).__name__} of {str(dtype).removeprefix('torch.')} {tuple(shape)} ({digest[:8]})"
@@ -88,7 +88,7 @@ class _Digest:
         return self._of_object(value) or self._of_library(value)
 
     def _of_object(self, value: Any) -> bytes | None:
-        """Digest an object by its class's name and its attributes; None if its kind cannot be compared.
+        """Return the digest of an object: its class's name and its attributes; None if it cannot be compared.
 
         The class's module is left out, because it differs in a job.
         """
@@ -114,7 +114,7 @@ class _Digest:
                 yield from (name.encode(), self.of(each))
 
     def _function(self, value: Any) -> bytes:
-        """Digest a named function by its name; the definition has its code."""
+        """Return the digest of a named function, which is that of its name: the definition has its code."""
         module = getattr(value, "__module__", None) or getattr(getattr(value, "__self__", None), "__name__", None)
         name = getattr(value, "__qualname__", "<")
         if "<" in name:  # <lambda>, <locals>
@@ -219,7 +219,7 @@ def is_module(value: object) -> bool:
 
 
 def _is_setting(value: object) -> bool:
-    """Return True if a module's attribute is a setting, not a result of computing."""
+    """Return True if an attribute of a module is a setting, not a result of computing."""
     if type(value) in (list, tuple):
         return all(map(_is_setting, value))  # type: ignore[call-overload]
     if type(value) is dict:
@@ -228,7 +228,7 @@ def _is_setting(value: object) -> bool:
 
 
 def _is_own(value: object) -> bool:
-    """Return True if a value's class is the notebook's and its attributes are its complete state."""
+    """Return True if a value's class is one of the notebook's and its attributes are its complete state."""
     kind = type(value)
     return (
         kind.__module__ in _OWN

@@ -1,1 +1,1 @@
-"""Parse the configuration of a submission: options, hyperparameter assignments and their rules."""
+"""Parse the configuration of a submission: its options, hyperparameter assignments, and their rules."""

@@ -29,14 +29,14 @@ _OR_QUOTED = "; text that looks so goes into quotes"
 
 
 class ParsedAssignments(NamedTuple):
-    """Given values and search space of `name=value` arguments."""
+    """Hyperparameter values and search space that the `name=value` arguments of a line give."""
 
     given: dict[str, Value]
     space: Space
 
 
 class _Word(NamedTuple):
-    """Parts of one `name=value` argument: `block.kernel=3,5@each@kind=conv`."""
+    """Parsed parts of one argument such as `block.kernel=3,5@each@kind=conv`."""
 
     token: str
     prefix: str | None  # block
@@ -51,9 +51,9 @@ class _Word(NamedTuple):
 
 
 def parse_line(tokens: Iterable[str]) -> ParsedAssignments:
-    """Parse `name=value` arguments into given values and a search space.
+    """Parse `name=value` arguments into hyperparameter values and a search space.
 
-    A given value on which a condition or a list of blocks depends is added to the space as a single choice. Raises
+    A value on which a condition or a list of blocks depends is added to the space as a single choice. Raises
     InvalidRequest with the invalid token and a correction.
     """
     words: dict[str, _Word] = {}
@@ -120,7 +120,7 @@ def _taken_apart(token: str) -> _Word:
 
 
 def _hanging(text: str) -> tuple[str, list[str]]:
-    """Split an argument into value and conditions, as in `0..0.9@opt=sgd`; any other @ belongs to the value."""
+    """Return the value and the conditions of an argument such as `0..0.9@opt=sgd`; any other @ belongs to the value."""
     body, *behind = _split(text, "@")
     conditions: list[str] = []
     while behind and _CONDITION.fullmatch(behind[-1]):
@@ -171,7 +171,7 @@ def _range(word: _Word) -> Range:
 
 
 def _count(word: _Word, digits: str) -> int:
-    """Parse the number of values of a range in a grid; raises InvalidRequest."""
+    """Return the number of values that a grid takes from a range; raises InvalidRequest if it is no such number."""
     count = int(digits[:20])
     if count < 2:
         raise InvalidRequest(f"{word.token!r}: a grid has two values of a range or more")
@@ -190,7 +190,10 @@ def _number(text: str) -> int | float | None:
 
 
 def _checked(token: str, kind: type[T], **fields: Any) -> T:
-    """Create a Range or Choices with these fields; raises InvalidRequest that names the token."""
+    """Return a Range or Choices with these fields.
+
+    Raises InvalidRequest, which names the token, if they are invalid.
+    """
     try:
         return kind(**fields)
     except ValidationError as error:
@@ -199,7 +202,7 @@ def _checked(token: str, kind: type[T], **fields: Any) -> T:
 
 
 def parse_value(text: str, token: str | None = None) -> Value:
-    """Parse one value as written on a magic line; raises InvalidRequest for an invalid list."""
+    """Parse one value as written on a magic line; raises InvalidRequest for an invalid list or dictionary."""
     if text.lower() in WORDS:
         return WORDS[text.lower()]
     if _NOT_FINITE.fullmatch(text):
@@ -222,13 +225,13 @@ def parse_value(text: str, token: str | None = None) -> Value:
 
 
 class _NotFinite(ast.NodeTransformer):
-    """Replace `inf`, `infinity` and `nan` in lists and dictionaries by these floats, or by `number`."""
+    """Transformer that replaces `inf`, `infinity` and `nan` in lists and dictionaries by floats, or by `number`."""
 
     def __init__(self, number: float | None = None) -> None:
         self._number = number
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
-        """Return the constant for an infinity or NaN; other names stay, and are refused later."""
+        """Return the constant for a name that means infinity or NaN; other names stay, and are refused later."""
         if not _NOT_FINITE.fullmatch(node.id):
             return node
         return ast.Constant(float(node.id) if self._number is None else self._number)
@@ -248,7 +251,7 @@ def _text(text: str, token: str) -> str:
 
 
 def _split(text: str, separator: str) -> list[str]:
-    """Split text at each separator outside quotes and brackets."""
+    """Return the parts of a text between separators outside quotes and brackets."""
     parts, quote, depth = [""], "", 0
     for character in text:
         if quote:

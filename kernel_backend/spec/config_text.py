@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.cluster.allocations import SHORTEST_S
 from kernel_backend.model.experiment import (
     LOG_POLICIES,
     Cadence,
@@ -47,7 +48,7 @@ def to_config(namespace: argparse.Namespace) -> Config:
 
 
 def specified_settings(namespace: argparse.Namespace) -> dict[str, Any]:
-    """Return only the specified options, as fields of Config; raises the same errors as `to_config`."""
+    """Return only the options that a user specified, as fields of Config; raises the same errors as `to_config`."""
     given: dict[str, Any] = {}
     for option in OPTIONS:
         value = getattr(namespace, option.dest, None) if option.config else None
@@ -64,7 +65,7 @@ def specified_settings(namespace: argparse.Namespace) -> dict[str, Any]:
 
 
 def _nested(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert `{"search.eta": 3}` to `{"search": {"eta": 3}}`."""
+    """Return settings with dotted names as nested ones: `{"search.eta": 3}` as `{"search": {"eta": 3}}`."""
     found: dict[str, Any] = {}
     for path, value in given.items():
         record, _, field = path.rpartition(".")
@@ -87,7 +88,7 @@ def _validated(given: dict[str, Any]) -> Config:
 
 
 def check_bounds(config: Config) -> None:
-    """Raise InvalidRequest that names each number above the bound for new experiments.
+    """Raise InvalidRequest, which names each number in a configuration above the bound for new experiments.
 
     `Config` does not check these bounds, so that configurations stored by older versions can be read.
     """
@@ -102,7 +103,7 @@ def check_bounds(config: Config) -> None:
 
 
 def _field(config: Config, path: str) -> Any:
-    """Return the value at a path of the configuration; None if there is no search."""
+    """Return the value at a dotted path of the configuration; None for a field of a search if there is none."""
     record, _, field = path.rpartition(".")
     return getattr(getattr(config, record) if record else config, field, None)
 
@@ -121,7 +122,8 @@ def _shown(path: str, value: Any) -> str:
 
 
 def _shown_bound(path: str, most: float) -> str:
-    if _PARSERS.get(path.removeprefix("search.")) is parse_duration or _PARSERS.get(path) is parse_slot_time:
+    lengths = (parse_slot_time, _allocation_length)
+    if _PARSERS.get(path.removeprefix("search.")) is parse_duration or _PARSERS.get(path) in lengths:
         return duration_word(most)
     return f"{most:,}" if isinstance(most, int) else f"{most:g}"
 
@@ -150,13 +152,13 @@ def _metric_patterns(texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def _references(texts: Sequence[str]) -> tuple[str, ...]:
-    """Parse references to experiments and trials, such as `12,12.7`, and return them normalised."""
+    """Return references to experiments and trials, such as `12,12.7`, in normal form."""
     found = [parse_reference(part) for text in texts for part in text.split(",")]
     return tuple(f"{each.experiment}.{each.trial}" if each.trial else str(each.experiment) for each in found)
 
 
 def _own_options(texts: Sequence[str]) -> dict[str, Value]:
-    """Parse options of a search method: `temperature=2`."""
+    """Return a search method's own options, such as `temperature=2`, by name."""
     found: dict[str, Value] = {}
     for text in texts:
         name, _, value = text.partition("=")
@@ -166,8 +168,21 @@ def _own_options(texts: Sequence[str]) -> dict[str, Value]:
     return found
 
 
+def _allocation_length(text: str) -> float:
+    """Return the length of a kept allocation in seconds, from `4h`, or 0 from `no`.
+
+    Raises InvalidRequest if it is too short.
+    """
+    if text == "no":
+        return 0.0
+    seconds = parse_duration(text)
+    if seconds < SHORTEST_S:
+        raise InvalidRequest(f"must be at least {duration_word(SHORTEST_S)}, or no: a job for each trial")
+    return seconds
+
+
 def _validation_cadence(text: str) -> Cadence:
-    """Parse an interval of validations in epochs or steps; raises InvalidRequest for one in seconds."""
+    """Return the interval of validations, in epochs or steps; raises InvalidRequest for one in seconds."""
     every = parse_cadence(text)
     if every.seconds is not None:
         raise InvalidRequest("validations are counted in epochs or steps: write 1epoch or 500steps")
@@ -188,6 +203,7 @@ _PARSERS: Mapping[str, Callable[[Any], Any]] = {
     "on_nan": lambda text: _ON_NAN.get(text, text),
     "search.budget": parse_slot_time,
     "max_time": parse_duration,
+    "search.keep_allocation": _allocation_length,
     "search.options": _own_options,
     "search.warm": _references,
     "weights_from": lambda text: _references([text])[0],
@@ -207,7 +223,7 @@ def to_options(config: Config) -> list[str]:
 
 
 def _value(config: Config, path: str) -> Any:
-    """Return the configuration's value at an option's path; None without a search, or for a default of the search."""
+    """Return the configuration's value for an option; None without a search, or if it is a default of the search."""
     record, _, field = path.rpartition(".")
     search = config.search
     if path == "max_time":
@@ -223,7 +239,7 @@ def _value(config: Config, path: str) -> Any:
 
 
 def specified_options(namespace: argparse.Namespace) -> list[str]:
-    """Return the specified options that set the name, the display and waiting: `["--name", "digits", "--wait"]`."""
+    """Return the options for name, display and waiting that a user specified: `["--name", "digits", "--wait"]`."""
     found: list[str] = []
     for option in OPTIONS:
         value = getattr(namespace, option.dest, None)
@@ -257,6 +273,7 @@ _WRITERS: Mapping[str, Callable[[Any], list[list[str]]]] = {
     "search.budget": lambda seconds: [[duration_word(seconds)]],
     "max_time": lambda seconds: [[duration_word(seconds)]],
     "search.max_time": lambda seconds: [[duration_word(seconds)]],
+    "search.keep_allocation": lambda seconds: [[duration_word(seconds) if seconds else "no"]],
     "one_node": lambda on: [[]] if on else [],
     "gather_loss": lambda on: [[]] if on else [],
     "sync_bn": lambda on: [[]] if on else [],

@@ -1,4 +1,4 @@
-"""List the options of a submission in one table, which the magics and the command line share.
+"""List the options of a submission in one table, from which the magics and the command line build their parsers.
 
 Options and `name=value` arguments may be mixed in any order. An option that is not given is None (or False), since
 `Config` has the defaults.
@@ -28,8 +28,8 @@ _NEAR, _SURELY = 0.7, 0.85
 # The largest values that make sense. Products of two of them (steps of all epochs) still fit into 64 bits, and each
 # fits into a 32-bit column.
 COUNT = 1_000_000_000
-GANG = 65_536  # processes of a training
-TRIALS = 1_000_000  # of a search
+GANG = 65_536  # most processes of a training
+TRIALS = 1_000_000  # most trials of a search
 CENTURY = 876_000 * 3600.0  # seconds
 SLOT_TIME = 1_000_000_000 * 3600.0  # slot-seconds
 
@@ -38,8 +38,8 @@ SLOT_TIME = 1_000_000_000 * 3600.0  # slot-seconds
 class Option:
     """Command-line option: `kwargs` are those of `argparse.add_argument`, `config` is the field of Config that it sets.
 
-    `search.eta` is a nested field. `most` is the largest value for a new experiment (times in seconds); the smallest
-    is defined by the record.
+    `search.eta` is a field of a nested record. `most` is the largest value for a new experiment (times in seconds); the
+    smallest is defined by the record.
     """
 
     flags: tuple[str, ...]
@@ -53,7 +53,7 @@ class Option:
 
     @property
     def dest(self) -> str:
-        """Return the option's attribute of the parsed namespace."""
+        """Return the name of the option's attribute in the parsed namespace."""
         return str(self.kwargs.get("dest") or self.flags[0].removeprefix("--").replace("-", "_"))
 
 
@@ -82,12 +82,15 @@ def _list(flag: str, group: str, metavar: str, text: str, host: Host = "both") -
 
 
 def _of(field: str) -> str:
-    """Name the built-in methods that use a field of `Search`, for help texts: `of asha and hyperband`."""
+    """Return the built-in methods that use a field of `Search`, for help texts: `of asha and hyperband`."""
     return f"of {' and '.join(method.name for method in BUILT_IN if field in method.uses)}"
 
 
 def _by_method(field: str) -> str:
-    """List a field's defaults by search method, for help texts: `asha 64, others 16`; `others` is the most frequent."""
+    """Return a field's default values by search method, for help texts: `asha 64, others 16`.
+
+    `others` stands for the most frequent default.
+    """
     uses = [method for method in BUILT_IN if method.may_use(field) and getattr(method, field) is not None]
     values = [getattr(method, field) for method in uses]
     usual = max(values, key=values.count)
@@ -96,7 +99,7 @@ def _by_method(field: str) -> str:
 
 
 def _methods() -> str:
-    """List all search methods, also of packages: `random, grid, asha, or custom:NAME of a class in the cell`."""
+    """Return all search methods, also of packages, for help texts: `random, grid, asha, or custom:NAME of ...`."""
     own = {method.name for method in BUILT_IN if method.own_class}
     others = [name for name in names() if name not in own and name != Search().method]
     return f"{', '.join(others)}, or {' or '.join(sorted(own))}:NAME of a class in the cell"
@@ -213,6 +216,12 @@ OPTIONS: tuple[Option, ...] = (
     ),
     _search("--parallel", "N", "maximum number of trials that train at once [as many as fit]", most=TRIALS),
     _search("--budget", "TIME", "slot time of all trials: 20gpuh, 2slot-h, 30m [none]", most=SLOT_TIME),
+    _search(
+        "--keep-allocation",
+        "TIME",
+        "length of an allocation of Slurm in which trials run one after another, or no: a job for each trial [4h]",
+        most=CENTURY,
+    ),
     _search(
         "--search-option",
         "NAME=VALUE",
@@ -344,14 +353,17 @@ class OptionParser(argparse.ArgumentParser):
         raise InvalidRequest(f"{message.removeprefix('argument ')}; see {self.prog} --help")
 
     def parse_mixed(self, tokens: Sequence[str]) -> argparse.Namespace:
-        """Parse options, and collect all other arguments in written order in `words`; raises InvalidRequest."""
+        """Parse options in any place, and collect all other arguments in written order in `words`.
+
+        Raises InvalidRequest.
+        """
         namespace, unknown = self.parse_telling(tokens)
         if unknown:
             raise InvalidRequest("\n".join(unknown))
         return namespace
 
     def parse_telling(self, tokens: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
-        """Parse like `parse_mixed`, but return messages about unknown options instead of raising.
+        """Parse like `parse_mixed`, but return messages about unknown options besides, instead of raising.
 
         Raises InvalidRequest for a known option without a value.
         """
@@ -379,7 +391,7 @@ def _is_option(token: str) -> bool:
 
 
 def _unknown(token: str, after: str, known: Mapping[str, Any]) -> str:
-    """Return a message about an unknown option; with a value, it may be meant as a hyperparameter."""
+    """Return a message about an unknown option; one with a value may have been meant as a hyperparameter."""
     name, _, value = token.partition("=")
     value = value or ("" if _is_option(after) or "=" in after else after)
     word = name.lstrip("-").replace("-", "_")

@@ -1,4 +1,4 @@
-"""Define how a paused experiment resumes, and how another number of slots affects its result."""
+"""Define how a paused experiment resumes, and how a different number of slots affects its result."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def parse_slots(text: str) -> int:
 
 
 def resized_note(before: Config, slots: int, step: int) -> str:
-    """Return a note on a trial that resumes after `step` with another number of slots."""
+    """Return a note on how resuming after `step` with a different number of slots affects a trial's result."""
     change = f"after step {step} with {slots} slot{'' if slots == 1 else 's'} instead of {before.slots}"
     if before.logical_workers is not None:
         return f"{change}: the result keeps its bits, since --logical-workers is {before.logical_workers}"

@@ -1,4 +1,4 @@
-"""Check search settings: options that each method supports, and its requirements."""
+"""Check the settings of a search: which options its method supports, and what the method requires."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def check_search(config: Config, space: Space) -> None:
 def check_line(config: Config, space: Space) -> None:
     """Raise InvalidRequest with all problems of the search options on a command line.
 
-    The length of the trials is checked only if the line sets it, as otherwise the definition may set one.
+    The length of the trials is checked only if the line sets it, as otherwise the training definition may set one.
     """
     length = _units(config) if config.model_fields_set & {"epochs", "steps"} else ()
     _raise([*_problems(config, space), *length])
@@ -81,7 +81,7 @@ def _options(search: Search, method: SearchMethod) -> Iterator[str]:
 
 
 def _warm(search: Search, method: SearchMethod) -> Iterator[str]:
-    """Yield a problem if `--warm` names results but the method's proposals do not depend on results."""
+    """Yield a problem if `--warm` names results although the method's proposals do not depend on results."""
     results = [each for each in search.warm if parse_reference(each).trial is None]
     if results and method.space != "none" and not search.learns:
         other = "add --sampler kde" if "sampler" in method.uses else "search with asha, or with tpe"
@@ -108,7 +108,7 @@ def _units(config: Config) -> Iterator[str]:
 
 
 def uncounted(space: Space) -> Iterator[str]:
-    """Yield a message for each range that lacks the number of values for a grid."""
+    """Yield a message for each range of real numbers that lacks the number of values for a grid."""
     for parameter in space.parameters:
         domain = parameter.domain
         if isinstance(domain, Range) and not (domain.whole or domain.scale == "log2" or domain.count is not None):

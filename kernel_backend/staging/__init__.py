@@ -1,1 +1,1 @@
-"""Launch attempts on nodes that do not see the service's home: fetch what ranks read, and send what they write."""
+"""Launch attempts on nodes that cannot read the home directory: fetch files for ranks, and send those they write."""

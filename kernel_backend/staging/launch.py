@@ -1,12 +1,14 @@
-"""Launch the ranks of an attempt on one node without the service's home: stage in, launch, stage out, clean up."""
+"""Launch the ranks of an attempt on one node that cannot read the home directory: fetch, launch, send, clean up."""
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sys
 import time
 from collections.abc import MutableMapping
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,13 +19,17 @@ from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.launch.launcher import launch
 from kernel_backend.launch.node import node_name
 from kernel_backend.launch.service_address import client_of
+from kernel_backend.launch.spool_uploader import DELIVERY_S
 from kernel_backend.model.ids import parse_attempt
 from kernel_backend.model.launch.nodes import NodeIndex
 from kernel_backend.model.launch.staging import SCRATCH, VARIABLE, StagingRequest
 from kernel_backend.model.reports import NodeEnd
-from kernel_backend.model.trial import Failure
+from kernel_backend.staging.artifact_sender import ArtifactSender
+from kernel_backend.staging.heartbeats import Heartbeats
 from kernel_backend.staging.node_home import NodeHome, remove
-from kernel_backend.staging.stage_in import StagingFailed, stage_in
+from kernel_backend.staging.refusal import refusal
+from kernel_backend.staging.retry import StagingFailed, retried
+from kernel_backend.staging.stage_in import stage_in
 from kernel_backend.staging.stage_out import StageOut
 
 if TYPE_CHECKING:
@@ -34,35 +40,59 @@ _log = logging.getLogger(__name__)
 
 
 def launch_staged(index: NodeIndex) -> int:
-    """Run this node's part of the attempt that the environment describes; return the exit code of its launcher."""
+    """Run the ranks of an attempt that belong to this node; return the exit code of the launcher.
+
+    The environment variables describe the attempt.
+    """
     request = taken(os.environ)
-    home = NodeHome.of(Path(os.environ[SCRATCH]), node_name(os.environ))
-    os.environ["DAYLIGHT_HOME"] = str(home.path)  # for ranks
     client = client_of(request.urls, request.token, request.uid)
-    folder = AttemptFolder(attempt_folder(home.path, parse_attempt(request.key)), index.node)
-    for removed in home.clean():
-        _log.info("removed %s, which no launcher uses any more", removed)
-    with home.attempt(folder.path):
-        try:
-            stage_in(request, client, home, folder)
-        except (StagingFailed, DaylightError, OSError) as error:
-            _log.error("the files of attempt %s cannot be had here: %s", request.key, error)
-            return _refused(request, client, folder, str(error))
-        return _launched(request, client, folder, index)
+    try:
+        with ExitStack() as until:
+            folder = _staged(request, client, index, until)
+            return _launched(request, client, folder, index)
+    except BlockingIOError:
+        _log.error("another launcher of attempt %s runs here", request.key)
+        return FAILED
+    except (StagingFailed, DaylightError, OSError) as error:
+        _log.error("attempt %s cannot run here: %s", request.key, error)
+        return _refused(request, client, index, error)
 
 
 def taken(environ: MutableMapping[str, str]) -> StagingRequest:
-    """Take the description of the attempt out of the environment, so that ranks do not have its token there."""
+    """Return the staging request in the environment variables, and remove it, so that ranks do not see its token."""
     return StagingRequest.model_validate_json(environ.pop(VARIABLE))
 
 
+def _staged(request: StagingRequest, client: Client, index: NodeIndex, until: ExitStack) -> AttemptFolder:
+    """Fetch the files of an attempt; return its folder, which is marked as in use until `until` is closed."""
+    home = NodeHome.of(Path(os.environ[SCRATCH]), node_name(os.environ))
+    os.environ["DAYLIGHT_HOME"] = str(home.path)  # ranks inherit it
+    folder = AttemptFolder(attempt_folder(home.path, parse_attempt(request.key)), index.node)
+    for removed in home.clean():
+        _log.info("removed %s, which no launcher uses any more", removed)
+    until.enter_context(home.attempt(folder.path))
+    try:
+        with Heartbeats(request, index):
+            stage_in(request, client, home, folder, until)
+    except BaseException:
+        remove(folder.path)
+        raise
+    return folder
+
+
 def _launched(request: StagingRequest, client: Client, folder: AttemptFolder, index: NodeIndex) -> int:
-    """Launch the ranks while their files are sent; remove the folder once the service has them all."""
+    """Launch the ranks while threads send their files; remove the folder once the service has all files.
+
+    Returns the exit code.
+    """
     _log_to(folder.node_log)
     out = StageOut(folder.path, partial(client.stage_file, request.key, request.token))
+    artifacts = ArtifactSender(folder.path, request, client_of(request.urls, request.token, request.uid))
     out.start()
+    artifacts.start()
     launch(folder.path, index)
-    if not out.finish():  # without its record the attempt counts as lost; another code would end the other launchers
+    artifacts.finish(DELIVERY_S)  # before the record of the ranks' end, after which the service accepts no files
+    if not out.finish():  # the attempt then counts as lost; another exit code would end the other launchers
         _log.error("the service could not be reached: %s has what it lacks", folder.path)
         return 0
     remove(folder.path)
@@ -71,22 +101,24 @@ def _launched(request: StagingRequest, client: Client, folder: AttemptFolder, in
     return 0
 
 
-def _refused(request: StagingRequest, client: Client, folder: AttemptFolder, why: str) -> int:
-    """Tell the service why this node's ranks are not started."""
-    message = f"the files of the training cannot be had on {node_name(os.environ)}: {why}"
-    failure = Failure(rank=0, type="StagingFailed", message=message)
-    end = NodeEnd(node=folder.node, names=("",), size=0, refused=failure, refused_as="lost", ended_at=time.time())
-    folder.write_end(end)
-    out = StageOut(folder.path, partial(client.stage_file, request.key, request.token))
-    out.start()
-    if not out.finish():
+def _refused(request: StagingRequest, client: Client, index: NodeIndex, error: Exception) -> int:
+    """Tell the service why this node's ranks are not started, and return an exit code.
+
+    No file is written, as the disk may be the reason.
+    """
+    failure, outcome = refusal(error, node_name(os.environ), os.environ[SCRATCH])
+    end = NodeEnd(node=index.node, names=("",), size=0, refused=failure, refused_as=outcome, ended_at=time.time())
+    name, data = AttemptFolder(Path(), index.node).end_file, json.dumps(end.to_json()).encode()
+    try:
+        retried(lambda: client.stage_file(request.key, request.token, name, 0, data))
+    except StagingFailed as unheard:
+        _log.error("the service does not hear that: %s", unheard)
         return FAILED
-    remove(folder.path)
     return 0
 
 
 def _log_to(path: Path) -> None:
-    """Have output of this process in a file: that of the job may be on another node."""
+    """Redirect this process's output to a file, since the output of the job may be written on another node."""
     with path.open("ab") as log:
         sys.stdout.flush()
         sys.stderr.flush()

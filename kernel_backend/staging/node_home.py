@@ -1,4 +1,4 @@
-"""Keep what trainings need on a node's own disk: a folder laid out as a home, one for each service and node."""
+"""Manage a folder on a node's own disk with the layout of a home directory, one for each service and node."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-KEPT_S = 7 * 86400.0  # for snapshots, and other files of trials, since they were last used
-FORMING_S = 600.0  # for a launcher to lock the folder of its attempt
-_LOCK = "staging.lock"  # locked by the launcher of an attempt to its end
+KEPT_S = 7 * 86400.0  # time since their last use after which snapshots and other shared files are removed
+FORMING_S = 600.0  # time for a launcher to lock the new folder of its attempt
+_LOCK = "staging.lock"  # file that an attempt's launcher keeps locked until its end
 _SHORT_LIVED, _LOCKS = "attempts", "locks"
 
 
 class NodeHome(NamedTuple):
-    """Folder on a node's own disk for one service, with the folders of a home."""
+    """Folder on a node's own disk for one service, with the layout of a home directory."""
 
     path: Path
 
     @classmethod
     def of(cls, root: Path, node: str) -> NodeHome:
-        """Create the home of a node below `root`, readable only by its owner.
+        """Create and return the folder of a node below `root`, readable only by its owner.
 
-        Nodes have homes of their own even where they share a disk after all, so that none removes another's files.
+        Each node has a folder of its own even if nodes share this disk, so that none removes another's files.
         """
         path = root / f"node-{re.sub(r'[^A-Za-z0-9_.-]', '_', node)}"
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -35,7 +35,7 @@ class NodeHome(NamedTuple):
 
     @contextlib.contextmanager
     def alone(self, name: str) -> Iterator[None]:
-        """Hold a lock of this node in the block."""
+        """Hold the lock `name`, which is that of this node, in the block."""
         locks = self.path / _LOCKS
         locks.mkdir(exist_ok=True)
         with (locks / name).open("w") as file:
@@ -44,21 +44,30 @@ class NodeHome(NamedTuple):
 
     @contextlib.contextmanager
     def attempt(self, folder: Path) -> Iterator[None]:
-        """Mark an attempt's folder as one in use in the block, so that no other launcher removes it."""
+        """Mark an attempt's folder as in use in the block, so that no other launcher removes it."""
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with (folder / _LOCK).open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield
 
-    def clean(self, now: float | None = None) -> list[Path]:
-        """Remove the folders of attempts whose launchers have died, and other files that were not used for long.
+    @contextlib.contextmanager
+    def in_use(self, folder: Path) -> Iterator[None]:
+        """Mark a folder that attempts share as in use in the block, so that no launcher removes it."""
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / _LOCK).open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_SH)
+            os.utime(file.fileno())
+            yield
 
-        Returns what was removed.
+    def clean(self, now: float | None = None) -> list[Path]:
+        """Remove folders of attempts whose launchers have died, and shared files unused for `KEPT_S`.
+
+        Returns the paths that were removed.
         """
         now = time.time() if now is None else now
         dead = [each for each in self._entries(_SHORT_LIVED) if now - _used(each) > FORMING_S and not _in_use(each)]
         kinds = {each.name for each in self.path.iterdir() if each.is_dir()} - {_SHORT_LIVED, _LOCKS}
-        old = [each for kind in kinds for each in self._entries(kind) if now - _used(each) > KEPT_S]
+        old = [each for kind in kinds for each in self._entries(kind) if _is_old(each, now)]
         for each in (*dead, *old):
             remove(each)
         return [*dead, *old]
@@ -69,8 +78,14 @@ class NodeHome(NamedTuple):
         return []
 
 
+def _is_old(path: Path, now: float) -> bool:
+    """Return whether a shared file or folder is not in use, and has not been used for `KEPT_S`."""
+    mark = path / _LOCK  # each launcher that uses the folder updates this file's time
+    return now - (mark.lstat().st_mtime if mark.exists() else _used(path)) > KEPT_S and not _in_use(path)
+
+
 def remove(path: Path) -> None:
-    """Remove a file or folder; what cannot be removed stays for a later launcher."""
+    """Remove a file or folder; parts that cannot be removed are left to a later launcher."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
         return
@@ -79,7 +94,7 @@ def remove(path: Path) -> None:
 
 
 def _used(path: Path) -> float:
-    """Return when a file, or any below a folder, was last changed or marked as used."""
+    """Return when a file, or any file below a folder, was last modified."""
     newest = 0.0
     for each in (path, *(Path(where, name) for where, _, names in os.walk(path) for name in names)):
         with contextlib.suppress(OSError):
@@ -91,7 +106,7 @@ def _in_use(folder: Path) -> bool:
     try:
         with (folder / _LOCK).open("r") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError:
         return True

@@ -1,53 +1,71 @@
-"""Fetch what the ranks of an attempt read, from the service to the node's own disk."""
+"""Fetch the files that the ranks of an attempt need, from the service to the node's own disk."""
 
 from __future__ import annotations
 
 import logging
+import os
+import sys
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from kernel_backend.errors import DaylightError, InvalidRequest
+from kernel_backend.errors import InvalidRequest
 from kernel_backend.home import attempt_folder
 from kernel_backend.launch.folder import AttemptFolder
+from kernel_backend.launch.node import node_name
 from kernel_backend.model.launch.launch_spec import LaunchSpec, read_job
 from kernel_backend.model.launch.staging import StagingRequest
 from kernel_backend.model.reports import Delivery
-from kernel_backend.retry import RetryPolicy, exponential
+from kernel_backend.model.snapshot import Snapshot
+from kernel_backend.model.versions import read
 from kernel_backend.snapshots.archive import Archive, digest
+from kernel_backend.staging.environment import LockedEnvironment
 from kernel_backend.staging.node_home import NodeHome
+from kernel_backend.staging.retry import DAMAGED, StagingFailed, retried
 from kernel_backend.workspaces.own import OwnWorkspace
 
 if TYPE_CHECKING:
     from kernel_backend.client import Client
 
-RETRY = RetryPolicy(exponential(0.5, 5.0), limit=300.0)  # of a service that cannot be reached
-DAMAGED = 3  # downloads with a wrong digest, after which the attempt ends
-_T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
 
-class StagingFailed(Exception):
-    """Error: what the ranks need could not be fetched."""
-
-
-def stage_in(request: StagingRequest, client: Client, home: NodeHome, folder: AttemptFolder) -> None:
+def stage_in(request: StagingRequest, client: Client, home: NodeHome, folder: AttemptFolder, until: ExitStack) -> None:
     """Write launch spec, token and code of an attempt into its folder on this node, with paths of this node.
 
-    Raises StagingFailed.
+    Folders that it shares with other attempts on the node are marked as in use until `until` is closed. Raises
+    StagingFailed and NoEnvironment.
     """
-    spec = read_job(_patiently(lambda: client.attempt_job(request.key, request.token)))
+    spec = read_job(retried(lambda: client.attempt_job(request.key, request.token)))
     here = {"home": str(home.path), "code": str(attempt_folder(home.path, spec.id) / "code")}
-    job = spec.model_copy(update=here)
+    # A name without a folder is the interpreter of an image, which runs this launcher.
+    job = spec.model_copy(update=here | ({} if os.path.isabs(spec.python) else {"python": sys.executable}))
     working = OwnWorkspace(home.path).unpack(job, _snapshot(request, client, home, job))
+    notes = [working.note] if working.note and folder.node == 0 else []
+    notes += missing_data(job, read(Snapshot, Path(job.code, "snapshot.json").read_bytes()), node_name(os.environ))
+    if job.config.env == "locked":
+        environment = LockedEnvironment(request, client, home)
+        until.enter_context(home.in_use(environment.folder))
+        job = job.model_copy(update={"python": str(environment.python(Path(job.python)))})
+        notes += [environment.note] if environment.note and folder.node == 0 else []
     folder.prepare(job.model_copy(update={"cwd": working.cwd}), request.token)
-    if working.note and folder.node == 0:
-        note = Delivery(notes=(working.note[:2000],))
-        _patiently(lambda: client.deliver(request.key, request.token, note))
+    if notes:
+        delivery = Delivery(notes=tuple(note[:2000] for note in notes))
+        retried(lambda: client.deliver(request.key, request.token, delivery))
+
+
+def missing_data(job: LaunchSpec, snapshot: Snapshot, node: str) -> Iterator[str]:
+    """Yield a sentence for each declared folder or file of data that this node does not have."""
+    for data in snapshot.data:
+        place = job.config.data_at.get(data.name, data.path)
+        if "://" not in place and not Path(place).exists():
+            yield f"{node} does not have {place}, which --data declares: put it there on each node, or in a store"
 
 
 def _snapshot(request: StagingRequest, client: Client, home: NodeHome, job: LaunchSpec) -> bytes:
-    """Return the archive of an attempt's code, fetched unless this node has it; its digest is checked in any case."""
+    """Return the archive of an attempt's code with verified digest; fetch it if this node does not have it."""
     archive = Archive(home.path / "snapshots")
     with home.alone(f"snapshot-{job.snapshot[:16]}"):
         if archive.spare(job.snapshot):
@@ -58,7 +76,7 @@ def _snapshot(request: StagingRequest, client: Client, home: NodeHome, job: Laun
             archive.remove(job.snapshot, before=float("inf"))
         for number in range(1, DAMAGED + 1):
             begun = time.monotonic()
-            data = _patiently(lambda: client.attempt_snapshot(request.key, request.token))
+            data = retried(lambda: client.attempt_snapshot(request.key, request.token))
             try:
                 archive.put(job.snapshot, data)
             except InvalidRequest as error:
@@ -67,17 +85,3 @@ def _snapshot(request: StagingRequest, client: Client, home: NodeHome, job: Laun
             _log.info("fetched snapshot %s in %.1f s", job.snapshot[:12], time.monotonic() - begun)
             return data
     raise StagingFailed(f"snapshot {job.snapshot[:12]} arrived damaged {DAMAGED} times: look at this node's network")
-
-
-def _patiently(ask: Callable[[], _T]) -> _T:
-    """Return the service's answer, asked again while it cannot be reached; raises StagingFailed with its refusal."""
-    waits = RETRY.waits()
-    while True:
-        try:
-            return ask()
-        except DaylightError as error:
-            pause = next(waits, None) if error.http_status >= 500 else None
-            if pause is None:
-                raise StagingFailed(error.message) from None
-            _log.info("the service cannot be reached now: %s", error.message)
-        time.sleep(pause)

@@ -1,4 +1,4 @@
-"""Send what the service reads of an attempt's folder, while the ranks run and after their end."""
+"""Send the files of an attempt's folder that the service needs, while the ranks run and after their end."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from kernel_backend.errors import DaylightError, Fenced
 from kernel_backend.launch.spool_uploader import DELIVERY_S
 from kernel_backend.model.launch.staging import PIECE, is_end, is_log, is_staged
 
-PERIOD_S = 0.25  # between looks at the folder
-RETRY_S = 1.0  # after the service could not be reached
+PERIOD_S = 0.25  # between scans of the folder
+RETRY_S = 1.0  # before a retry after the service could not be reached
 
-# Send a piece of a file of this name at an offset; return the size that it has at the service.
+# Function that sends a piece of the named file at an offset, and returns the file's size at the service.
 Send = Callable[[str, int, bytes], int]
 _log = logging.getLogger(__name__)
 
 
 class FileState(NamedTuple):
-    """Size of a file, and what tells a replaced one apart."""
+    """Size of a file, with a version that shows whether the file was replaced."""
 
     size: int
-    version: tuple[int, int] = (0, 0)  # inode and time of its last change; none for a log
+    version: tuple[int, int] = (0, 0)  # inode and time of the last change; zeros for a log
 
 
 def due(found: Mapping[str, FileState], sent: Mapping[str, FileState], ending: bool) -> list[str]:
-    """Return the files that have something new, those that tell the end of the ranks last, and only when `ending`.
+    """Return the names of files that changed since they were sent; records of the ranks' end come last, if `ending`.
 
     Examples
     --------
@@ -44,7 +44,7 @@ def due(found: Mapping[str, FileState], sent: Mapping[str, FileState], ending: b
 
 
 class StageOut(threading.Thread):
-    """Thread that sends logs in pieces and records whole; every call may be repeated, and nothing is lost meanwhile."""
+    """Thread that sends logs in pieces and records as a whole; requests can be repeated, and are retried."""
 
     def __init__(self, folder: Path, send: Send) -> None:
         super().__init__(name="stage out", daemon=True)
@@ -52,25 +52,25 @@ class StageOut(threading.Thread):
         self._sent: dict[str, FileState] = {}
         self._refused: set[str] = set()  # files that the service refuses for good
         self._ending = threading.Event()
-        self.over = ""  # why the service takes no more; "" while it does
-        self.delivered = False  # whether all files have been taken or refused
+        self.over = ""  # why the service accepts no more files; "" while it does
+        self.delivered = False  # whether all files have been accepted or refused
 
     def finish(self) -> bool:
-        """Send the rest, the end of the ranks last, for up to `DELIVERY_S`; return whether the service has it."""
+        """Send the remaining files for up to `DELIVERY_S`; return whether the service has all of them."""
         self._ending.set()
         self.join(DELIVERY_S)
         return self.delivered
 
     def run(self) -> None:
-        """Send what is new until `finish` was called and all has been sent, or the attempt is over."""
+        """Send changed files until `finish` is called and all are sent, or the attempt is over for the service."""
         while True:
-            ending = self._ending.is_set()  # before the look at the files, which are complete then
+            ending = self._ending.is_set()  # checked before the scan, which is then complete
             try:
                 self._pass(ending)
                 self.delivered = ending
             except Fenced as error:
                 self.over, self.delivered = error.message, True
-            except Exception as error:  # whatever it is: the ranks go on, and it is tried again
+            except Exception as error:  # any error: the ranks continue, and sending is tried again
                 expected = isinstance(error, DaylightError)
                 _log.info("files cannot be sent now: %s", error, exc_info=None if expected else error)
                 time.sleep(RETRY_S)
@@ -100,7 +100,7 @@ class StageOut(threading.Thread):
         self._sent[name] = state
 
     def _send_log(self, name: str) -> None:
-        """Send a log from where the service has it to its end, as it is now."""
+        """Send a log from what the service already has up to its current end."""
         offset = self._sent.get(name, FileState(0)).size
         with (self._folder / name).open("rb") as file:
             while True:
@@ -108,7 +108,7 @@ class StageOut(threading.Thread):
                 piece = file.read(PIECE)
                 if not piece:
                     return
-                offset = self._send(name, offset, piece)  # less than expected if the service has lost the rest
+                offset = self._send(name, offset, piece)  # smaller than expected if the service has lost data
                 self._sent[name] = FileState(offset)
 
 

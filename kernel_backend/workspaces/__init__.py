@@ -1,1 +1,1 @@
-"""Access an owner's files for the service, in its own process or as that owner's Unix user."""
+"""Access the files of an owner's trainings, in the service's own process or as the owner's Unix user."""

@@ -1,4 +1,4 @@
-"""Define the interface of a workspace, the folder with all files of an owner's trainings."""
+"""Define the interface of a workspace, which is the folder with all files of one owner's trainings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LARGEST_NUMBER = 9_999_999  # longer names of folders are no experiment numbers 
 
 
 class SearchClass(Record):
-    """Search class that a cell defines, with the settings and the space of its search."""
+    """Search class that a notebook cell defines, with the settings and the space of its search."""
 
     experiment: int
     python: str
@@ -30,7 +30,7 @@ class SearchClass(Record):
 
 
 class SearchClassProcess(Protocol):
-    """Interface to a search class in a separate process; each call raises SearchFailed if the class fails."""
+    """Client of a search class in a separate process; each call raises SearchFailed if the class fails."""
 
     def interval(self) -> Any:
         """Return the `interval` attribute of the search class."""
@@ -42,59 +42,65 @@ class SearchClassProcess(Protocol):
         """Call `tell` of the search class, and return the result."""
 
     def close(self) -> None:
-        """End the process."""
+        """End the process of the class."""
 
 
 class Contents(NamedTuple):
-    """Size of a file in bytes, and its content in pieces."""
+    """Size of a file in bytes, and an iterator over its bytes in pieces."""
 
     size: int
     pieces: Iterator[bytes]
 
 
 class EnvironmentStorage(Protocol):
-    """Interface to the Python environments of one owner; all methods block, some for minutes."""
+    """Store of the Python environments of one owner; all methods block, some for minutes."""
 
     def lock(self, environment: Environment) -> Lock | None:
         """Return the stored lock of an environment; None if there is none."""
 
     def make_lock(self, environment: Environment, python: Path) -> Lock:
-        """Return the lock of an environment; make and store it if there is none. Raise NoEnvironment."""
+        """Return the lock of an environment; make and store it if there is none; raise NoEnvironment.
+
+        `python` is the recorded interpreter.
+        """
 
     def python(self, environment: Environment) -> Path | None:
-        """Return the interpreter of an environment that is completely built, else None."""
+        """Return the interpreter of an environment; None unless it is completely built."""
 
     def version(self, environment: Environment) -> str | None:
         """Return the Python version with which an environment was built; None if unknown."""
 
     def build(self, environment: Environment, python: Path) -> Path:
-        """Return the interpreter of an environment, which is locked and built if needed; raise NoEnvironment."""
+        """Return the interpreter of an environment, after locking and building it if needed; raise NoEnvironment."""
 
     def present(self, python: Path) -> Environment:
-        """Return the current environment of an interpreter; raise NoEnvironment if it cannot be run."""
+        """Return a description of an interpreter's present environment; raise NoEnvironment if it cannot be run."""
 
 
 class Workspace(Protocol):
-    """Interface to the workspace of one owner: folders of attempts, artifacts, search classes and environments."""
+    """Workspace of one owner: folders of attempts, artifacts, search classes and environments."""
 
     @property
     def environments(self) -> EnvironmentStorage:
-        """Return the environments of the owner."""
+        """Return the owner's Python environments."""
 
     def unpack(self, job: LaunchSpec, archive: bytes) -> Working:
         """Unpack the code of an attempt; return its working folder, with a note for the user about it."""
 
     def largest_number(self) -> int:
-        """Return the largest experiment number among the names of folders; 0 if there is none."""
+        """Return the largest experiment number that any folder has; 0 if there is none."""
 
     def last_attempt(self, experiment: int, trial: int, since: int) -> int:
-        """Return the last of the consecutive attempt numbers after `since` that have a folder; else `since`."""
+        """Return the last attempt number up to which all after `since` have folders; else `since`."""
 
     def usage(self, experiment: int) -> dict[str, int]:
-        """Return the bytes of an experiment's folders by kind (such as `attempts`), without its checkpoints."""
+        """Return the disk usage of an experiment in bytes, by kind of folder (such as `attempts`).
+
+        Checkpoints are not included.
+        """
 
     def disk(self) -> WorkspaceUsage:
-        """Return the bytes of all experiments and environments, and the free space of the file system."""
+        """Return the disk usage of all experiments and environments, and the free space of the file system."""
 
     def remove(self, experiment: int) -> None:
         """Delete an experiment's folders; raises OSError if one cannot be deleted."""
@@ -103,17 +109,17 @@ class Workspace(Protocol):
         """Delete logs, records and unpacked code of an ended experiment; its folders stay, empty."""
 
     def artifact(self, experiment: int, trial: int, name: str) -> Contents:
-        """Return the bytes of an artifact; raise NotFound if its file does not exist."""
+        """Return the bytes of an artifact's file; raise NotFound if the file does not exist."""
 
     def asker(self, asked: SearchClass, archive: bytes) -> SearchClassProcess:
-        """Return the client of a snapshot's search class, whose process is started by the first call."""
+        """Return a client of a snapshot's search class, whose process is started by the first call."""
 
 
 class Workspaces(Protocol):
-    """Interface to the workspaces of all owners."""
+    """Access to the workspaces of all owners."""
 
     def check(self, owner: str) -> None:
-        """Check that this owner's trainings can run here; raise Forbidden with the reason, or PlaceUnavailable."""
+        """Raise Forbidden, with the reason, if this owner's trainings cannot run here, or PlaceUnavailable."""
 
     def of(self, owner: str) -> Workspace:
         """Return an owner's workspace."""

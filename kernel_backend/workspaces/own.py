@@ -1,4 +1,4 @@
-"""Access the workspace of this process's user: in the home of an embedded service, or of an agent."""
+"""Access the workspace of this process's user: in the home directory of an embedded service, or of an agent."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ class OwnWorkspace:
     """Workspace of this process's user, in folders below `home`."""
 
     def __init__(self, home: Path, checkpoints: Path | None = None) -> None:
-        """Use the workspace below `home`; `checkpoints` is the folder of checkpoints, by default one in `home`."""
+        """Create access to the files below `home`.
+
+        `checkpoints` is the folder of checkpoints, by default one in `home`.
+        """
         self._home = home
         self._checkpoints = checkpoints or home / "checkpoints"
         self.environments = Environments(home)
@@ -48,23 +51,23 @@ class OwnWorkspace:
         return working_folder(job, stand_in_folder(self._home, job.experiment, job.trial))
 
     def largest_number(self) -> int:
-        """Return the largest experiment number among all folders."""
+        """Return the largest experiment number that any folder has; 0 if there is none."""
         return largest_number(self._home)
 
     def last_attempt(self, experiment: int, trial: int, since: int) -> int:
-        """Return the last of the consecutive attempt numbers after `since` that have a folder; else `since`."""
+        """Return the last attempt number up to which all after `since` have folders; else `since`."""
         following = (AttemptId(experiment, trial, number) for number in count(since + 1))
         return next(key.number for key in following if not attempt_folder(self._home, key).exists()) - 1
 
     def usage(self, experiment: int) -> dict[str, int]:
-        """Return the sizes of an experiment's folders by kind, in bytes; links are not followed."""
+        """Return the disk usage of an experiment in bytes, by kind of folder; links are not followed."""
         found: Counter[str] = Counter()
         for kind, folder in folders_of(self._home, experiment):
             found[kind] += tree_size(folder)
         return dict(found)
 
     def disk(self) -> WorkspaceUsage:
-        """Return the sizes of all files below the home, in bytes; links are not followed."""
+        """Return the disk usage of all files below the home directory in bytes; links are not followed."""
         room = shutil.disk_usage(self._checkpoints if self._checkpoints.is_dir() else self._home)
         return WorkspaceUsage(
             experiments=sizes_of_experiments({**numbered_folders(self._home), "checkpoints": self._checkpoints}),
@@ -74,13 +77,16 @@ class OwnWorkspace:
         )
 
     def remove(self, experiment: int) -> None:
-        """Delete an experiment's folders; the folders of its attempts are deleted last."""
+        """Delete an experiment's folders, those of its attempts last."""
         for _, folder in reversed(folders_of(self._home, experiment)):
             with suppress(FileNotFoundError):
                 folder.unlink() if folder.is_symlink() else shutil.rmtree(folder)
 
     def remove_logs(self, experiment: int) -> None:
-        """Empty the folders of attempts and search class; the folders remain, as their names show the used numbers."""
+        """Empty the folders of attempts and search class.
+
+        The folders themselves stay, as their names show which numbers were used.
+        """
         for kind, folder in folders_of(self._home, experiment):
             if kind in LOGS and not folder.is_symlink():
                 for each in folder.iterdir():
@@ -92,7 +98,7 @@ class OwnWorkspace:
         return Contents(os.fstat(file.fileno()).st_size, pieces(file))
 
     def asker(self, asked: SearchClass, archive: bytes) -> SearchClassProcess:
-        """Unpack the code of a search class into its search's folder, and return the client of its child process."""
+        """Unpack the code of a search class into its search's folder, and return a client of its child process."""
         folder, cwd = self._home / "searches" / str(asked.experiment), Path(asked.cwd)
         unpack(archive, folder / "code")
         withheld = WITHHELD if asked.locked else ()
@@ -108,14 +114,14 @@ class OwnWorkspace:
 
 
 class SingleWorkspace:
-    """The same workspace for all owners, for a service of one user, or of users who trust each other."""
+    """Workspace that all owners share, for a service of one user, or of users who trust each other."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
 
     def check(self, owner: str) -> None:
-        """Accept every owner."""
+        """Do nothing: every owner may run trainings."""
 
     def of(self, owner: str) -> Workspace:
-        """Return the single workspace."""
+        """Return the one workspace that all owners share."""
         return self._workspace

@@ -1,1 +1,1 @@
-"""Import torch once in a forkserver and fork all ranks from it: server, client and protocol."""
+"""Import torch once, in a forkserver, and fork all ranks from that process: server, client and protocol."""

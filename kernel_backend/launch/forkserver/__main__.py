@@ -1,9 +1,9 @@
 """Import torch once, then fork ranks: `python -m kernel_backend.launch.forkserver HOME KEY IDLE_S ONLY [FRAMEWORK]`.
 
-The first launcher that needs ranks of its key (`cache_key.py`) starts the forkserver; later launchers connect to it.
-It exits when idle. One for the launcher with the process id ONLY exits with that; 0 stands for no such launcher. It
-runs no user code, opens no device and enters no parallel region, since forked processes could
-not use them.
+The forkserver serves launchers whose ranks have the same key (`cache_key.py`). The first of them starts it; later ones
+connect to it. It exits when idle. With a process id as ONLY, the forkserver serves that launcher alone and exits with
+it; 0 means any launcher. It runs no user code, opens no device and enters no parallel region, since none of these
+survive a fork.
 """
 
 from __future__ import annotations
@@ -24,14 +24,17 @@ from kernel_backend.launch.forkserver.endpoint import ForkserverEndpoint
 from kernel_backend.launch.forkserver.server import ForkserverLoop
 from kernel_backend.parent_death import die_with
 
-# The first step of an optimizer imports torch._dynamo.
+# torch._dynamo is included since the first step of an optimizer imports it.
 PRELOADED = ("torch", "torch._dynamo", "kernel_backend.runner.rank_process")
 PRELOADED_IF_THERE = ("horovod.torch",)  # if missing, a rank that needs it reports the problem
 _DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri")  # querying the number of CUDA or ROCm devices opens them
 
 
 def serve(endpoint: ForkserverEndpoint, idle_s: float, frameworks: Sequence[str] = ()) -> None:
-    """Serve requests at this endpoint until idle, unless another forkserver does; in a forked process, run the rank."""
+    """Serve requests at this endpoint until no rank has run for `idle_s` seconds.
+
+    In a forked process, run as the rank that was requested.
+    """
     lock = endpoint.lock()
     if lock is None:
         return
@@ -48,10 +51,10 @@ def serve(endpoint: ForkserverEndpoint, idle_s: float, frameworks: Sequence[str]
 
 
 def preload(frameworks: Sequence[str] = ()) -> Mapping[str, str]:
-    """Import the modules that every rank imports, and `frameworks`; return the environment variables that they set.
+    """Import the modules that every rank imports, and `frameworks`.
 
-    Raises any error of an import, and RuntimeError if the imported state does not survive a fork. Launchers then
-    start their ranks cold, and the ranks report the problem.
+    Return the environment variables that these imports have set. Raises any error of an import, and RuntimeError if the
+    imported state does not survive a fork. Launchers then start their ranks cold, and the ranks report the problem.
     """
     before, began = dict(os.environ), time.monotonic()
     must_be_forkable()
@@ -84,7 +87,7 @@ def _files() -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    os.chdir("/")  # it was started in a launcher's folder, so that relative entries of PYTHONPATH are found
+    os.chdir("/")  # only the imports need the launcher's folder, for relative entries of PYTHONPATH
     if only := int(sys.argv[4]):
         die_with(only)
     serve(ForkserverEndpoint.at(Path(sys.argv[1]), sys.argv[2]), float(sys.argv[3]), sys.argv[5:])

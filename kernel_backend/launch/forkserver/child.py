@@ -1,4 +1,4 @@
-"""Turn a fork of the forkserver into a rank: set files, environment and folder, then run the runner as `__main__`."""
+"""Turn a process that the forkserver has forked into a rank: set files, environment and folder, then train."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ _PR_SET_NAME = 15
 
 
 def become(rank: int, request: RankRequest, server: int, imported: Mapping[str, str]) -> None:
-    """Run this process as one of the requested ranks until it ends; raises SystemExit.
+    """Run this process as rank number `rank` of a request until it ends; raises SystemExit.
 
-    It then equals a cold rank that has imported torch; `imported` are the variables which that import has set. If the
-    launcher has died meanwhile, the rank's stdin is closed, which the runner notices first of all.
+    The rank then behaves like a newly started one that has imported torch; `imported` are the environment variables
+    which that import has set. `server` is the forkserver's pid. If the launcher has died meanwhile, the rank's stdin is
+    closed, which the runner checks before anything else.
     """
     die_with(server)
     os.setsid()
@@ -37,7 +38,7 @@ def become(rank: int, request: RankRequest, server: int, imported: Mapping[str, 
 
 
 def show_as(name: str, command: str) -> None:
-    """Show a rank's name in `ps`, `top`, and the kernel's out-of-memory messages.
+    """Set the name and command line by which `ps`, `top` and out-of-memory messages of the kernel show this process.
 
     The command line is written over the forkserver's in memory, where the kernel reads it; a non-zero last byte marks
     it as one string (as setproctitle does). A longer command line is not written.
@@ -52,7 +53,7 @@ def show_as(name: str, command: str) -> None:
 
 
 def take_files(request: RankRequest, rank: int) -> None:
-    """Make this rank's files its stdin, stdout and stderr, and close those of all ranks."""
+    """Make this rank's open files stdin, stdout and stderr, and close the files that the request has for all ranks."""
     order = request.orders[rank]
     for target, source in enumerate((order.stdin, order.output, order.output)):
         os.dup2(source, target)

@@ -1,4 +1,4 @@
-"""Request ranks from the forkserver of this environment, which imports torch once for all attempts."""
+"""Request ranks from a forkserver, which has imported torch once for all attempts in this environment."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from kernel_backend.launch.forkserver import cache_key, protocol
 from kernel_backend.launch.forkserver.endpoint import ForkserverEndpoint
 from kernel_backend.launch.rank_spec import RankRequest
 
-START_S = 60.0  # until the ranks exist: on a busy machine a cold start, too, imports for a minute
-ANSWER_S = 10.0  # until a forkserver must have reported the exit of a rank
+START_S = 60.0  # time for the ranks to exist; on a busy machine the imports of a cold start take a minute, too
+ANSWER_S = 10.0  # time for a forkserver to report the exit of a rank
 IDLE_S = 600.0
 
 
 class NoForkserver(Exception):
-    """Error: the forkserver cannot start ranks; they must be started cold."""
+    """Error: the forkserver cannot start ranks, so that they must be started as new interpreters."""
 
 
 def supported(env: Mapping[str, str]) -> bool:
@@ -31,10 +31,10 @@ def supported(env: Mapping[str, str]) -> bool:
 
 
 class Forkserver:
-    """Client of the forkserver for ranks with this environment; it starts the forkserver if needed.
+    """Client of the forkserver for ranks with the environment `env`; it starts the forkserver if there is none.
 
-    `env` has no variables that are specific to an attempt or rank. `frameworks` are modules that the forkserver
-    imports besides torch. With `only` it serves this launcher alone, and ends with it.
+    `env` must have no variables that belong to a single attempt or rank. `frameworks` are modules that the forkserver
+    imports besides torch. With `only` the forkserver serves this launcher alone, and exits with it.
     """
 
     def __init__(
@@ -54,23 +54,23 @@ class Forkserver:
         self._started: subprocess.Popen[bytes] | None = None
 
     def connect(self) -> socket.socket | None:
-        """Return a connection; None while the forkserver is starting. Raises OSError if it does not start."""
+        """Return a connection to the forkserver; None while it is starting. Raises OSError if it does not start."""
         if found := self.endpoint.connect():
             return found
         code = self._started.poll() if self._started else 0
         if code:
             raise ChildProcessError(f"it ended with code {code}: {self.last_words()}")
-        if code == 0:  # it was not started yet, or it found another forkserver, which is about to listen or to exit
+        if code == 0:  # no forkserver was started yet, or it found another one, which is about to listen or to exit
             self.start()
         return None
 
     def last_words(self) -> str:
-        """Return the last line of the forkserver's log, usually an error; a sentence if the log is empty."""
+        """Return the last line of the forkserver's log, usually an error; for an empty log, a sentence that says so."""
         lines = self.endpoint.log.read_text(errors="replace").splitlines() if self.endpoint.log.exists() else []
         return lines[-1] if lines else "it said nothing"
 
     def start(self) -> None:
-        """Start the forkserver; raises OSError. A connection is possible once it listens."""
+        """Start the forkserver, to which `connect` succeeds once it listens; raise OSError if that fails."""
         with open(os.open(self.endpoint.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as log:
             self._started = subprocess.Popen(
                 self._command,
@@ -83,14 +83,17 @@ class Forkserver:
             )
 
     def end(self) -> None:
-        """Kill the forkserver if this client has started it, and its ranks with it."""
+        """Kill the forkserver if this client has started it; its ranks die with it."""
         if self._started is not None:
             self._started.kill()
             self._started.wait()
 
 
 class WarmRanks:
-    """Rank processes that the forkserver has forked. Only `end` blocks; `codes` processes pending messages."""
+    """Rank processes that the forkserver has forked; they are known by the messages that it sends.
+
+    Only `end` blocks; `codes` reads the messages that have arrived.
+    """
 
     def __init__(self, forkserver: Forkserver, request: RankRequest) -> None:
         self.lost: str | None = None
@@ -99,13 +102,16 @@ class WarmRanks:
         self._connection: socket.socket | None = None
         self._over = False  # no more messages will come
         self._pids: tuple[int, ...] = ()
-        self._handles: dict[int, int] = {}  # pidfd of each running rank, as far as reported
+        self._handles: dict[int, int] = {}  # pidfd of each running rank that the forkserver has reported
         self._codes: list[int | None] = [None] * len(request.orders)
-        self._unanswered: dict[int, float] = {}  # when the exit of a rank was noticed that is not reported yet
+        self._unanswered: dict[int, float] = {}  # when an exit was noticed that the forkserver has not reported
         self.codes()
 
     def codes(self) -> Sequence[int | None]:
-        """Return each rank's exit code, None until it has ended; raise NoForkserver if there will be no ranks."""
+        """Return the exit code of each rank, in order of rank; None for one that is running.
+
+        Raises NoForkserver if the forkserver cannot start ranks.
+        """
         if None in self._codes:
             self._listen()
             self._miss()
@@ -114,17 +120,17 @@ class WarmRanks:
         return tuple(self._codes)
 
     def pids(self) -> Sequence[int]:
-        """Return the process ids in order of rank; empty until all exist."""
+        """Return the process IDs of the ranks, in order of rank; empty until all exist."""
         return self._pids
 
     def signal(self, number: int) -> None:
-        """Send a signal to each running rank."""
+        """Send the signal `number` to each rank that is running."""
         for handle in self._handles.values():
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(handle, number)
 
     def end(self) -> Sequence[int]:
-        """Kill the ranks that still run, wait until they are gone, and return their rank numbers."""
+        """Kill the ranks that still run, wait until they are gone, and return the numbers of these ranks."""
         alive = [rank for rank, code in enumerate(self._codes) if code is None]
         if self._connection is None:
             self._over = True
@@ -173,7 +179,7 @@ class WarmRanks:
             self._note(message.rank, message.code)
 
     def _miss(self) -> None:
-        """Record the exits of ranks that a dead or stuck forkserver no longer reports; the gang counts as lost."""
+        """Record the exits of ranks that a dead or stuck forkserver does not report; their attempt counts as lost."""
         for rank, handle in [*self._handles.items()]:
             if not _ended(handle):
                 continue
@@ -198,7 +204,7 @@ class WarmRanks:
 
 
 def _ended(handle: int) -> bool:
-    """Return True if the process of a handle (pidfd) has ended."""
+    """Return True if the process with this handle (pidfd) has ended."""
     look = select.poll()
     look.register(handle, select.POLLIN)
     return bool(look.poll(0))

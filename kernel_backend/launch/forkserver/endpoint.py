@@ -1,4 +1,4 @@
-"""Manage the endpoint of a forkserver: a socket only for its owner, and a lock for a single forkserver."""
+"""Manage where a forkserver is reached: a socket for its owner only, and a lock against a second forkserver."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ForkserverEndpoint(NamedTuple):
 
     @classmethod
     def at(cls, home: Path, key: str) -> ForkserverEndpoint:
-        """Return the endpoint for this key, creating its folder if needed."""
+        """Return the endpoint of the forkserver with this key below `home`; its folder is created if needed."""
         folder = home / "forkservers"
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         folder.chmod(0o700)
@@ -40,7 +40,7 @@ class ForkserverEndpoint(NamedTuple):
         return self.folder / f"{self.key}.log"
 
     def connect(self) -> socket.socket | None:
-        """Connect to the forkserver; None if none listens. Raises OSError if another user's forkserver does."""
+        """Return a connection to the forkserver; None if none listens. Raises OSError if one of another user does."""
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             with _short(self.address) as name:
@@ -55,7 +55,10 @@ class ForkserverEndpoint(NamedTuple):
         return connection
 
     def lock(self) -> int | None:
-        """Become this endpoint's only forkserver: return a descriptor to keep open, or None if there is another."""
+        """Take the lock that makes this process the only forkserver with this key.
+
+        Return a file descriptor, which holds the lock as long as it is open; None if there is another forkserver.
+        """
         path = self.folder / f"{self.key}.lock"
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -68,7 +71,7 @@ class ForkserverEndpoint(NamedTuple):
         return None
 
     def listen(self) -> socket.socket:
-        """Return the listening socket; only for the holder of the lock."""
+        """Return the listening socket; call it only with the lock."""
         self.address.unlink(missing_ok=True)  # left by a forkserver that was killed
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with _short(self.address) as name:
@@ -78,14 +81,14 @@ class ForkserverEndpoint(NamedTuple):
         return listener
 
     def remove(self) -> None:
-        """Remove all files; only for the holder of the lock, which exits now."""
+        """Remove all files of the endpoint; call it only with the lock, right before the process exits."""
         for kind in ("sock", "log", "lock"):
             with contextlib.suppress(FileNotFoundError):
                 (self.folder / f"{self.key}.{kind}").unlink()
 
 
 def accept(listener: socket.socket) -> socket.socket | None:
-    """Accept the next launcher's connection; None if it belongs to another user."""
+    """Return the connection of the next launcher; None if it belongs to another user."""
     connection, _ = listener.accept()
     try:
         _must_be_mine(connection)
@@ -105,7 +108,7 @@ def _must_be_mine(connection: socket.socket) -> None:
 
 @contextlib.contextmanager
 def _short(path: Path) -> Iterator[str]:
-    """Yield a path to a socket that fits into a socket address (at most 107 bytes), however deep its folder is."""
+    """Yield a path to the socket of at most 107 bytes, the limit for socket addresses, however deep its folder is."""
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{folder}/{path.name}"

@@ -1,4 +1,4 @@
-"""Choose the frameworks that a forkserver imports besides torch, by the imports of the definition."""
+"""Choose, by the imports of the user's definition, which frameworks a forkserver imports besides torch."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from types import MappingProxyType
 
 from kernel_backend.definition.keras.cell import is_keras
 
-# The module to import, by the package that a definition imports. Each takes seconds to import; an earlier import does
-# not change results.
+# The module to preload for each package that a definition imports. Each takes seconds to import; importing it earlier
+# does not change results.
 FRAMEWORKS: Mapping[str, str] = MappingProxyType(
     {
         "lightning": "lightning.pytorch",
@@ -22,27 +22,28 @@ FRAMEWORKS: Mapping[str, str] = MappingProxyType(
         "sklearn": "sklearn.base",
     }
 )
-# Their import opens no GPU, which a fork could not use; that of the others does, or may.
+# Packages whose import opens no GPU. The others open one, or may, which would be unusable after the fork.
 _LEAVE_GPUS = frozenset({"lightning", "pytorch_lightning"})
 _VARIABLES: Mapping[str, Mapping[str, str]] = MappingProxyType({"keras": {"KERAS_BACKEND": "torch"}})
 
 
 def frameworks(code: Path, cwd: Path, gpus: bool = False) -> tuple[str, ...]:
-    """Return the framework modules to import for the definition in folder `code`; `gpus`: its ranks compute on GPUs.
+    """Return the names of the framework modules to import for the definition in folder `code`.
 
-    Empty if it sets environment variables, which the imports might read, or has a module of the same name.
+    With `gpus`, its ranks compute on GPUs. The result is empty if the definition sets environment variables, which the
+    imports might read, or if `code` or `cwd` has a module of the same name.
     """
     try:
         source = (code / "definition.py").read_text()
         tree = ast.parse(source)
-    except (OSError, ValueError, SyntaxError):  # the ranks report it
+    except (OSError, ValueError, SyntaxError):  # the ranks report the error
         return ()
     if "environ" in source or "putenv" in source:
         return ()
     names = {name for node in tree.body for name in _imported(node)}
     if gpus:
         names &= _LEAVE_GPUS
-    if not is_keras(tree, roles_from=1):  # other code may use Keras on another backend
+    if not is_keras(tree, roles_from=1) or "tensorflow" in source:  # the code may use Keras on another backend
         names -= {"keras"}
     if "Trainer" not in source:
         names -= {"transformers"}
@@ -58,7 +59,7 @@ def framework_variables(modules: Iterable[str]) -> dict[str, str]:
 
 
 def _imported(node: ast.stmt) -> list[str]:
-    """Return the packages imported by a top-level statement."""
+    """Return the names of the packages that a top-level statement imports."""
     if isinstance(node, ast.ImportFrom):
         return [(node.module or "").partition(".")[0]] if not node.level else []
     return [each.name.partition(".")[0] for each in node.names] if isinstance(node, ast.Import) else []

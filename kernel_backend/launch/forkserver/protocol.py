@@ -1,4 +1,4 @@
-"""Exchange messages between launcher and forkserver: a request, then the forked processes, then each exit."""
+"""Exchange messages between launcher and forkserver: a request, the forked processes, then the exit of each."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from typing import NamedTuple
 
 from kernel_backend.launch.rank_spec import RankRequest, RankSpec
 
-_MAX = 1 << 16  # bytes per message; the text of a request is sent as a file, as environments may be larger
+_MAX = 1 << 16  # bytes per message; a request's text is sent as a file, since environments may be larger
 _MAX_FILES = 253  # the kernel's limit for one message
 
 
 class Forked(NamedTuple):
-    """Message: the ranks exist. A handle (pidfd) denotes its process even after the pid is reused."""
+    """Message that the ranks exist; each has a handle (pidfd), which stays valid even if the pid is used again."""
 
     pids: tuple[int, ...]
     handles: tuple[int, ...]
 
 
 class Ended(NamedTuple):
-    """Message: a rank has exited; a negative code is a signal."""
+    """Message that a rank has exited; a negative code is a signal."""
 
     rank: int
     code: int
 
 
 def send_request(connection: socket.socket, request: RankRequest) -> None:
-    """Send a request together with its open files."""
+    """Send a request for ranks, together with the open files that it has for them."""
     environments = [dict(order.env) for order in request.orders]
     text = {"folder": request.folder, "cwd": request.cwd, "environments": environments}
     with os.fdopen(os.memfd_create("request"), "wb", buffering=0) as file:
@@ -63,7 +63,7 @@ def receive_request(connection: socket.socket) -> RankRequest | None:
 
 
 def send_message(connection: socket.socket, message: Forked | Ended) -> None:
-    """Send a message to a launcher; drop it if the launcher is gone."""
+    """Send a message to a launcher; if it is gone, discard the message."""
     handles = message.handles if isinstance(message, Forked) else ()
     text = {"pids": message.pids} if isinstance(message, Forked) else message._asdict()
     with contextlib.suppress(OSError):
@@ -71,7 +71,10 @@ def send_message(connection: socket.socket, message: Forked | Ended) -> None:
 
 
 def receive_messages(connection: socket.socket) -> Forked | Ended | None:
-    """Return the next message of the forkserver; None if it is gone. Raises BlockingIOError if none is pending."""
+    """Return the forkserver's next message; None if the forkserver is gone.
+
+    Raises BlockingIOError if no message has arrived.
+    """
     try:
         message, handles = _receive(connection, socket.MSG_DONTWAIT)
     except ConnectionError:
@@ -83,7 +86,7 @@ def receive_messages(connection: socket.socket) -> Forked | Ended | None:
 
 
 def hung_up(connection: socket.socket) -> bool:
-    """Return True if the other end has closed the connection and all its messages are read."""
+    """Return True if the other end has closed the connection and all of its messages have been read."""
     try:
         return not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
     except BlockingIOError:

@@ -1,4 +1,4 @@
-"""Run the forkserver's event loop: fork ranks for launchers, reap them, and kill the ranks of a lost launcher."""
+"""Run the forkserver's event loop: fork ranks for launchers, await their exits, kill the ranks of a lost launcher."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TICK_S = 5.0  # between checks whether the forkserver is still needed
 
 
 class ForkedRank(NamedTuple):
-    """Rank that a forked process runs as, from the launcher's request."""
+    """Rank that a forked process has to become: its number, with the launcher's request."""
 
     rank: int
     request: RankRequest
@@ -32,7 +32,7 @@ class _Child(NamedTuple):
 
 
 class ForkserverLoop:
-    """Single-threaded event loop: launchers are sockets, children are handles (pidfd); no signals are used."""
+    """Event loop in a single thread: launchers are sockets, children are handles (pidfd); signals are not used."""
 
     def __init__(self, listener: socket.socket, idle_s: float) -> None:
         self._listener, self._idle_s = listener, idle_s
@@ -44,9 +44,9 @@ class ForkserverLoop:
         self._used = time.monotonic()
 
     def serve(self, wanted: Callable[[], bool]) -> ForkedRank | None:
-        """Serve launchers until no rank has run for the idle time, or until none runs and `wanted` returns False.
+        """Serve launchers until no rank has run for the idle time, or no rank runs and `wanted` returns False.
 
-        Returns None then; in a forked process, returns the rank to become.
+        Return None then. In a forked process, return the rank that it has to become.
         """
         while self._children or (time.monotonic() - self._used < self._idle_s and wanted()):
             for ready, _ in self._selector.select(min(TICK_S, self._idle_s)):
@@ -70,14 +70,17 @@ class ForkserverLoop:
         if request is None:
             self._part(launcher)
             return None
-        # A launcher that was killed during the import of torch needs no ranks.
+        # A launcher that was killed while torch was being imported needs no ranks.
         mine = None if protocol.hung_up(launcher) else self._fork(launcher, request)
         if mine is None:
             request.close()
         return mine
 
     def _fork(self, launcher: socket.socket, request: RankRequest) -> ForkedRank | None:
-        """Fork a child per rank; in the child, return its rank, with all files of the forkserver closed."""
+        """Fork a process for each rank; return None, or in a forked process its rank.
+
+        There all files of the forkserver are closed.
+        """
         forked: dict[int, int] = {}
         for rank in range(len(request.orders)):
             try:
@@ -112,7 +115,7 @@ class ForkserverLoop:
         self._close_if_done(child.launcher)
 
     def _part(self, launcher: socket.socket) -> None:
-        """Kill the ranks of a launcher that has gone away, and close its connection."""
+        """Kill the ranks of a launcher that is gone, and close its connection."""
         self._selector.unregister(launcher)
         self._launchers.remove(launcher)
         self._gone.add(launcher)
@@ -128,7 +131,7 @@ class ForkserverLoop:
 
 
 def _fork() -> tuple[int, int]:
-    """Fork the process; return the child's pid and handle, or (0, 0) in the child. Raises OSError on failure."""
+    """Fork this process; return the child's pid and handle, in the child (0, 0). Raises OSError if that fails."""
     pid = os.fork()
     if pid == 0:
         return 0, 0

@@ -1,1 +1,1 @@
-"""Monitor ranks while they run: progress, hangs, stacks and log patterns."""
+"""Watch ranks while they run: heartbeats, hangs, stack traces and lines in their logs."""

@@ -1,4 +1,4 @@
-"""Detect a hung gang, and the rank that caused it, from each rank's progress and stacks: pure functions."""
+"""Detect a hung gang, and the rank that caused it, from each rank's heartbeats and stack traces: pure functions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _WHERE: dict[Phase, str] = {
 
 
 class RankState(NamedTuple):
-    """Newest tick of a running rank, seconds without progress, and stacks ("" if it wrote none)."""
+    """Newest heartbeat of a running rank, seconds since its last progress, and stack traces ("" if it wrote none)."""
 
     tick: Tick
     idle: float
@@ -33,7 +33,7 @@ class RankState(NamedTuple):
 
 
 def overdue(states: Mapping[int, RankState], hang_timeout: float) -> bool:
-    """Return True if any of these running ranks has made no progress for longer than its limit.
+    """Return True if one of these running ranks has made no progress for longer than its limit in seconds.
 
     Ranks wait for each other: while one is in a slow phase, such as a checkpoint, its longer limit applies to all.
     """
@@ -42,9 +42,9 @@ def overdue(states: Mapping[int, RankState], hang_timeout: float) -> bool:
 
 
 def hang(states: Mapping[int, RankState], sources: Sources, line: Callable[[str, int], str], at: float) -> Failure:
-    """Return the failure of a hung gang, with the stacks of all ranks, those of the blamed rank first.
+    """Return the failure record of a gang that hangs, with the stack traces of all ranks, the blamed rank's first.
 
-    `line(file, number)` returns a line of a source file.
+    `line(file, number)` returns a line of a source file. `at` is the time of the failure.
     """
     rank = blamed(states)
     state = states[rank]
@@ -63,9 +63,9 @@ def hang(states: Mapping[int, RankState], sources: Sources, line: Callable[[str,
 
 
 def blamed(states: Mapping[int, RankState]) -> int:
-    """Return the rank that keeps the others waiting, and so caused a hang.
+    """Return the rank that causes a hang, as the others wait for it.
 
-    It is a rank that does not answer (stopped, or blocked by a disk); else one that does not wait for its peers; else
+    It is a rank that does not answer (stopped, or blocked by a disk); else one that does not wait for other ranks; else
     one that waits in code that the other ranks do not reach; else the one at the lowest step.
     """
     longest = max(state.idle for state in states.values())

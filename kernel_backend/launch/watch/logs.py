@@ -1,4 +1,4 @@
-"""Search the logs of ranks for lines that match a log policy."""
+"""Search the logs of ranks for lines that match a log policy (a pattern, and what to do about it)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from kernel_backend.model.experiment import LogPolicy
 from kernel_backend.model.reports import LogMatch
 from kernel_backend.tail import Tail
 
-BEHIND = 4 * 2**20  # bytes: if a log grows faster, lines are skipped, since its end matters most
+BEHIND = 4 * 2**20  # bytes by which the search may lag behind; older lines are then skipped, as the end matters most
 SHOWN = 200  # characters of a line in a record
 
 _log = logging.getLogger(__name__)
 
 
 class LogWatch:
-    """Search the growing logs of a gang for lines that match a policy, at most a piece at a time."""
+    """Search of a gang's growing logs for lines that match a policy; each call reads a limited part of them."""
 
     def __init__(self, folder: AttemptFolder, ranks: Collection[int], policies: Sequence[LogPolicy]) -> None:
         self._patterns = list(_compiled(policies))
@@ -26,12 +26,12 @@ class LogWatch:
         self._found: dict[tuple[int, str], LogMatch] = {}
 
     def look(self) -> None:
-        """Search the lines written since the last call."""
+        """Search the lines that were written since the last call."""
         for rank, lines in self._lines.items():
             self._search(rank, lines.new())
 
     def finish(self) -> tuple[LogMatch, ...]:
-        """Search the rest after the ranks have ended; return the first match per policy and rank."""
+        """Search the rest after the ranks have ended; return the first match of each policy in each rank's log."""
         for rank, lines in self._lines.items():
             self._search(rank, lines.new(BEHIND))
             self._search(rank, lines.rest())

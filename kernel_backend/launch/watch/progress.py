@@ -1,4 +1,4 @@
-"""Track the progress of ranks in the launcher, and detect hangs."""
+"""Track the progress of ranks by their heartbeats, and detect hangs."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from kernel_backend.launch.watch.hangs import RankState, hang, overdue
 from kernel_backend.model.launch.progress import BEGINNING, Tick, limit
 from kernel_backend.model.trial import Failure
 
-AWAKE_S = 1.0  # if polls are further apart, the launcher was stopped, and its ranks perhaps with it
-ANSWER_S = 2.0  # for ranks to write their stacks
-QUIET_S = 0.2  # a rank that has written nothing for so long has finished
+AWAKE_S = 1.0  # if polls are further apart, the launcher was stopped, and perhaps its ranks as well
+ANSWER_S = 2.0  # time for ranks to write their stacks
+QUIET_S = 0.2  # a rank that has written nothing for this long has finished writing
 
 
 class Watch:
-    """Measure for how long each rank of a gang has made no progress; call `look` at short intervals.
+    """Measurement of how long each rank of a gang has made no progress; `look` must be called at short intervals.
 
-    Only time in which the launcher polls is counted: a machine that slept, or a gang that was stopped as a whole, did
+    Only time in which the launcher calls it counts: a machine that slept, or a gang that was stopped as a whole, did
     not hang.
     """
 
@@ -30,7 +30,7 @@ class Watch:
         self._looked: float | None = None
 
     def look(self, now: float) -> None:
-        """Read each rank's newest tick, to see which ranks have made progress since the last call."""
+        """Read each rank's newest heartbeat, to see which ranks made progress since the last one."""
         passed = min(now - self._looked, AWAKE_S) if self._looked is not None else 0.0
         self._looked = now
         ticks = {rank: self._folder.tick(rank) for rank in self._ticks}
@@ -41,32 +41,32 @@ class Watch:
         self._idle = {rank: 0.0 if rank in anew else idle + passed for rank, idle in self._idle.items()}
 
     def states(self, alive: Collection[int]) -> dict[int, RankState]:
-        """Return the states of the running ranks that have written a tick."""
+        """Return the states, by rank, of those ranks in `alive` that have written a heartbeat."""
         return {rank: RankState(tick, self._idle[rank]) for rank, tick in self._ticks.items() if rank in alive and tick}
 
     def overdue(self, alive: Collection[int]) -> bool:
-        """Return True if a running rank has made no progress for longer than its limit."""
+        """Return True if one of the ranks in `alive` has made no progress for longer than its limit."""
         return overdue(self.states(alive), self._timeout)
 
     def steps(self) -> dict[int, int | None]:
-        """Return each rank's current step, or its last one if it has ended."""
+        """Return each rank's current step, or the last one if it has ended; None if it is unknown."""
         ticks = {rank: self._folder.tick(rank) for rank in self._ticks}
         return {rank: tick.about if tick else None for rank, tick in ticks.items()}
 
     def through(self) -> bool:
-        """Return True if all ranks have completed their steps, including ranks that have exited meanwhile."""
+        """Return True if all ranks, exited ones included, have completed their steps."""
         ticks = [self._folder.tick(rank) for rank in self._ticks]
         return all(tick is not None and tick.phase == "finishing" for tick in ticks)
 
     def preparing(self) -> tuple[int, ...]:
-        """Return the ranks whose last phase is `prepare`: they run it, wait for it, or exited in it."""
+        """Return the ranks whose last phase is the user's `prepare`: they run it, wait for it, or have exited in it."""
         ticks = {rank: self._folder.tick(rank) for rank in self._ticks}
         return tuple(rank for rank, tick in ticks.items() if tick is not None and tick.phase == "preparing")
 
     def describe(self, alive: Collection[int], show_stacks: Callable[[Collection[int]], None]) -> Failure:
-        """Return the failure of the hung gang; `show_stacks` makes ranks write their stacks."""
+        """Return the failure record of a gang that hangs; `show_stacks` makes ranks write their stack traces."""
         states = self.states(alive)
-        # The signal would kill a rank that has not written a tick yet.
+        # A rank that has not written a tick yet is not signalled: it has no handler, and the signal would kill it.
         able = [rank for rank, state in states.items() if state.tick.number]
         before = {rank: len(self._folder.stacks(rank)) for rank in able}
         show_stacks(able)

@@ -1,4 +1,4 @@
-"""Parse the stacks that ranks write on demand, and find ranks that wait for their peers: pure functions."""
+"""Parse the stack traces that ranks write on demand, and find ranks that wait for others: pure functions."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _THREAD = re.compile(r"(?:Current thread|Thread) (0x[0-9a-f]+)")
 _CALL = re.compile(r'  File "(.*)", line (\d+) in (.*)')
 _MAIN = re.compile(r"main thread (0x[0-9a-f]+)")
 
-_RANKS = "/kernel_backend/runner/ranks/backends.py"
-_SUMS = "/kernel_backend/runner/gradients/reducer.py"  # waits for an all-reduce without calling other code
-_TALK = ("/torch/distributed/", "/horovod/", _RANKS)
+_RANKS = ("/kernel_backend/runner/ranks/backends.py", "/kernel_backend/runner/ranks/timed.py")
+_SUMS = "/kernel_backend/runner/gradients/reducer.py"  # its lines wait for an all-reduce without calling other code
+_TALK = ("/torch/distributed/", "/horovod/", *_RANKS)
 _LIBRARIES = ("/site-packages/", "/lib/python3", "/kernel_backend/")
 
 
 def main_stack(text: str) -> list[Call]:
-    """Return the main thread's stack, innermost call first; empty if the rank wrote none."""
+    """Return the main thread's calls, the innermost first; [] if the rank has written no stack trace."""
     named = _MAIN.search(text)
     main = int(named[1], 16) if named else None
     found: list[Call] = []
@@ -33,7 +33,7 @@ def main_stack(text: str) -> list[Call]:
 
 
 def waits_for_peers(stack: Sequence[Call]) -> bool:
-    """Return True if a rank with this stack communicates, and not in user code called from there."""
+    """Return True if the innermost call outside of libraries is one that communicates with other ranks."""
     if stack and stack[0].file.endswith(_SUMS):
         return True
     for call in stack:
@@ -45,12 +45,12 @@ def waits_for_peers(stack: Sequence[Call]) -> bool:
 
 
 def in_step_with_others(stack: Sequence[Call]) -> bool:
-    """Return True if a rank waits in Daylight's own code, which every rank reaches sooner or later."""
-    return any(call.file.endswith((_RANKS, _SUMS)) for call in stack)
+    """Return True if the rank waits in code of Daylight's own that every rank reaches sooner or later."""
+    return any(call.file.endswith((*_RANKS, _SUMS)) for call in stack)
 
 
 def shortened(text: str, most: int) -> str:
-    """Return at most `most` characters of the stacks: the last threads, whole lines, without the marker line."""
+    """Return the last whole lines of the stack traces, at most `most` characters, without the marker line."""
     text = _MAIN.sub("", text, count=1).strip()
     if len(text) <= most:
         return text

@@ -1,7 +1,8 @@
-"""Import definitions of snapshots as modules `kernel_backend.snapshots.loaded.s_<snapshot>`.
+"""Import training definitions of snapshots as modules `kernel_backend.snapshots.loaded.s_<snapshot>`.
 
 Objects returned by `job.load()` have classes of these modules, so that other processes can unpickle them. A snapshot
-with a captured value includes the definitions of the value's classes, since the job may run with another home.
+with a captured value includes the definitions of the value's classes, since the job may run with another home
+directory.
 """
 
 from __future__ import annotations
@@ -39,9 +40,10 @@ _imported: dict[Path, None] = {}  # folders of the definitions imported by this 
 
 
 def loaded(id: str, archive: Callable[[], bytes]) -> ModuleType:
-    """Return the definition of snapshot `id` as a module, executed once per process; `archive` returns its archive.
+    """Return the training definition of snapshot `id` as a module, executed once per process.
 
-    Local modules are imported from the snapshot, unless this process has already imported modules of the same names.
+    `archive` returns the snapshot's archive. Local modules are imported from the snapshot, unless this process has
+    already imported modules of the same names.
     """
     name = f"s_{id[:_DIGITS]}"
     folder = _home() / name
@@ -62,13 +64,13 @@ def definition_of(module: str) -> Path | None:
 
 
 def travelling(folder: Path) -> dict[str, bytes]:
-    """Return the files of a loaded definition that a snapshot with a value of the definition's classes needs."""
+    """Return the files of a loaded definition, by path, for a snapshot with a value of one of its classes."""
     files = (path for path in sorted(folder.rglob("*")) if path.is_file() and "__pycache__" not in path.parts)
     return {f"{TRAVELLED}/{path.relative_to(folder.parent)}": path.read_bytes() for path in files}
 
 
 def take_travelled(code: Path) -> None:
-    """Make the loaded definitions in an unpacked snapshot importable.
+    """Make the loaded definitions that an unpacked snapshot contains importable.
 
     The folders of their modules are appended to sys.path.
     """
@@ -86,7 +88,7 @@ def _home() -> Path:
 
 
 class _Finder(MetaPathFinder):
-    """Find loaded definitions: those included in a snapshot, and those stored in the home."""
+    """Import finder for loaded definitions: those included in a snapshot, and those stored in the home directory."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -107,10 +109,10 @@ class _Finder(MetaPathFinder):
 
 
 class _Loader(SourceFileLoader):
-    """Execute a definition with the snapshot's own modules first on sys.path."""
+    """Import loader that executes a definition with the snapshot's own modules first on sys.path."""
 
     def source_to_code(self, data: Any, path: Any, **options: Any) -> Any:  # type: ignore[override]
-        """Compile the definition so that importing it trains nothing: plain cells and Lightning's `fit` are not run."""
+        """Compile the definition so that importing it trains nothing: without plain cells and Lightning's `fit`."""
         snapshot = versions.read(Snapshot, (Path(self.path).parent / DESCRIPTION).read_bytes())
         modules = shipped_modules(Path(self.path).parent, snapshot.project)
         definition = parse(bytes(data).decode(), snapshot.roles_from, snapshot.contract, modules)
@@ -125,7 +127,7 @@ class _Loader(SourceFileLoader):
         return super().source_to_code(data, path, **options)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Execute the module."""
+        """Execute the definition in its module."""
         code, before = Path(self.path).parent, list(sys.path)
         _imported[code] = None
         snapshot = versions.read(Snapshot, (code / DESCRIPTION).read_bytes())

@@ -48,7 +48,7 @@ def _set_aside(folder: Path) -> Path:
 
 @contextmanager
 def _locked(root: Path, how: int) -> Iterator[None]:
-    """Hold the lock of a folder of definitions in the block; hold none if the folder is not writable."""
+    """Hold the lock of a folder of definitions in the block; hold none if the folder cannot be written."""
     opened = -1
     with suppress(OSError):
         opened = os.open(root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -1,0 +1,134 @@
+"""Provide wheels to nodes that build locked environments but reach neither the home directory nor an index."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from kernel_backend.environments.lock import Lock
+from kernel_backend.environments.storage import Environments, wheel_folder
+from kernel_backend.errors import NoEnvironment, NotFound
+from kernel_backend.model.record import Record
+from kernel_backend.model.snapshot import Environment
+
+_SECONDS = 3600.0  # enough to download gigabytes over a slow connection
+
+
+class Wheel(Record):
+    """File from which a package is installed, in a folder named by `key`."""
+
+    key: str
+    file: str
+    size: int
+    sha256: str
+    name: str = ""  # name of the distribution if no index has it
+
+
+class NodeEnvironment(Record):
+    """Locked environment for a node to build: its lock, and the wheels that the service offers."""
+
+    environment: Environment
+    lock: Lock
+    wheels: tuple[Wheel, ...]
+    ready: bool = True  # False while the service downloads further wheels
+    problem: str = ""  # why the service cannot download them; "" if it can
+
+
+class Wheelhouse:
+    """Wheels in a home directory: those that no index has, and others after their download; methods block."""
+
+    def __init__(self, home: Path) -> None:
+        self._home, self._environments = home, Environments(home)
+
+    def offer(self, environment: Environment) -> NodeEnvironment:
+        """Return an environment with its lock and the wheels that no index has; raises NoEnvironment without a lock."""
+        lock = self._environments.lock(environment)
+        if lock is None or environment.daylight is None:
+            raise NoEnvironment("the lock of this environment is gone: submit it again")
+        kept = {"daylight": environment.daylight, **lock.files}
+        wheels = tuple(self._described(key, name) for name, key in kept.items())
+        return NodeEnvironment(environment=environment, lock=lock, wheels=wheels)
+
+    def downloaded(self, environment: Environment) -> tuple[Wheel, ...] | None:
+        """Return the wheels of all other packages of an environment; None until all have been downloaded."""
+        listing = self._listing(environment)
+        keys = listing.read_text().split() if listing.exists() else []
+        complete = listing.exists() and all(map(self._file, keys))
+        return tuple(map(self._described, keys)) if complete else None
+
+    def download(self, environment: Environment, lock: Lock, python: Path) -> None:
+        """Download the wheels of a lock's other packages, which indexes have, with the pip of `python`.
+
+        Takes minutes. Raises NoEnvironment with pip's message.
+        """
+        listing = self._listing(environment)
+        with tempfile.TemporaryDirectory(dir=listing.parent, prefix=".wheels-") as folder:
+            into, requirements = Path(folder, "wheels"), Path(folder, "lock.txt")
+            into.mkdir()
+            requirements.write_text(lock.text)
+            if lock.text.strip():
+                _pip_download(requirements, into, python)
+            listing.write_text("\n".join(map(self._adopt, sorted(into.iterdir()))))
+
+    def _listing(self, environment: Environment) -> Path:
+        return self._environments.folder(environment) / "wheels.txt"
+
+    def piece(self, key: str, offset: int, size: int) -> bytes:
+        """Return at most `size` bytes of a wheel from an offset; raises NotFound."""
+        file = self._file(key)
+        if file is None:
+            raise NotFound(f"there is no wheel {key}")
+        with file.open("rb") as opened:
+            opened.seek(offset)
+            return opened.read(size)
+
+    def _file(self, key: str) -> Path | None:
+        return next((each for each in wheel_folder(self._home, key).glob("*") if not each.name.startswith(".")), None)
+
+    def _described(self, key: str, name: str = "") -> Wheel:
+        file = self._file(key)
+        if file is None:
+            raise NoEnvironment(f"the wheel of {name or key[:12]} is no longer kept, and cannot be made again")
+        return Wheel(key=key, file=file.name, size=file.stat().st_size, sha256=sha256_of(file), name=name)
+
+    def _adopt(self, file: Path) -> str:
+        """Move a downloaded file into the folder named by its digest; return the digest."""
+        key = sha256_of(file)
+        wheel_folder(self._home, key).mkdir(parents=True, exist_ok=True)
+        file.replace(wheel_folder(self._home, key) / file.name)
+        return key
+
+
+def _pip_download(requirements: Path, folder: Path, python: Path) -> None:
+    """Download the files of a lock into a folder, with pip, since uv unpacks the files that it downloads."""
+    command = [_with_pip(python), "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
+    command += ["--no-deps", "--require-hashes", "--dest", str(folder), "-r", str(requirements)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, cwd=folder)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NoEnvironment(f"pip download could not be run: {error}") from None
+    if done.returncode:
+        said = [line for line in done.stderr.splitlines() if line.startswith("ERROR:")] or done.stderr.splitlines()
+        raise NoEnvironment(f"pip download: {'; '.join(line.removeprefix('ERROR: ') for line in said)[:1000]}")
+
+
+def _with_pip(python: Path) -> str:
+    """Return an interpreter that has pip: `python`, else the one of this process."""
+    candidates: Sequence[str] = (str(python), sys.executable)
+    for each in candidates:
+        if os.access(each, os.X_OK):
+            command = [each, "-m", "pip", "--version"]
+            if subprocess.run(command, capture_output=True, timeout=60.0).returncode == 0:
+                return each
+    raise NoEnvironment(f"neither {' nor '.join(candidates)} has pip, which downloads wheels: python -m ensurepip")
+
+
+def sha256_of(file: Path) -> str:
+    """Return the SHA-256 of a file."""
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()

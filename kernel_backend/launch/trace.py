@@ -1,0 +1,21 @@
+"""Pass on requests to record a trace, from the service's answers to the ranks of a node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kernel_backend.model.reports import Instruction
+
+
+class TraceRelay:
+    """Passes each request to the ranks once; the service repeats it until rank 0 has answered."""
+
+    def __init__(self, instruct: Callable[[str], None]) -> None:
+        self._instruct = instruct
+        self._passed = ""  # id of the newest request
+
+    def take(self, answer: Instruction) -> None:
+        """Take over an answer of the service."""
+        if answer.trace is not None and answer.trace.id != self._passed:
+            self._passed = answer.trace.id
+            self._instruct(answer.trace.instruction)

@@ -1,0 +1,82 @@
+"""Read use, memory, temperature and energy of NVIDIA GPUs by NVML."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kernel_backend.launch.utilisation.readings import Reading, Trees
+
+
+def load() -> Any:
+    """Return NVML, initialised; None without the package, a driver or a GPU."""
+    try:
+        import pynvml
+    except ImportError:
+        return None
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return None
+    return pynvml
+
+
+class GpuMeter:
+    """Meter of the GPU of each rank."""
+
+    def __init__(self, nvml: Any, devices: Mapping[int, str]) -> None:
+        """Find the GPUs; `devices` has the index or the UUID of each rank's one."""
+        self._nvml = nvml
+        found = {rank: self._try(_handle, nvml, device) for rank, device in devices.items()}
+        self._handles = {rank: handle for rank, handle in found.items() if handle is not None}
+
+    def names(self) -> dict[int, str]:
+        """Return the name of each rank's GPU, if it is known."""
+        found = {rank: self._try(self._nvml.nvmlDeviceGetName, handle) for rank, handle in self._handles.items()}
+        return {rank: str(name) for rank, name in found.items() if name is not None}
+
+    def read(self, trees: Trees) -> dict[int, Reading]:
+        """Return the values of each rank's GPU; those that this GPU does not have are None."""
+        return {rank: self._reading(rank, pids) for rank, pids in trees.items()}
+
+    def close(self) -> None:
+        """Release NVML."""
+        self._try(self._nvml.nvmlShutdown)
+
+    def _reading(self, rank: int, pids: tuple[int, ...]) -> Reading:
+        handle, nvml = self._handles.get(rank), self._nvml
+        if handle is None:
+            return Reading()
+        rates = self._try(nvml.nvmlDeviceGetUtilizationRates, handle)
+        memory = self._try(nvml.nvmlDeviceGetMemoryInfo, handle)
+        joules = self._try(nvml.nvmlDeviceGetTotalEnergyConsumption, handle)  # millijoules, since Volta
+        power = self._try(nvml.nvmlDeviceGetPowerUsage, handle) if joules is None else None  # milliwatts
+        return Reading(
+            gpu=None if rates is None else rates.gpu / 100,
+            gpu_memory=self._own_memory(handle, pids),
+            device_memory=None if memory is None else float(memory.used),
+            device_total=None if memory is None else float(memory.total),
+            temperature=self._try(nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU),
+            power=None if power is None else power / 1000,
+            joules=None if joules is None else joules / 1000,
+        )
+
+    def _own_memory(self, handle: Any, pids: tuple[int, ...]) -> float | None:
+        """Return the bytes that the rank's processes hold.
+
+        None if NVML names none of them: in a container it may not see them, or knows them by other numbers.
+        """
+        held = self._try(self._nvml.nvmlDeviceGetComputeRunningProcesses, handle) or ()
+        own = [each.usedGpuMemory for each in held if each.pid in pids]
+        return float(sum(own)) if own and None not in own else None
+
+    def _try(self, call: Callable[..., Any], *arguments: Any) -> Any:
+        with contextlib.suppress(self._nvml.NVMLError, ValueError):
+            return call(*arguments)
+        return None
+
+
+def _handle(nvml: Any, device: str) -> Any:
+    """Return the handle of a device; raises NVMLError."""
+    return nvml.nvmlDeviceGetHandleByIndex(int(device)) if device.isdigit() else nvml.nvmlDeviceGetHandleByUUID(device)
