@@ -1,1 +1,1 @@
-"""Parse a training definition without running it: the user's functions, their hyperparameters and source."""
+"""Parse a training definition (the submitted cell or program) without running it: its functions and hyperparameters."""

@@ -1,4 +1,4 @@
-"""Map other common names of functions (`criterion` for `loss`) and arguments (`y_pred` for `output`) to Daylight's."""
+"""Recognise other common names of functions (`criterion` for `loss`) and of arguments (`y_pred` for `output`)."""
 
 from __future__ import annotations
 
@@ -52,9 +52,10 @@ def looks_like(name: str) -> str | None:
 
 
 def by_place(role: str, parameters: Sequence[Parameter]) -> Mapping[str, str]:
-    """Map a role's arguments to the training loop's values by position, if they do not have the usual names.
+    """Map the arguments of a role's function to the training loop's values by position, as far as names do not tell.
 
-    Only arguments without a default, and without a name that means something else, are mapped, in source order.
+    Only arguments without a default, and without a name that means something else, are mapped, in source order. Keys
+    are names of arguments, values are names such as `output`.
     """
     free = [
         each.name
@@ -79,7 +80,7 @@ def by_place(role: str, parameters: Sequence[Parameter]) -> Mapping[str, str]:
 
 
 def takes_target_first(names: Sequence[str]) -> bool:
-    """Return True if these argument names are in the order (y_true, y_pred), as in scikit-learn and Keras."""
+    """Return True if these argument names begin with the target, (y_true, y_pred), as in scikit-learn and Keras."""
     return len(names) > 1 and _of_a_step(names[:2], set())[names[0]] == "target"
 
 

@@ -1,4 +1,4 @@
-"""Bind a definition's hyperparameters to given values and search domains."""
+"""Bind the hyperparameters of a training definition to given values and search domains."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from kernel_backend.model.search.space import Parameter, Space
 
 
 class Bound(NamedTuple):
-    """Hyperparameters of an experiment: values common to all trials, and search domains."""
+    """Hyperparameters of an experiment: the values that all trials share, and the domains that are searched."""
 
     params: dict[str, Value]  # for a conditional searched one, the default for trials without it
     space: Space  # with values of the types that the functions take
 
 
 def bind_space(definition: Definition, given: Mapping[str, Value], space: Space) -> Bound:
-    """Bind every hyperparameter to its given value, its search domain or its default.
+    """Bind every hyperparameter of a training definition to its given value, its search domain or its default.
 
     Raises InvalidDefinition with all problems at once: those of `Definition.bind`, a search without `validation_data`,
     and searched names that are not hyperparameters (the error suggests the nearest name), that are also given, that
@@ -55,8 +55,8 @@ def with_epochs(definition: Definition, config: Config, given: Mapping[str, Valu
     """Rename a program's own name for its number of epochs, such as `EPOCHS=20`, to the option `--epochs`.
 
     Returns the configuration, and the values without that name. Raises InvalidDefinition if `--epochs` has another
-    value, if the value is not a number of epochs, if neither the program nor the line has one, or if the line gives no
-    length for a search of a command.
+    value, if the value is not a number of epochs, if neither the program nor the command line has one, or if a search
+    over a command is given no length.
     """
     if definition.form == "command" and config.search and not config.model_fields_set & {"epochs", "steps"}:
         raise InvalidDefinition(
@@ -79,7 +79,7 @@ def with_epochs(definition: Definition, config: Config, given: Mapping[str, Valu
 
 
 def configured(definition: Definition, config: Config) -> Config:
-    """Return the configuration with the settings implied by the definition's code; the user's options win."""
+    """Return the configuration completed by settings that the definition's code implies; options of the user win."""
     given = config.model_fields_set
     length = {"epochs", "steps"} if given & {"epochs", "steps"} else set()
     made = {name: value for name, value in definition.settings.items() if name not in given | length}
@@ -102,13 +102,16 @@ def _searched_by_prepare(definition: Definition, space: Space) -> Iterator[str]:
 
 
 def _is_given(parameter: Parameter, space: Space) -> bool:
-    """Return True if a parameter of the space has a single value, and only serves as the condition of others."""
+    """Return True if a parameter has a single value, so that it serves only as a condition of other parameters."""
     one = isinstance(parameter.domain, Choices) and len(parameter.domain.values) == 1
     return one and parameter.when is None and not space.of(parameter.name)
 
 
 def _fitted(definition: Definition, given: Mapping[str, Value], parameter: Parameter, space: Space) -> Parameter:
-    """Convert the values in a parameter's domain to the types that functions take; raise ValueError if impossible."""
+    """Return a parameter with the values in its domain converted to the types that the user's functions take.
+
+    Raises ValueError if a value cannot be converted.
+    """
     if parameter.each is not None:
         return parameter  # values in a block's dictionary are not checked here
     name = parameter.name

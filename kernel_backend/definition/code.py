@@ -1,4 +1,4 @@
-"""Compare the code of two snapshots by syntax tree, ignoring comments, blank lines and cell numbers."""
+"""Compare the code of two snapshots by their syntax trees, which ignore comments, blank lines and cell numbers."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ PARSED = 2**20  # bytes of a file
 
 
 def is_code(name: str) -> bool:
-    """Return True if an archive member is code that runs: the definition, project files, or captured values."""
+    """Return True if a file of a snapshot's archive is code: the definition, a project file, or a captured value."""
     return name == DEFINITION or name.split("/")[0] in (PROJECT, CAPTURED)
 
 
 def meaning(name: str, content: bytes) -> bytes:
-    """Return the content of a file that can affect a result: the syntax tree of Python code, else all bytes.
+    """Return what of a file can affect a result: for Python code a text of its syntax tree, else all bytes.
 
     Python files larger than `PARSED` are probably generated, and are compared by their bytes: a syntax tree needs three
     hundred times the memory of its text.
@@ -32,7 +32,10 @@ def meaning(name: str, content: bytes) -> bytes:
 
 
 def code_id(files: Mapping[str, bytes]) -> str:
-    """Return one digest of all code in an archive; under one Python version, equal syntax trees give equal ones."""
+    """Return a digest of all code among an archive's `files`.
+
+    With one Python version, equal syntax trees give equal digests.
+    """
     found = hashlib.sha256()
     for name in sorted(filter(is_code, files)):
         found.update(repr((name, hashlib.sha256(meaning(name, files[name])).hexdigest())).encode())

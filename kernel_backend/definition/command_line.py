@@ -1,4 +1,4 @@
-"""Represent a shell command such as `python train.py --lr {lr}`; it is stored in the last line of a definition."""
+"""Represent a shell command such as `python train.py --lr {lr}`, which is stored in the last line of a definition."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PLACEHOLDER = re.compile(r"\{\{(?P<text>[A-Za-z_]\w*)\}\}|(?<!\$)\{(?P<name>[A-
 
 
 class Command(Record):
-    """Argument vector of a shell command, with the index of the argument that names the program's file."""
+    """Words of a shell command, with the index of the word that names the program's file."""
 
     words: tuple[str, ...]
     at: int | None = None  # index of the argument that names a file of the snapshot
@@ -30,17 +30,20 @@ class Command(Record):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the names of the hyperparameters, in the order of their placeholders."""
+        """Return the names of the hyperparameters, ordered by their placeholders such as `{lr}`."""
         found = (each["name"] for word in self.words for each in _PLACEHOLDER.finditer(word))
         return tuple(dict.fromkeys(name for name in found if name and name != CHECKPOINTS))
 
     @property
     def arguments(self) -> int:
-        """Return the index of the first argument after the program, which the command names by file or module."""
+        """Return the index of the first word after the program's file or module."""
         return self.words.index("-m") + 2 if self.module else (self.at or 0) + 1
 
     def filled(self, values: Mapping[str, Value], checkpoints: str) -> list[str]:
-        """Return the arguments with values substituted for `{name}`, and `{name}` for the escaped `{{name}}`."""
+        """Return the words with `{name}` replaced by its value in `values`, and the escaped `{{name}}` by `{name}`.
+
+        `checkpoints` is the value of the placeholder for the checkpoint folder.
+        """
         texts = {**{name: _text(value) for name, value in values.items()}, CHECKPOINTS: checkpoints}
 
         def text(found: re.Match[str]) -> str:
@@ -54,7 +57,7 @@ class Command(Record):
 
 
 def joined(words: Iterable[str]) -> str:
-    """Join arguments to one line, with single quotes around those that a shell or a magic would split."""
+    """Join words to one line, with single quotes around those that a shell or a magic would split."""
     return " ".join(word if re.fullmatch(r"[\w@%+=:,./{}-]+", word) else _quoted(word) for word in words)
 
 
@@ -66,14 +69,14 @@ def marked(source: str, command: Command) -> str:
 
 
 def unmarked(source: str) -> str:
-    """Return the source of a definition without a line that holds a command."""
+    """Return a definition's source without the line that holds a command, if it has one."""
     kept = source.rstrip()
     before, _, last = kept.rpartition("\n")
     return before.rstrip() if last.startswith(f"{MARK} = ") else kept
 
 
 def command_of(tree: ast.Module) -> Command | None:
-    """Return the shell command stored in the last statement of a definition; None if there is none."""
+    """Return the shell command in the last statement of a training definition; None if there is none."""
     last = tree.body[-1] if tree.body else None
     if not isinstance(last, ast.Assign) or not _is_mark(last.targets[0]):
         return None

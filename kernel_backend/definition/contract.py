@@ -1,4 +1,4 @@
-"""Define the contract of a definition: its roles, the arguments of each, and hyperparameters with their values.
+"""Define what a training definition consists of: roles, their arguments, and hyperparameters with their values.
 
 A *role* is a function that Daylight calls (`model`, `train_data`, `loss`, ...). Its arguments are passed by name: *loop
 values* such as `output` and `epoch`, results of other functions, and hyperparameters for all other names. Errors give
@@ -20,11 +20,13 @@ from kernel_backend.model.values import coerce, nearest
 
 # Forms in which a definition can be written.
 Form = Literal["command", "functions", "keras", "lightning", "loop", "plain", "script", "trainer"]
+# Backends of Keras that a job trains on.
+KerasBackend = Literal["torch", "tensorflow"]
 # fmt: off
 ROLES = (
     "model", "train_data", "validation_data", "test_data", "optimizer", "loss", "step", "metrics",
     "schedule", "collate", "sampler", "augment", "prepare", "on_epoch",
-)  # and step_<key>
+)  # roles `step_<key>` exist as well
 REQUIRED = ("model", "train_data", "loss")
 LOOP_VALUES = frozenset({
     "params", "named_params", "input", "output", "target", "batch", "epoch", "index", "device", "rank",
@@ -53,7 +55,7 @@ _STEP = re.compile(r"step_\w+")
 
 
 class Parameter(Record):
-    """Argument of a role or of a shared function, and the source of its value."""
+    """Argument of a role or of a shared function, with the kind of value that it receives."""
 
     name: str
     source: str = ""  # the loop value or function whose value it receives, if that has another name
@@ -66,17 +68,17 @@ class Parameter(Record):
 
     @property
     def value_of(self) -> str:
-        """Return the name of the training loop's value, or of the function's result, that the argument receives."""
+        """Return the name of what the argument receives: a value of the training loop, or a function's result."""
         return self.source or self.name
 
     @property
     def place(self) -> str:
-        """Return the location, such as `line 4`, for messages."""
+        """Return the line of the argument for messages, such as `line 4`."""
         return f"line {self.line}" if self.line else "of AdamW, as there is no optimizer"
 
 
 class Function(Record):
-    """Role, or shared function: its result is passed to every role that has an argument of its name."""
+    """Function that is a role, or that is shared: its result is passed to every role with an argument of its name."""
 
     name: str
     written: str = ""  # the function's own name, if it is an alias of the role `name`
@@ -86,11 +88,11 @@ class Function(Record):
 
     @property
     def attribute(self) -> str:
-        """Return the function's name in the module."""
+        """Return the function's name in the user's module, which may be an alias of the role."""
         return self.written or self.name
 
     def hyperparameters(self, values: Mapping[str, Value]) -> dict[str, Any]:
-        """Return the hyperparameters among this function's arguments, with the trial's `values`.
+        """Return this function's hyperparameters by name, with the trial's `values`.
 
         A list is converted to a tuple if the default in the signature is one.
         """
@@ -118,10 +120,11 @@ class Definition(Record):
     epochs_name: str = ""  # of a script: its own name for the number of epochs
     epochs_fixed: str = ""  # of a script: why `--epochs` cannot change its number of epochs; empty if it can
     command: Command | None = None  # for the forms command and script: the shell command
+    keras_backend: KerasBackend = "torch"  # for the form keras
 
     @property
     def summary(self) -> str:
-        """Summarise the definition on one line, such as `functions: model train_data criterion (as loss)`."""
+        """Return a line that describes the definition, such as `functions: model train_data criterion (as loss)`."""
         if self.form == "command":
             return f"command: {self.about or self.command}"
         if self.form == "plain":
@@ -130,7 +133,8 @@ class Definition(Record):
             return f"script: {self.about}"
         if self.form == "trainer":
             return f"trainer: {self.functions['trainer'].written}, its model and data"
-        return f"{self.form}: {' '.join(map(self._told, self.roles))}"
+        form = "keras on TensorFlow" if self.keras_backend == "tensorflow" else self.form
+        return f"{form}: {' '.join(map(self._told, self.roles))}"
 
     def _told(self, role: str) -> str:
         written = self.functions[role].written
@@ -142,7 +146,7 @@ class Definition(Record):
         return tuple(role for role in self.roles if is_step(role))
 
     def needs(self, name: str) -> list[Function]:
-        """Return the function `name` and all functions whose results it uses, directly or indirectly."""
+        """Return the function `name` and all functions whose results it uses, directly or through others."""
         found = [self.functions[name]]
         for function in found:
             asked = (self.functions[each.value_of] for each in function.parameters if each.kind == "function")
@@ -150,7 +154,7 @@ class Definition(Record):
         return found
 
     def given(self, params: Mapping[str, Value]) -> dict[str, dict[str, Any]]:
-        """Return the hyperparameters in `params` that each class of the cell takes, by the name of the class."""
+        """Return, by function or class of the cell, the hyperparameters in `params` that are among its arguments."""
         return {
             function.attribute: {
                 name: value
@@ -162,11 +166,11 @@ class Definition(Record):
 
     @property
     def defaults(self) -> dict[str, Value]:
-        """Return the defaults of all hyperparameters; None for those without a default."""
+        """Return the defaults of all hyperparameters by name; None for those without a default."""
         return {name: each.default for name, each in self.hyperparameters.items()}
 
     def bind(self, given: Mapping[str, Value], but: Collection[str] = ()) -> dict[str, Value]:
-        """Bind every hyperparameter, except those in `but`, to its given value, else to its default.
+        """Return the value of every hyperparameter, except those in `but`: the given one, else the default.
 
         Raises InvalidDefinition with all problems at once: names that are not hyperparameters (with the nearest name),
         values of the wrong type, and hyperparameters without a value.
@@ -221,13 +225,13 @@ class Definition(Record):
         return self.fitted(name, given[name])
 
     def _can_ask(self, name: str) -> str:
-        """Return the end of an error about the unbound argument `name`: the arguments that its function may take."""
+        """Return the end of an error message about an argument `name` without a value: what its function can take."""
         roles = (role for role in self.roles if _key(role) in CAN_ASK)
         owner = next((role for role in roles if name in (each.name for each in self.functions[role].parameters)), None)
         return f". By name {owner} can have {CAN_ASK[_key(owner)]}" if owner else ""
 
     def fitted(self, name: str, value: Value) -> Value:
-        """Convert a value to the type of hyperparameter `name`; raise ValueError that names the expected type."""
+        """Return a value converted to the type of hyperparameter `name`; raises ValueError with the expected type."""
         parameter = self.hyperparameters[name]
         if value is None is parameter.default and not parameter.required:
             return None  # `width: int = None` implies that None is allowed
@@ -242,7 +246,7 @@ def _key(role: str) -> str:
 
 
 def is_role(name: str) -> bool:
-    """Return True if Daylight calls functions of this name."""
+    """Return True if a function of this name is a role, that is one which Daylight calls."""
     return name in ROLES or is_step(name)
 
 

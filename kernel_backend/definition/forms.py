@@ -1,4 +1,4 @@
-"""Determine the form of a definition (such as functions, plain or lightning) from its syntax tree."""
+"""Determine the form of a training definition (such as functions, plain or lightning) from its syntax tree."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ RUN = "run"  # its first parameter, the object through which it restores, iterat
 
 
 def form_of(tree: ast.Module, roles_from: int, modules: Mapping[str, ast.Module] = MappingProxyType({})) -> Form:
-    """Return the form of the definition whose submitted cell begins at line `roles_from`.
+    """Return the form of a training definition; the submitted cell begins at line `roles_from`.
 
     Forms are tried in this order: command, plain, loop, trainer, lightning, keras, functions, script. The program of a
     command has the form script if Daylight runs its training loop. If a cell with a LightningModule defines functions
-    `model` and `loss`, its form is functions. A cell with all functions that the form functions requires has that form;
-    if it lacks one, or calls them itself, a training loop makes it a script. The loop may be in one of the project's
-    `modules`.
+    `model` and `loss`, its form is functions. A cell with all functions that the form "functions" requires has that
+    form; if one is missing, or if the cell calls them itself, a training loop makes it a script. The loop may be in one
+    of the project's `modules`.
     """
     own = [node for node in tree.body if node.lineno >= roles_from]
     command = command_of(tree)

@@ -1,4 +1,4 @@
-"""Find a Trainer of transformers, or of a library based on it, in the syntax tree of a cell."""
+"""Find a Trainer of transformers, or of a library based on it, in the syntax tree of a notebook cell."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def refuse_trainers(tree: ast.Module) -> None:
 
 
 def classes(tree: ast.Module) -> set[str]:
-    """Return the names of Trainer classes in a module: imported, qualified by an imported library, or subclasses."""
+    """Return the names of a module's Trainer classes: imported ones, attributes of a library, and subclasses."""
     found = set(_imported(tree))
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef) and any(ast.unparse(each) in found for each in node.bases):

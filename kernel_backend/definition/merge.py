@@ -11,7 +11,10 @@ from kernel_backend.model.values import coerce
 
 
 def merged(functions: Mapping[str, Function]) -> dict[str, Parameter]:
-    """Merge the functions' hyperparameters by name; a missing default or annotation is taken from another function."""
+    """Return the hyperparameters of all functions by name.
+
+    A missing default or annotation is taken from another function.
+    """
     merged: dict[str, Parameter] = {}
     owners: dict[str, str] = {}
     for function in sorted(functions.values(), key=lambda each: each.line):
@@ -43,7 +46,7 @@ def _same(one: Value, other: Value) -> bool:
 
 
 def with_default(parameter: Parameter, default: Value) -> Parameter:
-    """Return the parameter with this default, converted to its annotation if possible."""
+    """Return the parameter with this default, which is converted to the type of its annotation if possible."""
     try:
         value = coerce(default, parameter.annotation, default)
     except ValueError:  # `width: int = "auto"` is left as written

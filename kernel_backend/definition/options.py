@@ -1,4 +1,4 @@
-"""Reject options that conflict with a definition, or with other options."""
+"""Reject options that conflict with a training definition, or with other options."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from kernel_backend.model.search.registry import method_of
 
 
 class _Own(NamedTuple):
-    """Options that a form rejects, because the user's code makes these settings."""
+    """Options that are rejected for a form of definition, because the user's code makes these settings."""
 
-    means: str  # who runs the training loop in this form
+    means: str  # text that names who runs the training loop in this form
     instead: dict[str, str]  # setting -> what to write in the code instead
 
 
-# Settings of a training, or of several slots or trials, which do not apply to a plain cell.
+# Settings that do not apply to a plain cell: those of a training loop, several slots, or trials.
 _NOT_PLAIN = (
     "accumulate", "amp", "batch_size", "clip", "compile", "ema", "gather_loss", "logical_workers", "patience",
     "per_slot_batch", "schedule_per", "search", "slots", "steps", "strategy", "sync_bn", "until",
@@ -258,6 +258,16 @@ def _leaves_steps_to_the_code(definition: Definition, config: Config) -> str | N
     return text
 
 
+def _sums_gradients(definition: Definition, config: Config) -> str | None:
+    if definition.keras_backend != "tensorflow" or config.slots == 1:
+        return None
+    return (
+        f"--slots {config.slots}: Keras on TensorFlow trains on one slot, as gradients are summed over slots by torch "
+        "and Horovod for torch alone. Write --slots 1; or train on the torch backend, by "
+        'os.environ["KERAS_BACKEND"] = "torch" above `import keras`, and keras.ops in place of tensorflow'
+    )
+
+
 def _counts_epochs(definition: Definition, config: Config) -> str | None:
     if definition.form != "script":
         return None
@@ -290,6 +300,6 @@ def _is_of_its_form(definition: Definition, config: Config) -> str | None:
 
 
 _RULES = (
-    _is_of_its_form, _leaves_steps_to_the_code, _counts_epochs, _gathers, _synchronizes, _shards, _goes_back,
-    _averages, _validates,
+    _is_of_its_form, _leaves_steps_to_the_code, _sums_gradients, _counts_epochs, _gathers, _synchronizes, _shards,
+    _goes_back, _averages, _validates,
 )  # fmt: skip

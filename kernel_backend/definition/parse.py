@@ -1,4 +1,4 @@
-"""Parse a definition from its syntax tree, so that notebook, service and runner agree without running code."""
+"""Parse a training definition from its syntax tree, so that notebook, service and runner agree without running code."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _SHOWN = 500  # maximum length of the quoted line
 
 @dataclass(frozen=True)
 class _Found:
-    """Functions of a parsed module, keyed by role if they have one, else by their own name."""
+    """Functions found in a module, keyed by role if they have one, else by their own name."""
 
     nodes: Mapping[str, FunctionNode]
     taken: Mapping[str, str]  # aliases of roles -> the role
@@ -77,12 +77,12 @@ def parse(
     contract: int = CONTRACT,
     modules: Mapping[str, ast.Module] = MappingProxyType({}),
 ) -> Definition:
-    """Return the definition in `source`; functions above line `roles_from` are helpers, not roles.
+    """Return the training definition in `source`; functions above line `roles_from` are helpers, not roles.
 
-    `contract` is the version of the contract under which the snapshot was made; `modules` are those of its project.
-    Raises InvalidDefinition (with `details["line"]` and `details["text"]`, and `details["roles"]` if it is about roles)
-    for a syntax error, a missing role, a role that is not a function, an argument that Daylight cannot provide, a name
-    with two defaults, or code that is nested too deeply.
+    `contract` is the version of these rules under which the snapshot was made; `modules` are those of the user's
+    project. Raises InvalidDefinition (with `details["line"]` and `details["text"]`, and `details["roles"]` if it is
+    about roles) for a syntax error, a missing role, a role that is not a function, an argument that Daylight cannot
+    provide, a name with two defaults, or code that is nested too deeply.
     """
     try:
         return _parsed(_tree(source), roles_from, contract, modules)
@@ -112,7 +112,10 @@ def _parsed(tree: ast.Module, roles_from: int, contract: int, modules: Mapping[s
 
 
 def _loop(tree: ast.Module, roles_from: int) -> Definition:
-    """Return the definition of a cell with `train(run, ...)`; its arguments may be results of other functions."""
+    """Return the definition of a cell with a function `train(run, ...)`.
+
+    Its arguments may be results of other functions.
+    """
     refuse_trainers(tree)
     nodes = {node.name: node for node in tree.body if isinstance(node, FunctionNode)}
     own = [node for node in nodes.values() if node.lineno >= roles_from and node.name in ("prepare", TRAIN)]
@@ -133,7 +136,10 @@ def _loop(tree: ast.Module, roles_from: int) -> Definition:
 
 
 def _length_of_loop(node: FunctionNode) -> dict[str, Any]:
-    """Return the number of epochs of the only `run.epochs(10)` in a loop, if it is a literal; else empty."""
+    """Return the setting of the number of epochs from the only call `run.epochs(10)` in a loop.
+
+    Returns an empty dictionary if there is not exactly one, or if its argument is no literal.
+    """
     calls = [
         each for each in ast.walk(node) if isinstance(each, ast.Call) and ast.unparse(each.func) == f"{RUN}.epochs"
     ]
@@ -144,7 +150,7 @@ def _length_of_loop(node: FunctionNode) -> dict[str, Any]:
 
 
 def _keras(tree: ast.Module, roles_from: int) -> Definition:
-    """Return the definition of a Keras cell."""
+    """Return the training definition of a Keras cell, which begins at line `roles_from`."""
     definition = keras_definition(tree, roles_from, _called(tree, roles_from, KERAS_ROLES))
     if "prepare" in definition.roles:
         _check_prepare(definition)
@@ -152,7 +158,7 @@ def _keras(tree: ast.Module, roles_from: int) -> Definition:
 
 
 def _called(tree: ast.Module, roles_from: int, names: Sequence[str]) -> dict[str, Function]:
-    """Return the cell's functions with these names, which a framework calls, and the functions that they use."""
+    """Return the functions of the cell with these names, which a framework calls, and the functions that they use."""
     nodes = {node.name: node for node in tree.body if isinstance(node, FunctionNode)}
     found = _Found(nodes, {}, (), guesses=False)
     functions: dict[str, Function] = {}
@@ -197,7 +203,10 @@ def _functions(tree: ast.Module, roles_from: int, contract: int) -> Definition:
 
 
 def _values(tree: ast.Module, roles_from: int, roles: Collection[str]) -> dict[str, Assigned]:
-    """Return the roles that are assigned values; raise InvalidDefinition if the cell also contains a training loop."""
+    """Return the roles to which the cell assigns values, as in `model = Net()`.
+
+    Raises InvalidDefinition if the cell also contains a training loop.
+    """
     values = value_roles(tree, roles_from, roles)
     if values and (trained := trains_itself(tree, roles_from)):
         line, text = trained
@@ -260,7 +269,7 @@ def _there_is(tree: ast.Module, roles: list[str], roles_from: int) -> str:
 
 
 def _model_keys(node: FunctionNode) -> tuple[str, ...]:
-    """Return the keys of the dict that `model` returns; roles can take these models as arguments."""
+    """Return the keys of the dict that the function `model` returns; roles can take these models as arguments."""
     within = list(ast.walk(node))
     assigned = {
         target.id: each.value
@@ -279,7 +288,7 @@ def _value_keys(value: ast.expr) -> tuple[str, ...]:
 
 
 def _keys(value: ast.expr | None) -> Iterator[str]:
-    """Yield the keys of `{...}`, `dict(...)` or `nn.ModuleDict(...)`."""
+    """Yield the keys of a dict that is written as `{...}`, `dict(...)` or `nn.ModuleDict(...)`."""
     if isinstance(value, ast.Dict):
         yield from (key.value for key in value.keys if isinstance(key, ast.Constant) and isinstance(key.value, str))
     elif isinstance(value, ast.Call) and ast.unparse(value.func).rpartition(".")[2] in ("dict", "ModuleDict"):
@@ -388,7 +397,7 @@ def _check_available(function: str, node: FunctionNode, argument: ast.arg, value
 
 
 def _check_prepare(definition: Definition) -> None:
-    """Raise InvalidDefinition if `prepare` takes values of the training loop or results of roles, or is an argument."""
+    """Raise InvalidDefinition if `prepare` takes values of the training loop or roles' results, or is an argument."""
     for function in definition.needs("prepare"):
         for parameter in function.parameters:
             if parameter.kind == "loop" or (parameter.kind == "function" and parameter.value_of in definition.roles):

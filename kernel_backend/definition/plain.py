@@ -1,4 +1,4 @@
-"""Mark a cell that runs once without changes (`%%dlrun`), and find the value of its last expression."""
+"""Mark a notebook cell that runs once without changes (`%%dlrun`), and capture the value of its last expression."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ RESULT = "result.pkl"  # the artifact that `job.result()` reads
 
 
 def marked(cell: str, names: Sequence[str]) -> str:
-    """Return the cell with a last line that marks it as plain and names the variables to return."""
+    """Return the cell's source with a last line that marks it as plain and lists the variables to return."""
     return f"{cell.rstrip()}\n{MARK} = {list(names)!r}\n"
 
 
@@ -21,14 +21,14 @@ def is_plain(tree: ast.Module) -> bool:
 
 
 def above(tree: ast.Module, cell: int) -> ast.Module:
-    """Return the statements before line `cell`."""
+    """Return the module's statements before line `cell`, where the submitted cell begins."""
     return ast.Module([each for each in tree.body if each.lineno < cell], [])
 
 
 def split(tree: ast.Module, cell: int) -> ast.Module:
-    """Return the statements from line `cell` on, with the value of the last expression assigned to `VALUE`.
+    """Return the module's statements from line `cell` on; the last expression's value is assigned to `VALUE`.
 
-    Includes all `from __future__` imports.
+    All `from __future__` imports of the module are included.
     """
     ahead = [each for each in tree.body if isinstance(each, ast.ImportFrom) and each.module == "__future__"]
     own = [each for each in tree.body if each.lineno >= cell and each not in ahead]

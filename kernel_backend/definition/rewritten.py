@@ -1,4 +1,4 @@
-"""Rewrite an assignment such as `optimizer = Adam(...)` as the function that a definition needs, for error messages."""
+"""Rewrite an assignment such as `optimizer = Adam(...)` as the function that Daylight expects, for error messages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ _CALLED = {"loss": ("output", "target"), "collate": ("batch",)}
 
 
 def as_function(role: str, value: str, hyperparameter: str = "") -> str:
-    """Convert `Adam(model.parameters(), lr=1e-3)` to `def optimizer(params, lr=1e-3): return Adam(params, lr=lr)`."""
+    """Return source such as `def optimizer(params, lr=1e-3): return Adam(params, lr=lr)`.
+
+    It is made from the expression `value`, here `Adam(model.parameters(), lr=1e-3)`.
+    """
     expression = ast.parse(value, mode="eval").body
     arguments: list[str] = []
     if role == "optimizer":
@@ -37,7 +40,7 @@ def keywords(expression: ast.expr) -> list[ast.keyword]:
 
 
 def _with_params(expression: ast.expr) -> tuple[ast.expr, bool]:
-    """Replace `model.parameters()` by `params`; return the result, and True if there was any."""
+    """Return an expression with `model.parameters()` replaced by `params`, and True if it was there."""
 
     class Params(ast.NodeTransformer):
         found = False

@@ -1,4 +1,4 @@
-"""Check in the syntax tree that a cell has the class named by `--search custom:NAME`."""
+"""Check that a notebook cell defines the class named by `--search custom:NAME`, by its syntax tree."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EXAMPLE = (
 
 
 def check_class(source: str, name: str) -> None:
-    """Raise InvalidDefinition if `source` lacks the class, or the class lacks the methods `ask` and `tell`.
+    """Raise InvalidDefinition if `source` lacks the class `name`, or this class lacks the methods `ask` and `tell`.
 
     Classes that are imported or inherit are not checked here, but by the process that runs the search.
     """

@@ -1,4 +1,4 @@
-"""Classify the functions of a cell: aliases of roles, helpers, and unused functions."""
+"""Classify the functions of a cell: aliases of roles, helpers, and unused ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kernel_backend.model.values import nearest
 
 
 def understood_as(tree: ast.Module, own: Sequence[FunctionNode], roles: Sequence[str]) -> dict[str, str]:
-    """Map names of the cell's functions to those of `roles` for which they are aliases, if that role is missing."""
+    """Return, by name, the role of each function whose name is an alias for one of `roles` that the cell lacks."""
     names, used = {node.name for node in own}, names_used(tree)
     asked = {each.arg for node in own for each in node.args.args}
     taken: dict[str, str] = {}
@@ -48,7 +48,10 @@ def _local(node: FunctionNode | ast.Lambda) -> set[str]:
 
 
 def bound(tree: ast.Module, roles_from: int) -> Iterator[tuple[str, int, str | None]]:
-    """Yield each name that the cell binds, with line and kind of its last binding; the kind of a function is None."""
+    """Yield each name that the cell binds, with the line and kind of its last binding.
+
+    The kind is None for a function.
+    """
     last: dict[str, tuple[int, str | None]] = {}
     for node in tree.body:
         if node.lineno < roles_from:
@@ -66,14 +69,17 @@ def bound(tree: ast.Module, roles_from: int) -> Iterator[tuple[str, int, str | N
 
 
 def _idle(tree: ast.Module, own: Sequence[FunctionNode], taken: Mapping[str, str]) -> Iterator[FunctionNode]:
-    """Return the cell's functions that have no role and that nothing refers to."""
+    """Yield the cell's functions that have no role and to which no code refers."""
     asked = {node.arg for each in tree.body if isinstance(each, FunctionNode) for node in each.args.args}
     busy = names_used(tree) | asked | set(taken)
     return (node for node in own if not is_role(node.name) and node.name not in busy)
 
 
 def hints(tree: ast.Module, own: Sequence[FunctionNode], taken: Mapping[str, str]) -> Iterator[str]:
-    """Yield hints about unused functions whose names slightly resemble a role's; `unused` reports closer matches."""
+    """Yield hints about unused functions whose names slightly resemble a role's.
+
+    Closer ones are reported by `unused`.
+    """
     for node in _idle(tree, own, taken):
         near = nearest(node.name, ROLES)
         if near and not looks_like(node.name):
@@ -100,7 +106,7 @@ def unused(
 
 
 def _metric_objects(tree: ast.Module, roles_from: int) -> Iterator[tuple[str, int]]:
-    """Yield the names to which the cell assigns torchmetrics objects, with their lines."""
+    """Yield the variables to which the cell assigns torchmetrics objects, with their lines."""
     imported: set[str] = set()
     for node in tree.body:
         module = node.module or "" if isinstance(node, ast.ImportFrom) else ""

@@ -1,4 +1,4 @@
-"""Find roles that are assigned values, as in `model = Net()` or `criterion = nn.CrossEntropyLoss()`."""
+"""Find roles to which a cell assigns values instead of defining functions, as in `model = Net()`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _OTHERWISE = ("OneCycleLR", "CyclicLR", "ReduceLROnPlateau")
 
 
 class Assigned(NamedTuple):
-    """Top-level assignment in the cell to a role's name or alias."""
+    """Top-level assignment of the cell to a role's name or an alias."""
 
     name: str
     line: int
@@ -63,7 +63,7 @@ def value_roles(tree: ast.Module, roles_from: int, present: Collection[str]) -> 
 
 
 def value_functions(found: Mapping[str, Assigned]) -> dict[str, Function]:
-    """Return these roles as Functions without hyperparameters."""
+    """Return roles that are values as `Function` records without hyperparameters, by role."""
     return {
         role: Function(
             name=role,
@@ -77,7 +77,10 @@ def value_functions(found: Mapping[str, Assigned]) -> dict[str, Function]:
 
 
 def check_values(functions: Mapping[str, Function]) -> None:
-    """Raise InvalidDefinition if an optimizer value refers to a model that a function returns; same for schedules."""
+    """Raise InvalidDefinition if an optimizer value uses a model that a function returns, or a schedule likewise.
+
+    Such a model does not exist yet when the optimizer is created.
+    """
     for role, other in (("optimizer", "model"), ("schedule", "optimizer")):
         own, needed = functions.get(role), functions.get(other)
         if own is None or not own.value or (needed is not None and needed.value):
@@ -92,13 +95,16 @@ def check_values(functions: Mapping[str, Function]) -> None:
 
 
 def settings_of(found: Mapping[str, Assigned]) -> dict[str, Any]:
-    """Return the settings that the values imply: a schedule steps per epoch if its class is documented to do so."""
+    """Return the configuration fields that the values imply, such as a schedule that steps per epoch.
+
+    Whether it does is known from the documentation of its class.
+    """
     schedule = found.get("schedule")
     return {"schedule_per": "epoch"} if schedule is not None and _is_per_epoch(schedule.value) else {}
 
 
 def value_hints(found: Mapping[str, Assigned]) -> Iterator[str]:
-    """Yield hints for the user about the values."""
+    """Yield hints for the user about roles that are assigned values."""
     schedule = found.get("schedule")
     if schedule is not None and _is_per_epoch(schedule.value):
         place = f"{schedule.name} (line {schedule.line})"
@@ -127,7 +133,7 @@ def _fits(call: ast.Call, models: Collection[str]) -> bool:
 
 
 def _takes(call: ast.Call, models: Collection[str], optimizers: Collection[str]) -> bool:
-    """Return True if a call receives both the model and its optimizer, as `train_one_epoch(model, optimizer)`."""
+    """Return True if a call receives both a model and its optimizer, as in `train_one_epoch(model, optimizer)`."""
     given = {each.id for each in [*call.args, *(one.value for one in call.keywords)] if isinstance(each, ast.Name)}
     return bool(given & set(models)) and bool(given & set(optimizers))
 
@@ -150,7 +156,7 @@ def _last_name(node: ast.expr) -> str:
 
 
 def _assigned(tree: ast.Module) -> Iterator[Assigned]:
-    """Yield the names that top-level statements assign, with their values."""
+    """Yield the names to which top-level statements assign values, with these values."""
     for node in tree.body:
         if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
             continue
@@ -170,7 +176,7 @@ def _item(value: ast.expr, index: int, count: int) -> ast.expr:
 
 
 def _is_plain(value: ast.expr) -> bool:
-    """Return True if a value consists of literals, such as `{"loss": []}` or `None`, and is therefore no role."""
+    """Return True if a value consists of literals only, such as `{"loss": []}` or `None`, and so is no role."""
     if isinstance(value, ast.Dict):
         return all(map(_is_plain, value.values))
     if isinstance(value, ast.List | ast.Tuple | ast.Set):
@@ -179,7 +185,7 @@ def _is_plain(value: ast.expr) -> bool:
 
 
 def _made_of(tree: ast.Module, made: Assigned, name: str) -> bool:
-    """Return True if the value of the name `made` is computed from that of `name`, directly or through others."""
+    """Return True if the value `made` is computed from the variable `name`, directly or through others."""
     reads: dict[str, set[str]] = {}
     for node in tree.body:
         read = {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)}
@@ -195,7 +201,7 @@ def _made_of(tree: ast.Module, made: Assigned, name: str) -> bool:
 
 
 def _is_per_epoch(value: ast.expr) -> bool:
-    """Return True if a schedule steps per epoch: by its class, and if no argument counts batches."""
+    """Return True if a schedule steps once per epoch, as its class implies unless an argument counts batches."""
     if not isinstance(value, ast.Call):
         return True
     name, written = _last_name(value.func), ast.unparse(value)

@@ -1,1 +1,1 @@
-"""Explain why two experiments gave different results: pure functions of their records."""
+"""Explain why two experiments gave different results, by comparing their records."""

@@ -1,4 +1,4 @@
-"""Attribute a difference to its causes: restore them group by group, and train again each time.
+"""Attribute a difference between two experiments to its causes, by trainings that restore them group by group.
 
 Example (after "Dave and Leslie"): 52.8 % error as found, 37.3 % with data and hyperparameters restored, 29.2 % with
 libraries and seeds restored, too. If everything can be restored, the last row equals the baseline.
@@ -23,14 +23,14 @@ _UNDECLARED = {"delivered", "observed", "external"}
 
 
 class Step(NamedTuple):
-    """Training of `b` with groups of causes restored from `a`; `back` has all kinds of causes restored so far."""
+    """Training of experiment `b` in which groups of causes are as in `a`; `back` has all kinds restored so far."""
 
     label: str
     back: frozenset[DifferenceKind]
 
 
 def steps(differences: Sequence[Difference]) -> list[Step]:
-    """Return the trainings to run, one per group; groups without a difference are left out."""
+    """Return the trainings to run, one for each group of causes that differ, in order."""
     differ = {each.kind for each in differences if not each.harmless}
     found: list[Step] = []
     back: frozenset[DifferenceKind] = frozenset()
@@ -42,7 +42,7 @@ def steps(differences: Sequence[Difference]) -> list[Step]:
 
 
 def beyond(differences: Sequence[Difference]) -> list[str]:
-    """Return the differences that no rerun can restore, except declared data, which each rerun checks itself."""
+    """Return texts of the differences that no rerun can undo, without declared data, which each rerun checks itself."""
     declared = any(each.kind == "data" and each.name not in _UNDECLARED for each in differences)
     found = []
     for each in differences:
@@ -54,7 +54,7 @@ def beyond(differences: Sequence[Difference]) -> list[str]:
 
 
 def _is_given(difference: Difference) -> bool:
-    """Return whether no lock can restore a difference, for instance of hardware or an environment variable."""
+    """Return whether no lock can undo a difference, as with hardware or an environment variable."""
     if difference.kind == "hardware":
         return difference.name != "threads"
     variable = difference.kind == "environment" and difference.name.isupper()
@@ -62,14 +62,14 @@ def _is_given(difference: Difference) -> bool:
 
 
 def params(a: Experiment, b: Experiment, back: frozenset[DifferenceKind]) -> dict[str, Value]:
-    """Return the hyperparameters of a step: those that its code takes, with the values of `a` if these are restored."""
+    """Return the hyperparameters of a training: those that its code takes, with values of `a` if they are in `back`."""
     names = (a if "code" in back else b).params
     values = {**b.params, **a.params} if "hyperparameters" in back else {**a.params, **b.params}
     return {name: values[name] for name in names}
 
 
 def config(a: Experiment, b: Experiment, back: frozenset[DifferenceKind]) -> dict[str, Any]:
-    """Return the configuration of a step as JSON, with the restored options taken from `a`."""
+    """Return the configuration of a training as JSON; options of the kinds in `back` are those of `a`."""
     theirs, ours = a.config.to_json(), b.config.to_json()
     kinds: dict[str, DifferenceKind] = {"seed": "seed", "threads": "hardware"}
     return {name: (theirs if kinds.get(name, "configuration") in back else ours)[name] for name in ours}

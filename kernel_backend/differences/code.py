@@ -1,4 +1,4 @@
-"""Compare code: the definition by cell, project files and captured values by file."""
+"""Compare code: the training definition by cell, project files and captured values by file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Place = tuple[Sequence[int], Locate]  # line numbers, and a function that locate
 
 
 def code(a: Side, b: Side) -> Iterator[Difference]:
-    """Yield differences of executed code, ignoring comments, blank lines and cell numbers."""
+    """Yield differences of code that runs, ignoring comments, blank lines and cell numbers."""
     for name in sorted(filter(is_code, a.files.keys() | b.files.keys()), key=lambda name: (name != DEFINITION, name)):
         before, after = a.files.get(name), b.files.get(name)
         if before is None or after is None:
@@ -86,15 +86,15 @@ def _unified(before: bytes, after: bytes, then: Locate, now: Locate) -> tuple[st
 
 
 def _without_marks(text: bytes) -> tuple[list[str], list[int]]:
-    """Return a definition's lines without the marks that name cells, and their line numbers, from 1."""
+    """Return a definition's lines without the marks that name cells, and the number of each line, from 1."""
     lines = [(line, number) for number, line in enumerate(text.decode().splitlines(), 1) if not _MARK.fullmatch(line)]
     return [line for line, _ in lines], [number for _, number in lines]
 
 
 def _head(hunk: Sequence[str], old: Place, new: Place) -> str:
-    """Rewrite `@@ -4,5 +4,5 @@` as `@@ cell [4] line 2 @@`, the location of the first line that differs.
+    """Return the head of a hunk of a diff with its location in the notebook: `@@ cell [4] line 2 @@`.
 
-    For deleted lines, their former location is given.
+    That is the location of the first line that differs, for deleted lines the former one.
     """
     found = _HUNK.match(hunk[0])
     assert found is not None

@@ -19,7 +19,7 @@ _DETAILS = 40  # lines of details that are shown
 
 
 def data(a: Side, b: Side) -> Iterator[Difference]:
-    """Yield differences of data: declared files, external versions, samples, and files that were read."""
+    """Yield differences of data: declared files, versions of external data, samples, and files that were read."""
     yield from _declared(a, b)
     if a.snapshot.commits != b.snapshot.commits:
         before, after = (" ".join(side.snapshot.commits) or "none" for side in (a, b))
@@ -29,7 +29,7 @@ def data(a: Side, b: Side) -> Iterator[Difference]:
 
 
 def pretrained(a: Side, b: Side) -> Iterator[Difference]:
-    """Yield differences of pretrained weight files, and of the model at step 0."""
+    """Yield differences of files with pretrained weights, and of the model's weights at step 0."""
     found = _between(a, b, weights=True)
     if any(found):
         yield _files("weights", "pretrained", "pretrained files: ", found)
@@ -60,7 +60,7 @@ def _declared(a: Side, b: Side) -> Iterator[Difference]:
 
 
 def _paired(a: tuple[Data, ...], b: tuple[Data, ...]) -> Iterator[tuple[Data | None, Data | None]]:
-    """Pair declared data by name, and the rest by position, since a folder may have moved."""
+    """Yield pairs of declared data with the same name, then of the rest by position, since a folder may have moved."""
     names = {each.name for each in a} & {each.name for each in b}
     for name in [each.name for each in a if each.name in names]:
         yield next(each for each in a if each.name == name), next(each for each in b if each.name == name)
@@ -113,7 +113,10 @@ def _between(a: Side, b: Side, *, weights: bool) -> Changes:
 
 
 def _contents(side: Side, observed: Observed, weights: bool) -> dict[str, tuple[int, str | None]]:
-    """Return the size and digest of each file read; files of redirected data are given by their declared paths."""
+    """Return (size, digest) of each file that a training read, by path; with `weights`, of weight files.
+
+    Files of data that was read elsewhere have their declared paths.
+    """
     places = {place: data.path for data in side.snapshot.data if (place := _led(side, data.path))}
     files = [each for each in observed.files if (PurePath(each.path).suffix in _PRETRAINED) == weights]
     return {_declared_path(each.path, places): (each.size, each.digest) for each in files}
@@ -127,7 +130,10 @@ def _declared_path(path: str, places: dict[str, str]) -> str:
 
 
 def _led(side: Side, path: str) -> str | None:
-    """Return the location from which declared data was read instead of its declared path; None if there is none."""
+    """Return the location from which declared data at `path` was really read.
+
+    None if it was read at its declared path.
+    """
     data_at = side.experiment.config.data_at
     return next((data_at.get(data.name) for data in side.snapshot.data if data.path == path), None)
 
@@ -135,7 +141,7 @@ def _led(side: Side, path: str) -> str | None:
 def _leave_out(path: str, *sides: dict[str, tuple[int, str | None]], compared: bool) -> None:
     """Drop the files below a declared path, as the lists of declared files are compared instead.
 
-    If `compared` is set and all sides have files there, the files are kept.
+    If `compared` is set and all sides have files there, these stay.
     """
     below = [[name for name in side if PurePath(name).is_relative_to(path)] for side in sides]
     if compared and all(below):
@@ -146,7 +152,7 @@ def _leave_out(path: str, *sides: dict[str, tuple[int, str | None]], compared: b
 
 
 def _fill(contents: dict[str, tuple[int, str | None]], names: Iterable[str], side: Side) -> None:
-    """Add files among `names` that this side's snapshot contains, since its training may have read them there."""
+    """Add the files `names` that this side's snapshot contains, since its training may have read them there."""
     if side.snapshot.project is None:
         return
     folder = PurePosixPath(PROJECT) / side.snapshot.project.cwd

@@ -1,4 +1,4 @@
-"""Compare experiment `b` with `a`: causes in order of likelihood, then results."""
+"""Compare experiment `b` with `a`: first the causes in order of likelihood, then the results."""
 
 from __future__ import annotations
 
@@ -41,6 +41,6 @@ def _unknown(side: Side) -> list[str]:
 
 
 def causes(a: Side, b: Side) -> tuple[Difference, ...]:
-    """Return the differences that may cause different results."""
+    """Return the differences that may cause different results, the likeliest first."""
     found = [difference for each in _CLASSES for difference in each(a, b)]
     return tuple(sorted(found, key=lambda each: (each.harmless, each.name in _FOLLOWS)))

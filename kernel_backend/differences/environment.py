@@ -1,4 +1,4 @@
-"""Compare environments: Python, packages and machine."""
+"""Compare the environments of two experiments: Python, packages and machine."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def environment(a: Side, b: Side) -> Iterator[Difference]:
 
 
 def _seen_by_ranks(a: Side, b: Side, told: set[str]) -> Iterator[Difference]:
-    """Yield differences that only ranks report (builds of libraries, variables), except those in `told`."""
+    """Yield differences that only ranks report (builds of libraries, variables), except those named in `told`."""
     before, after = ({name: str(value) for name, value in side.facts["runtime"].items()} for side in (a, b))
     for name in {**before, **after}:
         old, new = before.get(name, "unset"), after.get(name, "unset")
@@ -55,7 +55,7 @@ def _seen_by_ranks(a: Side, b: Side, told: set[str]) -> Iterator[Difference]:
 
 
 def hardware(a: Side, b: Side) -> Iterator[Difference]:
-    """Yield differences of machine and threads, as reported by ranks, else as configured."""
+    """Yield differences of machine and threads, as ranks reported them, else as configured."""
     begun = all("runtime" in side.facts for side in (a, b))
     before, after = (_machine(side, begun) for side in (a, b))
     for name in {**before, **after}:

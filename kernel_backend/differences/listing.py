@@ -9,7 +9,7 @@ NAMED = 3  # names in a sentence
 
 
 class Changes(NamedTuple):
-    """Changes between two lists: names of files added, removed and changed, sorted."""
+    """Differences between two lists of files: names of files added, removed and changed, sorted."""
 
     added: tuple[str, ...]
     removed: tuple[str, ...]
@@ -17,13 +17,13 @@ class Changes(NamedTuple):
 
 
 def read_list(data: bytes) -> dict[str, tuple[str, ...]]:
-    """Parse a stored list, one tab-separated line per file, into name -> (size, digest)."""
+    """Return (size, digest) of each file in a stored list, by name; the list has one tab-separated line per file."""
     rows = (line.split("\t") for line in data.decode().split("\n") if line)
     return {row[0]: tuple(row[1:]) for row in rows}
 
 
 def changes(before: Mapping[str, Hashable], after: Mapping[str, Hashable]) -> Changes:
-    """Return the changes from `before` to `after`; values are compared for equality."""
+    """Return which keys were added, removed, or have other values in `after` than in `before`."""
     return Changes(
         added=tuple(sorted(after.keys() - before.keys())),
         removed=tuple(sorted(before.keys() - after.keys())),
@@ -32,7 +32,10 @@ def changes(before: Mapping[str, Hashable], after: Mapping[str, Hashable]) -> Ch
 
 
 def changes_text(found: Changes) -> str:
-    """Describe changes: `112 files were added (img_0931.png, ...), 1 has other bytes (a.csv)`; "" without any."""
+    """Return a sentence on changes: `112 files were added (img_0931.png, ...), 1 has other bytes (a.csv)`.
+
+    "" if none.
+    """
     parts = [
         _part(found.added, "was added", "were added"),
         _part(found.removed, "is gone", "are gone"),

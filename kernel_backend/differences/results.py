@@ -1,4 +1,4 @@
-"""Compare the results of two trainings: reports of the same steps, and weights of checkpoints."""
+"""Compare the results of two trainings: reports of the same steps, and weights in checkpoints."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Told = dict[tuple[int, str], Mapping[str, float]]  # by step and kind
 
 
 def results(a: Side, b: Side) -> Results:
-    """Return whether both are bit-identical, or the first step that differs. NaN equals NaN."""
+    """Return whether the results of both are bit-identical, or the first step at which they differ. NaN equals NaN."""
     names = dict.fromkeys([*a.metrics, *b.metrics])
     metrics = {name: (a.metrics.get(name), b.metrics.get(name)) for name in names}
     before, after = _told(a), _told(b)
@@ -26,7 +26,10 @@ def results(a: Side, b: Side) -> Results:
 def _parted(
     key: tuple[int, str], before: Mapping[str, float], after: Mapping[str, float], shared: Sequence[tuple[int, str]]
 ) -> Results | None:
-    """Return the first difference between two reports of the same step; None if they are equal."""
+    """Return the comparison that ends at the report of step and kind `key`, if that differs; None if it is equal.
+
+    `shared` are the steps and kinds that both have reported.
+    """
     (step, kind), names = key, [name for name in before if name in after]
     name = next((name for name in names if repr(before[name]) != repr(after[name])), None)
     if name is None:
@@ -38,13 +41,16 @@ def _parted(
 
 
 def _both(a: float, b: float) -> str:
-    """Return two numbers as text, with enough digits to distinguish them."""
+    """Return two numbers as text, with enough digits to tell them apart."""
     short = f"{a:.6g}", f"{b:.6g}"
     return " and ".join(short if short[0] != short[1] else (repr(a), repr(b)))
 
 
 def _ends(a: Side, b: Side, shared: Sequence[tuple[int, str]]) -> Results:
-    """Compare the checkpoints of a step that both trainings have; called if all reports of the same steps are equal."""
+    """Return the comparison of checkpoints of a step that both trainings have.
+
+    It is called if all reports of the same steps are equal.
+    """
     equal_to = shared[-1][0] if shared else None
     count = f"all {len(shared)} reports of the same steps are equal" if len(shared) > 1 else "a report is equal"
     told = count if shared else "they have reported nothing in common"

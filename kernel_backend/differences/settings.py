@@ -35,7 +35,7 @@ LONGEST = 80  # characters of a value that are shown
 
 
 def hyperparameters(a: Side, b: Side) -> Iterator[Difference]:
-    """Yield differences of hyperparameters, including defaults; searched ones are compared by domain."""
+    """Yield differences of hyperparameters, including defaults; domains are compared for searched ones."""
     before, after = ({**side.experiment.params, **_searched(side.experiment.space)} for side in (a, b))
     for name in {**before, **after}:
         old, new = before.get(name, _UNSET), after.get(name, _UNSET)
@@ -48,7 +48,7 @@ def _searched(space: Space) -> dict[str, Parameter]:
 
 
 def _meant(side: Side, value: Any) -> Any:
-    """Return a path below redirected data as the path below its declared location; return other values unchanged."""
+    """Return a path of data that was read elsewhere as the path at its declared location; other values unchanged."""
     for data in side.snapshot.data:
         place = side.experiment.config.data_at.get(data.name)
         if place and isinstance(value, str) and PurePath(value).is_relative_to(place):
@@ -57,7 +57,7 @@ def _meant(side: Side, value: Any) -> Any:
 
 
 def seed(a: Side, b: Side) -> Iterator[Difference]:
-    """Yield a difference of the seed, the source of all randomness."""
+    """Yield a difference if the seeds, from which all randomness comes, are different."""
     before, after = a.experiment.config, b.experiment.config
     if before.seed != after.seed:
         yield Difference(kind="seed", name="seed", text=f"seed {before.seed} -> {after.seed}")
@@ -74,7 +74,7 @@ def configuration(a: Side, b: Side) -> Iterator[Difference]:
 
 
 def beginning(a: Side, b: Side) -> Iterator[Difference]:
-    """Yield a difference of the checkpoint from which the training starts."""
+    """Yield a difference if the trainings start from different checkpoints."""
     before, after = a.experiment.begins_from, b.experiment.begins_from
     if before != after:
         text = f"begins from {before or 'the beginning'} -> {after or 'the beginning'}"
@@ -84,7 +84,7 @@ def beginning(a: Side, b: Side) -> Iterator[Difference]:
 
 
 def daylight(a: Side, b: Side) -> Iterator[Difference]:
-    """Yield differences of Daylight's versions of numerics and contract, which affect seeds, batches and metrics."""
+    """Yield differences of the versions of Daylight's rules that affect seeds, batches and metrics."""
     before, after = a.snapshot, b.snapshot
     if before.numerics != after.numerics:
         text = f"Daylight's numerics {before.numerics} -> {after.numerics}: seeds or sums are made in another way"
@@ -121,7 +121,7 @@ def _shown(value: Any) -> str:
 
 
 def _words(record: Record) -> str:
-    """Format the fields that are set in a record: `10 steps`, `best 1, latest 2`."""
+    """Return the fields that are set in a record as text: `10 steps`, `best 1, latest 2`."""
     given = {name: value for name, value in record.to_json().items() if value is not None}
     if isinstance(record, Search):
         given = {"method": record.method, **record.model_dump(exclude_defaults=True)}

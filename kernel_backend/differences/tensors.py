@@ -1,4 +1,4 @@
-"""Find the first tensor that differs in a checkpoint's part, a safetensors file read in pieces."""
+"""Find the first tensor that differs between two files of checkpoints, which are read in pieces (safetensors)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ Piece = bytes | memoryview
 
 
 def first_difference(a: Iterable[Piece], b: Iterable[Piece]) -> str | None:
-    """Return the name of the first tensor, by position in the file, whose bytes differ; None if all agree.
+    """Return the name of the first tensor, in the order of the file, whose bytes differ; None if all are equal.
 
-    Format: eight bytes with the header's length (little endian), a JSON header with each tensor's `data_offsets`,
-    then data.
+    Format: eight bytes with the header's length (little endian), a JSON header with each tensor's `data_offsets`, then
+    data.
     """
     before, after = _Reader(a), _Reader(b)
     headers: list[dict[str, Any]] = [
@@ -47,7 +47,7 @@ def _first_differing(a: Iterator[bytes], b: Iterator[bytes]) -> int | None:
 
 
 class _Reader:
-    """Read given numbers of bytes from a stream of pieces."""
+    """Reader of exact numbers of bytes from a stream of pieces."""
 
     def __init__(self, pieces: Iterable[Piece]) -> None:
         self._pieces, self._held = iter(pieces), b""

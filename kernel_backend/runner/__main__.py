@@ -95,7 +95,7 @@ def leave(status: int) -> NoReturn:
 
 
 def _write_out() -> None:
-    """Flush the buffers of all open files, those of Python and those of C libraries."""
+    """Flush the buffers of all open files: both Python's file objects and the stdio streams of C libraries."""
     for each in gc.get_objects():
         if issubclass(type(each), io.TextIOWrapper | io.BufferedWriter | io.BufferedRandom):
             with contextlib.suppress(Exception):

@@ -1,7 +1,8 @@
-"""Hold what every form of training needs in a rank: launch spec, loaded definition, peers and message channels."""
+"""Hold what every kind of training needs in a rank: launch spec, loaded definition, process group, message channels."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -9,8 +10,10 @@ from typing import Literal, Protocol
 import torch
 
 from kernel_backend.model.experiment import Config
+from kernel_backend.model.facts import LoaderSetting
 from kernel_backend.model.launch.launch_spec import LaunchSpec
-from kernel_backend.model.reports import Guarantee, Note, Started
+from kernel_backend.model.reports import Fact, Guarantee, Note, Started
+from kernel_backend.runner.data.auto_workers import PATIENCE_S, AutoWorkers
 from kernel_backend.runner.definition.functions import Functions
 from kernel_backend.runner.definition.load import Loaded
 from kernel_backend.runner.determinism import exactness
@@ -40,12 +43,33 @@ class RankContext:
         """Return the configuration of the experiment."""
         return self.job.config
 
+    @property
+    def loader_workers(self) -> int | AutoWorkers:
+        """Return the number of loader processes that was asked for, or how to tune it."""
+        config = self.config
+        if config.loader_workers is not None:
+            return config.loader_workers
+        return AutoWorkers(
+            begin=self.job.loader,
+            cores=config.threads or 1,
+            ranks=int(os.environ.get("LOCAL_WORLD_SIZE", "1")),
+            patience=min(PATIENCE_S, config.hang_timeout / 2),
+            note=self.note,
+            chosen=self._chose,
+        )
+
+    def _chose(self, setting: LoaderSetting) -> None:
+        self.spool.say(Fact(name="loader", value=setting.to_json()))
+
     def note(self, text: str, level: Literal["info", "warning"] = "info") -> None:
-        """Send a note to the user; only rank 0 writes notes, so that other ranks send nothing."""
+        """Send the user a note; on ranks other than 0 nothing is sent, so that each note appears once."""
         self.spool.say(Note(level=level, text=text))
 
     def say_guarantee(self, text: str) -> None:
-        """Report a reproducibility guarantee, which replaces the one reported at the training's start."""
+        """Report a reproducibility guarantee to the user.
+
+        It replaces the guarantee reported when the training started.
+        """
         self.spool.say(Guarantee(text=text))
 
     def say_started(
@@ -76,15 +100,15 @@ class RankContext:
 
 
 class FormTraining(Protocol):
-    """Training of one form (such as functions, a plain cell, Lightning or Keras) in this rank.
+    """Training of one form (such as the user's functions, a plain cell, Lightning or Keras) in this rank.
 
-    It is built at step 0, before anything is restored. For each form a function of a RankContext returns one; these
-    functions are listed in `runner/rank_process.py`.
+    When it is created it is at step 0, and no checkpoint has been restored. Each form has a function that takes a
+    RankContext and returns its FormTraining; `runner/rank_process.py` lists these functions.
     """
 
     @property
     def step(self) -> int:
-        """Return the number of steps taken, for error messages and heartbeats."""
+        """Return the number of training steps taken so far, for error messages and heartbeats."""
 
     def train(self) -> int:
         """Restore the resume checkpoint, if any, train to the end or until released, and return the exit code."""

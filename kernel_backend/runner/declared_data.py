@@ -1,4 +1,4 @@
-"""Compare declared data with its state at submit while the training runs; differences are only reported."""
+"""Compare data declared with `--data` with its digests at submission, while training runs; differences only warn."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LAST_WORDS_S = 30.0  # for a comparison that is running when the training ends
 
 
 def changes(job: LaunchSpec, snapshot: Snapshot | None) -> Iterator[str]:
-    """Yield a sentence for each declared folder, file or URL that has changed since submit."""
+    """Yield a sentence for each declared folder, file or URL that has changed since submission."""
     for data in snapshot.data if snapshot else ():
         try:
             place = job.config.data_at.get(data.name, data.path)
@@ -30,7 +30,7 @@ def changes(job: LaunchSpec, snapshot: Snapshot | None) -> Iterator[str]:
 
 
 class DeclaredDataCheck(threading.Thread):
-    """Thread that compares a snapshot's declared data with the current files and notes differences."""
+    """Thread that compares a snapshot's declared data with the current files and warns the user of differences."""
 
     def __init__(self, job: LaunchSpec, snapshot: Snapshot | None, spool: Spool) -> None:
         super().__init__(name="declared data", daemon=True)
@@ -42,6 +42,6 @@ class DeclaredDataCheck(threading.Thread):
             self._spool.say(Note(level="warning", text=said))
 
     def close(self) -> None:
-        """Wait some seconds for the comparison, then give up."""
+        """Wait some seconds for the thread to finish the comparison, then leave it unfinished."""
         if self.is_alive():
             self.join(LAST_WORDS_S)

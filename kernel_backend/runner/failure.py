@@ -1,4 +1,4 @@
-"""Write a rank's failure record: the error, the user's lines by cell, and whether another rank's loss caused it."""
+"""Write a rank's failure record: the error, the user's lines by notebook cell, and whether a lost rank caused it."""
 
 from __future__ import annotations
 
@@ -60,13 +60,16 @@ def describe(
 
 
 def is_consequence(error: BaseException) -> bool:
-    """Return True if an error was only caused by the loss of another rank."""
+    """Return True if `error` occurred only because another rank was lost, and so is not the cause of the failure."""
     kinds = [kind.__name__ for kind in type(error).__mro__]
     return any(is_lost_peer(kind, _message(error)) for kind in kinds)
 
 
 def is_lost_peer(kind: str, message: str) -> bool:
-    """Return True if an error of class `kind`, or a crash with this output, is only a consequence of a lost rank."""
+    """Return True if an error only follows from the loss of another rank.
+
+    `kind` is the name of the error's class; `message` is its text or, after a crash, the process's output.
+    """
     text = message.lower()
     from_gloo = kind in _BY_TEXT and ("gloo" in text or "peer" in text)
     return kind in _CONSEQUENCES or (from_gloo and any(sign in text for sign in _LOST_PEER))
@@ -98,12 +101,12 @@ def _message(error: BaseException) -> str:
 
 
 def _plain(text: str) -> str:
-    """Escape characters that UTF-8 cannot encode, such as half of a surrogate pair."""
+    """Return `text` with the characters escaped that UTF-8 cannot encode, such as half of a surrogate pair."""
     return text.encode(errors="backslashreplace").decode()
 
 
 def _traceback(error: BaseException) -> str:
-    """Format the traceback as Python does, without Daylight's own frames that lead to the user's code."""
+    """Return the traceback as Python formats it, without the Daylight frames between the top and the user's code."""
     told = traceback.TracebackException.from_exception(error)
     link: traceback.TracebackException | None = told
     while link is not None:
@@ -114,7 +117,7 @@ def _traceback(error: BaseException) -> str:
 
 
 def _is_way(file: str) -> bool:
-    """Return True for files of Daylight and importlib, whose frames are left out of tracebacks."""
+    """Return True for source files of Daylight and of importlib, whose frames are left out of tracebacks."""
     return Path(file).is_relative_to(OURS) or file.startswith("<frozen importlib")
 
 

@@ -1,4 +1,7 @@
-"""Record the sample digest and the opened files of a training's first epoch, over all ranks and attempts."""
+"""Record which samples were trained (as a digest) and which files were opened in a training's first epoch.
+
+The record covers all ranks and, through checkpoints, earlier attempts.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,10 @@ class FirstEpoch:
         self._looking: threading.Thread | None = None
 
     def take(self, shares: Iterable[Batch]) -> None:
-        """Add the digests of a step's batches; after the epoch's last batch, report the digest of all samples."""
+        """Add the sample digests of a step's batches to the record.
+
+        After the epoch's last batch, report the total digest.
+        """
         if self._delivered:
             return
         last = False
@@ -62,25 +68,25 @@ class FirstEpoch:
                 self._say_files()
 
     def validated(self) -> None:
-        """Report the opened files after the first validation that follows the epoch."""
+        """Report the opened files, if this was the first validation after the end of the first epoch."""
         if self._delivered and not self._over:
             self._say_files()
 
     def finish(self) -> None:
-        """Report the samples and files recorded so far, if the training ended within its first epoch."""
+        """Report the samples and files recorded so far, if the training ended before its first epoch did."""
         if not self._delivered:
             self._say_delivered(whole=False)
         if not self._over:
             self._say_files()
 
     def close(self) -> None:
-        """Stop reading file contents, and wait up to `LAST_WORDS_S` seconds for the report in progress."""
+        """Stop reading the opened files, and wait up to `LAST_WORDS_S` seconds for a report that is in progress."""
         self._ended.set()
         if self._looking is not None:
             self._looking.join(LAST_WORDS_S)
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint at this step must store of the first epoch, as JSON."""
+        """Return the record of the first epoch up to this step as JSON, to be stored in a checkpoint."""
         if self._over:
             return {"over": True}
         seen, files = self._all_ranks()
@@ -89,7 +95,7 @@ class FirstEpoch:
         return {"over": False, "delivered": self._delivered, "seen": words, "files": files[:LISTED]}
 
     def restore(self, state: dict[str, Any] | None) -> None:
-        """Continue from the state in a checkpoint; None for a checkpoint of an older version without this state."""
+        """Continue from the record in a checkpoint; None for a checkpoint of an older version, which has none."""
         self._over = state is not None and state["over"]
         self._delivered = self._over or bool(state and state.get("delivered"))
         seen = state and state.get("seen")
@@ -100,7 +106,7 @@ class FirstEpoch:
             opened_files.add(state["files"])
 
     def _all_ranks(self) -> tuple[SampleDigests | None, list[str]]:
-        """Return the digest of all ranks' samples (None if unknown), and on rank 0 the paths of all files."""
+        """Return the digest of all ranks' samples, None if unknown, and on rank 0 the sorted paths of all files."""
         mine = self._own, opened_files.heard(), opened_files.made()
         found = self._before
         for seen, files, made in self._ranks.all_gather_object(mine) if self._ranks.size > 1 else [mine]:
@@ -135,13 +141,16 @@ class FirstEpoch:
             self._looking.start()
 
     def _look(self, files: list[str]) -> None:
-        """Compute the digests of the opened files and report them, in a thread while the training continues."""
+        """Compute the digests of the opened files and report them, in a thread so that the training goes on."""
         found = observed(files, Path(self._job.home), hurry=self._ended.is_set, overlay=_overlay(self._job))
         self._spool.say(Fact(name="observed", value=found.to_json()))
 
 
 def several_writers(writers: Mapping[str, int], cwd: str) -> str:
-    """Return a warning about files in the working folder that several ranks have written; empty for none."""
+    """Return a warning about files in the working folder `cwd` that several ranks have written; "" if there are none.
+
+    `writers` has the number of ranks that opened each file for writing, by path.
+    """
     found = [
         os.path.relpath(path, cwd)
         for path, ranks in sorted(writers.items())
@@ -158,7 +167,7 @@ def several_writers(writers: Mapping[str, int], cwd: str) -> str:
 
 
 def code_of(folder: Path) -> str:
-    """Return the `code_id` of the code files in a folder; call it before any of them is imported."""
+    """Return the `code_id` (a digest) of the code files in a folder; call it before any of them is imported."""
     names = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
     # Another rank may have imported some files already, and so compiled them.
     code = {name: path for name, path in names.items() if is_code(name) and "__pycache__" not in path.parts}
@@ -166,7 +175,7 @@ def code_of(folder: Path) -> str:
 
 
 def watch_files(job: LaunchSpec) -> None:
-    """Start recording opened files, except those that Daylight opens itself."""
+    """Start recording the files that this process opens, except those that Daylight itself opens."""
     ours = tuple(os.path.realpath(each) for each in (job.code, job.home, job.checkpoints))
     attempt = str(Path(job.code).parent)
     ours = (*ours, job.code, job.home, job.checkpoints, attempt, *installed_in(sys.path))
@@ -178,5 +187,5 @@ def _is_data(path: str, overlay: str, ours: tuple[str, ...]) -> bool:  # must be
 
 
 def _overlay(job: LaunchSpec) -> str:
-    """Return the real path of the trial's overlay folder; its files are recorded under their original paths."""
+    """Return the real path of the trial's overlay folder: its files are recorded under their original paths."""
     return os.path.realpath(stand_in_folder(Path(job.home), job.experiment, job.trial))

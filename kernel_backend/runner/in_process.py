@@ -1,4 +1,4 @@
-"""Train in the notebook's own process, without service, other processes or restarts; reports are printed."""
+"""Train in the notebook's own process, without the service, other processes or restarts; reports are printed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FORMS = frozenset(_TRAININGS)
 
 
 class PrintedSpool(Spool):
-    """Spool that prints the records of the training instead of writing them."""
+    """Spool that prints the training's records in the notebook instead of writing them to a file."""
 
     def __init__(self, path: Path, tell: Callable[[str], None]) -> None:
         super().__init__(path, rank=0)
@@ -53,9 +53,9 @@ class PrintedSpool(Spool):
 def train_in_process(job: LaunchSpec, folder: Path, tell: Callable[[str], None]) -> Any:
     """Train a job's trial in this process and return its models.
 
-    `folder` is a folder for its files; `tell` prints a line. An interrupt (Ctrl-C) ends the training, and the models
-    are returned in their current state. Raises the user's own errors, with a note of cell and line, and
-    InvalidDefinition.
+    Files of the training are written below `folder`; `tell` prints a line. On an interrupt (Ctrl-C), training ends and
+    the models are returned as they are then. Raises InvalidDefinition, and the user's own errors with a note that names
+    cell and line.
     """
     with _process_as_before(Path(job.code)):
         try:
@@ -97,7 +97,7 @@ def _trained(job: LaunchSpec, folder: Path, tell: Callable[[str], None]) -> Any:
 
 @contextmanager
 def _process_as_before(code: Path) -> Iterator[None]:
-    """Restore random states, torch's settings, the module path and `run` after the block."""
+    """Restore random states, torch's settings, the module search path and the user's `run` object after the block."""
     path, before, threads = list(sys.path), dict(vars(run)), torch.get_num_threads()
     deterministic = torch.are_deterministic_algorithms_enabled()
     warns = torch.is_deterministic_algorithms_warn_only_enabled()

@@ -12,28 +12,33 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from kernel_backend.model.reports import ArtifactSaved, Committed, Fact, Guarantee, Note, Report, Started
+from kernel_backend.model.launch.trace import Trace, instructed
+from kernel_backend.model.reports import ArtifactSaved, Committed, Fact, Guarantee, Note, Report, Started, Traced
 from kernel_backend.runner.metrics.loss_spikes import LossSpikes
 
-Said = Started | Report | Committed | Note | Fact | Guarantee | ArtifactSaved
+Said = Started | Report | Committed | Note | Fact | Guarantee | ArtifactSaved | Traced
 
 
 LOOK_S = 0.01
 
 
 class Instructions:
-    """Instructions of the launcher to this rank.
+    """Instructions that this rank has received from the launcher.
 
     Once `release` is True it stays True: the rank commits a checkpoint and exits. `until` is the furthest step or epoch
-    to train to, 0 before any was set.
+    to train to, 0 before any was set. `trace` is the newest request to record steps.
     """
 
     def __init__(self) -> None:
         self.release = False
         self.until = 0
+        self.trace: Trace | None = None
 
     def beyond(self, units: int, seconds: float) -> int | None:
-        """Wait up to `seconds` for a target beyond `units`; return it, or None after the time or on `release`."""
+        """Wait up to `seconds` for an instruction to train further than `units`, a number of steps or epochs.
+
+        Return the new target; None if none arrived in time or the rank was asked to exit (`release`).
+        """
         # No lock or event, as a signal handler may interrupt this thread anywhere.
         deadline = time.monotonic() + seconds
         while not self.release and self.until <= units and time.monotonic() < deadline:
@@ -71,6 +76,8 @@ class Instructions:
                 self.release = True
             case ["until", unit] if unit.isdigit():
                 self.until = max(self.until, int(unit))
+            case ["trace", *_]:
+                self.trace = instructed(words) or self.trace
 
 
 class NoInput(io.TextIOWrapper):
@@ -81,15 +88,17 @@ class NoInput(io.TextIOWrapper):
         raise EOFError("nobody answers input() in a job: give the value as a hyperparameter or an argument")
 
     def __next__(self) -> str:  # type: ignore[override]
-        """End an iteration over the lines, which would call `readline`."""
+        """Raise StopIteration, so that a loop over stdin ends.
+
+        The inherited method would call `readline`, which raises.
+        """
         raise StopIteration
 
 
 class Spool:
-    """Writer of numbered records, one JSON line each; only rank 0 writes.
+    """Writer of numbered records to the spool file, one line of JSON each; ranks other than 0 write nothing.
 
-    If the disk is full, records wait in memory and are written with the next one. Errors of this file never stop the
-    training.
+    If the disk is full, records wait in memory and are written with the next one. Write errors never stop the training.
     """
 
     def __init__(self, path: Path, rank: int) -> None:
@@ -106,7 +115,10 @@ class Spool:
         return self._file is not None
 
     def say(self, record: Said) -> None:
-        """Append one record with its number and the time; add a warning if a reported loss jumped and stayed high."""
+        """Append a record to the spool file, with its number and the time.
+
+        If it reports a loss that has jumped and stayed high, add a warning to the user.
+        """
         self._write(record)
         if not (isinstance(record, Report) and record.kind == "training"):
             return

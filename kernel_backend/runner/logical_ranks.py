@@ -1,4 +1,4 @@
-"""Compute the logical ranks of a training on any number of processes, with bit-identical results.
+"""Train with a fixed number of logical ranks on any number of processes, with bit-identical results.
 
 Each batch is split into one share per logical rank, as if each were a process of its own. Dropout, augmentation and
 BatchNorm see one share at a time, so the result depends on the number of logical ranks alone. A process that computes
@@ -23,10 +23,13 @@ Beside = Mapping[str, nn.Module]
 
 
 class LogicalRanks:
-    """Logical ranks `mine` (of `count`) that this process computes, each with its own module buffers (BatchNorm)."""
+    """Module buffers (such as BatchNorm's) of the logical ranks `mine`, out of `count`, that this process computes."""
 
     def __init__(self, model: nn.Module, mine: range, count: int, beside: Beside = MappingProxyType({})) -> None:
-        """Set up the buffers; `beside` maps names to modules outside the model, such as a loss with state."""
+        """Copy the modules' current buffers to every logical rank.
+
+        `beside` has modules outside the model that have buffers too, such as a stateful loss, by name.
+        """
         self.mine, self.count = mine, count
         self.beside = dict(beside)
         self._modules = {"": model} | {f"{name}.": module for name, module in beside.items()}
@@ -44,7 +47,7 @@ class LogicalRanks:
         }
 
     def take(self, rank: int) -> None:
-        """Load the buffers of logical rank `rank` into the modules."""
+        """Put the buffers of logical rank `rank` into the modules, before that rank's share of a batch is computed."""
         if rank == self._now:
             return
         # All of them, as BatchNorm writes to its statistics without incrementing their versions.
@@ -55,16 +58,18 @@ class LogicalRanks:
         self._now = rank
 
     def share(self, ranks: Ranks) -> None:
-        """Copy the buffers of logical rank 0 to all; every rank must call it at the same steps."""
+        """Copy the buffers of logical rank 0 to all logical ranks; every process must call it at the same steps."""
         self.take(self.mine.start)
         share(list(self.live().values()), ranks)
         self._agree()
 
     def gather(self, ranks: Ranks) -> dict[int, Buffers]:
-        """Return on rank 0 its own buffers and, per logical rank, those that differ, as copies on the host.
+        """Collect every logical rank's buffers for a checkpoint, as copies on the host.
 
-        All ranks call it. Digests show which buffers differ and which have changed since the last call, so that large
-        constant ones (a mask, a table of positions) are not sent, copied or saved for each logical rank.
+        Return them on rank 0 by logical rank and name, {} on other ranks; all ranks call it. For logical ranks other
+        than 0, only buffers that differ from rank 0's are returned. Digests show which differ, and which have changed
+        since the last call, so that large constant buffers (a mask, a position table) are neither sent nor copied nor
+        saved again.
         """
         first = _digests(self._of(0)) if 0 in self.mine else {}
         common = ranks.broadcast_object(first) if self.count > 1 else first
@@ -75,7 +80,10 @@ class LogicalRanks:
         return {0: self._copied(first)} | {rank: buffers for each in per_rank for rank, buffers in each.items()}
 
     def restore(self, saved: Mapping[int, Buffers]) -> None:
-        """Restore the buffers of every logical rank of this process; those of rank 0 may be in the model already."""
+        """Restore the buffers of every logical rank of this process.
+
+        `saved` is the result of `gather`; the buffers of rank 0 may be missing in it, if the model already has them.
+        """
         self.take(self.mine.start)
         for name, tensor in saved.get(0, {}).items():
             self._put(name, tensor)
@@ -90,7 +98,7 @@ class LogicalRanks:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Restore the buffers of every logical rank of this process after the block, even if shared within."""
+        """Restore, after the block, the buffers that each logical rank of this process had before it."""
         own = {rank: {name: tensor.clone() for name, tensor in self._of(rank).items()} for rank in self.mine}
         yield
         self.restore(own)
@@ -119,7 +127,7 @@ class LogicalRanks:
                 _keep(kept, name, tensor)
 
     def _put(self, name: str, tensor: Tensor) -> None:
-        """Set one of the modules' buffers to this value."""
+        """Set the buffer with this name, of the model or of a module beside it, to the values of `tensor`."""
         prefix = max((each for each in self._modules if name.startswith(each)), key=len)
         path, _, leaf = name.removeprefix(prefix).rpartition(".")
         module = self._modules[prefix].get_submodule(path)
@@ -140,7 +148,7 @@ def _copy(tensor: Tensor) -> Tensor:
 
 
 def _keep(kept: Buffers, name: str, tensor: Tensor) -> None:
-    """Copy `tensor` into the stored tensor of this name; create that if it is missing or of another shape."""
+    """Copy `tensor` into the tensor `kept[name]`; create that tensor if it is missing or has another shape."""
     if name in kept and kept[name].shape == tensor.shape:
         kept[name].copy_(tensor.detach())
     else:

@@ -29,7 +29,7 @@ _hooked = False
 
 
 def watch(keep: Keep) -> None:
-    """Start recording files that `keep` accepts, also in processes forked from this one."""
+    """Start recording the files for which `keep` returns True, in this process and in those forked from it later."""
     global _keep, _hooked, _working
     _keep, _working = keep, os.path.join(os.getcwd(), "")
     if not _hooked:
@@ -64,27 +64,27 @@ def watching() -> Keep | None:
 
 
 def heard() -> list[str]:
-    """Return the absolute paths of the files opened since the last call."""
+    """Return the absolute paths of the files that were opened since the last call."""
     found = _fresh[:]
     del _fresh[: len(found)]
     return found
 
 
 def made() -> list[str]:
-    """Return the absolute paths of the files opened for writing since the last call, without temporary ones."""
+    """Return the absolute paths of the files opened for writing since the last call, without temporary files."""
     found = list(_made)
     _made.clear()
     return found
 
 
 def add(paths: Iterable[str]) -> None:
-    """Add files recorded by another process, if this one is still recording."""
+    """Add paths recorded by another process, such as a loader worker; ignore them if this process records nothing."""
     for path in paths if _keep is not None else ():
         _remember(path)
 
 
 def all_opened() -> list[str]:
-    """Return all recorded files, sorted."""
+    """Return the paths of all files recorded since `watch` was called, sorted."""
     return sorted(_opened)
 
 

@@ -1,4 +1,4 @@
-"""Read how a program ended from its exit code and the end of its log."""
+"""Read why a program ended from its exit code and the last lines of its log."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ _BY_SHELL = 128  # a shell adds it to the signal that ended its command
 
 
 def end_of(log: Path) -> str:
-    """Return the end of a program's log."""
+    """Return the last part of a program's log, in which a usage error or a traceback stands."""
     with log.open("rb") as file:
         file.seek(max(0, file.seek(0, 2) - END))
         return file.read().decode(errors="replace")
 
 
 def usage_error(code: object, text: str) -> str | None:
-    """Return the usage error of a program that rejected its command line; None if it ended otherwise.
+    r"""Return the usage error of a program that rejected its command line; None if it ended for another reason.
 
     Examples
     --------
-    >>> usage_error(2, "usage: train.py [-h] [--lr LR]\\ntrain.py: error: unrecognized arguments: --beta")
+    >>> usage_error(2, "usage: train.py [-h] [--lr LR]\ntrain.py: error: unrecognized arguments: --beta")
     'train.py: error: unrecognized arguments: --beta'
     >>> usage_error(2, "the mesh has no cells") is None
     True
@@ -39,7 +39,7 @@ def usage_error(code: object, text: str) -> str | None:
 
 
 def signal_of(code: int) -> str | None:
-    """Return the name of the signal that ended a program, or a shell's command; None if no signal ended it.
+    """Return the name of the signal behind an exit code (`-9`, or `137` from a shell); None if it is not from a signal.
 
     Examples
     --------

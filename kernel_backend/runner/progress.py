@@ -1,4 +1,4 @@
-"""Write a rank's heartbeat, cheap enough for every step and readable even if this process is stuck."""
+"""Write a rank's heartbeat to a file: cheap enough for every step, and readable even if this process hangs."""
 
 from __future__ import annotations
 
@@ -8,33 +8,49 @@ import logging
 import mmap
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
+from kernel_backend.model.launch import times
 from kernel_backend.model.launch.progress import SHOW_STACKS, SIZE, Phase, Tick, progress_file, stacks_file, write_tick
+from kernel_backend.runner.timing.clock import CLOCK
 
 _log = logging.getLogger(__name__)
 
 
 class Progress:
-    """Memory-mapped file for this rank's heartbeat, so that a tick needs no system call."""
+    """Memory-mapped heartbeat file of this rank, which is written without a system call."""
 
     def __init__(self, folder: Path, rank: int) -> None:
         self.folder = folder  # of the attempt
-        self._memory = memoryview(_shared(folder / progress_file(rank)))
+        self.rank = rank
+        self._memory = memoryview(_shared(folder / progress_file(rank), SIZE, "a hang of this rank would go unnoticed"))
         self._count = 0
         self.steps = 0  # number of steps that this process has begun
         self.step = 0  # the current or last step
+        self.listener: Callable[[Phase, int], None] | None = None  # called with each heartbeat
 
     def tick(self, phase: Phase, step: int) -> None:
-        """Write a heartbeat: the current phase, and the current or last step."""
+        """Write a heartbeat: what the rank does at present (its phase), and the number of the current or last step."""
         self._count += 1
         self.step = step
         self.steps += phase in ("first step", "step")
         write_tick(self._memory, Tick(self._count, phase, step))
+        CLOCK.phase(phase, step)
+        if self.listener is not None:
+            self.listener(phase, step)
+
+    def times(self) -> memoryview:
+        """Create the file in which the durations of this rank's work are added up, and return its mapped memory."""
+        path = self.folder / times.times_file(self.rank)
+        return memoryview(_shared(path, times.SIZE, "where the time of this rank goes is not shown"))
 
 
 def show_stacks_on_demand(folder: Path, rank: int) -> None:
-    """Write stack traces of all threads to a file on a signal, even while native code holds the interpreter lock."""
+    """On a signal of the launcher, write the stack traces of all threads to a file, for the diagnosis of a hang.
+
+    This works even while native code holds the interpreter lock.
+    """
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
     descriptor = os.open(folder / stacks_file(rank), flags, 0o600)
     with contextlib.suppress(OSError):  # a full disk is no reason to fail
@@ -42,14 +58,14 @@ def show_stacks_on_demand(folder: Path, rank: int) -> None:
     faulthandler.register(SHOW_STACKS, file=descriptor, all_threads=True)
 
 
-def _shared(path: Path) -> mmap.mmap:
+def _shared(path: Path, size: int, otherwise: str) -> mmap.mmap:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         # Writing to a page that does not fit on the disk would kill this process: allocate it first.
-        os.posix_fallocate(descriptor, 0, SIZE)
-        return mmap.mmap(descriptor, SIZE)
+        os.posix_fallocate(descriptor, 0, size)
+        return mmap.mmap(descriptor, size)
     except OSError as error:
-        _log.warning("a hang of this rank would go unnoticed: %s", error)
-        return mmap.mmap(-1, SIZE)
+        _log.warning("%s: %s", otherwise, error)
+        return mmap.mmap(-1, size)
     finally:
         os.close(descriptor)

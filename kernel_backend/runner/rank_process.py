@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
+import torch
+
 from kernel_backend.artifacts.run import run
 from kernel_backend.definition.contract import Form
 from kernel_backend.model.launch.launch_spec import LaunchSpec
@@ -33,6 +35,10 @@ from kernel_backend.runner.forms.script.training import ScriptTraining
 from kernel_backend.runner.ipc import Instructions, Spool
 from kernel_backend.runner.progress import Progress
 from kernel_backend.runner.ranks.backends import choose, connect
+from kernel_backend.runner.ranks.timed import TimedRanks
+from kernel_backend.runner.timing.clock import CLOCK
+from kernel_backend.runner.timing.intercept import install
+from kernel_backend.runner.tracer import Tracer
 
 
 def _lightning(rank: RankContext) -> FormTraining:
@@ -70,8 +76,8 @@ def work(
 ) -> int:
     """Train the job's trial as one of its ranks; return the exit code: 0 when completed, 85 when released.
 
-    `watch` is called with the training once it is built. Raises any error that ends this rank: the user's own,
-    InvalidDefinition, or a backend's error when another rank is lost.
+    `watch` is called with the training once it has been created, to follow its steps. Raises any error that ends this
+    rank: the user's own, InvalidDefinition, or a backend's error when another rank is lost.
     """
     config = job.config
     if config.form == "command":
@@ -103,13 +109,19 @@ def work(
     prepared(job, loaded, progress)  # before any rank connects, as it may take long
     choice = choose("torch" if config.strategy == "fsdp2" else config.backend, kind)
     ranks = connect(choice, kind, stall_limit(config.hang_timeout))
-    run.begin(ArtifactWriter(job, spool, progress) if ranks.rank == 0 else None)
+    if ranks.size > 1:
+        ranks = TimedRanks(ranks)
+    keep = ArtifactWriter(job, spool, progress) if ranks.rank == 0 else None
+    run.begin(keep)
     constants = {"run": run, "device": device, "rank": ranks.rank, "world": ranks.size, "epochs": config.epochs}
     functions = Functions(loaded, job.params, config.seed, constants)
     numerics = exactness.numerics(device, config, ranks.size, choice.name)
     context = RankContext(
         job, loaded, functions, ranks, choice, device, numerics, code_id, instructions, spool, progress
     )
+    _start_clock(progress, device)
+    tracer = Tracer(progress.folder, job.experiment, instructions, spool, keep, ranks.rank, device)
+    progress.listener = tracer.phase
     training = TRAININGS[loaded.definition.form](context)
     if text := left_behind(Path(job.code), Path(job.cwd), loaded.snapshot):
         context.note(text)
@@ -119,12 +131,24 @@ def work(
         declared.start()
     try:
         code = training.train()
+        tracer.close()
     finally:
+        CLOCK.end()
         progress.tick("finishing", training.step)  # a checkpoint being written must not look like a hang
         training.close()
         declared.close()
     ranks.close()
     return code
+
+
+def _start_clock(progress: Progress, device: torch.device) -> None:
+    timeline = None
+    if device.type == "cuda":
+        from kernel_backend.runner.timing.device import CudaTimeline
+
+        timeline = CudaTimeline()
+    CLOCK.attach(progress.times(), timeline)
+    install()
 
 
 def _tell_nondeterminism(spool: Spool, operation: str) -> None:

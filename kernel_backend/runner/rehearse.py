@@ -1,6 +1,7 @@
 """Rehearse a restart from a checkpoint in a separate process: `python -m kernel_backend.runner.rehearse FOLDER`.
 
-The folder holds `job.json` and `steps.json`, the steps to compare. The result is written to `digests.json` there.
+FOLDER holds the launch spec, `job.json`, and the steps to compare, `steps.json`. The result is written to
+`digests.json` in it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from kernel_backend.parent_death import die_with
 
 
 def main(folder: Path) -> NoReturn:
-    """Run the program from the checkpoint to the last of the steps; write the digests of its variables at each step."""
+    """Run the program from the checkpoint to the last of the steps to compare, and exit.
+
+    The digests of its variables at each of these steps are written to `digests.json` in the folder.
+    """
     die_with(os.getppid())
     from kernel_backend.model.launch.launch_spec import read_job
     from kernel_backend.runner import rank_process

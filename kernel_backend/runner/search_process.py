@@ -1,4 +1,4 @@
-"""Run a cell's search class in its own process: `python -m kernel_backend.runner.search_process CODE CWD`.
+"""Run the search class of a user's cell in its own process: `... -m kernel_backend.runner.search_process CODE CWD`.
 
 Requests arrive on standard input and answers go to standard output, one JSON line each. Output that the class prints
 goes to standard error. The first request holds the search's settings and space; it is answered once the class is
@@ -26,9 +26,9 @@ from kernel_backend.runner.definition.load import load, read_snapshot
 
 
 class Pipes:
-    """Pipes on which a search class receives requests and sends answers.
+    """Pipes by which the process of a search class receives requests and sends answers.
 
-    A thread reads the requests, so that the class can be asked which line it is executing while it runs.
+    A thread reads the requests, so that it can also be asked, while the class runs, which line the class is executing.
     """
 
     def __init__(self, sources: Sources) -> None:
@@ -65,7 +65,7 @@ class Pipes:
         os._exit(0)
 
     def _where(self) -> str | None:
-        """Return the line of the user's search class that the main thread is executing."""
+        """Return the line of the user's search class that the main thread is executing; None if it is outside of it."""
         frame: FrameType | None = sys._current_frames()[self._main]
         while frame is not None:
             found = users_frame(Call(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name), self._sources)
@@ -76,7 +76,7 @@ class Pipes:
 
 
 def main(code: Path, cwd: Path) -> int:
-    """Construct the class and answer requests; return 1 if it fails, after the failure was reported."""
+    """Create the search class and answer requests; return the exit code: 1 if the class fails, after reporting that."""
     pipes = Pipes(Sources(code, cwd, read_snapshot(code)))
     try:
         _answer(pipes, code, cwd)

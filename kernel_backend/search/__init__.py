@@ -1,4 +1,4 @@
-"""Decide which trials of a search train, for how long and with what values: pure state machines.
+"""Decide which trials of a search train, for how long and with what hyperparameters, by pure state machines.
 
 `make` returns a searcher for `Settings` and a `Space`; `simulate` runs it on recorded learning curves.
 """

@@ -47,7 +47,7 @@ class Asha(BaseSearcher[_Climber]):
         trials: int | None,
         asks: int = sys.maxsize,
     ) -> None:
-        """Create the searcher of `trials` trials in total; None if the budget limits their number.
+        """Create a searcher that starts `trials` trials in total (None: as many as the budget allows).
 
         `asks` is the largest number of proposals that the sampler can make, such as the size of a grid.
         """
@@ -61,23 +61,29 @@ class Asha(BaseSearcher[_Climber]):
     # Assigning free gangs
 
     def _wanted(self) -> int:
-        """Return the number of new trials that may be created, plus one for each rung with a promotable trial."""
+        """Return how many gangs the search could use: for new trials and for trials to resume.
+
+        Without any of these, 1 if a paused trial can use an idle slot.
+        """
         return self._new() + len(set(self._going())) or int(self._pastime() is not None)
 
     def _new(self) -> int:
         return min(self._left(), self._asks - self._asked)
 
     def _going(self) -> Iterator[int]:
-        """Yield the paused trials to resume next: promoted by users or interrupted, then promotable ones.
+        """Yield the paused trials in the order in which they resume: those promoted by users or interrupted come first.
 
-        Promotable trials are sorted by rung, the highest first.
+        Promotable trials follow, sorted by rung, the highest first.
         """
         rungs = () if self._stopping else self._ladder
         promotable = (rung.promotable(self._eta) for rung in rungs)
         return chain(self._waiting(), (trial for trial in promotable if trial is not None))
 
     def _choose(self) -> Create | Resume | None:
-        """Choose a trial to resume (`_going`), else a new one, else one for an otherwise idle slot (`_pastime`)."""
+        """Return the next decision: resume a trial (`_going`), else create one, else use an idle slot (`_pastime`).
+
+        None if there is nothing to train.
+        """
         trial = next(self._going(), None)
         if trial is None and self._new():
             number = self._asked + 1
@@ -89,8 +95,8 @@ class Asha(BaseSearcher[_Climber]):
     def _pastime(self) -> int | None:
         """Return the best paused trial of the highest rung, to train on a slot that would otherwise be idle.
 
-        It continues if no trial has been trained to the end yet, if a promoted trial is still training, or if the
-        search ends only when its budget is used up. Otherwise, and always with `stopping`, None is returned.
+        Such a trial continues if no trial has been trained to the end yet, if a promoted trial is still training, or if
+        the search ends only when its budget is used up. Otherwise, and always with `stopping`, None is returned.
         """
         whole = any(bracket.rungs[-1].best < WORST for bracket in self.brackets)
         earned = len(self._seen.training) > len(self._filling)
@@ -107,7 +113,7 @@ class Asha(BaseSearcher[_Climber]):
         return _Climber(until=decision.until, bracket=bracket)
 
     def granted(self, decision: Create | Resume) -> None:
-        """Apply a decision of `on_slot`."""
+        """Apply a decision that `on_slot` made."""
         fills = isinstance(decision, Resume) and decision.trial not in self._going()
         super().granted(decision)
         if fills:
@@ -116,7 +122,10 @@ class Asha(BaseSearcher[_Climber]):
     # Reports of trials
 
     def _record(self, trial: int, known: _Climber, unit: int, value: float) -> None:
-        """Record the value in every rung that the trial has passed; from now on only the highest can promote it."""
+        """Record the value in every rung that the trial has reached.
+
+        Afterwards the trial can be promoted only from the highest of them.
+        """
         passed = [rung for rung in known.bracket.rungs if known.reached < rung.unit <= unit]
         for rung in passed:
             rung.record(trial, self._seen.lower(value))
@@ -198,18 +207,18 @@ def asha_searcher(settings: Settings, space: Space) -> Asha:
 
 
 def hyperband_searcher(settings: Settings, space: Space) -> Asha:
-    """Return a searcher that runs all Hyperband brackets concurrently, each once unless trials or a budget are set."""
+    """Return a searcher that runs all Hyperband brackets concurrently: once each, unless trials or a budget are set."""
     brackets = _hyperband_brackets(settings)
     return _searcher(settings, space, brackets, _hyperband_trials(settings, brackets))
 
 
 def asha_plan(settings: Settings, space: Space) -> Plan:
-    """Return the plan of an ASHA search, for a dry run."""
+    """Return how much an ASHA search trains at most, for a dry run."""
     return _plan(_asha_brackets(settings), settings.limit, settings.limit)
 
 
 def hyperband_plan(settings: Settings, space: Space) -> Plan:
-    """Return the plan of a Hyperband search, for a dry run; without `--trials` its brackets determine the number."""
+    """Return how much a Hyperband search trains at most, for a dry run; its brackets limit it without `--trials`."""
     brackets = _hyperband_brackets(settings)
     return _plan(brackets, settings.limit, _hyperband_trials(settings, brackets))
 

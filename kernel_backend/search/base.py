@@ -14,7 +14,7 @@ from kernel_backend.model.search.records import Complete, Continue, Create, Paus
 
 
 class Searcher(Protocol):
-    """Decide which trial trains next, and how far: the interface of a search method.
+    """Interface of a search method, which decides which trial trains next, and how far.
 
     The service stores each call and each decision, and replays them after a restart. The same calls must therefore
     lead to the same state: read no clock, do no I/O, and draw from `stream` alone. `sampled` makes a searcher that
@@ -148,7 +148,7 @@ class Searcher(Protocol):
 
 
 class Plan(NamedTuple):
-    """Most that a search will train, for a dry run.
+    """The most that a search will train, for a dry run.
 
     Parameters
     ----------

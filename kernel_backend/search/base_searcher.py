@@ -1,4 +1,4 @@
-"""Implement the common part of searchers: progress of trials, which reports count, and manual steering.
+"""Implement what searchers share: the progress of trials, which reports count, and steering by users.
 
 At any time a trial is training, paused or ended. Subclasses decide which trial gets a free slot, and how a trial
 proceeds at its target.
@@ -21,7 +21,7 @@ from kernel_backend.search.observations import Observations
 
 @dataclass(kw_only=True)
 class Progress:
-    """Progress of a trial in units; one that is paused below its target was interrupted.
+    """Progress of a trial in units; if it is paused below its target, it was interrupted.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ P = TypeVar("P", bound=Progress)
 
 
 class BaseSearcher(ABC, Generic[P]):
-    """Base of searchers that compare trials before their end: it records their progress; subclasses make the decisions.
+    """Base class of searchers that compare trials before their end; subclasses make the decisions.
 
     A subclass defines `_wanted` (how many gangs it could use), `_choose` (the next decision, without changing
     anything), `_begun` (the progress of a new trial), `_record` (the first value at a unit), `_judge` (the decision
@@ -170,7 +170,7 @@ class BaseSearcher(ABC, Generic[P]):
         return len(self._trials) - self._invalid
 
     def granted(self, decision: Create | Resume) -> None:
-        """Apply a decision of `on_slot`.
+        """Apply a decision that `on_slot` made.
 
         Parameters
         ----------
@@ -190,7 +190,7 @@ class BaseSearcher(ABC, Generic[P]):
 
     @abstractmethod
     def _begun(self, decision: Create) -> P:
-        """Return the initial progress of a new trial, which is not in `_trials` yet."""
+        """Return the initial progress of the trial that a decision creates; it is not in `_trials` yet."""
 
     # Reports of trials
 
@@ -228,13 +228,13 @@ class BaseSearcher(ABC, Generic[P]):
 
     @abstractmethod
     def _record(self, trial: int, known: P, unit: int, value: float) -> None:
-        """Record a trial's first value at a unit or beyond; `known.reached` has not been updated yet."""
+        """Record the first value that a trial reports at a unit or beyond; `known.reached` is still the unit before."""
 
     def _arrive(self, trial: int, known: P) -> None:
-        """Apply the decision about a trial at its target: it continues, pauses or is pruned.
+        """Apply the decision about a trial that has reached its target: it continues, pauses or is pruned.
 
-        If the decision is to continue, but the trial was paused before its report arrived, it is among the first to
-        resume.
+        If the decision is to continue, but the trial was paused before its report arrived, the trial is among the first
+        to resume.
         """
         chosen, trains = trial in self._chosen, trial in self._seen.training
         self._chosen.pop(trial, None)
@@ -250,11 +250,14 @@ class BaseSearcher(ABC, Generic[P]):
 
     @abstractmethod
     def _judge(self, trial: int, known: P) -> Continue | Pause | Prune:
-        """Return the decision about a trial at its target; not called for a training trial that a user has promoted."""
+        """Return the decision about a trial at its target.
+
+        It is not called for a trial that a user has promoted while it was training.
+        """
 
     @abstractmethod
     def _target(self, known: P) -> int:
-        """Return the next target of a trial, from the unit that it has reached."""
+        """Return the next target of a trial, given the unit that it has reached."""
 
     def _go_on(self, trial: int, known: P, until: int) -> None:
         known.until = until
@@ -294,7 +297,7 @@ class BaseSearcher(ABC, Generic[P]):
 
     @abstractmethod
     def _forget(self, trial: int, known: P) -> None:
-        """Remove all results of an invalid trial."""
+        """Remove all results of a trial whose hyperparameters were invalid."""
 
     @abstractmethod
     def _fail(self, trial: int, known: P) -> None:
@@ -325,7 +328,7 @@ class BaseSearcher(ABC, Generic[P]):
         Raises
         ------
         Conflict
-            The trial has ended, or is none of this search.
+            The trial has ended, or belongs to another search.
         """
         known = self._trials.get(trial)
         if known is None or known.end:

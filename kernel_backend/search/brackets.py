@@ -1,4 +1,4 @@
-"""Build the brackets (ladders of rungs) of ASHA and Hyperband, and one for trials that improve late."""
+"""Build the brackets (ladders of rungs) of ASHA and Hyperband, and a bracket for trials that improve late."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LATE_BLOOMERS = 0.1  # fraction of all training for trials that are not compared
 
 
 class Bracket:
-    """Ladder of rungs; `weight` is the fraction of new trials that start in it."""
+    """Ladder of rungs; `weight` is the fraction of new trials that start in this bracket."""
 
     def __init__(self, units: Sequence[int], weight: float) -> None:
         self.rungs = [Rung(unit) for unit in units]
@@ -19,28 +19,31 @@ class Bracket:
         self.begun = 0
 
     def above(self, unit: int) -> Rung:
-        """Return the lowest rung above a unit, which must be below the top rung."""
+        """Return the lowest rung above `unit`, which must be below the top rung."""
         return next(rung for rung in self.rungs if rung.unit > unit)
 
     def below(self, unit: int) -> Rung:
-        """Return the highest rung at or below a unit, which must not be below the first rung."""
+        """Return the highest rung at or below `unit`, which must not be below the first rung."""
         return next(rung for rung in reversed(self.rungs) if rung.unit <= unit)
 
     def leave(self, trial: int, unit: int) -> None:
-        """Prevent a trial from being promoted from any rung up to a unit."""
+        """Exclude a trial from promotion from all rungs up to `unit`."""
         for rung in self.rungs:
             if rung.unit <= unit:
                 rung.leave(trial)
 
 
 def cost(units: Sequence[int], eta: int) -> float:
-    """Return the mean number of units that a trial of this bracket trains: r + sum of (L_k - L_(k-1)) / eta^k."""
+    """Return the mean number of units that a trial trains in a bracket: r + sum of (L_k - L_(k-1)) / eta^k.
+
+    `units` are the rungs L_k, of which r is the first.
+    """
     steps = zip([0, *units], units, strict=False)
     return sum(((upper - lower) / float(eta**k) for k, (lower, upper) in enumerate(steps)), 0.0)
 
 
 def with_late_bloomers(units: Sequence[int], eta: int) -> list[Bracket]:
-    """Return ASHA's bracket, and one that starts two rungs below the top and gets a tenth of all training.
+    """Return two brackets: that of ASHA, and one that starts two rungs below the top and gets a tenth of all training.
 
     The second one protects late bloomers: a trial that learns slowly at first fails every early comparison.
     """
@@ -54,8 +57,8 @@ def with_late_bloomers(units: Sequence[int], eta: int) -> list[Bracket]:
 def hyperband(units: Sequence[int], eta: int) -> list[Bracket]:
     """Return all brackets of Hyperband, to be run concurrently.
 
-    The bracket of s + 1 rungs has n = ceil((s_max + 1) / (s + 1) * eta^s) trials (Li et al., JMLR 2018). It is
-    computed in integers: floats lose a bracket if R/r is a power of eta.
+    The bracket of s + 1 rungs has n = ceil((s_max + 1) / (s + 1) * eta^s) trials (Li et al., JMLR 2018). n is computed
+    in integers: floats lose a bracket if R/r is a power of eta.
     """
     most = len(units)
     counts = {s: -(-most * eta**s // (s + 1)) for s in range(most)}
@@ -63,7 +66,7 @@ def hyperband(units: Sequence[int], eta: int) -> list[Bracket]:
 
 
 def graded(units: Sequence[int], eta: int, mode: Literal["standard", "conservative"]) -> list[Bracket]:
-    """Return the brackets with the most rungs: the upper half of them (standard), or all (conservative).
+    """Return the brackets with the most rungs: the upper half of all brackets (standard), or all (conservative).
 
     The number of trials in each is proportional to eta^(rungs - 1) / rungs.
     """

@@ -1,4 +1,4 @@
-"""Run a user's own search class from the cell: it proposes trials and decides which continue.
+"""Run a user's own search class from the notebook cell, which proposes trials and decides which continue.
 
     class MySearch:
         interval = 5                      # trials are judged each 5 units; without it they train to the end
@@ -32,10 +32,10 @@ Wish = Literal["pause", "stop"]
 
 
 class SearchProcess(Protocol):
-    """Process of a custom search class. Its methods raise SearchFailed if the class fails or answers wrongly."""
+    """Process that runs a custom search class. Its methods raise SearchFailed if the class fails or answers wrongly."""
 
     def interval(self) -> Any:
-        """Return the class's `interval` attribute; None if it has none."""
+        """Return the `interval` attribute of the class; None if it has none."""
 
     def ask(self, trial: int) -> Any:
         """Return the result of the class's `ask`, as JSON."""
@@ -50,7 +50,7 @@ class _Trial(Progress):
 
 
 class Custom(BaseSearcher[_Trial]):
-    """Searcher that calls a custom search class. After a failure of the class (`failure`) it uses no more gangs."""
+    """Searcher that calls a custom search class. After the class has failed (`failure`), it uses no more gangs."""
 
     failure: SearchFailed | None = None
 
@@ -63,7 +63,7 @@ class Custom(BaseSearcher[_Trial]):
     # Assigning free gangs
 
     def _wanted(self) -> int:
-        """Return the number of gangs for trials to resume first, and for trials that the class might choose.
+        """Return how many gangs could be used: by trials to resume first, and by trials that the class might choose.
 
         The class might choose one while new trials are allowed or trials are paused, unless its last answer was None.
         """
@@ -73,7 +73,7 @@ class Custom(BaseSearcher[_Trial]):
         return len(waiting) + (0 if self._nothing_now else max(self._left(), int(others)))
 
     def _choose(self) -> Create | Resume | None:
-        """Return the decision of the class's `ask`; None if it returns None, or fails: then `failure` is set."""
+        """Return the decision that the class's `ask` makes; None if it returns None or fails, which sets `failure`."""
         if not self._wanted():
             return None
         try:
@@ -111,7 +111,7 @@ class Custom(BaseSearcher[_Trial]):
     def _checked(self, params: dict[str, Any]) -> dict[str, Value]:
         """Return the hyperparameters if they are within the space; raises SearchFailed otherwise.
 
-        If the space is empty, all names are accepted; the functions of the cell check them.
+        If the space is empty, all names are accepted; the user's functions check them.
         """
         for name in params:
             if self._names and name not in self._names:
@@ -126,7 +126,7 @@ class Custom(BaseSearcher[_Trial]):
         return params
 
     def _after(self, unit: int) -> int:
-        """Return the end of the next interval after a unit, which is a trial's next target."""
+        """Return the unit at which the interval after `unit` ends, which is a trial's next target."""
         if self._interval is None:
             self._interval = self._asked_interval()
         return min((unit // self._interval + 1) * self._interval, self._units)
@@ -148,7 +148,7 @@ class Custom(BaseSearcher[_Trial]):
     # Reports of trials
 
     def on_report(self, trial: int, unit: int, value: float) -> Verdict:
-        """Process a report; the class's last answer about a trial is applied at the trial's target.
+        """Process a report; what the class last said about a trial is applied when the trial reaches its target.
 
         Reports of prior results are passed to the class, too.
         """
@@ -194,7 +194,7 @@ class Custom(BaseSearcher[_Trial]):
         return Pause() if known.requested_action or self.failure else Continue(until=self._target(known))
 
     def judged(self, trial: int, verdict: Verdict) -> None:
-        """Apply the logged decision about a report; the class is not called, since it might now decide differently."""
+        """Apply the decision about a report that the log holds; the class is not called, since it might now differ."""
         known = self._trials.get(trial)
         if known is None:
             return
@@ -225,10 +225,10 @@ class Custom(BaseSearcher[_Trial]):
     # Manual steering
 
     def extend(self, trials: int | None) -> None:
-        """Set the total number of trials; a class that has failed is called again."""
+        """Set the total number of trials; if the class has failed, it is called again from now on."""
         super().extend(trials)
         self._nothing_now, self.failure = False, None
 
     def fail(self, message: str) -> None:
-        """Mark the search as failed with the logged message, during a replay."""
+        """Mark the search as failed with the message from the log, during a replay."""
         self.failure = self.failure or SearchFailed(message)

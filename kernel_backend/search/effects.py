@@ -1,4 +1,4 @@
-"""Convert a search's decisions to effects on stored trials."""
+"""Convert a search's decisions to changes of stored trials."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kernel_backend.model.trial import Trial
 
 
 def created(experiment: Experiment, decision: Create, parent: Trial | None) -> Added:
-    """Return the effect that creates a trial, with the submission's fixed parameters and those of the decision.
+    """Return the effect that creates a trial, with the submission's fixed parameters and those that `decision` sets.
 
     The trial starts from its parent's newest checkpoint, or else from the experiment's warm-start checkpoint, if any.
     """
@@ -51,7 +51,10 @@ def _going(trial: Trial, until: int) -> Moved | None:
 
 
 def held(trial: Trial) -> Moved | None:
-    """Return the effect that pauses a trial until its search resumes it; None if it is paused already, or has ended."""
+    """Return the effect that pauses a trial until its search resumes it.
+
+    None if the trial is paused already or has ended.
+    """
     if trial.state in TRIAL_ENDED or trial.state is TrialState.STOPPING or Hold.SEARCH in trial.holds:
         return None
     leaving: dict[TrialState, e.Event] = {

@@ -17,21 +17,24 @@ from kernel_backend.model.search.space import Parameter, Space, in_order
 
 
 class Dimension(NamedTuple):
-    """Coordinate of the cube, for a parameter `lr` or a parameter of one block, `blocks[2].kind`."""
+    """Coordinate of the cube, named after its parameter, as `lr` or for a parameter of one block `blocks[2].kind`."""
 
     name: str
     choices: int  # number of choices; 0: numeric
 
 
 class Codec(NamedTuple):
-    """Functions that map a coordinate to a value and back; they raise TypeError or ValueError for an invalid value."""
+    """Functions that map a coordinate to a value and back.
+
+    The latter raises TypeError or ValueError if it is invalid.
+    """
 
     value: Callable[[float], Value]
     unit: Callable[[Any], float]
 
 
 class _Place(NamedTuple):
-    """Parameter with its coordinate, the mapping between [0, 1] and values, and its condition."""
+    """Parameter with the index of its coordinate, the mapping between [0, 1] and values, and its condition."""
 
     parameter: str
     at: int | None  # index of its coordinate; None: it has a single value
@@ -43,7 +46,7 @@ class _Place(NamedTuple):
 
 
 class Encoder:
-    """Turn hyperparameters of a space into points of the unit cube, and back.
+    """Converter between hyperparameters of a space and points of the unit cube.
 
     A point that is uniform in the cube makes values that are uniform on their scales.
 
@@ -128,7 +131,10 @@ class Encoder:
 
 
 def _places(parameters: Sequence[Parameter], prefix: str, dimensions: list[Dimension]) -> list[_Place]:
-    """Append a coordinate to `dimensions` for each parameter; return their places, each after the one it depends on."""
+    """Append a coordinate to `dimensions` for each parameter, and return the parameters with their coordinates.
+
+    Each parameter comes after the one on which it depends.
+    """
     found = {}
     for each in parameters:
         choices = len(each.domain.values) if isinstance(each.domain, Choices) else 0
@@ -149,7 +155,7 @@ def _decoded(places: list[_Place], point: Sequence[float]) -> dict[str, Value]:
 
 
 def _encode(places: list[_Place], params: Mapping[str, Value], point: list[float], prefix: str) -> set[str]:
-    """Write the coordinates into `point`; return the names of the active parameters."""
+    """Write the coordinates of hyperparameters into `point`; return the names of the active ones."""
     counted = set[str]()
     for name, at, _, unit, domain, when, values in places:
         if when is not None and not (when in counted and params[when] in values):
@@ -178,7 +184,10 @@ def codec(domain: Range | Choices) -> Codec:
 
 
 def _steps(count: int, value: Callable[[int], Value], step: Callable[[Any], int]) -> Codec:
-    """Return the codec of `count` values with equal shares of [0, 1]."""
+    """Return the codec of `count` values that have equal shares of [0, 1].
+
+    `value` returns the value of a share, counted from 0, and `step` the share of a value.
+    """
 
     def unit(chosen: Any) -> float:
         return (step(chosen) + 0.5) / count

@@ -1,4 +1,4 @@
-"""Forecast by simulation how much a search will train."""
+"""Forecast by simulation how much training a search will need, and how long it will take."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RUNS = 3
 
 
 class Forecast(NamedTuple):
-    """Forecast of a search: means over some simulated runs."""
+    """Forecast of the cost of a search, averaged over several simulated runs."""
 
     trials: float
     units: float  # units trained by all trials
@@ -24,9 +24,9 @@ class Forecast(NamedTuple):
 
 
 def forecast(settings: Settings, space: Space, gangs: int) -> Forecast | None:
-    """Return the total training and the duration of a search on `gangs` parallel gangs.
+    """Return a forecast of the total training and the duration of a search on `gangs` parallel gangs.
 
-    None if the search ends by a budget, or a custom class decides. The sampler is not simulated, since only the ranks
+    None if a budget ends the search, or if a custom class decides. The sampler is not simulated, since only the ranks
     of trials determine how long they train.
     """
     if method_of(settings.method).own_class or (settings.trials is None and settings.ends_by_use):

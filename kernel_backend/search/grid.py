@@ -1,4 +1,4 @@
-"""Enumerate all combinations of a search space's values."""
+"""Enumerate all combinations of the values in a search space (grid search)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def grid_searcher(settings: Settings, space: Space) -> Asha:
 
 
 def grid_plan(settings: Settings, space: Space) -> Plan:
-    """Return the plan of a grid search, for a dry run; raises the errors of `points`."""
+    """Return how much a grid search trains at most, for a dry run; raises the errors of `points`."""
     trials = min(count(space), settings.trials or MOST)
     return Plan(trials, settings.units, trials)
 
@@ -50,7 +50,7 @@ def points(space: Space) -> list[dict[str, Value]]:
 
 
 def count(space: Space) -> int:
-    """Count the combinations without creating them; raises the errors of `points`."""
+    """Return the number of combinations without creating them; raises the errors of `points`."""
     if wrong := list(uncounted(space)):
         raise InvalidRequest("\n".join(wrong))
     if not any((each.domain.count or 0) > MOST for each in space.parameters if isinstance(each.domain, Range)):
@@ -62,7 +62,7 @@ def count(space: Space) -> int:
 
 
 class _Counter:
-    """Count the combinations of a grid, in which a conditional parameter has values only where its condition holds."""
+    """Counter of a grid's combinations; a conditional parameter multiplies only those where its condition holds."""
 
     def __init__(self, space: Space) -> None:
         self._space = space
@@ -73,11 +73,11 @@ class _Counter:
                 self._hanging.setdefault((parameter.each, parameter.when.name), []).append(parameter)
 
     def combinations(self, blocks: str | None) -> int:
-        """Return the number of combinations of one block of list `blocks`, or (None) outside of all blocks."""
+        """Return the number of combinations within one block of list `blocks`; None: outside of all blocks."""
         return math.prod(self._of(each) for each in self._space.of(blocks) if each.when is None)
 
     def _of(self, parameter: Parameter) -> int:
-        """Return the number of combinations of a parameter and of all parameters whose conditions depend on it."""
+        """Return the number of combinations of a parameter together with all that depend on it by conditions."""
         if parameter.label not in self._known:
             self._known[parameter.label] = self._counted(parameter)
         return self._known[parameter.label]
@@ -99,7 +99,7 @@ class _Counter:
 
 
 def values(domain: Domain) -> Sequence[Value]:
-    """Return a domain's values in a grid: all, or as many as its count, evenly from end to end."""
+    """Return the values of a domain that a grid uses: all, or as many as the range's count, evenly spaced."""
     if isinstance(domain, Choices):
         return domain.values
     if domain.scale == "log2":
@@ -136,7 +136,10 @@ def _points(space: Space) -> Iterator[dict[str, Value]]:
 
 
 def _combinations(parameters: Sequence[Parameter]) -> Iterator[dict[str, Value]]:
-    """Yield all combinations of these parameters; each parameter must come after the one that its condition names."""
+    """Yield the combinations of these parameters' values.
+
+    Each parameter must come after the one that its condition names.
+    """
     if not parameters:
         yield {}
         return
@@ -150,7 +153,7 @@ def _combinations(parameters: Sequence[Parameter]) -> Iterator[dict[str, Value]]
 
 
 def _each(makers: Sequence[Callable[[], Iterator[T]]]) -> Iterator[tuple[T, ...]]:
-    """Yield the product of iterators, like `itertools.product`, but without creating all inputs first."""
+    """Yield the product of iterators like `itertools.product`, but call their makers again instead of storing items."""
     if not makers:
         yield ()
         return

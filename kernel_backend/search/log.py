@@ -1,4 +1,4 @@
-"""Replay a search from its log of events and decisions."""
+"""Rebuild a search's state by replaying its log of events and decisions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ from kernel_backend.search.make import make
 
 
 def apply_event(searcher: Searcher, event: Happening) -> Decision | None:
-    """Apply an event to a searcher and return its decision. Raises Conflict for a user's request that is impossible."""
+    """Apply an event to a searcher and return its decision, None without one.
+
+    Raises Conflict if a user requests what is impossible.
+    """
     match event:
         case Vacancy():
             return searcher.on_slot()
@@ -53,7 +56,7 @@ def apply_event(searcher: Searcher, event: Happening) -> Decision | None:
 
 
 def replay(searcher: Searcher, entries: Iterable[LogEntry]) -> Searcher:
-    """Replay log entries in a searcher with the logged decisions, so that no sampler is called; return the searcher."""
+    """Apply log entries to a searcher with the logged decisions, so that no sampler is called; return the searcher."""
     for entry in entries:
         event, decision = entry.event, entry.decision
         if isinstance(event, Vacancy):
@@ -69,5 +72,5 @@ def replay(searcher: Searcher, entries: Iterable[LogEntry]) -> Searcher:
 def fold(
     settings: Settings, space: Space, entries: Iterable[LogEntry], search_process: SearchProcess | None = None
 ) -> Searcher:
-    """Return a new searcher in the state after a log; raises the errors of `make`."""
+    """Return a new searcher to which a whole log has been applied; raises the errors of `make`."""
     return replay(make(settings, space, search_process), entries)

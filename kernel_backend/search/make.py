@@ -55,7 +55,7 @@ def make(settings: Settings, space: Space, search_process: SearchProcess | None 
 
 
 def plan(settings: Settings, space: Space) -> Plan:
-    """Return the plan of a search, the most that it may train; raises InvalidRequest like `make`."""
+    """Return how much a search trains at most; raises InvalidRequest like `make`."""
     method = method_of(settings.method)
     if method.plan:
         found: Plan = function_of(method, method.plan)(settings, space)

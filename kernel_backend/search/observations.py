@@ -1,4 +1,4 @@
-"""Hold the observations of a search: trials as points of the unit cube, and their results by unit."""
+"""Hold what a search has observed: trials as points of the unit cube, and their results by unit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Array = NDArray[np.float64]
 
 
 class Observations:
-    """Hold the trials of a search as points of the unit cube, and their results by unit.
+    """Trials of a search as points of the unit cube, and their results by unit.
 
     Lower values are better here, whatever the mode of the metric. A value that is not finite counts as the worst.
 
@@ -44,7 +44,7 @@ class Observations:
     """
 
     def __init__(self, encoder: Encoder, mode: str, units: Sequence[int]) -> None:
-        """Create observations; results are ranked at each of `units`."""
+        """Create empty observations; results are ranked at each of `units`."""
         self.encoder = encoder
         self._sign = -1.0 if mode == "max" else 1.0
         self.params: dict[int, Mapping[str, Value]] = {}

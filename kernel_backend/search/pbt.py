@@ -39,14 +39,17 @@ def pbt_searcher(settings: Settings, space: Space) -> Pbt:
 
 
 def pbt_plan(settings: Settings, space: Space) -> Plan:
-    """Return the plan for a dry run: each member is trained to its end, by itself or by its copies."""
+    """Return how much the search trains at most, for a dry run: each member to its end, by itself or by its copies."""
     population = settings.population or POPULATION
     trials = min(population, settings.trials or population)
     return Plan(trials, settings.units, trials * (settings.units // interval_of(settings)))
 
 
 class Pbt(BaseSearcher[Progress]):
-    """Searcher that trains a population; each of its positions is free, or held by a trial that trains or is paused."""
+    """Searcher that trains a population of trials.
+
+    Each place in the population is free, or taken by one trial that trains or is paused.
+    """
 
     hopeless = {"failed": 20, "invalid": 20}  # a failed trial frees its position for another
 
@@ -65,15 +68,18 @@ class Pbt(BaseSearcher[Progress]):
     # Assigning free gangs
 
     def _wanted(self) -> int:
-        """Return the number of gangs for paused trials, and for free positions that may be filled."""
+        """Return how many gangs could be used: by paused trials, and by new trials for free places."""
         return len(self._paused) + len(self._open())
 
     def _open(self) -> list[int]:
-        """Return the units from which new trials may start to fill free positions, lowest first."""
+        """Return the units from which new trials may start in free places of the population, lowest first."""
         return sorted(self._free)[: self._left()]
 
     def _choose(self) -> Create | Resume | None:
-        """Choose the position that is furthest behind: resume its trial, or replace it by a copy of a better one."""
+        """Return the decision for the place in the population that has trained least.
+
+        Its trial is resumed, or replaced by a copy of a better one. None if no trial can use a gang.
+        """
         if not self._wanted():
             return None
         trial, unit = self._next()
@@ -82,9 +88,9 @@ class Pbt(BaseSearcher[Progress]):
         return self._create(unit, instead_of=trial)
 
     def _next(self) -> tuple[int | None, int]:
-        """Return the trial at the position that is furthest behind (None if it is free), and the end of its last round.
+        """Return the trial that is to train next (None for a free place), and the unit at which its last round ended.
 
-        Promoted and interrupted trials come first, then the position that is furthest behind.
+        Promoted and interrupted trials come first, then the place in the population that has trained least.
         """
         for trial in self._waiting():
             return trial, self._round(trial)
@@ -111,7 +117,10 @@ class Pbt(BaseSearcher[Progress]):
         return self._rounds[bisect_right(self._rounds, known.reached)]
 
     def _parents(self, unit: int, instead_of: int | None) -> list[int]:
-        """Return the trials among the best fifth at a unit that can be copied: finite, not ended, not `instead_of`."""
+        """Return the best fifth of trials at a unit, without those that cannot be copied.
+
+        A trial can be copied if its result is finite, it has not ended, and it is not `instead_of`.
+        """
         ranking = self._rankings.get(unit)
         if ranking is None:
             return []
@@ -119,7 +128,7 @@ class Pbt(BaseSearcher[Progress]):
         return [trial for value, trial in best if value < WORST and trial != instead_of and not self._trials[trial].end]
 
     def _gives_way(self, trial: int) -> bool:
-        """Return whether a trial must be replaced: it is among the worst fifth, and there is a better one to copy."""
+        """Return whether a trial must be replaced: it is among the worst fifth, and a better one can be copied."""
         unit = self._round(trial)
         ranking = self._rankings.get(unit)
         if ranking is None or trial not in ranking or trial in self._chosen or not self._left():
@@ -133,7 +142,10 @@ class Pbt(BaseSearcher[Progress]):
         return len(ranking) // FIFTH or (1 if len(ranking) >= self._population else 0)
 
     def _begun(self, decision: Create) -> Progress:
-        """Return the initial progress of a new trial (its parent's), which takes the position that `_next` returns."""
+        """Return the initial progress of a new trial, which is its parent's.
+
+        The trial takes the place given by `_next`.
+        """
         trial, unit = self._next()
         if trial is not None:
             self._end(trial, self._trials[trial], Prune())
@@ -143,7 +155,7 @@ class Pbt(BaseSearcher[Progress]):
     # Copying trials
 
     def _changed(self, parent: int, random: Random) -> dict[str, Value]:
-        """Return a copy's hyperparameters: the parent's, each slightly changed or, sometimes, drawn anew."""
+        """Return the hyperparameters of a copy: the parent's, each slightly changed or, sometimes, drawn anew."""
         encoder = self._seen.encoder
         point = []
         for each, at in zip(encoder.dimensions, encoder.encode(self._seen.params[parent]), strict=True):
@@ -152,7 +164,7 @@ class Pbt(BaseSearcher[Progress]):
         return encoder.decode(point)
 
     def _domain(self, dimension: str) -> Domain:
-        """Return the domain of a coordinate, by its name `lr` or `blocks[2].kind`."""
+        """Return the domain of the parameter behind a coordinate, named `lr` or `blocks[2].kind`."""
         blocks, bracket, inner = dimension.partition("[")
         return self._domains[(blocks, inner.partition("].")[2]) if bracket else (None, dimension)]
 
@@ -164,14 +176,17 @@ class Pbt(BaseSearcher[Progress]):
             self._rankings[ended].record(trial, self._seen.lower(value))
 
     def _judge(self, trial: int, known: Progress) -> Continue | Pause | Prune:
-        """Return the decision at the end of a round: pause while others are behind, be replaced, or continue."""
+        """Return the decision about a trial at the end of a round.
+
+        It pauses while others have trained less, is pruned if a copy is to replace it, or continues.
+        """
         unit = self._round(trial)
         if any(each < unit for each in (*map(self._round, self._paused), *self._open())):
             return Pause()
         return Prune() if self._gives_way(trial) else Continue(until=self._target(known))
 
     def _end(self, trial: int, known: Progress, end: Complete | Prune) -> None:
-        """Free the population's position of a trial that ended early."""
+        """Free the place of a trial that ended early, so that another one may take it."""
         super()._end(trial, known, end)
         if isinstance(end, Prune):
             self._free.append(self._round(trial))
@@ -187,14 +202,14 @@ class Pbt(BaseSearcher[Progress]):
     # Manual steering
 
     def extend(self, trials: int | None) -> None:
-        """Set the total number of trials; positions of completed trials become free for new ones."""
+        """Set the total number of trials; the places of completed trials become free for new ones."""
         super().extend(trials)
         held = len(self._paused) + len(self._seen.training) + len(self._free)
         self._free += [0] * (self._population - held)
 
 
 def interval_of(settings: Settings) -> int:
-    """Return the length of a round in units."""
+    """Return the length of a round of population-based training in units."""
     return settings.interval or max(1, settings.units // ROUNDS)
 
 

@@ -1,4 +1,4 @@
-"""Convert trials of earlier experiments to events of trials 0, -1, -2, ..., with which a search's log starts."""
+"""Convert trials of earlier experiments to events, with which a search's log starts, of trials 0, -1, -2, ..."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class PriorTrial(NamedTuple):
 
 
 def comparable(trials: Sequence[PriorTrial], space: Space) -> list[PriorTrial]:
-    """Return the trials that have values and lie in this space, with only the space's hyperparameters.
+    """Return the trials that have values and lie in this space, without hyperparameters that are not in it.
 
     An empty space, as of a custom search, accepts all trials and hyperparameters.
     """

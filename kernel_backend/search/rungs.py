@@ -12,7 +12,7 @@ WORST = math.inf
 
 
 class RankKey(NamedTuple):
-    """Sort key of a result: lower values are better; of equal values, that of the older trial is better."""
+    """Sort key of a trial's result: lower values are better; among equal values the older trial is."""
 
     value: float
     trial: int
@@ -21,8 +21,8 @@ class RankKey(NamedTuple):
 def rung_units(units: int, eta: int, first: int | None = None) -> list[int]:
     """Return the units at whose ends trials are compared: first * eta^k below `units`, then `units` itself.
 
-    Without `first` there are at most five rungs. Computed in integers: floating-point logarithms lose a rung if
-    `units` is a power of eta (243 and 3, in Ray).
+    Without `first` there are at most five rungs. They are computed in integers: floating-point logarithms lose a rung
+    if `units` is a power of eta (243 and 3, in Ray).
     """
     least = first or -(-units // eta ** (MOST_RUNGS - 1))
     found = []
@@ -33,7 +33,7 @@ def rung_units(units: int, eta: int, first: int | None = None) -> list[int]:
 
 
 class Ranking:
-    """Results of trials, best first, one per trial."""
+    """Results of trials, best first, with one result per trial."""
 
     def __init__(self) -> None:
         self.places: list[RankKey] = []
@@ -46,7 +46,10 @@ class Ranking:
         return trial in self._of
 
     def record(self, trial: int, value: float) -> bool:
-        """Record a trial's result (lower is better, `WORST` if it diverged or failed); False if it has one already."""
+        """Record a trial's result (lower is better, `WORST` if it diverged or failed).
+
+        Returns False if the trial has a result already, which stays.
+        """
         if trial in self._of:
             return False
         place = self._of[trial] = RankKey(value, trial)
@@ -60,7 +63,7 @@ class Ranking:
             del self.places[bisect_left(self.places, place)]
 
     def rank(self, trial: int) -> int:
-        """Return how many results are better than a trial's; raises KeyError if it has none."""
+        """Return how many results are better than that of a trial; raises KeyError if the trial has none."""
         return bisect_left(self.places, self._of[trial])
 
 
@@ -86,12 +89,12 @@ class Rung(Ranking):
         return self.places[0].value if self.places else WORST
 
     def stays(self, trial: int, eta: int) -> bool:
-        """Return whether a trial's result is finite and among the best max(1, floor(n / eta)) of n."""
+        """Return whether a trial's result is finite and, of n results, among the best max(1, floor(n / eta))."""
         rank = self.rank(trial)
         return self.places[rank].value < WORST and rank < max(1, len(self) // eta)
 
     def leave(self, trial: int) -> None:
-        """Exclude a trial from promotion from this rung, because it was promoted already or never will be."""
+        """Exclude a trial from promotion from this rung, as it has been promoted already or never will be."""
         self._left.add(trial)
 
     def best_waiting(self) -> int | None:
@@ -104,7 +107,7 @@ class Rung(Ranking):
         return None
 
     def promotable(self, eta: int) -> int | None:
-        """Return the best trial that has not left the rung, if it is among the best floor(n / eta) of n; else None."""
+        """Return the best trial that has not left the rung; None unless it is among the best floor(n / eta) of n."""
         best = len(self.places) // eta
         trial = self.best_waiting() if best else None
         return trial if trial is not None and self._of[trial] <= self.places[best - 1] else None

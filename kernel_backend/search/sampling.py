@@ -1,4 +1,4 @@
-"""Choose the sampler of a search's settings."""
+"""Choose the sampler that a search's settings ask for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Derive a searcher's settings and its units from an experiment's configuration."""
+"""Derive a searcher's settings, and the units in which it counts training, from an experiment's configuration."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def settings_of(config: Config) -> Settings:
 
 
 def unit_of(config: Config, report: StoredReport) -> int | None:
-    """Return the unit at whose end a report was made; None for a report within a unit.
+    """Return the unit at whose end a report was made; None if it was made within a unit.
 
     Units are steps if the experiment's length is set by `--steps`, else epochs.
     """

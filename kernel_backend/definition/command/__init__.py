@@ -1,1 +1,1 @@
-"""Parse commands: programs that a job starts without changes, one process per slot."""
+"""Parse shell commands whose programs a job starts without changes, one process per slot."""

@@ -20,7 +20,7 @@ _OTHERS = frozenset({"chainer", "jittor", "mindspore", "mxnet", "oneflow", "padd
 def own_process(tree: ast.Module, command: Command, modules: Mapping[str, ast.Module]) -> str | None:
     """Return why a program must be started unchanged, in its own processes; None if Daylight can run its loop.
 
-    The reason is empty for a program that is not in Python. `tree` is the syntax tree of the definition.
+    The reason is "" for a program that is not in Python. `tree` is the syntax tree of the training definition.
 
     Examples
     --------
@@ -47,7 +47,7 @@ def own_process(tree: ast.Module, command: Command, modules: Mapping[str, ast.Mo
 
 
 def _saves(node: ast.AST) -> bool:
-    """Return whether code uses the command's checkpoint folder, by its environment variable or by `run.checkpoint`."""
+    """Return whether code uses the command's checkpoint folder, by its environment variable or `run.checkpoint`."""
     match node:
         case ast.Attribute(value=ast.Name(id="run"), attr="checkpoint" | "checkpoint_dir"):
             return True
@@ -57,7 +57,7 @@ def _saves(node: ast.AST) -> bool:
 
 
 def _imported(tree: ast.Module) -> set[str]:
-    """Return the top-level names of the packages that a module imports."""
+    """Return the names of the top-level packages that a module imports."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

@@ -11,7 +11,7 @@ from kernel_backend.definition.contract import Definition, Parameter
 
 
 def command_definition(tree: ast.Module, modules: Mapping[str, ast.Module]) -> Definition:
-    """Return the definition of a module that contains a command."""
+    """Return the training definition of a module whose last line holds a shell command."""
     command = command_of(tree)
     assert command is not None
     line = tree.body[-1].lineno

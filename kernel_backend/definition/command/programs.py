@@ -25,7 +25,7 @@ Kind = Literal["python", "module", "shell", "executable"]
 
 
 class Program(NamedTuple):
-    """Argument vector of a command without its launcher, and the index of the argument that names the program."""
+    """Words of a command without its launcher, with the index of the word that names the program."""
 
     words: tuple[str, ...]
     kind: Kind
@@ -34,9 +34,9 @@ class Program(NamedTuple):
 
     @property
     def own_process(self) -> str | None:
-        """Return why this program needs a process of its own: a reason for a Python program, "" for any other.
+        """Return why this program needs a process of its own; None if a process of the job can run it.
 
-        None means that a process of the job can run it.
+        The reason is "" for a program that is not in Python.
         """
         if self.dropped:
             launcher = self.dropped[2] if self.dropped[1:2] == ("-m",) else self.dropped[0]
@@ -54,7 +54,7 @@ class Program(NamedTuple):
 
 
 def split_words(words: Sequence[str]) -> tuple[list[str], list[str] | None]:
-    """Split the arguments of a submission at the first `--`; the second part is None if there is no `--`."""
+    """Split the words of a submission line at the first `--`; the second list is None if there is no `--`."""
     if SEPARATOR not in words:
         return list(words), None
     at = list(words).index(SEPARATOR)
@@ -82,7 +82,7 @@ def program_of(words: Sequence[str]) -> Program:
 
 
 def _launched(words: Sequence[str]) -> int:
-    """Return the index of the first argument after a launcher and its options; 0 if there is no launcher."""
+    """Return the index of the first word after a launcher, such as `torchrun`, and its options; 0 if there is none."""
     name = words[0].rpartition("/")[2]
     of_python = _is_python(name) and words[1:2] == ["-m"] and words[2:3] and words[2] in _LAUNCHING_MODULES
     if not of_python and name not in _LAUNCHERS:
@@ -114,7 +114,7 @@ def _of_python(words: tuple[str, ...], dropped: tuple[str, ...]) -> Program:
 
 
 def _first_word(words: Sequence[str]) -> int | None:
-    """Return the index of the first argument after an interpreter's options; None for `-c` code or a `-m` module."""
+    """Return the index of the first word after an interpreter's options; None for `-c` code or a `-m` module."""
     index = 1
     while index < len(words):
         word = words[index]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from typing import cast
 
+from kernel_backend.definition.contract import KerasBackend
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.syntax import FunctionNode
 
@@ -18,23 +20,62 @@ def is_keras(tree: ast.Module, roles_from: int) -> bool:
     return "model" in own and "loss" not in own and _imports_keras(tree) and any(_compiles(own["model"], tree))
 
 
-def check_backend(tree: ast.Module) -> None:
-    """Raise InvalidDefinition if the code selects another Keras backend than torch."""
+def keras_backend(tree: ast.Module) -> KerasBackend:
+    """Return the Keras backend that the code selects: that of `KERAS_BACKEND`, TensorFlow if it imports that, or torch.
+
+    Raises InvalidDefinition for another backend, for Keras 2, and for TensorFlow in a cell for torch.
+    """
+    selected: KerasBackend | None = None
     for node in ast.walk(tree):
-        line = getattr(node, "lineno", 0)
         wanted = _backend(node)
-        if wanted is not None and wanted != "torch":
-            raise InvalidDefinition(
-                f"{ast.unparse(node)} (line {line}) asks for Keras on {wanted}, and a job trains Keras on torch: "
-                'take the line out, or write "torch" there; code of keras.layers and keras.ops runs on each backend',
-                line=line,
+        if wanted in ("torch", "tensorflow"):
+            selected = cast("KerasBackend", wanted)
+        elif wanted is not None:
+            raise _refused(
+                node,
+                f'{ast.unparse(node)} (line {{line}}) asks for Keras on {wanted}, and a job trains on "torch" or '
+                '"tensorflow": take the line out, or write one of them; keras.layers and keras.ops run on each',
             )
-        if module := _tensorflow(node):
-            raise InvalidDefinition(
-                f"line {line} imports {module}, and a job trains Keras on torch: write `import keras` and take "
-                "keras.layers, keras.ops and keras.utils from there, and numpy arrays or a DataLoader for tf.data",
-                line=line,
+    for node in ast.walk(tree):
+        module = _tensorflow(node)
+        if module is None:
+            continue
+        if module.partition(".")[0] == "tf_keras":
+            raise _refused(
+                node, f"line {{line}} imports {module}, which is Keras 2, and a job trains Keras 3: {_KERAS_3}"
             )
+        if selected == "torch":
+            raise _refused(
+                node,
+                f"line {{line}} imports {module}, and this cell asks for Keras on torch: {_KERAS_3}, and numpy arrays "
+                "or a DataLoader for tf.data; or take the line out that asks for torch",
+            )
+        selected = "tensorflow"
+    return selected or "torch"
+
+
+def unsaved_draws(source: str) -> str:
+    """Return a call in the code that draws from a state of TensorFlow that no checkpoint can hold; empty if none does.
+
+    Examples
+    --------
+    >>> unsaved_draws("x = tf.random.normal((2,))"), unsaved_draws("x = tf.random.stateless_normal((2,), [1, 2])")
+    ('tf.random.normal', '')
+    """
+    for node in ast.walk(ast.parse(source)):
+        name = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+        package, _, last = name.rpartition(".")
+        if package in ("tf.random", "tensorflow.random") and last != "set_seed" and not last.startswith("stateless_"):
+            return name
+    return ""
+
+
+_KERAS_3 = "write `import keras` and take keras.layers, keras.ops and keras.utils from there"
+
+
+def _refused(node: ast.AST, text: str) -> InvalidDefinition:
+    line = getattr(node, "lineno", 0)
+    return InvalidDefinition(text.replace("{line}", str(line)), line=line)
 
 
 def _imports_keras(tree: ast.Module) -> bool:

@@ -1,4 +1,4 @@
-"""Build the definition of a Keras cell, with `model`, its data and `callbacks` as roles."""
+"""Build the definition of a notebook cell with a Keras model: `model`, its data and `callbacks` are the roles."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kernel_backend.definition.contract import Definition, Function
-from kernel_backend.definition.keras.cell import check_backend
+from kernel_backend.definition.keras.cell import keras_backend
 from kernel_backend.definition.merge import merged
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.syntax import FunctionNode
@@ -28,12 +28,12 @@ _HIGH = ("acc", "accuracy", "auc")  # suffixes of metrics that Keras maximizes
 
 
 def keras_definition(tree: ast.Module, roles_from: int, functions: Mapping[str, Function]) -> Definition:
-    """Return the definition; `functions` are the cell's roles and the functions that they use.
+    """Return the training definition of a Keras cell; `functions` are the cell's roles and the functions that they use.
 
     Raises InvalidDefinition for a cell without training data, for functions that this form does not call, and for
     another Keras backend than torch.
     """
-    check_backend(tree)
+    backend = keras_backend(tree)
     own = {each.name: each for each in tree.body if isinstance(each, FunctionNode) and each.lineno >= roles_from}
     for name, instead in _OTHERS.items():
         if name in own and name not in functions:
@@ -57,18 +57,25 @@ def keras_definition(tree: ast.Module, roles_from: int, functions: Mapping[str, 
         functions=dict(functions),
         hyperparameters=merged(functions),
         settings={"metric": _metric(tree)} if validates else {},
+        keras_backend=backend,
     )
 
 
 def _metric(tree: ast.Module) -> dict[str, str]:
-    """Return the metric by which the best checkpoint is chosen: one that a callback monitors, else `val_loss`."""
+    """Return the metric that selects the best checkpoint, and its mode.
+
+    It is one that a callback monitors, else `val_loss`.
+    """
     monitored = [found for node in ast.walk(tree) if isinstance(node, ast.Call) for found in _monitored(node)]
     found: tuple[int, str, str] = min(monitored, default=(0, "val_loss", "min"))
     return {"name": found[1], "mode": found[2]}
 
 
 def _monitored(call: ast.Call) -> Iterator[tuple[int, str, str]]:
-    """Yield the validation metric that a callback monitors, with its mode; ModelCheckpoint has the highest priority."""
+    """Yield (rank, metric, mode) if the call creates a callback that monitors a validation metric.
+
+    The rank is 0 for a ModelCheckpoint, whose metric is preferred.
+    """
     kind = ast.unparse(call.func).rpartition(".")[2]
     words: dict[str, Any] = {
         each.arg: each.value.value for each in call.keywords if each.arg and isinstance(each.value, ast.Constant)

@@ -1,1 +1,1 @@
-"""Parse a Lightning cell from its syntax tree: its module, data module and Trainer."""
+"""Parse a notebook cell that uses Lightning from its syntax tree: its module, data module and Trainer."""

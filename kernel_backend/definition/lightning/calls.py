@@ -1,4 +1,4 @@
-"""Record the calls of a Lightning cell while it is imported, instead of training.
+"""Record the calls of a Lightning cell (Trainer, `fit`) while the cell is imported, instead of training.
 
 The functions of this module replace the cell's own calls, see `source.py`.
 """
@@ -17,7 +17,7 @@ _makers: WeakKeyDictionary[Any, Callable[[Mapping[str, Any]], Any]] = WeakKeyDic
 
 
 class TrainerCall:
-    """Arguments with which a cell creates its Trainer."""
+    """Arguments with which a notebook cell creates its Trainer."""
 
     def __init__(self, **arguments: Any) -> None:
         self.arguments = arguments
@@ -29,7 +29,7 @@ class TrainerCall:
 
 
 class FitCall(NamedTuple):
-    """Arguments of `trainer.fit`; None for those that were left out."""
+    """Arguments of `trainer.fit`; None for arguments that were left out."""
 
     trainer: TrainerCall
     model: Any
@@ -44,7 +44,10 @@ def trainer(**arguments: Any) -> TrainerCall:
 
 
 def made(kind: type, values: Mapping[str, Any], *arguments: Any, **named: Any) -> Any:
-    """Create an instance as the cell does, but with these hyperparameters; record how, for `made_again`."""
+    """Return an instance as the cell creates it, but with the hyperparameters `values`.
+
+    Record how, for `made_again`.
+    """
     given = dict(zip(inspect.signature(kind).parameters, arguments, strict=False)) | named
 
     def again(values: Mapping[str, Any]) -> Any:
@@ -56,7 +59,7 @@ def made(kind: type, values: Mapping[str, Any], *arguments: Any, **named: Any) -
 
 
 def made_again(instance: Any, values: Mapping[str, Any]) -> Any:
-    """Create a new instance like `instance`, but with these hyperparameters.
+    """Return a new instance like `instance`, but with the hyperparameters `values`.
 
     An object that `made` has not created is returned unchanged.
     """

@@ -1,4 +1,4 @@
-"""Find the LightningModule, LightningDataModule, Trainer and `fit` call of a cell in its syntax tree."""
+"""Find the LightningModule, LightningDataModule, Trainer and `fit` call of a notebook cell in its syntax tree."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MODULE, DATA = "LightningModule", "LightningDataModule"
 
 @dataclass(frozen=True)
 class LightningCell:
-    """Classes and calls of a Lightning cell; None for those that it does not have."""
+    """Syntax nodes of the classes and calls of a Lightning cell; None for those that the cell does not have."""
 
     module: ast.ClassDef | None  # None: the module passed to `fit` is not created by a visible call
     data: ast.ClassDef | None
@@ -31,10 +31,10 @@ def is_lightning(tree: ast.Module, roles_from: int) -> bool:
 
 
 def lightning_cell(tree: ast.Module, roles_from: int) -> LightningCell:
-    """Return the classes and calls in the code from line `roles_from` on.
+    """Return the Lightning classes and calls in the code from line `roles_from` on.
 
-    Raises InvalidDefinition for several modules of which no `fit` selects one, for several `fit` calls, and for a `fit`
-    call within a function.
+    Raises InvalidDefinition for several modules none of which is passed to `fit`, for several `fit` calls, and for a
+    `fit` call within a function.
     """
     classes, statements = _classes(tree), _statements(tree.body)
     own = [each for each in statements if each.lineno >= roles_from]
@@ -69,7 +69,7 @@ def derives(node: ast.ClassDef, base: str, classes: Mapping[str, ast.ClassDef]) 
 
 
 def called(call: ast.Call) -> str:
-    """Return the last part of a called name, such as `Trainer` of `L.Trainer(...)`."""
+    """Return the last part of the name that is called, such as `Trainer` of `L.Trainer(...)`."""
     return ast.unparse(call.func).rpartition(".")[2] if isinstance(call.func, ast.Name | ast.Attribute) else ""
 
 
@@ -127,7 +127,7 @@ def _imports_lightning(tree: ast.Module) -> bool:
 
 
 def _assigned(statements: Sequence[ast.stmt]) -> dict[str, ast.Call]:
-    """Return the calls whose results are assigned to names; if a name is assigned twice, the last."""
+    """Return, by variable name, the calls whose results are assigned; the last call if there are several."""
     found: dict[str, ast.Call] = {}
     for each in statements:
         targets = each.targets if isinstance(each, ast.Assign) else []
@@ -146,7 +146,7 @@ def _fits(node: ast.AST, tree: ast.Module) -> bool:
 
 
 def _fit_calls(node: ast.AST, tree: ast.Module) -> Iterator[ast.Call]:
-    """Yield calls of a Trainer's `fit` within a node."""
+    """Yield all calls of a Trainer's `fit` within a syntax node."""
     trainers = {
         target.id
         for each in ast.walk(tree)
@@ -163,7 +163,7 @@ def _fit_calls(node: ast.AST, tree: ast.Module) -> Iterator[ast.Call]:
 
 
 def _fit_of(statement: ast.stmt, tree: ast.Module) -> ast.Call | None:
-    """Return the `fit` call of a statement that consists of it, or assigns its result; None for other statements."""
+    """Return the `fit` call of a statement that only calls it, or assigns its result; None for other statements."""
     value = statement.value if isinstance(statement, ast.Expr | ast.Assign) else None
     return next((each for each in _fit_calls(statement, tree) if each is value), None)
 
@@ -186,7 +186,7 @@ def _check_fits(own: Sequence[ast.stmt], fits: Sequence[ast.Call], tree: ast.Mod
 
 
 def _given(fit: ast.Call, assigned: Mapping[str, ast.Call]) -> dict[str, ast.Call | None]:
-    """Return the calls that created the arguments of `fit`, None for arguments from other expressions."""
+    """Return the calls that created the arguments of `fit`, by argument; None for arguments that no call created."""
     names = ("model", "train", "val", "datamodule")
     words = {"train_dataloaders": "train", "val_dataloaders": "val"}
     found: dict[str, ast.expr] = dict(zip(names, fit.args, strict=False))
@@ -207,7 +207,11 @@ def _class(
     classes: Mapping[str, ast.ClassDef],
     given: bool,
 ) -> ast.ClassDef | None:
-    """Return the class that a call instantiates, else the only one in the cell; raise InvalidDefinition for several."""
+    """Return the class that `call` instantiates, else the only subclass of `base` in the cell; None without one.
+
+    With `given` (`fit` has such an argument) other classes are not considered. Raises InvalidDefinition if several
+    match.
+    """
     if call is not None and called(call) in classes and derives(classes[called(call)], base, classes):
         return classes[called(call)]
     if given:

@@ -1,4 +1,4 @@
-"""Build the definition of a Lightning cell: classes are roles, arguments of `__init__` are hyperparameters."""
+"""Build the definition of a Lightning cell: classes are the roles, arguments of `__init__` the hyperparameters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kernel_backend.model.values import as_value, literal
 
 
 def lightning_definition(tree: ast.Module, roles_from: int, data: Mapping[str, Function]) -> Definition:
-    """Return the definition; `data` are the cell's functions that return data.
+    """Return the training definition of a Lightning cell; `data` are the cell's functions that return data.
 
     Raises InvalidDefinition for a cell without training data or training step, and for arguments of the Trainer that a
     job does not support.
@@ -47,7 +47,7 @@ def lightning_definition(tree: ast.Module, roles_from: int, data: Mapping[str, F
 
 
 def _class(role: str, node: ast.ClassDef, classes: Mapping[str, ast.ClassDef], made: ast.Call | None) -> Function:
-    """Return a class as a Function with hyperparameters; literals in the call that instantiates it are the defaults."""
+    """Return a class as a `Function` with hyperparameters; their defaults are the literals where it is instantiated."""
     init = initializer(node, classes)
     parameters = tuple(_parameters(init, made)) if init is not None else ()
     return Function(name=role, written=node.name, line=node.lineno, parameters=parameters)
@@ -112,7 +112,7 @@ def _check(cell: LightningCell, classes: Mapping[str, ast.ClassDef], data: Mappi
 
 
 def _only_known_bases(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) -> bool:
-    """Return True if all base classes except LightningModule are in the cell, so that all methods can be read."""
+    """Return True if every base class but LightningModule is in the cell, so that all methods can be read."""
     for base in node.bases:
         name = ast.unparse(base).rpartition(".")[2]
         if name != "LightningModule" and (name not in classes or not _only_known_bases(classes[name], classes)):
@@ -121,7 +121,7 @@ def _only_known_bases(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) -
 
 
 def _logged(cell: LightningCell, classes: Mapping[str, ast.ClassDef]) -> set[str]:
-    """Return the names under which a module's validation logs values, if they are literals in its code."""
+    """Return the names under which the module's validation logs metrics, as far as they are literals in its code."""
     own = methods(cell.module, classes) if cell.module is not None else {}
     found: set[str] = set()
     for name, method in own.items():
@@ -137,7 +137,7 @@ def _logged(cell: LightningCell, classes: Mapping[str, ast.ClassDef]) -> set[str
 
 
 def _names(node: ast.expr | None) -> set[str]:
-    """Return the possible string values of an expression; for `f"{stage}_loss"`, its value in a validation."""
+    """Return the strings that an expression may yield; for `f"{stage}_loss"`, the one in a validation."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return {node.value}
     if isinstance(node, ast.JoinedStr):

@@ -16,7 +16,9 @@ _IMPORT = f"import kernel_backend.definition.lightning.calls as {_CALLS}"
 
 
 def importable(tree: ast.Module, roles_from: int, values: Mapping[str, Mapping[str, Any]]) -> ast.Module:
-    """Return the module up to `fit`, whose calls are recorded; `values` are hyperparameters by class.
+    """Return the module up to its call of `fit`, with calls replaced by recording ones.
+
+    `values` are hyperparameters by class.
 
     Line numbers do not change.
     """
@@ -33,7 +35,10 @@ def importable(tree: ast.Module, roles_from: int, values: Mapping[str, Mapping[s
 
 
 def defined_only(source: str) -> str:
-    """Return a cell without its Trainer, `fit` and all code after it, as a notebook runs it when a job trains."""
+    """Return a cell's source without its Trainer, `fit` and all code after it.
+
+    A notebook runs this in place of the cell when a job does the training.
+    """
     kept: list[ast.stmt] = []
     for each in ast.parse(source).body:
         calls = [node for node in ast.walk(each) if isinstance(node, ast.Call)]
@@ -56,7 +61,7 @@ def _until_fit(body: list[ast.stmt], cell: LightningCell) -> list[ast.stmt]:
 
 
 def _head(body: list[ast.stmt]) -> int:
-    """Return the number of leading statements that must stay first: the docstring and `from __future__` imports."""
+    """Return how many leading statements must stay first: the docstring and `from __future__` imports."""
     return next((place for place, each in enumerate(body) if not _is_head(each)), len(body))
 
 
@@ -67,13 +72,13 @@ def _is_head(node: ast.stmt) -> bool:
 
 
 class _Recorded(ast.NodeTransformer):
-    """Transformer that replaces the Trainer, `fit`, and the instantiations of module and data by recording calls."""
+    """Transformer that makes recording calls of the Trainer, of `fit`, and of the creation of module and data."""
 
     def __init__(self, cell: LightningCell, values: Mapping[str, Mapping[str, Any]]) -> None:
         self._cell, self._values = cell, values
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
-        """Replace a call by its recording counterpart."""
+        """Return the recording counterpart of a call that is to be recorded; any other call as it is."""
         is_fit, is_trainer = node is self._cell.fit, node is self._cell.trainer
         is_made = any(node is each for each in self._cell.made.values())
         name = called(node)
@@ -89,13 +94,13 @@ class _Recorded(ast.NodeTransformer):
         return node
 
     def visit_Expr(self, node: ast.Expr) -> ast.stmt:
-        """Assign the record of a `fit` call that is a statement of its own."""
+        """Return a statement that assigns the record, if this statement is nothing but a `fit` call."""
         is_fit = node.value is self._cell.fit
         self.generic_visit(node)
         return _at(node, ast.Assign([ast.Name(FIT, ast.Store())], node.value)) if is_fit else node
 
     def visit_Assign(self, node: ast.Assign) -> ast.stmt:
-        """Assign the record of a `fit` call whose result the cell assigns."""
+        """Return a statement that assigns the record, if this statement assigns the result of a `fit` call."""
         is_fit = node.value is self._cell.fit
         self.generic_visit(node)
         return _at(node, ast.Assign([ast.Name(FIT, ast.Store())], node.value)) if is_fit else node

@@ -1,4 +1,4 @@
-"""Derive settings from the arguments of a Trainer, and reject arguments that a job does not support."""
+"""Derive settings from the arguments of a Lightning Trainer, and reject arguments that a job does not support."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _LOSSES = ("loss", "val_loss", "valid_loss", "validation_loss", "val/loss")
 
 
 def settings_of(trainer: ast.Call | None) -> dict[str, Any]:
-    """Return the configuration fields that a Trainer's arguments set; options of the user take precedence later.
+    """Return the configuration fields that a Trainer's arguments set; options of the user later replace them.
 
     Raises InvalidDefinition for arguments that a job does not support.
     """
@@ -96,7 +96,7 @@ def metric_of(tree: ast.AST, logged: set[str]) -> dict[str, str] | None:
 
 
 def _words(tree: ast.AST) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield, for each call and each dict in a call, the called name and the arguments or items by name."""
+    """Yield (called name, expressions of its arguments by name) for each call, and ("", items by key) for each dict."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             yield (
@@ -113,7 +113,7 @@ def _mode(node: ast.expr | None) -> str:
 
 
 def _given(trainer: ast.Call) -> dict[str, Any]:
-    """Return the arguments of a Trainer by name; literals as values, other expressions as syntax nodes."""
+    """Return the arguments of a Trainer by name: the values of literals, and syntax nodes of other expressions."""
     found: dict[str, Any] = {}
     for each in trainer.keywords:
         if each.arg is None:

@@ -1,1 +1,1 @@
-"""Parse programs that contain their own training loop, without changes to their source."""
+"""Parse programs (scripts) that contain their own training loop, without changes to their source."""

@@ -1,4 +1,4 @@
-"""Parse a program's command-line arguments like argparse: as values of options, or placeholders."""
+"""Parse a program's command line as argparse does: its options have values or placeholders of hyperparameters."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NO = "--no-"  # of argparse.BooleanOptionalAction
 
 @dataclass(frozen=True)
 class Arguments:
-    """Command-line arguments of a program, and the hyperparameters whose values they can hold."""
+    """Command-line arguments of a program, and the hyperparameters whose values stand there."""
 
     found: Constants
     words: list[str | None]  # None: left out
@@ -28,7 +28,7 @@ class Arguments:
 
 
 class _Use(NamedTuple):
-    """Option that a command line sets, and the arguments that hold its value."""
+    """Use of an option on a command line, with the arguments that hold the option's value."""
 
     option: OptionPlace
     text: str | None  # None for a switch, which has no value
@@ -38,7 +38,7 @@ class _Use(NamedTuple):
 
 
 def arguments(tree: ast.Module, found: Constants, command: Command) -> Arguments:
-    """Return the hyperparameters of a program that a command starts.
+    """Return the command-line arguments and hyperparameters of a program that a command starts.
 
     A value on the command line replaces an option's default. A placeholder is a hyperparameter of its own name, with
     the type of its option. An option whose value on the line is not a plain value is not a hyperparameter: the program
@@ -78,7 +78,7 @@ def arguments(tree: ast.Module, found: Constants, command: Command) -> Arguments
 
 
 def _uses(found: Sequence[OptionPlace], known: set[str], words: Sequence[str]) -> Iterator[_Use]:
-    """Yield the options that the command line sets, in order; `known` holds the flags of all options."""
+    """Yield the options that the command line sets, in order; `known` holds the flags of all the program's options."""
     flags = {flag: each for each in found for flag in each.flags}
     negative = {f"{_NO}{flag[2:]}": each for flag, each in flags.items() if each.switch and flag.startswith("--")}
     index = 0
@@ -108,7 +108,7 @@ def _abbreviates(flag: str, full: str) -> bool:
 
 
 def _value(option: OptionPlace, text: str) -> Any:
-    """Convert a text to an option's value as argparse does; raises ValueError for a conversion that is not known."""
+    """Return a text as an option's value, converted as argparse does; raises ValueError for an unknown conversion."""
     kind = (option.annotation or "").removesuffix(" | None")
     if kind.startswith("Literal["):
         choices = ast.literal_eval(kind.removeprefix("Literal"))
@@ -122,7 +122,10 @@ def _unknown(text: str) -> Any:
 
 
 def _writer(words: list[str | None], use: _Use, default: Put) -> Put:
-    """Return a function that replaces an option's value: in its argument or, for None and switches, in its default."""
+    """Return a function that writes a hyperparameter's value into the command line.
+
+    None, and the value of a switch, are written into the option's default instead.
+    """
 
     def put(value: ast.expr) -> None:
         none = isinstance(value, ast.Constant) and value.value is None
@@ -136,7 +139,7 @@ def _writer(words: list[str | None], use: _Use, default: Put) -> Put:
 
 
 def _text(value: ast.expr) -> str:
-    """Format a value as a command-line argument.
+    """Return a literal's value as the text of a command-line argument.
 
     Examples
     --------
@@ -149,4 +152,4 @@ def _text(value: ast.expr) -> str:
 
 
 def _nothing(value: ast.expr) -> None:
-    """Do nothing, as the command line has a placeholder that is filled in later."""
+    """Do nothing; used for a placeholder on the command line, which is filled in later."""

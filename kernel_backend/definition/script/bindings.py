@@ -1,4 +1,4 @@
-"""Find in a program's syntax tree the lines where top-level names are bound or mutated."""
+"""Find in a program's syntax tree the lines at which top-level names are bound or their objects mutated."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def scopes(tree: ast.Module) -> Iterator[Scope]:
 
 
 def changed_within(tree: ast.Module, owner: str) -> set[str]:
-    """Return the attributes and keys of the object `owner` that the program sets, as in `config.lr = ...`."""
+    """Return the attributes and keys that the program sets on the object `owner`, as in `config.lr = ...`."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):
@@ -58,7 +58,7 @@ def changed_within(tree: ast.Module, owner: str) -> set[str]:
 
 
 def _bound(body: Sequence[ast.stmt]) -> defaultdict[str, list[int]]:
-    """Return the lines at which the statements of a scope bind each name."""
+    """Return, by name, the lines at which the statements of a scope bind the name."""
     found: defaultdict[str, list[int]] = defaultdict(list)
     queue: list[ast.AST] = list(body)
     while queue:
@@ -78,7 +78,7 @@ def _bound(body: Sequence[ast.stmt]) -> defaultdict[str, list[int]]:
 
 
 def _mutated(tree: ast.Module) -> Iterator[str]:
-    """Yield the names whose values a program mutates by a method, an item or a slice."""
+    """Yield the names of objects that a program mutates by calling a method or by setting an item or a slice."""
     for node in ast.walk(tree):
         owner: ast.expr | None = None
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _MUTATING:

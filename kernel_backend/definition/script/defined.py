@@ -1,4 +1,4 @@
-"""Reduce a cell with a training loop to its definitions, imports and constants, for the notebook to run."""
+"""Reduce a cell with a training loop to what the notebook may run: definitions, imports and constants."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, as
 
 
 def defined_only(lines: Sequence[str], tree: ast.Module) -> list[str]:
-    """Return a cell's lines, with everything but definitions, imports and constants replaced by empty lines.
+    """Return a cell's lines; all but definitions, imports and constants are replaced by empty lines.
 
     Examples
     --------
@@ -38,7 +38,7 @@ def _defines(statement: ast.stmt) -> bool:
 
 
 def _is_constant(value: ast.expr) -> bool:
-    """Return True for a literal, except an empty list or dict, which usually holds state."""
+    """Return True for a literal; an empty list or dict is none, as it usually holds state."""
     try:
         return literal(value) not in ([], {})
     except ValueError:

@@ -19,10 +19,9 @@ from kernel_backend.model.record import Value
 
 
 def is_script(tree: ast.Module, roles_from: int, modules: Mapping[str, ast.Module]) -> bool:
-    """Return True if running the code from line `roles_from` on reaches a training loop.
+    """Return True if the code from line `roles_from` on reaches a training loop when it runs.
 
-    Only definitions and imports of the code above are considered: a loop in an earlier cell does not make this cell a
-    training.
+    Of the code above only definitions and imports count: a loop in an earlier cell does not make this cell a training.
     """
     defined = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
     own = [each for each in tree.body if each.lineno >= roles_from or isinstance(each, defined)]
@@ -30,7 +29,7 @@ def is_script(tree: ast.Module, roles_from: int, modules: Mapping[str, ast.Modul
 
 
 def script_definition(tree: ast.Module, modules: Mapping[str, ast.Module]) -> Definition:
-    """Return the definition of a program; its training loops may be in `modules`.
+    """Return the training definition of a program, whose training loops may be in `modules`.
 
     For the program of a command, the placeholders on its command line are hyperparameters, too.
     """
@@ -54,7 +53,7 @@ def script_definition(tree: ast.Module, modules: Mapping[str, ast.Module]) -> De
 
 
 class Written(NamedTuple):
-    """Program with a trial's values written into it, and its command-line arguments."""
+    """Program into which a trial's hyperparameters are written, with its command-line arguments."""
 
     tree: ast.Module
     arguments: list[str]
@@ -63,7 +62,7 @@ class Written(NamedTuple):
 def with_values(
     tree: ast.Module, modules: Mapping[str, ast.Module], params: Mapping[str, Value], epochs: int
 ) -> Written:
-    """Write a trial's hyperparameters and number of epochs into a program, if they differ from its own.
+    """Write a trial's hyperparameters and number of epochs into a program's syntax tree, where they differ.
 
     Placeholders of its command are filled in. The tree is modified in place, without changing line numbers.
     """
@@ -82,7 +81,7 @@ def with_values(
 
 
 def presumption(tree: ast.Module, modules: Mapping[str, ast.Module]) -> str:
-    """Return the guarantee about restarts that a program's source suggests before it has run."""
+    """Return what a program's source suggests about how exactly it can resume, as text, before it has run."""
     return presumed(signs(tree, _loops(tree, modules), without_program(modules, command_of(tree))))
 
 

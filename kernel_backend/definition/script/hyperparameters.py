@@ -27,14 +27,14 @@ _NAMESPACES = frozenset({"Namespace", "SimpleNamespace", "dict", "EasyDict", "At
 
 @dataclass(frozen=True)
 class Constants:
-    """Hyperparameters of a program by name, and names that cannot be hyperparameters, with advice for each."""
+    """Hyperparameters of a program by name, and names that are not hyperparameters, with advice on each."""
 
     places: Mapping[str, Place]
     refused: Mapping[str, str]
 
     @property
     def parameters(self) -> dict[str, Parameter]:
-        """Return the hyperparameters with their types and defaults."""
+        """Return the hyperparameters with their types and defaults, by name."""
         return {name: each.parameter for name, each in self.places.items()}
 
 
@@ -53,7 +53,7 @@ def constants(tree: ast.Module) -> Constants:
 
 
 def _assigned(scope: Scope) -> Iterator[Place]:
-    """Yield names of a scope that are assigned a literal once, and neither rebound nor mutated."""
+    """Yield where a scope assigns a literal to a name that is never assigned again or mutated."""
     for statement in scope.statements:
         if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
             (target,) = statement.targets
@@ -85,7 +85,7 @@ def _one(scope: Scope, target: ast.Name, value: ast.expr, put: Put, annotation: 
 
 
 def _configured(scope: Scope, tree: ast.Module) -> Iterator[Place]:
-    """Yield the literals in dicts, classes and namespaces that are named like a configuration."""
+    """Yield where literals stand in dicts, classes and namespaces whose name is that of a configuration."""
     for statement in scope.statements:
         if isinstance(statement, ast.ClassDef):
             if _is_config(statement):
@@ -141,7 +141,7 @@ def _parts(owner: str, parts: list[tuple[str, ast.expr, Put, str | None]], tree:
 
 
 def _is_config(node: ast.ClassDef) -> bool:
-    """Return True for a dataclass without bases, or a class without bases and methods that has a config's name."""
+    """Return True for a dataclass without bases, or a class without bases and methods that is named like a config."""
     if node.bases or node.keywords:
         return False
     is_dataclass = any("dataclass" in ast.unparse(each) for each in node.decorator_list)

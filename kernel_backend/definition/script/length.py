@@ -1,4 +1,4 @@
-"""Find the number of epochs of a program's training loop, and the place where it is written."""
+"""Find the number of epochs of a program's training loop, and the literal that sets it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DEEPEST = 8  # limit of calls and names to follow
 
 @dataclass(frozen=True)
 class Length:
-    """Number of iterations of the outermost training loop."""
+    """Number of iterations of a program's outermost training loop, as far as the source tells."""
 
     count: int | None = None  # None: the source does not show it, or the line must give it
     name: str = ""  # the hyperparameter that holds it; empty if it is a literal
@@ -27,16 +27,17 @@ class Length:
 
     @property
     def settings(self) -> dict[str, int | bool]:
-        """Return the fields of the configuration that the source determines."""
+        """Return the fields of the configuration that follow from the length."""
         if self.why:
             return {"epochs_unknown": True}
         return {} if self.count is None else {"epochs": self.count}
 
 
 def length(tree: ast.Module, loops: Sequence[TrainingLoop], places: Mapping[str, Place]) -> Length:
-    """Return the length of a program's outermost training loop.
+    """Return how many iterations a program's outermost training loop has.
 
-    The user can set it if there is only one such loop, over a `range` whose end is a number, a name or an argument.
+    The user can change the number if there is only one such loop, over a `range` whose end is a literal, a name or an
+    argument.
     """
     outer = [each for each in loops if each.depth == 0]
     if len(outer) != 1:
@@ -63,7 +64,10 @@ def length(tree: ast.Module, loops: Sequence[TrainingLoop], places: Mapping[str,
 
 
 def _end(over: ast.expr) -> ast.expr | None:
-    """Return the end X of `range(X)`, `range(0, X)` or `range(1, X + 1)`, also in `tqdm`; None for other iterables."""
+    """Return the end X of `range(X)`, `range(0, X)` or `range(1, X + 1)`, also within `tqdm`.
+
+    None for other iterables.
+    """
     while isinstance(over, ast.Call) and ast.unparse(over.func).rpartition(".")[2] in _WRAPPERS and over.args:
         over = over.args[0]
     if not isinstance(over, ast.Call) or ast.unparse(over.func).rpartition(".")[2] not in _RANGES:
@@ -79,7 +83,7 @@ def _end(over: ast.expr) -> ast.expr | None:
 
 
 def _put_end(loop: ast.For, end: ast.expr, value: ast.expr) -> None:
-    """Replace the number of epochs in the loop's iterable."""
+    """Replace the expression `end` in the loop's iterable by `value`, the number of epochs."""
 
     class _Replace(ast.NodeTransformer):
         def visit(self, node: ast.AST) -> ast.AST:
@@ -91,7 +95,7 @@ def _put_end(loop: ast.For, end: ast.expr, value: ast.expr) -> None:
 
 
 class _Tracer:
-    """Tracer that follows an expression to the literal with its value, through names, arguments and `self`."""
+    """Search for the literal that gives an expression its value, through names, arguments and `self`."""
 
     def __init__(self, tree: ast.Module, places: Mapping[str, Place]) -> None:
         self._tree, self._places = tree, places
@@ -100,7 +104,10 @@ class _Tracer:
     def trace(
         self, node: ast.expr, put: Put, function: FunctionNode | None, owner: ast.ClassDef | None, left: int
     ) -> Length | None:
-        """Return the length that an expression has in a function; None if it cannot be determined."""
+        """Return the length that an expression in `function` stands for; None if the source does not tell.
+
+        `put` replaces the expression, `owner` is the class of a method, and `left` limits the steps of the search.
+        """
         if isinstance(node, ast.Constant):
             return Length(node.value, put=put) if type(node.value) is int and node.value > 0 else None
         if not left:
@@ -141,7 +148,7 @@ class _Tracer:
         return self.trace(bound[0].value, put, function if own else None, owner if own else None, left)
 
     def _argument(self, name: str, function: FunctionNode, owner: ast.ClassDef | None, left: int) -> Length | None:
-        """Follow an argument to the only call of its function, or to its default if that call leaves it out."""
+        """Follow an argument of `function` to the only call of that function, or to its default if omitted there."""
         called = owner.name if owner is not None and function.name == "__init__" else function.name
         calls = [
             each
@@ -171,7 +178,7 @@ class _Tracer:
         return self.trace(defaults[index], Place.item(defaults, index), None, None, left)
 
     def _of_self(self, name: str, owner: ast.ClassDef, left: int) -> Length | None:
-        """Follow `self.name` to the only statement of its class that assigns it."""
+        """Follow the attribute `self.name` to the only statement in its class that assigns it."""
         found = [
             (each, method)
             for method in owner.body
@@ -194,7 +201,7 @@ def _assignments(body: Sequence[ast.stmt], name: str) -> Iterator[ast.Assign]:
 def _within(
     tree: ast.AST,
 ) -> Iterator[tuple[ast.AST, FunctionNode | None, ast.ClassDef | None]]:
-    """Yield each node with the function and the class that enclose it; None where there is none."""
+    """Yield each node of a tree with its innermost function and class; None where there is none."""
     queue: list[tuple[ast.AST, FunctionNode | None, ast.ClassDef | None]] = [(tree, None, None)]
     while queue:
         node, function, owner = queue.pop()

@@ -14,7 +14,7 @@ _BACKWARD = frozenset({"backward", "manual_backward"})
 
 @dataclass(frozen=True)
 class TrainingLoop:
-    """Loop whose body calls `backward`, directly or through the user's functions, methods and modules."""
+    """Loop whose body calls `backward`, directly or through other functions and modules of the user."""
 
     module: str  # of the project; "" for the program itself
     line: int
@@ -60,7 +60,7 @@ def training_loops(
 
 
 def summary(loops: Sequence[TrainingLoop]) -> str:
-    """Describe on one line where the loops are, outermost first.
+    """Return a line that says where the loops are, outermost first.
 
     Examples
     --------
@@ -91,7 +91,7 @@ def _places(loops: Sequence[TrainingLoop]) -> str:
 
 
 class _Graph:
-    """Graph of scopes that refer to each other by name, to find those that reach `backward`."""
+    """Graph of scopes (functions, module) that refer to each other by name, to find those that reach `backward`."""
 
     def __init__(self, found: list[Scope]) -> None:
         self._scopes = found
@@ -109,7 +109,7 @@ class _Graph:
         return any(map(_is_backward, nodes)) or self._refers(names_of(nodes))
 
     def loops(self, scope: Scope) -> Iterator[tuple[Loop, int]]:
-        """Yield the training loops of a scope, each with its nesting depth within the scope."""
+        """Yield the training loops of a scope, each with its nesting depth there."""
         yield from self._nested(scope.node, 0) if scope in self._reaching else ()
 
     def entered(self) -> list[Scope]:
@@ -121,7 +121,7 @@ class _Graph:
         return found
 
     def depth(self, scope: Scope) -> int:
-        """Return the largest number of training loops that enclose calls of a scope."""
+        """Return within how many training loops a scope is called, at most."""
         if scope.qualified == "":
             return 0
         if scope not in self._depths:

@@ -17,9 +17,9 @@ _WORDS = re.compile("|".join(sorted({"backward", "daylight", *WIRING})).encode()
 
 
 def project_modules(files: Mapping[str, bytes], project: Project | None) -> dict[str, ast.Module]:
-    """Return the syntax trees of a snapshot's modules by full name; empty if no module can train or connect ranks.
+    """Return the syntax trees of a snapshot's modules by full name; none if no module can train or connect ranks.
 
-    `files` are the archive members by name. Modules that are not valid Python are left out.
+    `files` has the files of the archive by path. Modules that are not valid Python are left out.
     """
     sources = {name: files[name] for name in files if name.startswith(f"{PROJECT}/") and name.endswith(".py")}
     if project is None or not any(map(_WORDS.search, sources.values())):
@@ -35,7 +35,7 @@ def project_modules(files: Mapping[str, bytes], project: Project | None) -> dict
 
 
 def shipped_modules(code: Path, project: Project | None) -> dict[str, ast.Module]:
-    """Return the syntax trees of the project's modules in an unpacked snapshot, by name."""
+    """Return the syntax trees of the project's modules in the unpacked snapshot at `code`, by module name."""
     paths = (code / PROJECT).rglob("*.py") if project else ()
     return project_modules({path.relative_to(code).as_posix(): path.read_bytes() for path in paths}, project)
 
@@ -56,7 +56,10 @@ def without_program(modules: Mapping[str, ast.Module], command: Command | None) 
 
 
 def _name(member: PurePosixPath, project: Project) -> str:
-    """Return the name under which Python imports a file of the archive, by the innermost folder on the module path."""
+    """Return the module name under which Python imports a file of the archive.
+
+    It is relative to the innermost folder on `sys.path`.
+    """
     below = [
         member.relative_to(folder)
         for folder in (PurePosixPath(PROJECT) / path for path in project.paths)

@@ -17,14 +17,14 @@ _OTHERS = frozenset({"append", "append_const", "count", "help", "version", "exte
 
 @dataclass(frozen=True)
 class OptionPlace(Place):
-    """Option of argparse, whose default is the value of a hyperparameter."""
+    """Option of argparse whose default value is that of a hyperparameter."""
 
     flags: tuple[str, ...] = ()
     switch: bool = False  # it takes no value
 
 
 def options(tree: ast.Module) -> Iterator[OptionPlace]:
-    """Yield each `add_argument("--lr", type=float, default=...)` with a plain default, or without one."""
+    """Yield each option declared as `add_argument("--lr", type=float, default=...)` with a literal default or none."""
     for call in _calls(tree):
         place = _option(call)
         if place is not None:
@@ -32,7 +32,7 @@ def options(tree: ast.Module) -> Iterator[OptionPlace]:
 
 
 def flags_of(tree: ast.Module) -> set[str]:
-    """Return the flags of all options, including those that are no hyperparameters."""
+    """Return the flags, such as `--lr`, of all options, including those that are no hyperparameters."""
     return {flag for call in _calls(tree) for flag in _texts(call) if flag.startswith("-")}
 
 

@@ -1,4 +1,4 @@
-"""Find code with which a program connects its ranks itself: Daylight then splits no calls and redirects no files."""
+"""Find code by which a program connects its ranks itself, as Daylight then changes neither its calls nor its files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PLACED = (ast.Name, ast.Attribute, ast.alias, ast.ImportFrom)
 def wired(trees: Mapping[str, ast.Module]) -> str | None:
     """Return the location of the first code that connects ranks to each other; None if there is none.
 
-    `trees` are those of the program, named "", and of the modules of its project.
+    `trees` has the syntax trees of the program, under the name "", and of its project's modules.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Name the parts of a program's checkpoints, for the runner, for notebooks that load them and for comparisons."""
+"""Name the components of a script's checkpoints, for the runner, for notebooks that load them and for comparisons."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SHARED = "shared"  # contents of the program that are tensors of its modules: mo
 
 
 def compared(state: Mapping[str, Any], digests: Mapping[str, str]) -> Mapping[str, str]:
-    """Return those digests of a checkpoint's parts that must be equal if two trainings are bit-identical.
+    """Return those digests of a checkpoint's components that must be equal if two trainings are bit-identical.
 
     `state` is the checkpoint's state without its tensors. A program's other objects may contain clock times, such as a
     progress bar's, and change between two loop heads of the same step. Therefore its modules are compared, or all

@@ -15,7 +15,7 @@ _NO_SETTINGS = frozenset({"add_argument", "print", "super"})  # calls whose argu
 
 
 def refusals(tree: ast.Module, places: Mapping[str, Place], twice: Mapping[str, Sequence[Place]]) -> dict[str, str]:
-    """Return, by name, why a name is not a hyperparameter, and how to make it one."""
+    """Return advice, by name, on names that cannot be hyperparameters: why not, and how to make them so."""
     told = (*_of_defaults(tree), *_of_calls(tree), *_of_assignments(tree))
     found = {name: message for name, message in told if name not in places}
     for name, others in twice.items():
@@ -54,7 +54,7 @@ def _assignments(statements: Sequence[ast.stmt]) -> Iterator[tuple[str, ast.expr
 
 
 def _of_calls(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """Yield name and explanation of constants in the arguments of calls, as in `Adam(params, lr=5e-3)`."""
+    """Yield names of constants in the arguments of calls, as `lr` in `Adam(params, lr=5e-3)`, with advice for each."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call) or ast.unparse(node.func).rpartition(".")[2] in _NO_SETTINGS:
             continue
@@ -69,7 +69,7 @@ def _of_calls(tree: ast.Module) -> Iterator[tuple[str, str]]:
 
 
 def _of_defaults(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """Yield name and explanation of constant defaults of functions, as in `def train(model, lr=1e-3)`."""
+    """Yield names of constant defaults of functions, as `lr` in `def train(model, lr=1e-3)`, with advice for each."""
     for node in (each for each in ast.walk(tree) if isinstance(each, FunctionNode)):
         named = node.args.args[len(node.args.args) - len(node.args.defaults) :]
         pairs = [

@@ -28,7 +28,7 @@ RETURNS, RETURNED, RETURN = "_daylight_returns", "_daylight_returned", "_dayligh
 
 @dataclass(frozen=True)
 class Site:
-    """Rewritten loop, with its location and the rewritten loop that encloses it in the same function."""
+    """Rewritten loop: its location, and the rewritten loop around it in the same function, if any."""
 
     key: str
     loop: TrainingLoop
@@ -36,7 +36,7 @@ class Site:
 
     @property
     def place(self) -> str:
-        """Return the location, such as `line 14`, for messages."""
+        """Return the loop's line for messages, such as `line 14`."""
         return f"line {self.loop.line}" + (f" of {self.loop.module}" if self.loop.module else "")
 
 
@@ -163,7 +163,7 @@ def _at(new: ast.expr, old: ast.AST) -> ast.expr:
 
 
 def _place(new: ast.stmt, loop: ast.stmt) -> None:
-    """Set the position of a new statement to the loop's first line; nodes that have a position keep it."""
+    """Give a new statement the line of the loop; nodes that have a line already keep it."""
     for each in ast.walk(new):
         if isinstance(each, ast.stmt | ast.expr) and not hasattr(each, "lineno"):
             each.lineno = each.end_lineno = loop.lineno

@@ -30,7 +30,7 @@ class Scope:
 
 
 def names_of(nodes: Iterable[ast.AST]) -> frozenset[str]:
-    """Return the names and attributes in these nodes."""
+    """Return the variable and attribute names that occur in these syntax nodes."""
     found = {each.id for each in nodes if isinstance(each, ast.Name)}
     found |= {each.attr for each in nodes if isinstance(each, ast.Attribute)}
     return frozenset(found)
@@ -42,7 +42,7 @@ def scopes(tree: ast.Module, modules: Mapping[str, ast.Module]) -> list[Scope]:
 
 
 def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes below `node` that run in its scope, in source order; bodies of functions are left out."""
+    """Yield the nodes below `node` that run in the same scope, in source order, without the bodies of functions."""
     ahead = _own_children(node)[::-1]
     while ahead:
         yield (node := ahead.pop())

@@ -49,7 +49,7 @@ _CHANGING = {"time", "uuid", "secrets", "os.urandom", "os.getpid", "datetime"}  
 
 @dataclass(frozen=True)
 class Sign:
-    """Code in a program that prevents a stronger guarantee about restarts than `rung`."""
+    """Piece of code in a program because of which no stronger guarantee about restarts than `rung` can be given."""
 
     rung: Rung
     line: int
@@ -58,7 +58,7 @@ class Sign:
 
     @property
     def text(self) -> str:
-        """Return the description of this code, with its line.
+        """Return a description of this code, with its line.
 
         Examples
         --------
@@ -176,7 +176,7 @@ class _Reading:
             yield self._sign("start", call, f"{ast.unparse(call)} is another number after a restart")
 
     def _changes(self, node: ast.AST, changing: set[str]) -> bool:
-        """Return True if a value comes from the clock, or from the operating system's entropy."""
+        """Return True if a value differs in each run: it comes from the clock or the system's entropy."""
         for each in ast.walk(node):
             name = self._name(each)
             if (isinstance(each, ast.Name) and each.id in changing) or (
@@ -188,7 +188,7 @@ class _Reading:
         return False
 
     def _name(self, node: ast.AST) -> str:
-        """Return the full dotted name to which an expression refers in an imported module; "" for other expressions."""
+        """Return the dotted name in an imported module to which an expression refers; "" for other expressions."""
         if isinstance(node, ast.Name):
             return self._full.get(node.id, "")
         if isinstance(node, ast.Call):

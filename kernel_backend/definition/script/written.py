@@ -18,7 +18,7 @@ Put: TypeAlias = Callable[[ast.expr], None]  # replaces a literal by another exp
 
 @dataclass(frozen=True)
 class Place:
-    """Literal in a program that is the value of a hyperparameter."""
+    """Location in a program's syntax tree of the literal that is a hyperparameter's value."""
 
     name: str
     line: int
@@ -30,7 +30,7 @@ class Place:
 
     @property
     def parameter(self) -> Parameter:
-        """Return the hyperparameter with its type and default."""
+        """Return the hyperparameter, with its type and its default."""
         found = Parameter(
             name=self.name,
             kind="hyperparameter",
@@ -50,17 +50,17 @@ class Place:
 
     @staticmethod
     def attribute(node: ast.AST, name: str) -> Put:
-        """Return a function that sets an attribute of a node."""
+        """Return a function that sets the attribute `name` of a node to a new expression."""
         return lambda value: setattr(node, name, value)
 
     @staticmethod
     def item(nodes: list[ast.expr], number: int) -> Put:
-        """Return a function that replaces one expression in a list."""
+        """Return a function that replaces the expression at index `number` in a list."""
         return lambda value: nodes.__setitem__(number, value)
 
 
 def expression(value: Value | tuple[Value, ...], line: int) -> ast.expr:
-    """Return the syntax node of a plain value, with this line number.
+    """Return the syntax node of a number, text, list or other literal value, with this line number.
 
     Examples
     --------

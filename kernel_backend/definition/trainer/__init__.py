@@ -1,1 +1,1 @@
-"""Parse a cell that trains with a Hugging Face Trainer."""
+"""Parse a notebook cell that trains with a Hugging Face Trainer."""

@@ -17,7 +17,7 @@ _FORM = "trainer = Trainer(model=model, args=TrainingArguments(...), train_datas
 
 @dataclass(frozen=True)
 class TrainerCell:
-    """Calls of a cell that trains with a Trainer, and the statements after its training."""
+    """Syntax nodes of a cell that trains with a Trainer: its calls, and the statements after the training."""
 
     name: str  # the variable that holds the Trainer
     trainer: ast.Call
@@ -27,7 +27,7 @@ class TrainerCell:
 
 
 def is_trainer(tree: ast.Module, roles_from: int) -> bool:
-    """Return True if the code from line `roles_from` on creates a Trainer, or trains one created above."""
+    """Return True if the code from line `roles_from` on creates a Trainer, or trains one that earlier code created."""
     names, trainers = _names(tree), classes(tree)
     own = [each for each in statements(tree.body) if each.lineno >= roles_from]
     return any(
@@ -40,8 +40,8 @@ def is_trainer(tree: ast.Module, roles_from: int) -> bool:
 def trainer_cell(tree: ast.Module, roles_from: int) -> TrainerCell:
     """Return the Trainer, its TrainingArguments and its `train` call in the code from line `roles_from` on.
 
-    Raises InvalidDefinition if the Trainer is created in a function, if there is a second one, or if no visible call
-    creates its arguments.
+    Raises InvalidDefinition if the Trainer is created in a function, if there are two Trainers, or if the code has no
+    call that creates the TrainingArguments.
     """
     trainers, body = classes(tree), statements(tree.body)
     made = {
@@ -87,7 +87,7 @@ def _names(tree: ast.Module) -> set[str]:
 
 
 def _trained(call: ast.Call) -> str:
-    """Return the variable of a call `variable.train()`; "" for other calls."""
+    """Return the variable in a call `variable.train()`; "" for other calls."""
     function = call.func
     named = isinstance(function, ast.Attribute) and function.attr == "train" and isinstance(function.value, ast.Name)
     return ast.unparse(function).partition(".")[0] if named else ""

@@ -35,7 +35,10 @@ _NOT_USED = {
 
 
 def trainer_definition(tree: ast.Module, roles_from: int) -> Definition:
-    """Return the definition; raise InvalidDefinition for TrainingArguments that a job does not support."""
+    """Return the training definition of a cell with a Hugging Face Trainer.
+
+    Raises InvalidDefinition for TrainingArguments that a job does not support.
+    """
     cell = trainer_cell(tree, roles_from)
     given = {each.arg: each.value for each in cell.arguments.keywords if each.arg}
     for name, instead in _REFUSED.items():

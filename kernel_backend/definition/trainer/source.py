@@ -15,7 +15,7 @@ _DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, as
 
 
 def importable(tree: ast.Module, roles_from: int, values: Mapping[str, Any]) -> ast.Module:
-    """Return the module up to `train`; `values` are hyperparameters that replace those of TrainingArguments.
+    """Return the module up to its call of `train`; `values` replace hyperparameters in its TrainingArguments.
 
     Line numbers do not change.
     """
@@ -32,9 +32,9 @@ def importable(tree: ast.Module, roles_from: int, values: Mapping[str, Any]) -> 
 
 
 def model_only(tree: ast.Module, roles_from: int) -> ast.Module:
-    """Return only those statements that create the Trainer's model, and assign it to `MODEL`.
+    """Return only the statements that create the Trainer's model, with a last one that assigns it to `MODEL`.
 
-    Definitions are included, and statements that bind or change variables that the model depends on; no data set is
+    Definitions are included, and statements that bind or change variables on which the model depends; no data set is
     read.
     """
     cell = trainer_cell(tree, roles_from)
@@ -52,7 +52,10 @@ def model_only(tree: ast.Module, roles_from: int) -> ast.Module:
 
 
 def defined_only(source: str) -> str:
-    """Return a cell without its Trainer, `train` and all code after it, as a notebook runs it when a job trains."""
+    """Return a cell's source without its Trainer, `train` and all code after it.
+
+    A notebook runs this in place of the cell when a job does the training.
+    """
     tree = ast.parse(source)
     trainers = classes(tree)
     kept: list[ast.stmt] = []

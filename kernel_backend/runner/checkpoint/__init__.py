@@ -1,1 +1,1 @@
-"""Save and restore a training: model, optimizer, schedule, data position and random states."""
+"""Save and restore a training: model, optimizer, schedule, place in the data and random states."""

@@ -1,4 +1,4 @@
-"""Save checkpoints from all ranks while training continues, and choose the one to resume from."""
+"""Save checkpoints of all ranks while training continues, and choose the checkpoint to resume from."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from kernel_backend.model.record import Value
 from kernel_backend.model.reports import Committed, Note
 from kernel_backend.model.trial import checkpoint_order
 from kernel_backend.retry import RetryPolicy
-from kernel_backend.runner.checkpoint.contents import Contents, PerRankState
+from kernel_backend.runner.checkpoint.contents import Contents, PerRankState, Read
 from kernel_backend.runner.checkpoint.frozen import Unchanging
 from kernel_backend.runner.checkpoint.saving import Background, Copying, Cost, HostCopy, Stopwatch
 from kernel_backend.runner.ipc import Spool
 from kernel_backend.runner.ranks.backends import Ranks
+from kernel_backend.runner.timing.clock import CLOCK
 
 SHOWN = 6  # number of weights named in a note
 LAST_WORDS_S = 20.0  # limit for a checkpoint in progress when its rank must exit
@@ -33,9 +34,9 @@ RETRY = RetryPolicy((3.0,), tries=5)  # for operations that must not fail: the f
 
 
 class Position(NamedTuple):
-    """Position of a training at which a checkpoint is saved.
+    """Where a training is when a checkpoint is saved, and what else its loop needs for a resume.
 
-    `metrics` are the results of a validation at this step. `facts` is JSON that the loop needs on resume.
+    `metrics` are the results of a validation at this step. `facts` is JSON for the loop.
     """
 
     step: int
@@ -55,7 +56,10 @@ class PendingCheckpoint(NamedTuple):
 
 
 class Checkpointer:
-    """Checkpointer for one training; all ranks call `save`, `finish` and `restore` at the same step."""
+    """Writer and reader of one training's checkpoints.
+
+    All ranks call `save`, `finish` and `restore` at the same step.
+    """
 
     def __init__(
         self,
@@ -68,7 +72,11 @@ class Checkpointer:
         copy: HostCopy,
         eager: bool,
     ) -> None:
-        """Set up the checkpointer; with `eager`, `save` returns only after all tensors are copied."""
+        """Set up the checkpointer.
+
+        `home` is where the trial's checkpoints are stored, `contents` the state to save. `numerics` are the facts that
+        bit-exact results depend on. With `eager`, `save` returns only after all tensors are copied.
+        """
         self._job, self._ranks, self._spool, self._home = job, ranks, spool, home
         self._contents, self._numerics = contents, dict(numerics)
         self._copy, self._eager = copy, eager
@@ -85,12 +93,12 @@ class Checkpointer:
 
     @property
     def busy(self) -> bool:
-        """Return True while the newest checkpoint is still being copied or written."""
+        """Return True as long as the newest checkpoint is being copied or written."""
         return self._pending is not None or self._writer.busy
 
     @property
     def newest(self) -> str | None:
-        """Return the ID of the newest checkpoint that was committed or restored; None if there is none."""
+        """Return the ID of the newest checkpoint that this process has committed or restored; None if there is none."""
         return self._newest
 
     def saved_at(self, step: int) -> str | None:
@@ -99,20 +107,21 @@ class Checkpointer:
         return id if any(each.id == id for each in self._home.committed()) else None
 
     def set_aside(self) -> None:
-        """Move all committed checkpoints out of the way, so that no training can resume from them."""
+        """Move all committed checkpoints to another place, so that no training resumes from them."""
         for each in self._home.committed():
             self._home.set_aside(each.id)
         self._newest = None
 
     def check(self) -> None:
-        """Raise DaylightError, before training starts, if some state contains a value that a checkpoint cannot hold."""
+        """Raise DaylightError if some state has a value that a checkpoint cannot hold; call it before training."""
         self._contents.check()
 
+    @CLOCK.part("checkpoint")
     def save(self, position: Position) -> None:
-        """Start a checkpoint of the training at `position`.
+        """Start to save a checkpoint of the training as it is at `position`.
 
         Forward and backward passes may run meanwhile. Call `settle` before anything changes weights, optimizer or other
-        checkpointed state.
+        state that the checkpoint holds.
         """
         stalled = Stopwatch()
         with stalled:
@@ -123,13 +132,13 @@ class Checkpointer:
             self._begin_if_it_can(position, per_rank, stalled, lazily)
 
     def settle(self) -> None:
-        """Wait for a pending copy; call before anything changes weights, optimizer or other checkpointed state."""
+        """Wait until a started copy is complete; call it before anything changes weights or other saved state."""
         if self._fenced is not None:
             raise self._fenced
         pending, self._pending = self._pending, None
         if pending is None:
             return
-        with pending.stalled:
+        with CLOCK.part("checkpoint"), pending.stalled:
             true = pending.copying.join()
             if true:
                 self._writer.begin(partial(self._write, pending))
@@ -139,8 +148,9 @@ class Checkpointer:
             self._eager = self.due = True
             self._spool.say(Note(text="the model's forward pass changes its weights: checkpoints are copied at once"))
 
+    @CLOCK.part("checkpoint")
     def finish(self, position: Position) -> None:
-        """Commit a final checkpoint before training ends or stops; all ranks return only after the commit.
+        """Commit a final checkpoint before training ends or stops; each rank returns only after the commit.
 
         Raises CheckpointFailed if it cannot be written after several tries, as the work would be lost.
         """
@@ -157,23 +167,23 @@ class Checkpointer:
         self._ranks.barrier()  # no rank continues, and so none exits, before the manifest is committed
 
     def close(self) -> None:
-        """Wait up to `LAST_WORDS_S` seconds for a pending checkpoint; ignore errors, as this rank is failing anyway."""
+        """Wait up to `LAST_WORDS_S` seconds for a checkpoint in progress; ignore errors, as this rank fails anyway."""
         with contextlib.suppress(Exception):  # this rank is failing with an error already
             self.settle()
             self._writer.wait(LAST_WORDS_S)
 
     def restore(self, schedules_know_length: bool = False) -> Manifest | None:
-        """Restore the attempt's resume checkpoint, or an earlier one if it is damaged; return None for a fresh start.
+        """Restore the attempt's resume checkpoint, or an earlier one if that is damaged.
 
-        A checkpoint of step 0 holds only weights of another trial (a warm start): they are loaded, and None is
-        returned. If `--epochs` or `--steps` have changed and `schedules_know_length` is set, learning rate schedules
-        are rebuilt for the new length and advanced. Raises PlaceUnavailable if the storage cannot be reached after
-        several tries.
+        Return the manifest of the checkpoint, None for a fresh start. A checkpoint of step 0 holds only weights of
+        another trial (a warm start): they are loaded, and None is returned. If `--epochs` or `--steps` have changed and
+        `schedules_know_length` is set, learning rate schedules are rebuilt for the new length and advanced. Raises
+        PlaceUnavailable if the storage cannot be reached after several tries.
         """
-        chosen = self._choose_patiently() if self._ranks.rank == 0 else None
+        chosen = self._choose_retried() if self._ranks.rank == 0 else None
         manifest: Manifest | None = self._ranks.broadcast_object(chosen)
         if manifest is not None and manifest.step == 0:
-            missing = self._contents.load_weights(manifest, partial(self._home.read, manifest))
+            missing = self._contents.load_weights(manifest, Read(self._home, manifest))
             text = "begins with the weights of another trial"
             if missing:
                 named = ", ".join(missing[:SHOWN]) + (f" and {len(missing) - SHOWN} more" * (len(missing) > SHOWN))
@@ -183,7 +193,7 @@ class Checkpointer:
         if manifest is not None:
             changed = _changes(manifest.params, self._job.params)
             longer = schedules_know_length and self._has_other_length(manifest)
-            self._contents.load(manifest, partial(self._home.read, manifest), others=bool(changed) or longer)
+            self._contents.load(manifest, Read(self._home, manifest), others=bool(changed) or longer)
             if longer:
                 text = "the schedule follows from the length of the training: from here on it is that of the new length"
                 self._spool.say(Note(text=text))
@@ -194,27 +204,30 @@ class Checkpointer:
         return manifest
 
     def _has_other_length(self, manifest: Manifest) -> bool:
-        """Return True if the checkpoint was saved by a training with other `--epochs` or `--steps`."""
+        """Return True if the training that saved the checkpoint had other values of `--epochs` or `--steps`."""
         before, config = manifest.state["training"].get("length"), self._job.config
         return before is not None and before != [config.epochs, config.steps]
 
     def restore_best(self) -> Manifest:
-        """Restore the best committed checkpoint by `--metric`, else the newest; all ranks call it after `finish`."""
+        """Restore the best committed checkpoint by `--metric`, or the newest if none is best; return its manifest.
+
+        All ranks call it after `finish`.
+        """
         chosen = RETRY.call(self._choose_best, on=OSError) if self._ranks.rank == 0 else None
         manifest: Manifest = self._ranks.broadcast_object(chosen)
         if manifest.id != self._newest:
-            self._contents.load(manifest, partial(self._home.read, manifest))
+            self._contents.load(manifest, Read(self._home, manifest))
         return manifest
 
     def restore_upto(self, step: int) -> Manifest | None:
-        """Restore the newest intact checkpoint of this training at `step` or before; None if there is none."""
+        """Restore this training's newest intact checkpoint at `step` or before; return its manifest or None."""
         self.settle()
         self._writer.wait()
         limit = step, self._job.attempt
         chosen = self._home.newest_verified(upto=limit)[0] if step and self._ranks.rank == 0 else None
         manifest: Manifest | None = self._ranks.broadcast_object(chosen)
         if manifest is not None:
-            self._contents.load(manifest, partial(self._home.read, manifest))
+            self._contents.load(manifest, Read(self._home, manifest))
         return manifest
 
     def _choose_best(self) -> Manifest:
@@ -248,7 +261,10 @@ class Checkpointer:
         return {**position.facts, "length": [config.epochs, config.steps]}
 
     def _write(self, pending: PendingCheckpoint) -> None:
-        """Write, commit and prune in the background thread; an error loses this checkpoint, not the training."""
+        """Write and commit a checkpoint and delete superseded ones, in the background thread.
+
+        An error loses this checkpoint, but does not end the training.
+        """
         try:
             self._try_to_write(pending)
         except Fenced as fenced:
@@ -282,7 +298,7 @@ class Checkpointer:
             time.sleep(pause)
 
     def _lost(self, position: Position, reason: str) -> str:
-        """Return the error message for a final checkpoint that could not be written."""
+        """Return the error message for a final checkpoint that could not be written, with the `reason`."""
         newest = f"the newest is {self._newest}" if self._newest else "there is none before it"
         what = f"the last checkpoint, at step {position.step}, could not be written to {self._home.where}"
         return f"{what}: {reason}; {newest}"
@@ -301,7 +317,7 @@ class Checkpointer:
         self._commit(pending.position, pending.state, written, cost)
 
     def _shared(self, checkpoint: str, name: str, data: Data) -> Part:
-        """Store a part with frozen tensors; reuse the file of another checkpoint that has the same bytes."""
+        """Store a checkpoint part with frozen tensors; if another checkpoint has the same bytes, use its file."""
         digested = Digesting()
         for piece in data:
             digested.take(piece)
@@ -312,13 +328,13 @@ class Checkpointer:
         return part
 
     def _must_be_newest(self) -> None:
-        """Raise Fenced if a later attempt of this trial has started, as only the latest may change checkpoints."""
+        """Raise Fenced if a later attempt of this trial has started: only the latest may change checkpoints."""
         claimed = self._home.claimed()
         if claimed > self._job.attempt:
             raise Fenced(f"attempt {self._job.id} was followed by attempt {claimed}: it ends here")
 
     def _require_space(self, needed: int) -> None:
-        """Raise OSError if the disk lacks this many bytes even after pruning."""
+        """Raise OSError if the disk has less than `needed` bytes, even after superseded checkpoints were deleted."""
         if self._free_space() <= needed:
             self._prune()
             if self._free_space() <= needed:
@@ -330,7 +346,7 @@ class Checkpointer:
         return math.inf if free is None else free
 
     def _discard(self, position: Position) -> None:
-        """Delete the files of a checkpoint that failed; an earlier checkpoint committed at this step is kept.
+        """Delete the files of a checkpoint that could not be written, unless an earlier one was committed at this step.
 
         If some files of the earlier checkpoint were overwritten, a resume detects that by digests, and uses the
         checkpoint before it.
@@ -366,6 +382,7 @@ class Checkpointer:
             self._spool.say(Note(text=f"checkpoints are written again, from step {position.step} on"))
             self._missed = 0
         self.cost = cost
+        CLOCK.wrote(manifest.bytes, cost.write)
         self._spool.say(
             Committed(
                 id=manifest.id,
@@ -387,9 +404,9 @@ class Checkpointer:
                     self._home.discard(old.id)
 
     def _comes_from(self, manifest: Manifest) -> bool:
-        """Return True if this training resumed from the checkpoint, directly or through later ones, or saved it.
+        """Return True if this training saved the checkpoint, or resumed from it directly or through later ones.
 
-        Checkpoints that a rollback of the trial has discarded return False.
+        Return False for checkpoints that a rollback of the trial has discarded.
         """
         pinned = self._job.resume_from
         return manifest.attempt == self._job.attempt or (
@@ -398,7 +415,7 @@ class Checkpointer:
 
     # Restoring
 
-    def _choose_patiently(self) -> Manifest | None:
+    def _choose_retried(self) -> Manifest | None:
         try:
             return RETRY.call(self._choose, on=OSError)
         except OSError as error:
@@ -423,7 +440,7 @@ class Checkpointer:
 
 
 def _changes(before: Mapping[str, Value], now: Mapping[str, Value]) -> str:
-    """Format changed hyperparameters as `lr 0.1 -> 0.08`; empty if all are the same."""
+    """Return the hyperparameters that differ as text, such as `lr 0.1 -> 0.08`; "" if all are equal."""
     both = [(name, before.get(name), now.get(name)) for name in sorted({*before, *now})]
     # NaN counts as equal to NaN, and 1 as equal to 1.0.
     return ", ".join(f"{name} {a} -> {b}" for name, a, b in both if a != b and repr(a) != repr(b))

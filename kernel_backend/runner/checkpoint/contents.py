@@ -2,38 +2,61 @@
 
 Model, optimizer, schedule, scaler and averaged weights are equal on all ranks. Rank 0 gathers the state that differs
 per rank: the buffers of logical ranks and, with `--rng stream`, random states. Therefore only rank 0 writes. With
-derived seeds, random states follow from seed and step, and the position in the data is the step number.
+derived seeds, random states follow from seed and step, and the place in the data is the step number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor
 
-from kernel_backend.checkpoints.base import Manifest, whose
+from kernel_backend.checkpoints.base import Checkpoints, Manifest, whose
 from kernel_backend.checkpoints.writer import flatten, must_hold, tensors_of, unflatten
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.runner.checkpoint.frozen import HoldsFrozen, split_frozen
 from kernel_backend.runner.checkpoint.saving import Parts
 from kernel_backend.runner.checkpoint.stateful import Model, Optimizer, Schedule, Stateful
+from kernel_backend.runner.checkpoint.tensor_stream import stream_tensors
 from kernel_backend.runner.logical_ranks import LogicalRanks
 from kernel_backend.runner.ranks.backends import Ranks
 
-Read = Callable[[str], bytes]  # returns the verified bytes of a part
+
+@dataclass(frozen=True)
+class Read:
+    """Reader of the parts of one checkpoint, whose bytes it verifies."""
+
+    home: Checkpoints
+    manifest: Manifest
+
+    def __call__(self, name: str) -> bytes:
+        """Return the bytes of a checkpoint part.
+
+        Raises CheckpointDamaged if they are not as saved, and NotFound if the checkpoint was deleted meanwhile.
+        """
+        return self.home.read(self.manifest, name)
+
+    def tensors(self, name: str) -> Iterator[tuple[str, Tensor]]:
+        """Yield the name and the tensor for each tensor of a checkpoint part, with one in memory at a time.
+
+        Raises CheckpointDamaged, at the end at the latest, if the bytes are not as saved.
+        """
+        part = self.manifest.part(name)
+        return stream_tensors(self.home.pieces(self.manifest, name), part.size if part else 0)
 
 
 class OfRank(Stateful, Protocol):
-    """State that differs from rank to rank, such as the random states."""
+    """Part of a checkpoint that each rank has for itself, such as the random states."""
 
     def begin(self, seed: int, rank: int, step: int) -> None:
-        """Set the initial state of a rank that the checkpoint has no state for."""
+        """Set the initial state of this rank, if the checkpoint has none for it."""
 
 
 class PerRankState(NamedTuple):
-    """State that differs per rank, gathered on rank 0: buffers by logical rank, random states by rank."""
+    """State that differs between ranks, gathered on rank 0: buffers by logical rank, random states by rank."""
 
     buffers: Mapping[int, Mapping[str, Tensor]]
     random: Sequence[Any]
@@ -43,22 +66,28 @@ NOBODYS = PerRankState({}, ())
 
 
 class Contents(Protocol):
-    """State of a training over all of its ranks, which a Checkpointer saves and restores."""
+    """State of a training over all of its ranks, as a Checkpointer saves and restores it."""
 
     def gather(self) -> PerRankState:
-        """Gather the per-rank state on rank 0; called by all ranks."""
+        """Return on rank 0 the state that differs between ranks, empty on others; all ranks call it."""
 
     def check(self) -> None:
-        """Raise DaylightError naming the first value that a checkpoint cannot hold."""
+        """Raise DaylightError if a checkpoint cannot hold some value; the error names the first."""
 
     def split(self, per_rank: PerRankState) -> tuple[dict[str, Any], Parts]:
-        """Split the state into JSON and tensors by part; raise DaylightError for values that fit neither."""
+        """Return the state as a JSON dict, and its tensors by checkpoint part and name.
+
+        `per_rank` is the result of `gather`. Raises DaylightError for a value that is neither JSON nor a tensor.
+        """
 
     def load(self, manifest: Manifest, read: Read, others: bool = False) -> None:
-        """Restore this checkpoint on this rank; `others` means that it was saved with other hyperparameters."""
+        """Restore a checkpoint on this rank; `read` returns the bytes of its parts.
+
+        `others` means that it was saved with other hyperparameters.
+        """
 
     def load_weights(self, manifest: Manifest, read: Read) -> list[str]:
-        """Load a checkpoint that holds weights only; return the names of the model's tensors that are not in it."""
+        """Load only a checkpoint's weights, for a warm start; return names of model tensors that it lacks."""
 
 
 class TrainingContents:
@@ -73,29 +102,32 @@ class TrainingContents:
         seed: int,
         matching_weights: bool = False,
     ) -> None:
-        """Set up the parts by name; `streams` is state that only this rank has, such as random states, or None.
+        """Set up the state: its `parts` by name, and the buffers of the `logical` ranks.
 
-        With `matching_weights`, weights of another model may be loaded for a warm start, as far as name and shape
-        match.
+        `streams` is state that each rank has for itself, such as random states, or None. With `matching_weights`,
+        weights of another model may be loaded for a warm start, as far as names and shapes match.
         """
         self._matching_weights = matching_weights
         self._parts, self._logical, self._streams = parts, logical, streams
         self._ranks, self._seed = ranks, seed
 
     def gather(self) -> PerRankState:
-        """Gather the per-rank state on rank 0; called by all ranks."""
+        """Return on rank 0 the state that differs between ranks, empty on others; all ranks call it."""
         random = self._ranks.all_gather_object(self._streams.state_dict()) if self._streams else ()
         return PerRankState(self._logical.gather(self._ranks), random)
 
     def check(self) -> None:
-        """Raise DaylightError naming the first value that a checkpoint cannot hold."""
+        """Raise DaylightError if a checkpoint cannot hold some value; the error names the first."""
         _, parts = self.split(NOBODYS)
         for tensors in [*parts.values(), self._logical.live()]:
             for name, tensor in tensors.items():
                 must_hold(name, tensor)
 
     def split(self, per_rank: PerRankState) -> tuple[dict[str, Any], Parts]:
-        """Split the training's state into JSON and tensors by part; raise DaylightError for values that fit neither."""
+        """Return the state as a JSON dict, and its tensors by checkpoint part and name.
+
+        `per_rank` is the result of `gather`. Raises DaylightError for a value that is neither JSON nor a tensor.
+        """
         state: dict[str, Any] = {}
         parts: dict[str, dict[str, Tensor]] = {}
         for name, part in self._parts.items():
@@ -113,17 +145,13 @@ class TrainingContents:
         return state, {name: tensors for name, tensors in parts.items() if tensors}
 
     def load(self, manifest: Manifest, read: Read, others: bool = False) -> None:
-        """Restore this checkpoint on this rank; raise CheckpointDamaged if a part is damaged.
+        """Restore a checkpoint on this rank; raise CheckpointDamaged if a part is damaged.
 
-        `others` means that the checkpoint was saved with other hyperparameters: optimizer and schedule keep their own.
+        `others` means that it was saved with other hyperparameters: optimizers and schedules keep this trial's.
         """
         tensors = partial(self.tensors, manifest, read)
         for name, part in self._parts.items():
-            state = unflatten(manifest.state[name], tensors(name))
-            if others and isinstance(part, Optimizer | Schedule):
-                part.take_over(state)
-            else:
-                part.load_state_dict(state)
+            _load(part, unflatten(manifest.state[name], tensors(name)), others)
         self._logical.restore({rank: tensors(_buffers(rank)) for rank in {0, *self._logical.mine}})
         if self._streams is None:
             return
@@ -134,11 +162,11 @@ class TrainingContents:
             self._streams.begin(self._seed, self._ranks.rank, manifest.step)
 
     def tensors(self, manifest: Manifest, read: Read, name: str) -> dict[str, Tensor]:
-        """Return the tensors of a part of this checkpoint; an empty dict if it lacks the part."""
+        """Return the tensors of a checkpoint part by name; {} if the checkpoint lacks the part."""
         return tensors_of(manifest, name, read)
 
     def load_weights(self, manifest: Manifest, read: Read) -> list[str]:
-        """Load a checkpoint that holds weights only; return the names of the model's tensors that are not in it.
+        """Load only a checkpoint's weights, for a warm start; return names of model tensors that it lacks.
 
         Raises CheckpointDamaged, or InvalidDefinition if the weights belong to another model.
         """
@@ -158,6 +186,17 @@ class TrainingContents:
             return []
         except (RuntimeError, AttributeError) as error:  # the checkpoint has other shapes or names
             raise InvalidDefinition(f"the weights that it begins with are of another model: {error}") from error
+
+
+def _load(part: Stateful, state: dict[str, Any], others: bool) -> None:
+    """Restore one checkpoint part; its saved state is freed on return, before the next part's is read.
+
+    `others` means that the state was saved with other hyperparameters.
+    """
+    if others and isinstance(part, Optimizer | Schedule):
+        part.take_over(state)
+    else:
+        part.load_state_dict(state)
 
 
 def _buffers(rank: int) -> str:

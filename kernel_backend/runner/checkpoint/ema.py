@@ -15,7 +15,7 @@ class WeightAverage:
     """Exponential moving average of a model's weights, held as a model of the same kind."""
 
     def __init__(self, model: nn.Module, decay: float, part: type[Model] = Model) -> None:
-        """Copy the model; `part` is the checkpoint part that loads weights into the copy.
+        """Copy the model; `part` is the class that saves and loads the copy's weights.
 
         Call it before anything else refers to the model's parameters.
         """
@@ -29,7 +29,7 @@ class WeightAverage:
         return module
 
     def update(self, model: nn.Module) -> None:
-        """Update the average with the weights after a step; buffers are copied, not averaged."""
+        """Update the average with the model's weights after a step; buffers are copied instead of averaged."""
         self._lay_out(model)
         self._averaged.update_parameters(model)
 
@@ -42,7 +42,7 @@ class WeightAverage:
                 mine.copy_(its[name])
 
     def _lay_out(self, model: nn.Module) -> None:
-        """Allocate buffers in the averaged model that the original has created since, in its first forward pass."""
+        """Allocate in the averaged model those buffers that the model has created since, in its first forward pass."""
         if sum(1 for _ in self.module.buffers()) != sum(1 for _ in model.buffers()):
             lay_out_buffers(self.module, dict(model.named_buffers()))
 
@@ -51,10 +51,10 @@ class WeightAverage:
         return dict(self.module.state_dict())
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the averaged weights, and mark the average as started, so that the next update averages."""
+        """Restore the averaged weights; the next update continues the average instead of starting it."""
         self._part(self.module).load_state_dict(state)
         self._averaged.n_averaged.fill_(1)
 
     def frozen(self) -> set[str]:
-        """Return the names of parameters and buffers that are not trained."""
+        """Return the names of the parameters and buffers that are not trained."""
         return self._part(self.module).frozen()

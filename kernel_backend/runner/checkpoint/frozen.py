@@ -1,4 +1,4 @@
-"""Split frozen tensors from trained ones, so that an experiment's checkpoints share one copy of the frozen ones."""
+"""Separate frozen tensors from trained ones, so that an experiment's checkpoints share one copy of the frozen ones."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ LEAST = 4096  # bytes; fewer are not worth a file of their own
 
 @runtime_checkable
 class HoldsFrozen(Protocol):
-    """Checkpoint part of which some tensors are not trained."""
+    """Checkpoint part that has tensors which are not trained."""
 
     def frozen(self) -> set[str]:
-        """Return the names that these tensors have in the part."""
+        """Return the names, within the part, of the tensors that are not trained."""
 
 
 def split_frozen(name: str, tensors: Mapping[str, Tensor], frozen: Set[str]) -> dict[str, dict[str, Tensor]]:
-    """Split a part's tensors into the trained part `<name>` and the part `<name>.frozen` with those named in `frozen`.
+    """Split a checkpoint part's tensors in two parts: `<name>` with trained ones, and `<name>.frozen`.
 
-    The frozen part is left out if it would be small.
+    The latter has the tensors named in `frozen`; it is left out if it would be small.
     """
     frozen = frozen & tensors.keys()
     size = sum(tensors[each].nbytes for each in frozen)
@@ -41,8 +41,8 @@ def split_frozen(name: str, tensors: Mapping[str, Tensor], frozen: Set[str]) -> 
 def untrained(module: nn.Module) -> set[str]:
     """Return the names of a module's frozen tensors.
 
-    These are parameters without `requires_grad`, and buffers of modules without trained parameters of their own,
-    except those of a normalization layer in training mode.
+    These are parameters without `requires_grad`, and buffers of modules without trained parameters of their own, except
+    buffers of a normalization layer in training mode.
     """
     found: set[str] = set()
     for path, each in module.named_modules(remove_duplicate=False):
@@ -56,14 +56,17 @@ def untrained(module: nn.Module) -> set[str]:
 
 
 class Unchanging:
-    """Frozen tensors of one training; a tensor whose bytes change nevertheless is moved to the trained part."""
+    """Frozen tensors of one training; if the bytes of one change nevertheless, it is saved with the trained ones."""
 
     def __init__(self) -> None:
         self._digests: dict[tuple[str, str], str] = {}
         self._changing: set[tuple[str, str]] = set()
 
     def sort(self, parts: Parts) -> dict[str, dict[str, Tensor]]:
-        """Return the parts to write; frozen tensors whose bytes changed since the last call are in the trained part."""
+        """Return the checkpoint parts to write, with tensors by name.
+
+        Frozen tensors whose bytes have changed since the last call are moved to the trained part.
+        """
         found = {name: dict(tensors) for name, tensors in parts.items()}
         for part in [each for each in found if each.endswith(FROZEN)]:
             trained = found.setdefault(part.removesuffix(FROZEN), {})

@@ -21,7 +21,7 @@ Memory = dict[tuple[str, str], Tensor]  # by part and name
 
 
 class Cost(NamedTuple):
-    """Cost of the newest checkpoint in seconds: how long training stalled, and how long writing took."""
+    """Cost of the newest checkpoint: seconds during which training stalled, and seconds that writing took."""
 
     stall: float = 0.0
     write: float = 0.0
@@ -30,7 +30,8 @@ class Cost(NamedTuple):
 class HostCopy:
     """Host buffers for the tensors of one training, allocated once and reused by every checkpoint.
 
-    There are two sets. The second is allocated only if a copy begins while the previous one is still being written.
+    There are two sets of buffers. The second is allocated only if a copy begins while the previous one is still being
+    written.
     """
 
     SETS = 2
@@ -42,7 +43,7 @@ class HostCopy:
         self._side = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
 
     def begin(self, parts: Parts, lazily: bool) -> Copying:
-        """Start copying as soon as a buffer set is free; unless `lazily`, return when everything is copied.
+        """Start to copy the tensors as soon as a set of buffers is free; unless `lazily`, return when all are copied.
 
         Raises MemoryError if the host has no memory left.
         """
@@ -76,7 +77,7 @@ def _of(memory: Memory, part: str, name: str, tensor: Tensor) -> Tensor:
 
 
 class Copying:
-    """Copy of tensors to host memory, in progress; it owns its host buffers until `done` is called."""
+    """Copy of tensors to host memory, in progress; it holds its host buffers until `done` is called."""
 
     def __init__(self, copies: Parts, pairs: list[tuple[Tensor, Tensor]], done: Callable[[], None]) -> None:
         self.copies, self.done = copies, done
@@ -87,12 +88,12 @@ class Copying:
         self._event: torch.cuda.Event | None = None
 
     def now(self) -> None:
-        """Copy everything now; the source tensors may change afterwards."""
+        """Copy everything at once; on return the source tensors may change."""
         self._copy()
         self._pairs, self._versions = [], []
 
     def in_thread(self) -> None:
-        """Copy in a thread while the training continues; torch releases the interpreter lock during a copy."""
+        """Copy in a thread while the training continues, as torch releases the interpreter lock during a copy."""
         pool = ThreadPoolExecutor(1, thread_name_prefix="copy")
         self._future = pool.submit(self._copy)
         pool.shutdown(wait=False)
@@ -103,7 +104,7 @@ class Copying:
                 target.copy_(source)
 
     def on_stream(self, side: torch.cuda.Stream) -> None:
-        """Copy to pinned memory on the CUDA stream `side`, after all work queued so far."""
+        """Copy to pinned memory on the CUDA stream `side`, after all work that is queued on the current stream."""
         side.wait_stream(torch.cuda.current_stream())
         with torch.no_grad(), torch.cuda.stream(side):
             for source, target in self._pairs:
@@ -111,7 +112,7 @@ class Copying:
             self._event = side.record_event()
 
     def join(self) -> bool:
-        """Wait until the source tensors may be modified; return True if none was modified since the copy began."""
+        """Wait until the source tensors may change; return True if none has changed since the copy began."""
         if self._future is not None:
             self._future.result()
         if self._event is not None:
@@ -119,13 +120,13 @@ class Copying:
         return all(source._version == version for (source, _), version in zip(self._pairs, self._versions, strict=True))
 
     def arrived(self) -> None:
-        """Wait until every byte is in host memory; may be called from another thread."""
+        """Wait until all bytes are in host memory; another thread may call it."""
         if self._event is not None:
             self._event.synchronize()
 
 
 class Background:
-    """Single worker thread that runs submitted work in order."""
+    """Thread that runs submitted work, one after the other."""
 
     def __init__(self, name: str) -> None:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix=name)
@@ -133,7 +134,7 @@ class Background:
 
     @property
     def busy(self) -> bool:
-        """Return True while the newest work is unfinished."""
+        """Return True as long as the newest work is unfinished."""
         return self._newest is not None and not self._newest.done()
 
     def begin(self, work: Callable[[], None]) -> None:
@@ -141,13 +142,13 @@ class Background:
         self._newest = self._pool.submit(work)
 
     def wait(self, seconds: float | None = None) -> None:
-        """Wait for all queued work; raise the error of the newest, or TimeoutError."""
+        """Wait for all queued work; raise the error of the newest, or TimeoutError after `seconds`."""
         if self._newest is not None:
             self._newest.result(seconds)
 
 
 class Stopwatch:
-    """Timer that sums the seconds spent inside its `with` blocks."""
+    """Timer that sums the seconds spent in its `with` blocks."""
 
     def __init__(self) -> None:
         self.seconds = 0.0

@@ -14,7 +14,7 @@ from kernel_backend.runner.checkpoint.frozen import untrained
 
 
 class Stateful(Protocol):
-    """Part of a training that a checkpoint holds."""
+    """Part of a training that is saved in a checkpoint and restored from it."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state: tensors, numbers and strings."""
@@ -25,10 +25,10 @@ class Stateful(Protocol):
 
 @runtime_checkable
 class TakesOver(Protocol):
-    """Checkpoint part that a trial with other hyperparameters can restore, keeping its own options."""
+    """Checkpoint part that can be restored in a trial with other hyperparameters, whose options it keeps."""
 
     def take_over(self, state: dict[str, Any]) -> None:
-        """Restore the state, but keep this trial's own options."""
+        """Restore the state, but keep the options of this trial, such as the learning rate."""
 
 
 class Model:
@@ -39,7 +39,7 @@ class Model:
 
     @property
     def module(self) -> nn.Module:
-        """Return the module itself."""
+        """Return the model itself."""
         return self._model
 
     def state_dict(self) -> dict[str, Any]:
@@ -47,7 +47,7 @@ class Model:
         return dict(self._model.state_dict())
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Overwrite parameters and buffers, including buffers that the first forward pass would create."""
+        """Overwrite parameters and buffers, also buffers that the first forward pass would create."""
         lay_out_buffers(self._model, state)
         self._model.load_state_dict(state)
 
@@ -56,7 +56,7 @@ class Model:
         return untrained(self._model)
 
     def load_matching(self, state: dict[str, Any]) -> list[str]:
-        """Overwrite the tensors that match `state` in name and shape; return the names of all others."""
+        """Overwrite the tensors that `state` has with equal name and shape; return the names of the others."""
         lay_out_buffers(
             self._model, {name: tensor for name, tensor in state.items() if name in self._model.state_dict()}
         )
@@ -67,7 +67,7 @@ class Model:
 
 
 def lay_out_buffers(model: nn.Module, like: Mapping[str, Tensor]) -> None:
-    """Allocate buffers named in `like` that `model` declares as None until its first forward pass."""
+    """Allocate the buffers in `like` that `model` declares as None before its first forward pass."""
     for name, tensor in like.items():
         path, _, leaf = name.rpartition(".")
         module = model.get_submodule(path)
@@ -77,14 +77,14 @@ def lay_out_buffers(model: nn.Module, like: Mapping[str, Tensor]) -> None:
 
 
 class Optimizer:
-    """Checkpoint part for an optimizer."""
+    """Checkpoint part for an optimizer; it restores bit for bit."""
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         self._optimizer = optimizer
 
     @property
     def parameter_groups(self) -> list[dict[str, Any]]:
-        """Return the optimizer's groups of parameters."""
+        """Return the optimizer's parameter groups, each with its parameters and options."""
         return self._optimizer.param_groups
 
     def state_dict(self) -> dict[str, Any]:
@@ -103,12 +103,18 @@ class Optimizer:
         for parameter, index in zip(parameters, indices, strict=True):
             for key, saved in state["state"].get(index, {}).items():
                 if isinstance(saved, Tensor) and key != "step":
-                    self._optimizer.state[parameter][key] = _beside(parameter, saved)
+                    self._optimizer.state[parameter][key] = self._laid_out(parameter, saved)
+
+    def _laid_out(self, parameter: Tensor, saved: Tensor) -> Tensor:
+        """Return a saved state tensor in the memory layout of its parameter, on the parameter's device."""
+        if saved.shape != parameter.shape:
+            return saved.to(parameter.device)
+        return torch.empty_like(parameter, dtype=saved.dtype).copy_(saved)
 
     def take_over(self, state: dict[str, Any]) -> None:
-        """Restore the per-parameter state, but keep this trial's options: learning rate, decay, momentum.
+        """Restore the state of each parameter, but keep this trial's options: learning rate, decay, momentum.
 
-        Restores nothing if the saved state is of another kind of optimizer.
+        If the saved state belongs to another kind of optimizer, restore nothing.
         """
         own = [_options(group) for group in self._optimizer.param_groups]
         if not self._fits(own, state["param_groups"]):
@@ -151,7 +157,7 @@ class Schedule:
         self._schedule.load_state_dict(state)
 
     def take_over(self, state: dict[str, Any]) -> None:
-        """Advance to the saved step with this schedule's own hyperparameters.
+        """Advance this trial's schedule to the saved step, with this trial's hyperparameters.
 
         ReduceLROnPlateau restores its history of the metric, and starts at its configured learning rate.
         """
@@ -168,16 +174,10 @@ _HEARD = ("best", "num_bad_epochs", "cooldown_counter", "last_epoch")  # a plate
 
 
 def _taken(state: Mapping[str, Any]) -> int:
-    """Return the number of steps in a schedule's state; for chained schedules, the largest of their numbers."""
+    """Return the number of steps taken, as a schedule's saved state says; for chained schedules, the largest."""
     own: int | None = state.get("last_epoch")
     return own if own is not None else max(map(_taken, state["_schedulers"]))
 
 
 def _options(group: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in group.items() if name != "params"}
-
-
-def _beside(parameter: Tensor, saved: Tensor) -> Tensor:
-    if saved.shape != parameter.shape:
-        return saved.to(parameter.device)
-    return torch.empty_like(parameter, dtype=saved.dtype).copy_(saved)

@@ -1,4 +1,4 @@
-"""Select the samples of each step from seed and step alone, at any number of ranks and loader workers.
+"""Select the samples of each step by seed and step number alone, whatever the number of ranks and loader workers.
 
 The order of an epoch is a permutation that follows from (seed, epoch). A global batch is a slice of that order, and a
 rank reads its own slice of the batch. So the position in the data is one integer, and seeking costs nothing. A stream
@@ -12,20 +12,22 @@ from typing import Any
 
 import torch
 
+from kernel_backend.runner.data.auto_workers import AutoWorkers
 from kernel_backend.runner.data.indexed import Indexed
 from kernel_backend.runner.data.loading import Loading
 from kernel_backend.runner.data.shares import Batch, BatchSplit
 from kernel_backend.runner.data.source import Source
 from kernel_backend.runner.data.streams import Stream
 from kernel_backend.runner.determinism.random_states import RandomStates
+from kernel_backend.runner.timing.clock import CLOCK
 
 
 def _hush(text: str) -> None:
-    """Discard a message; used if no function was given that shows messages to the user."""
+    """Discard a message to the user, if the caller has given no function that shows it."""
 
 
 class Batches:
-    """Training or validation data, cut into global batches; yields the shares of each that this process computes."""
+    """Training or validation data, cut into global batches, of which this process reads its shares."""
 
     def __init__(
         self,
@@ -35,17 +37,18 @@ class Batches:
         tag: str,
         mine: range,
         count: int,
-        workers: int | None,
+        workers: int | AutoWorkers | None,
         device: torch.device,
         note: Callable[[str], None] = _hush,
         digested: bool = False,
         filled: bool = False,
     ) -> None:
-        """Set up batches split into `count` equal shares, one per logical rank; this process computes shares `mine`.
+        """Set up batches that are split into `count` equal shares, one per logical rank.
 
         `tag` separates random draws of training samples (`sample`) from those of validation samples. `workers` is the
-        number of loader processes (None: chosen to suit the data). `note` receives messages for the user. `digested`
-        computes digests of the first epoch's samples. With `filled`, an empty share repeats the samples of another.
+        number of loader processes (None: chosen to suit the data; AutoWorkers: tuned in `steps`). `note` receives
+        messages for the user. `digested` computes digests of the first epoch's samples. With `filled`, an empty share
+        repeats the samples of another.
         """
         cut = BatchSplit(source.batch_size or batch_size, source.drop_last, mine, count, filled=filled)
         self._cut = cut
@@ -61,12 +64,12 @@ class Batches:
 
     @property
     def per_epoch(self) -> int | None:
-        """Return the batches per epoch; None for a stream of unknown length before its first pass has ended."""
+        """Return the number of batches per epoch; None for a stream of unknown length until its first pass ends."""
         return self._data.per_epoch
 
     @property
     def samples_per_epoch(self) -> int | None:
-        """Return the number of samples in an epoch's batches; None if not yet known."""
+        """Return the number of samples that an epoch's batches contain; None if not yet known."""
         return self._data.samples_per_epoch
 
     @property
@@ -83,20 +86,24 @@ class Batches:
 
     @property
     def sampled(self) -> str | None:
-        """Return the digest of the indices that a user's sampler draws in the first epoch; None without a sampler."""
+        """Return a digest of the indices that the user's sampler draws in the first epoch; None without a sampler."""
         return None if isinstance(self._data, Stream) else self._data.sampled
 
     def steps(self, first: int, until: int | None) -> Iterator[list[Batch]]:
-        """Iterate over training batches from step `first` (from 0, over all epochs) to `until`, or without end.
+        """Yield, for each step from `first` (counted from 0 over all epochs) to before `until`, this process's shares.
 
-        Without loader workers, reading samples advances the main random generators.
+        With `until` None the iteration does not end. Without loader workers, reading samples advances the main random
+        generators.
         """
-        return self._data.steps(first, until)
+        steps = self._data.steps(first, until)
+        CLOCK.used("stream" if self.is_stream else "indexed", self._data.loading.workers)
+        return CLOCK.each("data", steps)
 
     def in_order(self) -> Iterator[list[Batch]]:
-        """Iterate over all batches once, unshuffled; each sample draws the same random numbers every time.
+        """Yield this process's shares of each batch of one pass, unshuffled.
 
-        The main random generators stay untouched, with or without loader workers.
+        Each sample draws the same random numbers in every pass. The main random generators stay untouched, with or
+        without loader workers.
         """
         batches = self._data.in_order()
         return RandomStates().isolated(batches) if self._data.loading.disturbs else batches
@@ -107,20 +114,20 @@ class Batches:
         return self._data.loading.disturbs
 
     def own_samples(self, total: int) -> int:
-        """Return how many samples of a global batch of `total` this process computes, not counting repeated ones."""
+        """Return how many of the `total` samples of a global batch this process computes, without repeated ones."""
         return self._cut.own_samples(total)
 
     def keep_pairs(self) -> None:
-        """Cut batches so that no share holds a single sample (BatchNorm needs two); call before `steps`."""
+        """Cut batches so that no share has a single sample, as BatchNorm needs two; call it before `steps`."""
         self._cut = self._cut._replace(pairs=True)
         self._data.keep_pairs()
 
     def state(self) -> dict[str, Any]:
-        """Return the position after the last batch as JSON; empty if the step alone determines it."""
+        """Return, as JSON, where reading continues after the last batch; {} if the step number alone determines it."""
         return self._data.state()
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Restore the position of an earlier `state`; call before `steps`."""
+        """Continue reading where an earlier `state` was taken; call it before `steps`."""
         self._data.restore(state)
 
     def close(self) -> None:

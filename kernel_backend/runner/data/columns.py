@@ -1,4 +1,4 @@
-"""Wrap tensors and arrays as datasets of their rows: a single one, a tuple of columns `(x, y)` or a dict of columns."""
+"""Turn tensors and arrays into datasets of rows: a single one, a tuple of columns `(x, y)` or a dict of columns."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Columns(Dataset[Any]):
 
 
 def by_rows(value: Any) -> Any:
-    """Return a dataset of rows for columns of equal length; return any other value unchanged."""
+    """Return a dataset of rows if `value` is a tuple or dict of columns of equal length, else `value` itself."""
     if isinstance(value, Mapping) and _are_columns(list(value.values())):
         return Columns({name: torch.as_tensor(each) for name, each in value.items()})
     if isinstance(value, tuple) and 2 <= len(value) <= MOST_COLUMNS and _are_columns(value):

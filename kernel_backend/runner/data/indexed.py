@@ -1,4 +1,4 @@
-"""Read batches of a map-style dataset, whose samples are determined by the step number."""
+"""Read batches of a map-style dataset; the step number determines their samples."""
 
 from __future__ import annotations
 
@@ -20,15 +20,20 @@ Indices = Callable[[int, int], Tensor]  # returns the sample indices from a star
 
 
 class Indexed:
-    """Global batches of an indexed dataset, limited to the shares that this process computes.
+    """Global batches of a map-style dataset, of which this process reads its shares.
 
-    The position in the data is the step number.
+    Where reading continues after a restart is given by the step number alone.
     """
 
     def __init__(
         self, source: Source, cut: BatchSplit, seed: int, tag: str, loading: Callable[[Any], Loading], digested: bool
     ) -> None:
-        """Set up the batches; `digested` computes digests of the first epoch's samples."""
+        """Set up the batches.
+
+        `cut` says how samples are cut into batches and shares; `tag` keeps the random numbers of training and
+        validation distinct. `loading` creates the reader of a dataset. With `digested`, digests of the first epoch's
+        samples are computed.
+        """
         self._digested = digested
         self._sampled = None
         if source.sampler is not None:
@@ -42,26 +47,29 @@ class Indexed:
 
     def steps(self, first: int, until: int | None) -> Iterator[list[Batch]]:
         """Iterate over training batches from step `first` on, over all epochs."""
-        return self._read(self._planned(first, until))
+        return self._read(self._planned(first, until), tuned=True)
 
     def in_order(self) -> Iterator[list[Batch]]:
-        """Iterate over all batches once, unshuffled; with a sampler, in the order of its first epoch."""
+        """Yield this process's shares of each batch of one pass.
+
+        Samples come unshuffled or, with a sampler, in the order of its first epoch.
+        """
         indices = torch.arange if self._sampled is None else _slices(self._sampled.epoch(0))
         return self._read(self._step(0, number, indices) for number in range(self.per_epoch))
 
     def keep_pairs(self) -> None:
-        """Cut batches so that no share holds a single sample, if possible."""
+        """Cut batches so that no share has a single sample, if possible."""
         self._cut = self._cut._replace(pairs=True)
 
     def state(self) -> dict[str, Any]:
-        """Return an empty state: the step alone determines the position."""
+        """Return {}: the step number alone determines where reading continues."""
         return {}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Do nothing, as there is no state."""
+        """Do nothing, as `state` is always empty."""
 
-    def _read(self, steps: Iterator[Step]) -> Iterator[list[Batch]]:
-        return (step.batches(data) for step, data in self.loading.read(steps))
+    def _read(self, steps: Iterator[Step], tuned: bool = False) -> Iterator[list[Batch]]:
+        return (step.batches(data) for step, data in self.loading.read(steps, tuned))
 
     def _planned(self, first: int, until: int | None) -> Iterator[Step]:
         indices, ordered = None, -1

@@ -6,6 +6,7 @@ import contextlib
 import pickle
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class LoaderWorkerLost(RuntimeError):
-    """Error of a loader worker that died before it returned all requested batches."""
+    """Error: a loader worker died before it returned all requested batches."""
 
     def __init__(self, role: str, pid: int, code: int) -> None:
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
@@ -31,29 +32,57 @@ class LoaderWorkerLost(RuntimeError):
 
 
 class WorkerBatch(NamedTuple):
-    """Message of a loader worker: a batch or an error, and the files that the worker opened for it."""
+    """Message of a loader worker: a batch, the files that it opened for it, and how long that took if measured."""
 
     found: Any
     opened: list[str]
+    seconds: float = 0.0
+    cpu: float = 0.0
+
+
+class LoadTimes:
+    """Sums over loaded batches: their number, the seconds that loading took, and the time of the CPU in it."""
+
+    def __init__(self) -> None:
+        self.batches, self.seconds, self.cpu = 0, 0.0, 0.0
+
+    def add(self, seconds: float, cpu: float) -> None:
+        """Add a batch."""
+        self.batches += 1
+        self.seconds += seconds
+        self.cpu += cpu
 
 
 class GuardedDataset(Dataset[Any]):
-    """Dataset wrapper that returns a worker's exception with its source lines; torch would return only its text."""
+    """Dataset in a loader worker that returns the wrapped dataset's exceptions with their source lines.
 
-    def __init__(self, dataset: Dataset[Any], role: str) -> None:
-        self._dataset, self._role, self._sent = dataset, role, False
+    torch itself would return only their text.
+    """
+
+    def __init__(self, dataset: Dataset[Any], role: str, times: LoadTimes | None = None) -> None:
+        """Wrap a dataset; `times` collects how long it takes to load, in this process or in workers."""
+        self._dataset, self._role, self._sent, self._times = dataset, role, False, times
 
     def __getitem__(self, wanted: Any) -> Any:
         if get_worker_info() is None:
-            return self._dataset[wanted]
+            return self._dataset[wanted] if self._times is None else self._timed(wanted, self._times)
         try:
+            begun, cpu = time.monotonic(), time.process_time()
             found = self._dataset[wanted]
             if not self._sent:
                 self._try_to_send(found)
             files = opened.heard()
+            if self._times is not None:
+                return WorkerBatch(found, files, time.monotonic() - begun, time.process_time() - cpu)
             return WorkerBatch(found, files) if files else found
         except (Exception, SystemExit) as error:
             return carry(error)
+
+    def _timed(self, wanted: Any, times: LoadTimes) -> Any:
+        begun, cpu = time.monotonic(), time.thread_time()  # other threads of the rank compute, too
+        found = self._dataset[wanted]
+        times.add(time.monotonic() - begun, time.thread_time() - cpu)
+        return found
 
     def _try_to_send(self, found: Any) -> None:
         """Raise InvalidDefinition if the batch cannot be pickled: torch would lose it and the rank would hang."""
@@ -90,7 +119,7 @@ class WorkerInit(NamedTuple):
 
 @contextlib.contextmanager
 def signals_waiting() -> Iterator[None]:
-    """Block signals for this process and the workers started in the block, until each worker ignores them."""
+    """Block signals in the block, for this process and the workers started in it, until each worker ignores them."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
         yield
@@ -100,7 +129,7 @@ def signals_waiting() -> Iterator[None]:
 
 @contextlib.contextmanager
 def sigchld_kept() -> Iterator[None]:
-    """Restore the SIGCHLD handler that torch replaces when it starts workers.
+    """Restore the SIGCHLD handler after the block, in which torch replaces it to start workers.
 
     When a worker dies, torch's handler raises an exception wherever the rank is, even in the middle of a checkpoint.
     """

@@ -15,7 +15,7 @@ _ODD = -0x61C8864680B583EB
 
 
 class Permutation:
-    """Permutation of `count` samples in an epoch."""
+    """Random order of the `count` samples of an epoch, which follows from the seed and the epoch."""
 
     def __init__(self, seed: int, epoch: int, count: int) -> None:
         value = seeds.mix(seed, "order", epoch)
@@ -24,18 +24,18 @@ class Permutation:
         self._listed = torch.randperm(listed, generator=seeds.generator(value))
 
     def slice(self, start: int, stop: int) -> Tensor:
-        """Return the sample indices at positions `start` to `stop` (exclusive), int64."""
+        """Return the indices of the samples at places `start` to `stop` (exclusive) of the order, as int64."""
         if self._scattered is None:
             return self._listed[start:stop]
         return self._scattered.at(torch.arange(start, stop))
 
 
 class LazyPermutation:
-    """Permutation of `count` numbers computed on demand, without a list in memory.
+    """Permutation of `count` numbers, computed on demand instead of stored as a list.
 
-    A position is a row and a column of a nearly square table. In turn, each is shifted by a hash of the other, which is
-    invertible: a Feistel network (Luby and Rackoff 1988). The few results beyond `count` go through it again until they
-    are below (Black and Rogaway 2002: Ciphers with arbitrary finite domains).
+    A place in the order is a row and a column of a nearly square table. In turn, each is shifted by a hash of the
+    other, which is invertible: a Feistel network (Luby and Rackoff 1988). The few results beyond `count` go through it
+    again until they are below (Black and Rogaway 2002: Ciphers with arbitrary finite domains).
     """
 
     def __init__(self, value: int, count: int) -> None:
@@ -45,7 +45,7 @@ class LazyPermutation:
         self._keys = [(seeds.mix(value, "factor", each) | 1, seeds.mix(value, "term", each)) for each in range(_ROUNDS)]
 
     def at(self, places: Tensor) -> Tensor:
-        """Return the numbers at these positions (int64)."""
+        """Return the numbers at these places of the permutation, as int64."""
         found = self._once(places)
         while (outside := found >= self._count).any():
             found[outside] = self._once(found[outside])
@@ -62,7 +62,7 @@ class LazyPermutation:
 
 
 def _hash(numbers: Tensor, key: tuple[int, int]) -> Tensor:
-    """Hash numbers; products wrap around at 64 bits.
+    """Return a hash of each number; products wrap around at 64 bits.
 
     The xor in the middle prevents the composition of all rounds from being linear.
     """

@@ -1,4 +1,4 @@
-"""Convert an exception of another process to picklable form; raise it here with its class, text and source lines."""
+"""Send an exception from one process to another, which raises it with its class, text and source lines."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class RemoteError(NamedTuple):
 
 
 def carry(error: BaseException) -> RemoteError:
-    """Convert an exception, with its causes, into picklable form."""
+    """Convert an exception, with its causes, to a form that can be pickled."""
     return RemoteError(
         pickled=_pickled(error),
         name=type(error).__name__,
@@ -75,7 +75,7 @@ def _traceback(lines: list[tuple[str, int, str]]) -> TracebackType | None:
 
 
 def _frame(file: str, function: str) -> FrameType:
-    """Create a stack frame whose code object names this file and function, for a rebuilt traceback."""
+    """Return a stack frame whose code object has this file and function, for a traceback that is built by hand."""
     found: dict[str, FrameType] = {}
     code = compile("found['frame'] = getframe()", file, "exec").replace(co_name=function)
     exec(code, {"found": found, "getframe": sys._getframe})

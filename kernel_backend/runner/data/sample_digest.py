@@ -2,7 +2,7 @@
 
 A sample is traversed before it is collated. Each number, string or tensor becomes bytes that begin with its kind; the
 values of a tensor are replaced by the xxh3-64 of its memory. A container begins with its length. The xxh3-64 of all
-these bytes is the sample's digest. The digest of several samples is the sum of theirs modulo 2**64.
+these bytes is the sample's digest. The digest of several samples is the sum of their digests modulo 2**64.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ _DTYPE = attrgetter("dtype")
 
 
 class SampleDigests(NamedTuple):
-    """Combined digest of a number of samples."""
+    """Combined digest of some samples, with their number."""
 
     samples: int = 0
     digest: int = 0  # sum of the samples' digests, modulo 2**64
     uncovered: int = 0  # samples without a digest
 
     def and_(self, other: SampleDigests) -> SampleDigests:
-        """Return the combined digest of both sets of samples."""
+        """Return the combined digest of the samples that this digest and another cover."""
         digest = (self.digest + other.digest) % MODULUS
         return SampleDigests(self.samples + other.samples, digest, self.uncovered + other.uncovered)
 
 
 def see(samples: Sequence[Any]) -> SampleDigests:
-    """Compute the combined digest of some samples.
+    """Return the combined digest of some samples.
 
     Draws no random numbers. Tensors that are contiguous and in host memory are not copied.
     """
@@ -54,7 +54,10 @@ def see(samples: Sequence[Any]) -> SampleDigests:
 
 
 def see_rows(tensors: Sequence[Tensor]) -> SampleDigests:
-    """Compute the combined digest of samples stored as rows of tensors; equals `see` on tuples of rows, but faster."""
+    """Return the combined digest of samples whose columns are given as tensors, with one row per sample.
+
+    The result equals the digest that `see` computes of tuples of rows, but takes less time.
+    """
     count = len(tensors[0])
     try:
         columns = [_of_rows(tensor) for tensor in tensors]
@@ -107,7 +110,7 @@ def _tensor(value: Tensor, say: Say) -> None:
 
 
 def _memory(value: Tensor) -> Any:
-    """Return a tensor's values as bytes in order of their indices, without a copy if they are stored in this order."""
+    """Return a tensor's values as bytes in the order of their indices, without a copy if they are stored so."""
     if value.requires_grad:
         value = value.detach()
     if value.device.type != "cpu":
@@ -139,7 +142,7 @@ def _head(dtype: Any, shape: tuple[int, ...]) -> bytes:
 
 
 def _of_rows(tensor: Tensor) -> list[bytes]:
-    """Return, for each row of a tensor, the bytes that `_tensor` would write for it."""
+    """Return, for each row of a tensor, the bytes that `_tensor` would pass on for that row."""
     head = _head(tensor.dtype, tensor.shape[1:])
     memory = memoryview(_memory(tensor).reshape(-1).view("u1"))
     size = len(memory) // len(tensor)
@@ -220,7 +223,10 @@ _KINDS: dict[type, Callable[[Any, Say], None]] = {
 
 
 def _other(value: Any, say: Say) -> None:
-    """Write a value of any other class to a digest: a container by class name and items, others by their pickle."""
+    """Pass the bytes of a value of any other class to `say`.
+
+    A container is represented by class name and items, any other value by its pickle.
+    """
     kind = type(value)
     if isinstance(value, Tensor):
         with torch._C.DisableTorchFunctionSubclass():
@@ -244,7 +250,7 @@ def _other(value: Any, say: Say) -> None:
 
 
 def _of_library(value: Any) -> Callable[[Any, Say], None] | None:
-    """Return the writer for arrays and images, if their libraries have been imported."""
+    """Return the function that digests an array or image; None for other values, or if no such library is imported."""
     numpy, images = sys.modules.get("numpy"), sys.modules.get("PIL.Image")
     if numpy is not None and isinstance(value, numpy.ndarray | numpy.generic):
         return _array if isinstance(value, numpy.ndarray) else _scalar

@@ -1,4 +1,4 @@
-"""Read the samples of a batch share from a dataset by index, each with its own random numbers."""
+"""Read the samples of a share of a batch by index; each sample gets random numbers of its own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from kernel_backend.runner.determinism.generators import GeneratorDraws
 
 
 class FromTensors(Dataset[Any]):
-    """Dataset of batch shares, sliced from tensors: equal to collated samples, and drawing no random numbers."""
+    """Dataset whose items are shares of batches, cut from tensors as a whole instead of sample by sample.
+
+    The result equals collated samples; no random numbers are drawn.
+    """
 
     def __init__(self, tensors: Sequence[Tensor], indices: Tensor | None) -> None:
         self._tensors, self._indices = tensors, indices
@@ -33,10 +36,13 @@ class FromTensors(Dataset[Any]):
 
 
 class FromSamples(Dataset[Any]):
-    """Dataset of batch shares, read sample by sample, each with random numbers that follow from its position."""
+    """Dataset whose items are shares of batches, read sample by sample.
+
+    Each sample gets random numbers that follow from its number in the training.
+    """
 
     def __init__(self, source: Source, seed: int, tag: str) -> None:
-        """Set up the reader; `tag` separates random draws of training samples from those of validation samples."""
+        """Set up the reader; `tag` keeps the random numbers of training and validation samples distinct."""
         self._dataset, self._collate = source.dataset, source.collate
         self._draws = GeneratorDraws(source.dataset, seed, tag)
         self._collating = GeneratorDraws(source.collate, seed, f"collate {tag}")
@@ -58,7 +64,7 @@ class FromSamples(Dataset[Any]):
         return self._read(share, digested) if self._look() else batch
 
     def _look(self) -> bool:
-        """Search dataset and collate function for random generators; return True if they have changed."""
+        """Search dataset and collate function for random generators; return True if the set has changed."""
         others = [each.look() for each in ([] if self._quiet else [self._draws]) + [self._collating]]
         self._together = self._together and not self._draws.keeps
         return any(others)
@@ -84,10 +90,10 @@ class FromSamples(Dataset[Any]):
         return self._dataset[index]
 
     def _at_once(self, position: int, indices: list[int]) -> list[Any] | None:
-        """Read all samples of a share through the dataset's `__getitems__`; return None if that drew random numbers.
+        """Read all samples of a share by one call of the dataset's `__getitems__`; None if this drew random numbers.
 
-        The random draws of a sample must not depend on the samples that are read with it. So after such a draw, samples
-        are read one by one.
+        A sample's random numbers must not depend on the samples that are read with it. So after such a draw, samples
+        are read one by one. `position` is the number of the first sample, over all epochs.
         """
         self._draws.at(position)
         undisturbed = seeds.first_draws()
@@ -107,7 +113,7 @@ def by_index(source: Source, seed: int, tag: str) -> Dataset[Any]:
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """Compute with one torch thread, as loader workers do: the result of a sum depends on the number of threads."""
+    """Let torch compute with one thread in the block, as loader workers do: sums depend on the number of threads."""
     threads = torch.get_num_threads()
     if threads == 1:
         yield
@@ -120,7 +126,10 @@ def one_thread() -> Iterator[None]:
 
 
 def _tensors(dataset: Any) -> tuple[Sequence[Tensor] | None, Tensor | None]:
-    """Return the tensors of a TensorDataset or Subsets of one, and the indices into them; else (None, None)."""
+    """Return the tensors of a TensorDataset, or of nested Subsets of one, and the indices of the samples in them.
+
+    The indices are None if all samples belong to the dataset; both are None for other datasets.
+    """
     if type(dataset) is TensorDataset:
         return dataset.tensors, None
     if type(dataset) is Subset:

@@ -11,14 +11,14 @@ from kernel_backend.runner.data.sample_digest import SampleDigests
 
 
 class ReadShare(NamedTuple):
-    """Data read for a logical rank's share of a batch; `data` is None if the share is empty."""
+    """Data that was read for a logical rank's share of a batch; `data` is None if the share has no samples."""
 
     data: Any = None
     seen: SampleDigests = SampleDigests()  # digest of the samples, if requested
 
 
 class Batch(NamedTuple):
-    """Logical rank's share of a global batch; `data` is None if the share is empty."""
+    """Share of a global batch that one logical rank computes; `data` is None if it has no samples."""
 
     data: Any
     samples: int  # of this share
@@ -29,7 +29,7 @@ class Batch(NamedTuple):
 
 
 class Share(NamedTuple):
-    """Indices of the samples in a logical rank's share of a batch."""
+    """Indices of the samples in the share of a batch that one logical rank computes."""
 
     position: int  # of the first sample, counted over all epochs
     indices: Tensor
@@ -45,7 +45,7 @@ class Share(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Global batch as this process reads it: one share for each logical rank that it computes."""
+    """Global batch as this process reads it: a share for each of the logical ranks that it computes."""
 
     shares: list[Share]
     total: int
@@ -54,13 +54,16 @@ class Step(NamedTuple):
     digested: bool = False  # compute digests of the samples
 
     def batches(self, read: list[ReadShare]) -> list[Batch]:
-        """Combine the shares with the data read for them."""
+        """Return the shares together with the data that was read for each, in the same order."""
         pairs = zip(self.shares, read, strict=True)
         return [Batch(each.data, share.samples, self.total, self.epoch, self.last, each.seen) for share, each in pairs]
 
 
 class BatchSplit(NamedTuple):
-    """Rule that cuts samples into batches of `size`, and each batch into `ranks` shares; this process has `mine`."""
+    """Rule that cuts samples into batches of `size`, and each batch into `ranks` shares, one per logical rank.
+
+    This process computes the shares `mine`.
+    """
 
     size: int
     drop_last: bool
@@ -70,7 +73,7 @@ class BatchSplit(NamedTuple):
     filled: bool = False  # an empty share repeats another, for ranks that must take part in every step
 
     def per_epoch(self, samples: int) -> int:
-        """Return the number of batches of an epoch.
+        """Return the number of batches in an epoch of `samples` samples.
 
         A smaller last batch counts, unless `drop_last` is set and there are other batches.
         """
@@ -78,11 +81,11 @@ class BatchSplit(NamedTuple):
         return whole if self.drop_last and whole else whole + bool(rest)
 
     def used(self, samples: int) -> int:
-        """Return how many samples of an epoch are in its batches, that is, not dropped at its end."""
+        """Return how many of an epoch's `samples` are in its batches; with `drop_last`, the rest is left out."""
         return min(samples, self.per_epoch(samples) * self.size)
 
     def batch(self, number: int, samples: int) -> slice:
-        """Return the slice of an epoch's samples in batch `number`; with `pairs`, no last batch has one sample."""
+        """Return which of an epoch's samples are in batch `number`; with `pairs`, no last batch has a single sample."""
         start, stop = number * self.size, min((number + 1) * self.size, samples)
         if self.pairs and not self.drop_last and self.size > 2 and samples % self.size == 1 and samples > 1:
             start -= stop == samples
@@ -90,13 +93,13 @@ class BatchSplit(NamedTuple):
         return slice(start, stop)
 
     def shares(self, total: int) -> list[slice]:
-        """Return the slices of a batch of `total` samples that this process computes."""
+        """Return, for each share that this process computes, which samples of a batch of `total` are in it."""
         sharing = self._sharing(total)
         filling = share(total, sharing - 1, sharing)  # the last one is never empty
         return [filling if self.filled and each.start == each.stop else each for each in self._own(total)]
 
     def own_samples(self, total: int) -> int:
-        """Return how many samples of a batch of `total` this process computes, not counting repeated ones."""
+        """Return how many samples of a batch of `total` this process computes, without repeated ones."""
         return sum(each.stop - each.start for each in self._own(total))
 
     def _own(self, total: int) -> list[slice]:
@@ -108,9 +111,9 @@ class BatchSplit(NamedTuple):
 
 
 def share(count: int, rank: int, size: int) -> slice:
-    """Return the slice of a batch of `count` samples for `rank` of `size`: consecutive, and as equal as possible.
+    """Return which of a batch's `count` samples are in share `rank` of `size`: consecutive, as equal as possible.
 
-    The slice is empty for a rank beyond `size`.
+    The slice is empty if `rank` is not below `size`.
     """
     return slice(rank * count // size, min(count, (rank + 1) * count // size))
 

@@ -1,4 +1,4 @@
-"""Interpret the return value of the user's `train_data` or `validation_data`: indexed or stream, and its batches."""
+"""Interpret what the user's `train_data` or `validation_data` returned: indexed or stream, and how to batch it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ AUTO_WORKERS = min(2, os.cpu_count() or 1)
 
 
 class LoaderOptions(NamedTuple):
-    """Options of the user's DataLoader that affect speed but not the loaded data."""
+    """Options of the user's DataLoader that affect the speed of reading, but not what is read."""
 
     workers: int | None = None  # None: no DataLoader was given
     prefetch: int | None = None  # None: torch's default
@@ -29,7 +29,7 @@ class LoaderOptions(NamedTuple):
 
 
 class Source(NamedTuple):
-    """Interpreted return value of the user's data function: dataset, collate function and batch options."""
+    """What a user's data function returned, interpreted: dataset, collate function and options of batches."""
 
     dataset: Any  # with __len__ and __getitem__; with __iter__ if it is a stream
     collate: Callable[[list[Any]], Any]
@@ -49,9 +49,9 @@ class Source(NamedTuple):
             return None
 
     def workers(self, asked: int | None) -> int:
-        """Return the number of loader processes: `asked`, else the user's DataLoader's, else one that suits the data.
+        """Return the number of loader processes: `asked`, or else the user's DataLoader's, or one that suits the data.
 
-        A stream is read by at most one process, as it has a single order.
+        A stream is read by at most one process, as its samples come in a single order.
         """
         wanted = asked if asked is not None else self.options.workers
         if wanted is None:
@@ -61,9 +61,9 @@ class Source(NamedTuple):
 
 
 def source(value: Any, role: str) -> Source:
-    """Convert the return value of the user's function `role` to a Source.
+    """Interpret the value that the user's function `role` returned.
 
-    Raises InvalidDefinition with advice on what to return instead.
+    Raises InvalidDefinition, with advice on what to return, if the value is not data.
     """
     if isinstance(value, DataLoader):
         return _of_loader(value, role)
@@ -83,7 +83,7 @@ def source(value: Any, role: str) -> Source:
 
 
 def draws_nothing(dataset: Any) -> bool:
-    """Return True if reading the dataset certainly draws no random numbers, as its samples are tensors in memory."""
+    """Return True if reading the dataset is known to draw no random numbers, as its samples are tensors in memory."""
     if type(dataset) is Subset:
         return draws_nothing(dataset.dataset)
     if type(dataset) is ConcatDataset:

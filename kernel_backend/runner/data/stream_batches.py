@@ -1,4 +1,4 @@
-"""Read a stream in global batches, pass after pass, and track the position; each sample gets its own random numbers."""
+"""Read a stream in global batches, pass after pass, and remember how far; each sample gets its own random numbers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kernel_backend.runner.determinism.generators import GeneratorDraws
 
 
 class StreamPosition(NamedTuple):
-    """Position in a stream after some batch of the training."""
+    """How far a stream has been read after a batch of the training: batches, samples and the dataset's own state."""
 
     step: int = 0  # batches so far, over all passes
     epoch: int = 0
@@ -32,7 +32,7 @@ class StreamPosition(NamedTuple):
 
 
 class StreamStart(NamedTuple):
-    """Request to read a stream from a position on, after discarding the `left_out` batches that follow it."""
+    """Request to read a stream from `place` on, after discarding the next `left_out` batches."""
 
     place: StreamPosition
     left_out: int = 0
@@ -40,7 +40,7 @@ class StreamStart(NamedTuple):
 
 
 class StreamPart(NamedTuple):
-    """This process's shares of one global batch of a stream, and the stream's position after that batch."""
+    """Shares of a stream's global batch that this process computes, and how far the stream is read after that batch."""
 
     batches: list[Batch]
     place: StreamPosition
@@ -50,10 +50,17 @@ class StreamPart(NamedTuple):
 
 
 class StreamEpochs(Dataset[Any]):
-    """Consecutive passes over a stream, read in order; index it by a StreamStart to seek, or by None to continue."""
+    """Dataset of consecutive passes over a stream, read in order.
+
+    Index it by a StreamStart to seek, or by None to read the next batch.
+    """
 
     def __init__(self, source: Source, cut: BatchSplit, seed: int, tag: str, digested: bool = False) -> None:
-        """Set up the passes; `digested` computes digests of the first pass's samples."""
+        """Set up the passes.
+
+        `tag` keeps the random numbers of training and validation samples distinct. With `digested`, digests of the
+        first pass's samples are computed.
+        """
         self._source, self._cut, self._digested = source, cut, digested
         self._draws, self._collating = seeds.Draws(seed, tag), GeneratorDraws(source.collate, seed, f"collate {tag}")
         self._opening = GeneratorDraws(source.dataset, seed, f"pass {tag}")
@@ -88,10 +95,10 @@ class StreamEpochs(Dataset[Any]):
                 return
 
     def _end_again(self, place: StreamPosition) -> None:
-        """Make the dataset finish the previous pass again, starting from its last saved state in that pass.
+        """Let the dataset finish its previous pass again, from its last saved state within that pass.
 
-        After the last sample, the state of some datasets means that no samples are left; that of others means that a
-        new pass begins. If it is restored to a state within the pass, every dataset finishes the pass and reaches its
+        After the last sample, the state of some datasets means that no samples are left; the state of others means that
+        a new pass begins. If it is restored to a state within the pass, every dataset finishes the pass and reaches its
         former end state.
         """
         within = place._replace(epoch=place.epoch - 1, before=place.before - place.rest)
@@ -126,10 +133,13 @@ class _Chunk(NamedTuple):
 
 
 class _Pass:
-    """Reader of a single pass over a stream, from some position to its end."""
+    """Reader of one pass over a stream, from some batch to the end of the pass."""
 
     def __init__(self, source: Source, place: StreamPosition, state: Any, draws: seeds.Draws) -> None:
-        """Seek to the position: restore `state` if the dataset supports that, else read and discard samples."""
+        """Seek to `place`: restore `state` if the dataset supports that, else read and discard samples.
+
+        `draws` has the random seeds of the samples.
+        """
         self._source, self._begin, self._draws = source, place, draws
         dataset = source.dataset
         if callable(getattr(dataset, "set_epoch", None)):
@@ -147,7 +157,7 @@ class _Pass:
         self.again = 0 if found else self._read_to(place.taken)
 
     def chunks(self, cut: BatchSplit) -> Iterator[_Chunk]:
-        """Iterate over the global batches; read one batch ahead, to mark the last one."""
+        """Yield the global batches of the rest of the pass; read one ahead, to mark the last one."""
         found = self._chunks(cut)
         ahead = next(found, None)
         if ahead is None:
@@ -158,7 +168,7 @@ class _Pass:
         yield ahead._replace(last=True, place=self._end(ahead.place.step))
 
     def skip_to_end(self) -> None:
-        """Read and discard the remaining samples."""
+        """Read and discard the remaining samples of the pass."""
         for _ in self._each():
             pass
 

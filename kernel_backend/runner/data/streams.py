@@ -1,4 +1,4 @@
-"""Read batches of a stream: an iterable in its own order, read by every rank from its beginning."""
+"""Read batches of a stream: an iterable with an order of its own, which every rank reads from the beginning."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from kernel_backend.runner.data.stream_batches import StreamEpochs, StreamPart, 
 
 
 class Stream:
-    """Global batches of a stream, limited to the shares that this process computes.
+    """Global batches of a stream, of which this process reads its shares.
 
-    The position is restored from the dataset's own state, or by reading the stream again.
+    After a restart, reading continues by the dataset's own saved state or, without that, after reading the stream
+    again.
     """
 
     def __init__(
@@ -34,7 +35,9 @@ class Stream:
     ) -> None:
         """Set up the batches of a stream at its beginning.
 
-        `note` receives the cost of seeking to a position; `digested` computes digests of the first epoch's samples.
+        `cut` says how samples are cut into batches and shares; `tag` keeps the random numbers of training and
+        validation distinct. `loading` creates the reader of a dataset. `note` tells the user how long seeking takes.
+        With `digested`, digests of the first epoch's samples are computed.
         """
         self._passes = StreamEpochs(source, cut, seed, tag, digested)
         self.loading = loading(self._passes)
@@ -43,16 +46,16 @@ class Stream:
 
     @property
     def samples_per_epoch(self) -> int | None:
-        """Return the samples per epoch: the stream's length, or the count of the first pass; None before its end."""
+        """Return the number of samples per epoch, as the stream says or as its first pass has shown, else None."""
         return None if self._place.length is None else self._cut.used(self._place.length)
 
     @property
     def per_epoch(self) -> int | None:
-        """Return the batches per epoch; None if not yet known."""
+        """Return the number of batches per epoch; None if not yet known."""
         return None if self._place.length is None else self._cut.per_epoch(self._place.length)
 
     def steps(self, first: int, until: int | None) -> Iterator[list[Batch]]:
-        """Iterate over training batches of all epochs from step `first` on; earlier batches are read and discarded."""
+        """Yield this process's shares for each step from `first` on, over all epochs; earlier batches are discarded."""
         begin = self._place if self._place.step <= first else StreamPosition(length=self._place.length)
         for part in self._read(
             StreamStart(begin, first - begin.step), None if until is None else max(0, until - first)
@@ -61,7 +64,10 @@ class Stream:
             yield part.batches
 
     def in_order(self) -> Iterator[list[Batch]]:
-        """Iterate over all batches of one pass; each sample draws the same random numbers every time."""
+        """Yield this process's shares of each batch of one pass.
+
+        Each sample draws the same random numbers in every pass.
+        """
         for part in self._read(StreamStart(StreamPosition(), once=True), None):
             if part.last and self._place.length is None:
                 self._place = self._place._replace(length=part.place.length)
@@ -70,19 +76,20 @@ class Stream:
                 return
 
     def keep_pairs(self) -> None:
-        """Cut batches so that no share holds a single sample, if possible; call before any batch is read."""
+        """Cut batches so that no share has a single sample, if possible; call it before any batch is read."""
         self._passes.keep_pairs()
 
     def state(self) -> dict[str, Any]:
-        """Return the position after the last batch that was yielded, as JSON; batches read ahead do not count.
+        """Return, as JSON, where reading continues after the last batch that was yielded.
 
-        Raises DaylightError if the dataset's own state contains a value that a checkpoint cannot hold.
+        Batches that were read ahead do not count. Raises DaylightError if the dataset's own state contains a value that
+        a checkpoint cannot hold.
         """
         tree, tensors = flatten(self._place._asdict())
         return {"place": tree, "tensors": base64.b64encode(safetensors.save(tensors)).decode() if tensors else ""}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Continue from the position of an earlier `state`."""
+        """Continue reading the stream where an earlier `state` was taken."""
         if state:
             tensors = safetensors.load(base64.b64decode(state["tensors"])) if state["tensors"] else {}
             self._place = StreamPosition(**unflatten(state["place"], tensors))

@@ -1,4 +1,4 @@
-"""Draw the indices of a user's sampler, identical for an epoch on every call and every rank."""
+"""Draw indices from a user's sampler; the indices of an epoch are identical on every call and every rank."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LEAST_BOUND = 1_000_000  # at least this many indices are drawn before an epoch
 
 
 class SampledOrder:
-    """Indices of each epoch, drawn with random numbers that follow from seed and epoch."""
+    """Indices of each epoch's samples, drawn by the user's sampler with random numbers from seed and epoch."""
 
     def __init__(self, sampler: Any, role: str, samples: int, seed: int, tag: str) -> None:
         """Draw the first epoch twice; raise InvalidDefinition if equal seeds give different indices."""
@@ -38,7 +38,7 @@ class SampledOrder:
         self.digest = xxhash.xxh3_128_hexdigest(first.numpy().tobytes())  # of the first epoch's indices
 
     def epoch(self, number: int) -> Tensor:
-        """Return the indices of an epoch, int64; raise InvalidDefinition if their number changes between epochs."""
+        """Return the indices for an epoch as int64; raise InvalidDefinition if epoch 0 had another number of them."""
         found = self._drawn(number)
         if len(found) != self.count:
             raise self._refused(
@@ -66,9 +66,9 @@ class SampledOrder:
 
 
 def own_sampler(sampler: Any, samples: int | None) -> Any:
-    """Return the sampler of a user's DataLoader, or None if a permutation by the seed replaces it.
+    """Return the sampler of a user's DataLoader; None if Daylight's own permutation replaces it.
 
-    Replaced are the samplers that DataLoader creates by itself, and torch's DistributedSampler.
+    It replaces the samplers that a DataLoader creates by itself, and torch's DistributedSampler.
     """
     plain = type(sampler) is SequentialSampler or isinstance(sampler, DistributedSampler)
     if type(sampler) is RandomSampler:

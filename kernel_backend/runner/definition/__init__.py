@@ -1,1 +1,1 @@
-"""Load the user's training definition in a rank, call its functions, and check notebook state that it depends on."""
+"""Load the user's training functions in a rank, call them, and check the notebook values that they depend on."""

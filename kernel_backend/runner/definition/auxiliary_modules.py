@@ -1,4 +1,4 @@
-"""Find modules outside the model that its training uses: a teacher, a loss with state."""
+"""Find modules outside the model that the training uses, such as a teacher or a loss with state."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from kernel_backend.runner.determinism.reachability import held_by
 
 
 def auxiliary_modules(model: nn.Module, **objects: Any) -> dict[str, nn.Module]:
-    """Return the modules outside the model that the model or `objects` refer to, by path.
+    """Return the modules that the model or the `objects` refer to, without the model's own submodules, by path.
 
-    Submodules of a returned module are left out. Cells create such modules in a function, as `def criterion()`, or at
-    the top level.
+    Submodules of a returned module are left out. Notebook cells create such modules in a function, such as `def
+    criterion()`, or at the top level.
     """
     known = set(model.modules())
     found: dict[str, nn.Module] = {}
@@ -27,9 +27,10 @@ def auxiliary_modules(model: nn.Module, **objects: Any) -> dict[str, nn.Module]:
 
 
 class AuxiliaryModules:
-    """Checkpoint part with the modified weights of modules outside the model, such as a teacher.
+    """Checkpoint part that holds modified weights of modules outside the model, such as a teacher's.
 
-    Weights that are never modified follow from the definition. Buffers are saved per logical rank, elsewhere.
+    Weights that are never modified are not saved, as the definition creates them again. Buffers are saved elsewhere,
+    per logical rank.
     """
 
     def __init__(self, modules: Mapping[str, nn.Module], unseen: bool) -> None:

@@ -25,12 +25,13 @@ _OF_AUGMENT = frozenset({"batch", "epoch", "index"})
 
 
 class Functions:
-    """Caller of a definition's functions; each result is cached, so that all callers share one object per process."""
+    """Caller of the functions of a definition; each result is cached, so that one process has one object of each."""
 
     def __init__(self, loaded: Loaded, params: Mapping[str, Value], seed: int, constants: Mapping[str, Any]) -> None:
-        """Bind the hyperparameters; raise InvalidDefinition for one without a value.
+        """Bind the hyperparameters; raise InvalidDefinition if one has no value.
 
-        `constants` are values that stay the same during training: device, rank, world, epochs, and later `steps`.
+        `constants` are the values that functions may take as arguments and that stay the same during training: device,
+        rank, world, epochs, and later `steps`.
         """
         self._module, self._definition = loaded.module, loaded.definition
         self._seed = seed
@@ -39,7 +40,7 @@ class Functions:
         self.params = self._definition.bind(params)
 
     def know(self, **constants: Any) -> None:
-        """Set values, such as `steps`, that functions may take as arguments and that no longer change."""
+        """Add constants, such as `steps`, that functions may take as arguments and that are known only now."""
         self._constants |= constants
 
     def has(self, role: str) -> bool:
@@ -47,7 +48,7 @@ class Functions:
         return role in self._definition.roles
 
     def needs_model(self, role: str) -> bool:
-        """Return True if a role's function takes the model, directly or through another function."""
+        """Return True if the function for a role, such as `optimizer`, needs the model, directly or indirectly."""
         return any(function.name == "model" for function in self._definition.needs(role))
 
     @property
@@ -76,7 +77,10 @@ class Functions:
         return model
 
     def optimizers(self, model: nn.Module) -> dict[str, torch.optim.Optimizer]:
-        """Return the optimizers by name (a single one under ""); without the role, AdamW for each training step."""
+        """Return the optimizers by name, a single one under "".
+
+        If the definition has no function `optimizer`, create an AdamW for each training step.
+        """
         params, named, parts = list(model.parameters()), list(model.named_parameters()), parts_of(model)
         if not self.has("optimizer"):
             lr = self.params.get("lr", 1e-3)
@@ -101,7 +105,7 @@ class Functions:
         return optimizers
 
     def schedules(self, optimizers: Mapping[str, torch.optim.Optimizer]) -> dict[str, LRScheduler]:
-        """Return the learning rate schedules by name, a single one under ""."""
+        """Return the learning rate schedules by name, a single one under ""; {} without the role."""
         if not self.has("schedule"):
             return {}
         given = optimizers.get("", dict(optimizers))
@@ -125,33 +129,36 @@ class Functions:
         return schedules
 
     def step_function(self, role: str) -> Callable[..., Any]:
-        """Return `loss` or `metrics`, to be called with `output target input batch epoch` by name."""
+        """Return the user's `loss` or `metrics`, which is called with keywords `output target input batch epoch`."""
         return self.prepared(role, _OF_A_STEP)
 
     def training_step(self, role: str, model: nn.Module) -> Callable[..., Any]:
-        """Return a training step, to be called by name with the model, its parts and the training loop's values."""
+        """Return the user's training step named `role`.
+
+        It is called with keywords: the model, its parts by name, and the values of the training loop such as `batch`.
+        """
         return self.prepared(role, _OF_A_TRAINING_STEP | {"model", *parts_of(model)})
 
     def augment(self) -> Callable[..., Any] | None:
-        """Return `augment`, to be called with `batch epoch index` by name; None without that role."""
+        """Return the user's `augment`, called with keywords `batch epoch index`; None if there is none."""
         return self.prepared("augment", _OF_AUGMENT) if self.has("augment") else None
 
     def collate(self) -> Callable[[list[Any]], Any] | None:
-        """Return `collate` as a function of the list of samples; None without that role."""
+        """Return the user's `collate` as a function of the list of samples; None if there is none."""
         if not self.has("collate"):
             return None
         made = self.prepared("collate", frozenset({"batch"}))
         return lambda samples: made(batch=samples)
 
     def on_epoch(self, model: nn.Module) -> Callable[..., Any] | None:
-        """Return `on_epoch`, to be called with `epoch` and the models by name; None without that role."""
+        """Return the user's `on_epoch`, called with `epoch` and the models as keywords; None if there is none."""
         if not self.has("on_epoch"):
             return None
         return self.prepared("on_epoch", frozenset({"epoch", "model", *parts_of(model)}))
 
     @property
     def schedules_know_length(self) -> bool:
-        """Return True if `schedule` takes the number of steps or epochs of the whole training."""
+        """Return True if the user's `schedule` takes the training's total number of steps or epochs."""
         parameters = self._definition.functions["schedule"].parameters if self.has("schedule") else ()
         return any(each.value_of in ("steps", "epochs") and each.kind == "loop" for each in parameters)
 
@@ -161,7 +168,7 @@ class Functions:
         return not any("target" in self.asked(role) for role in ("loss", "metrics", *self.steps) if self.has(role))
 
     def asked(self, role: str) -> frozenset[str]:
-        """Return the per-step values (`output`, `target`, `batch` ...) that `loss`, `metrics` or steps take."""
+        """Return the names of the per-step values (`output`, `batch` ...) that the function for `role` takes."""
         function = self._definition.functions[role]
         if role == "metrics" and function.value and self._are_objects(getattr(self._module, function.attribute)):
             return frozenset()
@@ -169,7 +176,7 @@ class Functions:
         return (_OF_A_STEP | _OF_A_TRAINING_STEP) & {each.value_of for each in parameters if each.kind == "loop"}
 
     def result(self, name: str) -> Any:
-        """Return the result of a role's or a shared function, which is called once and cached."""
+        """Return the result of a role's function, or of another function that roles share; it is called only once."""
         if name not in self._results:
             self._results[name] = self.prepared(name, frozenset())()
         return self._results[name]
@@ -199,9 +206,10 @@ class Functions:
         return lambda **values: called(**fixed, **{each: values[value] for each, value in wanted.items()})
 
     def _of_value(self, function: Function) -> Callable[..., Any]:
-        """Return a function for a role that is an assigned value: it returns the value, or calls it by position.
+        """Return a function for a role to which the user has assigned a value, as in `loss = nn.MSELoss()`.
 
-        Raises InvalidDefinition if it has to be called and is not callable.
+        It returns the value or, if the role takes per-step values, calls it with positional arguments. Raises
+        InvalidDefinition if the value would have to be called and is not callable.
         """
         value = getattr(self._module, function.attribute)
         order = [each.value_of for each in function.parameters]
@@ -231,7 +239,7 @@ class Functions:
         return is_metric(value) or (isinstance(value, Mapping) and any(map(is_metric, value.values())))
 
     def _told(self, role: str) -> str:
-        """Return the beginning of a message about a role's result, such as `model() returned` or `net (line 4) is`."""
+        """Return the beginning of an error about a role's result, such as `model() returned` or `net (line 4) is`."""
         function = self._definition.functions[role]
         return f"{function.attribute} (line {function.line}) is" if function.value else f"{role}() returned"
 
@@ -251,7 +259,7 @@ class Inputs(NamedTuple):
 
     @property
     def value(self) -> Any:
-        """Return the model's inputs as one value: the named ones, the only positional one, or all positional ones."""
+        """Return the model's inputs as one value: a dict of the named ones, the only one, or a tuple of several."""
         if self.named:
             return self.named
         return self.positional[0] if len(self.positional) == 1 else self.positional
@@ -266,7 +274,7 @@ class BatchRule:
     """
 
     def __init__(self, model: nn.Module, whole: bool = False) -> None:
-        """Set up the rule; with several models, all items of a dict except the target are inputs.
+        """Set up the rule for a model; with several models, all items of a dict except the target are inputs.
 
         `whole` means that no function takes a target.
         """
@@ -300,7 +308,7 @@ class BatchRule:
 
 
 def _order_of(called: Callable[..., Any], order: list[str]) -> list[str]:
-    """Return the values in the order in which a function takes them: for `(y_true, y_pred)`, target before output."""
+    """Sort the value names in `order` as a function takes them: for `(y_true, y_pred)`, target before output."""
     if order != ["output", "target"]:
         return order
     try:
@@ -311,7 +319,10 @@ def _order_of(called: Callable[..., Any], order: list[str]) -> list[str]:
 
 
 def module_of(made: Any) -> nn.Module | None:
-    """Convert the result of `model()` to one module, a dict of modules to an `nn.ModuleDict`; None for other values."""
+    """Convert the result of the user's `model()` to one module: a dict of modules becomes an `nn.ModuleDict`.
+
+    Return None for a value that is not a module.
+    """
     if isinstance(made, Mapping) and made and all(isinstance(each, nn.Module) for each in made.values()):
         try:
             return nn.ModuleDict(dict(made))
@@ -322,14 +333,14 @@ def module_of(made: Any) -> nn.Module | None:
 
 
 def parts_of(model: nn.Module) -> dict[str, nn.Module]:
-    """Return the models by name if `model()` returned several; empty for a single one."""
+    """Return the models by name if the user's `model()` returned several; {} for a single one."""
     return dict(model.items()) if isinstance(model, nn.ModuleDict) else {}
 
 
 def step_result(role: str, result: Any) -> tuple[Tensor, Mapping[str, Any]] | None:
-    """Return the loss and the logged values of a training step; None if it returned None and so trains nothing.
+    """Return the loss and the logged values that a training step returned; None if it returned None: nothing to train.
 
-    Raises InvalidDefinition for other results.
+    Raises InvalidDefinition for any other kind of result.
     """
     if result is None:
         return None

@@ -1,4 +1,4 @@
-"""Import the definition as the module `definition`, so that its classes can be pickled."""
+"""Import the user's definition as the module `definition`, so that objects of its classes can be pickled."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import NamedTuple
 
-from kernel_backend.definition.contract import Definition
+import torch
+
+from kernel_backend.definition.contract import Definition, KerasBackend
 from kernel_backend.definition.lightning import source as lightning
 from kernel_backend.definition.parse import parse
 from kernel_backend.definition.plain import split
@@ -31,7 +33,7 @@ _BEFORE = "_daylight_before_cell"
 
 
 class Loaded(NamedTuple):
-    """Definition of a job: the imported module, its parsed form, and the description of its snapshot."""
+    """Definition of a job: the imported module, the functions found by parsing it, and its snapshot's description."""
 
     module: ModuleType
     definition: Definition
@@ -40,7 +42,7 @@ class Loaded(NamedTuple):
 
 
 def read_snapshot(code: Path) -> Snapshot | None:
-    """Read the snapshot's description; None if the folder has none."""
+    """Read the description of the snapshot in a folder; None if the folder has none."""
     try:
         return versions.read(Snapshot, (code / "snapshot.json").read_bytes())
     except FileNotFoundError:
@@ -56,7 +58,7 @@ def load(
     """Parse and import `<code>/definition.py`.
 
     `code`, the folders of shipped modules and `cwd` are put first on the module path. `before_cell` is called after the
-    statements of earlier cells and before the submitted cell. `params` are hyperparameters of objects that the cell
+    statements of earlier cells and before the submitted cell. `params` are hyperparameters for objects that the cell
     creates itself. Raises InvalidDefinition, and any error of the cell's own statements.
     """
     path = code / f"{MODULE}.py"
@@ -80,7 +82,7 @@ def load(
         values = definition.functions["trainer"].hyperparameters({**definition.defaults, **params})
         rewrite = partial(trainer.importable, roles_from=cell, values=values)
     if definition.form == "keras":  # Keras reads it on import
-        os.environ["KERAS_BACKEND"] = "torch"
+        _choose_keras(definition.keras_backend)
     later: ast.Module | None = None
     if definition.form == "plain":
         later = split(ast.parse(source, str(path)), cell)
@@ -92,6 +94,15 @@ def load(
     # Processes spawned later get the current path, without additions by the definition.
     _put_first(ours)
     return Loaded(module, definition, snapshot, later)
+
+
+def _choose_keras(backend: KerasBackend) -> None:
+    """Set the environment variables that Keras reads on import, and those that limit TensorFlow's threads and log."""
+    os.environ["KERAS_BACKEND"] = backend
+    if backend == "tensorflow":
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # warnings and errors, without what it can do on this CPU
+        for name in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"):
+            os.environ.setdefault(name, str(torch.get_num_threads()))
 
 
 def executed(

@@ -1,4 +1,4 @@
-"""Patch modules of libraries as soon as a program imports them, without importing them."""
+"""Patch library modules at the moment when a program imports them, without importing them here."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import ModuleType
 
 
 class OnImport:
-    """Import hook that calls a function with each of the given modules once it has been imported."""
+    """Import hook that calls, for each of certain modules, a function with the module once it has been imported."""
 
     def __init__(self, changes: Mapping[str, Callable[[ModuleType], None]]) -> None:
         self._changes = changes
@@ -30,7 +30,10 @@ class OnImport:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Find one of the modules through the other finders, and patch it after its execution."""
+        """Find a module to be patched through the other finders, and have it patched after its execution.
+
+        Return None for every other module.
+        """
         if name not in self._changes:
             return None
         place = sys.meta_path.index(self)

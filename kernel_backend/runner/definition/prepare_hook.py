@@ -1,4 +1,4 @@
-"""Run the definition's `prepare` once per node for all trials of an experiment.
+"""Run the user's function `prepare` once per node, for all trials of an experiment together.
 
 A file records that it has run. Return values and changes in memory are discarded: most ranks of an experiment never run
 it, and those that do must train like the others.
@@ -26,7 +26,7 @@ LOOK_S = 0.05
 
 
 def prepared(job: LaunchSpec, loaded: Loaded, progress: Progress) -> None:
-    """Wait until the definition's `prepare`, if it has one, has run on this node.
+    """Wait until the user's function `prepare` has run on this node; return at once if there is none.
 
     Local rank 0 of the first trial on this node runs it, and the others wait. If that fails or is killed, the next
     trial's rank runs it again. Raises the errors of `prepare`.
@@ -49,7 +49,7 @@ def prepared(job: LaunchSpec, loaded: Loaded, progress: Progress) -> None:
 
 
 def _place(job: LaunchSpec) -> str:
-    """Return a key for this machine and working folder: each needs its own run of `prepare`."""
+    """Return a key for this machine and the job's working folder; `prepare` runs once for each key."""
     return f"{socket.gethostname()}-{blake2b(os.fsencode(job.cwd), digest_size=8).hexdigest()}"
 
 

@@ -1,4 +1,4 @@
-"""Compare process settings (such as torch's and environment variables) of a job with those of the notebook."""
+"""Compare settings of a job's process (such as torch's, and environment variables) with those in the notebook."""
 
 from __future__ import annotations
 
@@ -18,19 +18,22 @@ WAY_OUT = (
 
 
 class Difference(NamedTuple):
-    """Setting that differs between job and notebook, as a sentence; `refuses` if training must not start."""
+    """Setting that differs between job and notebook, described in a sentence.
+
+    With `refuses`, training must not start.
+    """
 
     text: str
     refuses: bool = True
 
 
 class ProcessCheck:
-    """Comparison of this process's settings with the notebook's, before, during and after loading of the definition."""
+    """Comparison of this process's settings with the notebook's; begins before the definition is loaded."""
 
     def __init__(self, notebook: Process | None, cell: str) -> None:
-        """Record this process's settings before the definition is loaded.
+        """Record the settings of this process before the definition is loaded.
 
-        `notebook` is None if there is nothing to compare with; `cell` is the text of the submitted cell.
+        `notebook` has the settings recorded at submission, None if there are none; `cell` is the submitted cell's text.
         """
         self._cell = cell
         self._compares, self._notebook = notebook is not None, notebook or Process()
@@ -38,7 +41,7 @@ class ProcessCheck:
         self._random = random_digests(self._notebook.random)
 
     def cell_begins(self) -> None:
-        """Record this process's settings after all earlier cells and before the submitted cell."""
+        """Record this process's settings between the code of earlier cells and the submitted cell."""
         self._before = self._look()
         self._random = random_digests(self._notebook.random)
 

@@ -1,9 +1,9 @@
-"""Compare the definition's values and settings with the notebook's on rank 0, before the first step.
+"""Compare the definition's top-level values with those recorded in the notebook, on rank 0 before the first step.
 
-If a value differs, another process imports the definition again, with other seeds, threads and hash seed, and without
-the variables of ranks. If the value there equals the notebook's, it depends on running as a rank. Modules that differ
-between the two imports have random initial weights. Both cases are noted to the user. Other random values, and values
-that the cells do not create, stop the training.
+If a value differs, another process imports the definition again, with other seeds, another number of threads and
+another hash seed, and without the environment variables that make a process a rank. If its value equals the notebook's,
+the value depends on running as a rank. Modules that differ between the two imports have random initial weights. The
+user gets a note in both cases. Other random values, and values that the cells do not create, stop the training.
 
     python -m kernel_backend.runner.definition.state_check CODE CWD SEED ANSWER
 """
@@ -47,11 +47,12 @@ def check_state(
     strict: bool = True,
     process: Sequence[Difference] = (),
 ) -> None:
-    """Compare the module's values with the notebook's, and note modules with random initial weights.
+    """Compare the definition's values with the notebook's; note modules with random initial weights to the user.
 
     `alive` is called every second while another process imports the definition; `changes` returns sentences about
-    possible causes. `process` lists process settings that differ from the notebook's. Raises InvalidDefinition with all
-    other differences. If not `strict`, these are only noted: a rerun shows the effect of another library or other data.
+    possible causes. `process` has settings that differ from the notebook's. Raises InvalidDefinition with all other
+    differences. If not `strict`, these are only noted, as a rerun is to show the effect of another library or other
+    data.
     """
     set_otherwise = [each.text for each in process if each.refuses and strict]
     for each in process:
@@ -109,12 +110,12 @@ def _values_that_differ(
 
 
 def digests(namespace: Mapping[str, object], names: Iterable[str]) -> dict[str, str | None]:
-    """Return the digests of the named values that exist."""
+    """Return digests by name, for those of the `names` that the namespace has; None for a value without a digest."""
     return {name: digest_of(namespace[name]) for name in names if name in namespace}
 
 
 def cells_of(source: str, snapshot: Snapshot) -> dict[str, str]:
-    """Map each top-level name to the cell that binds it last, such as ` (cell [3])`."""
+    """Map each top-level name to text about the cell that binds it last, such as ` (cell [3])`."""
     found: dict[str, str] = {}
     for node in ast.parse(source).body:
         origin = snapshot.locate(node.lineno)
@@ -124,7 +125,7 @@ def cells_of(source: str, snapshot: Snapshot) -> dict[str, str]:
 
 
 def _bound(statement: ast.stmt) -> Iterator[str]:
-    """Yield the names that a statement binds at the top level, not those inside functions and classes."""
+    """Yield the names that a statement binds at the top level; names in functions and classes are left out."""
     queue: list[ast.AST] = [statement]
     while queue:
         node = queue.pop()
@@ -152,7 +153,7 @@ def _first_weights(places: list[str]) -> str:
 
 
 def _differs(name: str, was: State, value: object, digest: str | None) -> str:
-    """Describe a differing value as `cfg differs: notebook 1, job 2`; add digests if both print alike."""
+    """Describe how a value differs, as `cfg differs: notebook 1, job 2`; add digests if both values print alike."""
     if not digest:
         return f"{name} differs: notebook {was.shown}, job {_NOTHING}"
     job = shown(value, digest)
@@ -179,7 +180,7 @@ def _way_out(names: list[str]) -> str:
 
 
 def _imported_again(code: Path, cwd: Path, seed: int, alive: Callable[[], None]) -> dict[str, str | None]:
-    """Import the definition in another process, and return the digests of its values; empty if that failed."""
+    """Import the definition in another process; return its values' digests by name, {} if that failed."""
     with tempfile.TemporaryDirectory(prefix="daylight-") as folder:
         answer = Path(folder) / "digests.json"
         command = [
@@ -203,7 +204,7 @@ def _imported_again(code: Path, cwd: Path, seed: int, alive: Callable[[], None])
 
 
 def _run(command: list[str], environment: Mapping[str, str], alive: Callable[[], None]) -> None:
-    """Wait for a process while it runs; raise SubprocessError if it fails or takes too long."""
+    """Run a command to its end, calling `alive` every second; raise SubprocessError if it fails or takes too long."""
     deadline = time.monotonic() + AGAIN_S
     with subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL) as process:
         while process.poll() is None:
@@ -218,7 +219,7 @@ def _run(command: list[str], environment: Mapping[str, str], alive: Callable[[],
 
 
 def main(code: Path, cwd: Path, seed: int, answer: Path) -> None:
-    """Import the definition outside of a rank, and write the digests of the values that the notebook recorded."""
+    """Import the definition outside of a rank; write to `answer` the digests of values that the notebook recorded."""
     import torch
 
     from kernel_backend.parent_death import die_with

@@ -35,7 +35,7 @@ IN_NATIVE_CODE = (("torch.serialization", "_open_zipfile_writer", 0), ("safetens
 
 
 def tells_ranks_apart(source: bytes) -> bool:
-    """Return True if code reads its rank or process number, and may thus choose itself which rank writes a file."""
+    """Return True if the source code reads its rank or process number, and so may choose which rank writes a file."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):  # a shipped file for another Python version that is never imported
@@ -53,7 +53,10 @@ def _names(node: ast.AST) -> tuple[str, ...]:
 
 
 def is_result(path: str, cwd: str, caches: Iterable[str]) -> bool:
-    """Return True if a path may be a result of the user's: not temporary, of the system, hidden, or in a cache."""
+    """Return True if the path may be a result of the user's code.
+
+    Temporary, system and hidden files, and those below `caches` (folders), are not.
+    """
     if any(_within(path, folder) for folder in (*_SYSTEM, tempfile.gettempdir(), *caches) if not _within(cwd, folder)):
         return False
     below = os.path.relpath(path, cwd) if _within(path, cwd) else path
@@ -61,7 +64,7 @@ def is_result(path: str, cwd: str, caches: Iterable[str]) -> bool:
 
 
 def caches_of(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the folders set in variables such as HF_HOME and TORCH_HOME."""
+    """Return the cache folders set in environment variables such as HF_HOME and TORCH_HOME."""
     named = (value for name, value in environment.items() if name.endswith("_HOME") or "CACHE" in name)
     return tuple(value for value in named if os.path.isabs(value) and value != "/")
 
@@ -74,8 +77,8 @@ class StepFiles:
     ) -> None:
         """Set up the redirection for one of `size` ranks to the folder `private`.
 
-        Rank 0 calls `note` for the first file that it writes. `apart` means that the code decides by rank what to
-        write: then files are redirected only in `aside`.
+        Rank 0 calls `note` for the first file that it writes. `apart` means that the code decides by its rank what to
+        write: then files are redirected only in the block of `aside`.
         """
         self._cwd, self._folder, self._note, self._size = cwd, str(private), note, size
         self._redirects, self._apart = rank > 0, apart or size == 1
@@ -100,7 +103,10 @@ class StepFiles:
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:
-        """Redirect files that rank 0 writes in calls outside of the training, and delete them after the block."""
+        """Redirect file writes in the block on every rank, and delete these files afterwards.
+
+        It is for calls that are not part of the training.
+        """
         self._redirects, before = True, self._enter()
         try:
             yield
@@ -139,7 +145,7 @@ class StepFiles:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def opened(self, file: Any, mode: str) -> Any:
-        """Return the path to open for `file`: a private one if this rank has written it, or is about to."""
+        """Return the path to open for `file`: a private one if this rank has written the file, or is about to."""
         path = self._path(file)
         if path is None or path in self._own:
             return file if path is None else self._own[path]
@@ -158,7 +164,7 @@ class StepFiles:
         return own
 
     def moved(self, source: Any, target: Any) -> tuple[Any, Any]:
-        """Return the paths to pass to a rename: a private file keeps being private under its new name."""
+        """Return the paths to use when renaming `source` to `target`; a private file stays private."""
         before, after = self._path(source), self._path(target)
         if before is None or after is None or not (before in self._own or after in self._own):
             return source, target
@@ -174,7 +180,7 @@ class StepFiles:
         )
 
     def _path(self, file: Any) -> str | None:
-        """Return the absolute path of a file to open; None for a file descriptor, and in other threads."""
+        """Return the absolute path of a file to open; None for a file descriptor, or if called in another thread."""
         if not isinstance(file, str | bytes | os.PathLike) or threading.get_ident() != self._thread:
             return None
         path = os.path.abspath(os.fsdecode(file))
@@ -225,7 +231,7 @@ class StepFiles:
             self._patch(os, name, self._of_two(getattr(os, name)))
 
     def _mkdir(self, path: Any, mode: int = 0o777, **options: Any) -> None:
-        """Create a folder as a private one of this rank, since rank 0 creates the user's."""
+        """Create a folder as a private one of this rank; the real folder is created by rank 0."""
         found = self._path(path)
         if found is None or not is_result(found, self._cwd, self._caches):
             _mkdir(path, mode, **options)
@@ -234,7 +240,7 @@ class StepFiles:
             os.makedirs(self._own[found], exist_ok=True)
 
     def _deleting(self, real: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap a function that deletes a file: it deletes private files, and only hides other files from this rank."""
+        """Wrap a function that deletes a file: a private file is deleted, any other is only hidden from this rank."""
 
         def deletes(path: Any, *args: Any, **named: Any) -> Any:
             found = self._path(path)

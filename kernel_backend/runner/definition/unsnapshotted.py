@@ -1,4 +1,4 @@
-"""Find modules that were imported from the live project folder and not from the snapshot; a rerun may lack them."""
+"""Find modules that were imported from the project's folder instead of the snapshot, as a rerun may lack them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OURS = ("kernel_backend", "jupyter_ext", "daylight")
 
 
 def left_behind(code: Path, cwd: Path, snapshot: Snapshot | None) -> str | None:
-    """Return a warning about modules imported from the project's own folder; None if all came from the snapshot."""
+    """Return a warning about modules imported from the project's folder; None if all came from the snapshot."""
     root = Path(snapshot.project.root) if snapshot and snapshot.project else cwd
     found = sorted(_imported_from({root, cwd}, code))
     if not found:

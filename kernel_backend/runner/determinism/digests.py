@@ -14,7 +14,10 @@ from kernel_backend.model.facts import Weights
 
 
 def tensor_digest(tensor: Tensor) -> str:
-    """Return the xxh3-128 of dtype, shape and values; raise DaylightError for a tensor that no checkpoint can hold."""
+    """Return a digest (xxh3-128, in hex) of the tensor's dtype, shape and values.
+
+    Raises DaylightError for a tensor that no checkpoint can hold.
+    """
     seen = Digesting()
     for piece in pieces({"": tensor}):
         seen.take(piece)
@@ -24,9 +27,9 @@ def tensor_digest(tensor: Tensor) -> str:
 def weights(
     model: nn.Module, beside: dict[str, nn.Module], whole: Callable[[Tensor], Tensor] = lambda tensor: tensor
 ) -> Weights:
-    """Return digests of the parameters and buffers of a model and of auxiliary modules, by name.
+    """Return digests, by name, of the parameters and buffers of a model and of the modules `beside` it.
 
-    Lazy tensors, which the first batch initializes, are left out. `whole` gathers a sharded parameter.
+    Lazy tensors, which the first batch initializes, are left out. `whole` returns a sharded parameter as a whole.
     """
     modules = {"": model} | {f"{name}.": module for name, module in beside.items()}
     tensors = {

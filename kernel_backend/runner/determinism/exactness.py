@@ -1,4 +1,4 @@
-"""Set up a process for bit-exact results, record the facts that they depend on, and describe the guarantee."""
+"""Set up a process for bit-exact results, record what these depend on, and describe the guarantee to the user."""
 
 from __future__ import annotations
 
@@ -63,7 +63,10 @@ def _device(kind: str, local_rank: int) -> torch.device:
 
 
 def numerics(device: torch.device, config: Config, size: int, backend: str) -> dict[str, str]:
-    """Return versions, device, threads and other facts, besides the snapshot, that bit-exact results depend on."""
+    """Return the facts, by name, that bit-exact results depend on besides the snapshot: versions, device, threads.
+
+    `size` is the number of ranks.
+    """
     facts = {
         "numerics": str(NUMERICS),
         "python": platform.python_version(),
@@ -77,6 +80,8 @@ def numerics(device: torch.device, config: Config, size: int, backend: str) -> d
     }
     if config.reproducible != "portable":  # math libraries choose their kernels by the CPU model
         facts["cpu"] = cpu_name()
+    if (keras := sys.modules.get("keras")) is not None and keras.backend.backend() == "tensorflow":
+        facts |= {"tensorflow": sys.modules["tensorflow"].__version__, "keras": keras.__version__}
     if device.type == "cuda":
         facts |= {"cuda": str(torch.version.cuda), "cudnn": str(torch.backends.cudnn.version())}  # type: ignore[no-untyped-call]
     # With logical workers the tree fixes the order of sums; otherwise it depends on the number of slots.
@@ -105,10 +110,10 @@ def libraries(device: torch.device, backend: str) -> dict[str, str]:
 
 
 def guarantee(config: Config, size: int, device: torch.device, asks_rank: bool, generators: Sequence[str] = ()) -> str:
-    """Describe the changes (kills, slots, hardware) under which this training's result stays bit-identical.
+    """Return a sentence: under which changes (kills, slots, hardware) this training's result stays bit-identical.
 
-    `asks_rank` means that the definition takes its rank or the number of ranks, and so may depend on them. `generators`
-    are the paths of generators that parts of the training hold.
+    `size` is the number of ranks. `asks_rank` means that the user's functions take the rank or the number of ranks, so
+    that their results may depend on them. `generators` are paths of random generators that parts of the training hold.
     """
     if config.reproducible == "off":
         return "none: --reproducible off"
@@ -123,7 +128,7 @@ def guarantee(config: Config, size: int, device: torch.device, asks_rank: bool, 
 
 
 def writes_unseen(model: nn.Module, optimizers: Iterable[torch.optim.Optimizer], own: Sequence[Path]) -> bool:
-    """Return True if user code under the folders `own` writes to tensors by `.data`.
+    """Return True if the user's code, in the folders `own`, writes to tensors by `.data`.
 
     Such a write does not increment the tensor's version, so that a lazy copy cannot detect it and may be inconsistent.
     """
@@ -140,7 +145,7 @@ def _file_of(kind: type) -> str | None:
 
 
 def _touches_data(tree: ast.AST) -> bool:
-    """Return True if code reads `x.data`, which may be a tensor's; `torch.utils.data` and `self.data` do not count."""
+    """Return True if code uses an attribute `data` that may be a tensor's, as `torch.utils.data` is not."""
     uses = [node.value for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr == "data"]
     return any(not _names(base, "utils") and not _names(base, "self") for base in uses)
 
@@ -150,7 +155,7 @@ def _names(base: ast.expr, name: str) -> bool:
 
 
 def differences(before: Mapping[str, str], now: Mapping[str, str]) -> str | None:
-    """Describe numerics that changed since a checkpoint, as `torch 2.12 -> 2.13`; None if none did."""
+    """Describe the results of `numerics` that changed since a checkpoint, as `torch 2.12 -> 2.13`; None if none did."""
     # Both backends sum in the same order, and the service has reported a change of slots already.
     names = [name for name in {**before, **now} if name not in ("backend", "slots")]
     changed = [
@@ -162,7 +167,7 @@ def differences(before: Mapping[str, str], now: Mapping[str, str]) -> str | None
 
 
 def hear_nondeterminism(tell: Callable[[str], None]) -> None:
-    """Call `tell` once for each operation that torch reports as lacking a deterministic implementation."""
+    """Call `tell` with the name of each operation that torch reports as nondeterministic, once for each."""
     told: set[str] = set()
     show = warnings.showwarning
 

@@ -1,7 +1,8 @@
 """Find random generators that a dataset or a model holds, and reseed them like the global ones.
 
-A generator inside an object keeps its state from draw to draw. After a restart that state would differ, and each loader
-worker has a copy that draws the same numbers. So it is reseeded by position before each sample and each step, too.
+A generator inside an object keeps its state from draw to draw. After a restart this state would differ, and each loader
+worker has a copy that would draw the same numbers. So the generator, too, is seeded anew before each sample and step,
+by the number of that sample or step.
 """
 
 from __future__ import annotations
@@ -26,10 +27,13 @@ Seeder = Callable[[int], Any]
 
 
 class OwnGenerators:
-    """Random generators that some objects hold."""
+    """Random generators that some objects, such as datasets or models, hold."""
 
     def __init__(self, **objects: Any) -> None:
-        """Find the generators; each is identified by a path such as `model.noise`, which is equal in every process."""
+        """Find the generators in `objects`, which are given by name.
+
+        Each is identified by its path, such as `model.noise`, which is the same in every process.
+        """
         self._objects = objects
         self._found: dict[str, Any] = {}
         self._seeders: dict[str, Seeder] = {}
@@ -41,11 +45,11 @@ class OwnGenerators:
 
     @property
     def ways(self) -> list[str]:
-        """Return the paths at which generators were found, such as `model.noise`."""
+        """Return the paths of the generators that were found, such as `model.noise`."""
         return list(self._found)
 
     def look(self) -> bool:
-        """Search the objects again; return True if the generators are not the same as before."""
+        """Search the objects again; return True if they now hold other generators."""
         before, self._found = self._found, dict(_found_in(self._objects))
         self._seeders = {way: _seeder(each) for way, each in self._found.items()}
         return {way: id(each) for way, each in before.items()} != {way: id(each) for way, each in self._found.items()}
@@ -56,15 +60,18 @@ class OwnGenerators:
             seeder(seeds.mix(value, way))
 
     def rows(self, seed: int, tag: str) -> list[tuple[Seeder, seeds.Numbers]]:
-        """Return, for each generator, the function that seeds it, and its seeds for every position."""
+        """Return, for each generator, a function that seeds it and the sequence of its seeds.
+
+        The sequence has a seed for each sample or step; `tag` tells the sequences of one experiment apart.
+        """
         return [(seeder, seeds.Numbers(seed, tag, way)) for way, seeder in self._seeders.items()]
 
 
 class GeneratorDraws:
-    """Seeds for every position, for the global generators and those that an object holds."""
+    """Seeds for each number of a sample or step, for the global generators and for those that an object holds."""
 
     def __init__(self, obj: Any, seed: int, tag: str) -> None:
-        """Set up the seeds; generators of the object are unknown until the first `look`."""
+        """Set up the seeds; generators that `obj` holds are unknown until the first `look`."""
         self._obj, self._seed, self._tag = obj, seed, tag
         self._main = seeds.Draws(seed, tag)
         self._kept: OwnGenerators | None = None
@@ -77,7 +84,7 @@ class GeneratorDraws:
         return bool(self._rows)
 
     def look(self) -> bool:
-        """Search for generators that the object holds; return True if they have changed."""
+        """Search for generators that the object holds; return True if the set has changed since the last search."""
         if self._kept is None:
             self._kept = OwnGenerators(it=self._obj)
             changed = bool(self._kept)
@@ -94,7 +101,10 @@ class GeneratorDraws:
 
 
 def _found_in(objects: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield each generator once with its path; two numpy generators that share a state count as one."""
+    """Yield path and generator for each random generator that the objects hold, each once.
+
+    Two numpy generators that share a state count as one.
+    """
     met, ways = _main_ones(), set[str]()
     for way, obj in held_by(objects):
         one = _state_of(obj)
@@ -116,7 +126,7 @@ def _main_ones() -> set[int]:
 
 
 def _state_of(obj: Any) -> Any:
-    """Return the object if it is a generator (for numpy's newer ones, its bit generator), else None."""
+    """Return the object if it is a random generator (for numpy's newer ones, its bit generator), else None."""
     kind = type(obj)
     if issubclass(kind, random.Random):
         return None if issubclass(kind, random.SystemRandom) else obj

@@ -1,4 +1,4 @@
-"""Restore plain Python state that functions hold, such as counters, lists and attributes, after a call."""
+"""Restore plain Python state that functions hold, such as counters, lists and attributes, after they were called."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ _CONTAINERS: tuple[Any, ...] = (list, dict, set, deque)
 
 
 def goes_on(objects: Mapping[str, Any]) -> bool:
-    """Return True if any of the objects is an iterator, as its position cannot be restored after a call."""
+    """Return True if any of the objects is an iterator, as an iterator cannot be restored after a call."""
     return any(hasattr(type(each), "__next__") for _, each in held_by(objects))
 
 
 @contextmanager
 def as_it_was(objects: Mapping[str, Any]) -> Iterator[None]:
-    """Restore the Python state of the objects after the block: container items, attributes, globals and closures.
+    """Restore the Python state that the objects refer to after the block.
 
-    Tensors, and containers of more than a thousand items, are not restored.
+    This covers items of containers, attributes, globals and closures; tensors and containers of more than a thousand
+    items are not restored.
     """
     restores: list[Callable[[], None]] = []
     seen: set[int] = set()
@@ -71,7 +72,10 @@ def _remember_items(container: Any, restores: list[Callable[[], None]], seen: se
 
 
 def _remember_values(values: Mapping[Any, Any], restores: list[Callable[[], None]], seen: set[int]) -> None:
-    """Record these values, including empty containers, which `held_by` does not yield."""
+    """Append to `restores` a function for each value that restores it; `seen` has the `id()` of those done before.
+
+    Empty containers are included, although `held_by` does not yield them.
+    """
     for value in values.values():
         if type(value) in _CONTAINERS and not value:
             _remember_items(value, restores, seen)

@@ -21,10 +21,10 @@ _END = object()
 
 
 class RandomStates:
-    """States of the global generators of this process: Python's, numpy's and torch's."""
+    """States of the global random generators of this process: Python's, numpy's and torch's."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of each generator."""
+        """Return the state of each generator by name, for a checkpoint."""
         states: dict[str, Any] = {"python": random.getstate(), "torch": torch.get_rng_state()}
         if np is not None:
             states["numpy"] = tuple(
@@ -44,12 +44,12 @@ class RandomStates:
             torch.cuda.set_rng_state(states["cuda"])
 
     def begin(self, seed: int, rank: int, step: int) -> None:
-        """Seed the generators of a rank that has no random states in the checkpoint."""
+        """Seed this rank's generators at `step`, if the checkpoint has no random states of this rank."""
         seeds.reseed(seeds.mix(seed, "stream", rank, step))
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Restore the generators' states after the block."""
+        """Restore the states of the generators after the block."""
         before = self.state_dict()
         try:
             yield
@@ -57,7 +57,7 @@ class RandomStates:
             self.load_state_dict(before)
 
     def isolated(self, items: Iterator[T]) -> Iterator[T]:
-        """Iterate over the items; random draws while producing them do not advance the generators of this process."""
+        """Yield the items of an iterator, whose random draws do not change this process's generators."""
         while True:
             with self.aside():
                 item = next(items, _END)

@@ -1,4 +1,4 @@
-"""Protect environment variables that assign rank and devices from changes by the user's cells."""
+"""Protect environment variables that give a process its rank and devices from changes by the user's cells."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _OF_DEVICES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 
 @contextmanager
 def protected_rank_variables(note: Callable[[str], None], also: Collection[str] = ()) -> Iterator[None]:
-    """Restore the launcher's variables, and those in `also`, after the block; note which ones it changed.
+    """Restore the launcher's variables, and those in `also`, after the block; note which of them it changed.
 
-    Notebooks that try torch.distributed set RANK=0 and WORLD_SIZE=1: each rank would train alone.
+    Notebooks that try torch.distributed set RANK=0 and WORLD_SIZE=1: with these each rank would train alone.
     """
     before = _of_rank(os.environ, also)
     yield
@@ -27,7 +27,7 @@ def protected_rank_variables(note: Callable[[str], None], also: Collection[str] 
 
 @contextmanager
 def hidden_rank_variables() -> Iterator[None]:
-    """Hide the launcher's variables in the block: frameworks that find them connect to the other ranks themselves."""
+    """Hide the launcher's variables during the block, as frameworks that find them connect to the other ranks."""
     hidden = {name: os.environ.pop(name) for name in list(os.environ) if OF_RANKS.fullmatch(name)}
     try:
         yield
@@ -36,7 +36,7 @@ def hidden_rank_variables() -> Iterator[None]:
 
 
 def _of_rank(environment: Mapping[str, str], also: Collection[str]) -> dict[str, str]:
-    """Return the variables of rank assignment and devices, and those named in `also`, that are set."""
+    """Return the variables that are set, with values: those for rank and devices, and those named in `also`."""
     return {
         name: value for name, value in environment.items() if OF_RANKS.fullmatch(name) or name in (*_OF_DEVICES, *also)
     }

@@ -33,11 +33,11 @@ Parts = Iterator[tuple[str, Any]]
 
 
 def held_by(objects: Mapping[str, Any]) -> Parts:
-    """Yield each reachable object once with its path, nearest first.
+    """Yield the path and the object for each object reachable from `objects`, once each, nearest first.
 
-    Includes closures of functions and, for code outside libraries, class attributes and the globals that functions use,
-    since notebooks hold much state there. Tensors, modules, long containers and the job's own objects, which its
-    threads use meanwhile, are not traversed.
+    Included are closures of functions and, for code outside libraries, class attributes and the globals that functions
+    use, since notebooks hold much state there. Tensors, modules, long containers and the job's own objects (which its
+    threads use meanwhile) are not searched.
     """
     waiting: deque[tuple[str, Any]] = deque(objects.items())
     seen: dict[int, Any] = {}  # keeps the objects alive, as the id of a deleted one may be reused
@@ -61,7 +61,10 @@ def _is_plain(obj: Any) -> bool:
 
 
 def _parts(obj: Any, seen: dict[int, Any]) -> Parts:
-    """Yield items and attributes of an object, and attributes of its classes unless these were visited before."""
+    """Yield paths and objects: items and attributes of an object, and attributes of its classes.
+
+    Classes in `seen`, by `id()`, are skipped, as they were visited before.
+    """
     kind = type(obj)
     yield from ((f".{name}", getattr(obj, name)) for name in _WRAPPED.get(kind, ()))
     yield from _items(obj, kind)
@@ -119,7 +122,7 @@ def _globals(code: CodeType) -> Iterator[str]:
 
 
 def _of_class(kind: type) -> Parts:
-    """Yield methods and attributes of a class outside libraries, except `__init__`, which has already run."""
+    """Yield the methods and attributes of a class outside libraries, without `__init__`, which has already run."""
     module = sys.modules.get(kind.__module__)
     file = getattr(module, "__file__", None)
     theirs = not file.startswith(_LIBRARIES) if file else module is None or kind.__module__ == "__main__"
@@ -128,7 +131,7 @@ def _of_class(kind: type) -> Parts:
 
 
 def _or_none(read: Callable[[], Any]) -> Any:
-    """Call `read`, which may run user code, and return its result; None if it raises or returns an empty value."""
+    """Return the result of `read`, which may run user code; None if it raises or returns an empty value."""
     try:
         return read()
     except Exception:

@@ -1,7 +1,7 @@
-"""Derive random numbers from the experiment's seed and the position, instead of storing generator states.
+"""Derive random numbers from the experiment's seed and the step or sample, instead of storing generator states.
 
 Before each step, sample and function of the definition, the generators of Python, numpy and torch are reseeded from
-(seed, kind, position). So a resumed training draws the same numbers as an uninterrupted one.
+(seed, kind, number of the step or sample). So a resumed training draws the same numbers as an uninterrupted one.
 
 The generators of numpy (seeded by a number) and of torch on the CPU are the same Mersenne Twister, with 32-bit seeds.
 Equal seeds would make them draw the same numbers, and of a million random seeds a hundred would be equal. So numpy's
@@ -27,7 +27,7 @@ _NUMPYS = 2**31
 
 
 def mix(seed: int, *parts: int | str) -> int:
-    """Derive a number below 2**63 from the seed and the parts; different parts give unrelated numbers.
+    """Return a number below 2**63 derived from the seed and the parts; different parts give unrelated numbers.
 
     A chain of splitmix64 (Steele, Lea and Flood 2014: Fast splittable pseudorandom number generators).
     """
@@ -40,7 +40,7 @@ def reseed(value: int) -> None:
 
 
 class Draws:
-    """Seeds for every position of a sequence, such as the samples of a training.
+    """Seeds for each element of a sequence, such as the samples of a training, by number (position).
 
     No two of the first 2**31 positions share a seed, in any of the three generators.
     """
@@ -50,19 +50,19 @@ class Draws:
         self._numpy, self._torch = mix(seed, tag, "numpy"), mix(seed, tag, "torch")
 
     def at(self, position: int) -> None:
-        """Seed the global random generators for `position`, in about 10 microseconds."""
+        """Seed the global random generators for the element at `position`, in about 10 microseconds."""
         value = _splitmix64(self._start ^ position) >> 1
         _seed(value, _scatter(position, self._numpy), _scatter(position, self._torch))
 
 
 class Numbers:
-    """Seeds for each position of a sequence; any two of the first 2**31 differ in their last 31 bits."""
+    """Seeds by position (number of an element in a sequence); the first 2**31 differ pairwise in their last 31 bits."""
 
     def __init__(self, seed: int, *parts: int | str) -> None:
         self._start, self._last = _chain(seed, *parts), mix(seed, *parts, "last bits")
 
     def at(self, position: int) -> int:
-        """Return the seed for `position`, below 2**63."""
+        """Return the seed for the element at `position` of the sequence, below 2**63."""
         return _splitmix64(self._start ^ position) >> 33 << 32 | _scatter(position, self._last)
 
 
@@ -72,13 +72,13 @@ def for_numpy(value: int) -> int:
 
 
 def first_draws() -> tuple[float, ...]:
-    """Draw one number from each global generator on the host, to compare their states."""
+    """Draw one number from each global generator on the host and return them, to find out whether states are equal."""
     of_numpy = (float(np.random.random_sample()),) if np is not None else ()
     return (random.random(), float(torch.rand((), dtype=torch.float64)), *of_numpy)
 
 
 def generator(value: int) -> torch.Generator:
-    """Return a separate torch generator with this seed, so that the global one is not advanced."""
+    """Return a new torch generator with this seed, so that the global one stays as it is."""
     return torch.Generator().manual_seed(value)
 
 
@@ -107,7 +107,7 @@ def _splitmix64(state: int) -> int:
 
 
 def _scatter(position: int, key: int) -> int:
-    """Return a number below 2**31 that is distinct for 2**31 consecutive positions, as each operation is invertible."""
+    """Return a number below 2**31; 2**31 consecutive positions give distinct ones, as all operations are invertible."""
     x = (position + key + (position >> 31) * (key >> 31)) & _MASK31
     x = ((x ^ (x >> 16)) * 0x45D9F3B) & _MASK31
     x = ((x ^ (x >> 15)) * 0x2C1B3C6D) & _MASK31

@@ -1,1 +1,1 @@
-"""Train in loops that Daylight does not own: the user's, or a framework's."""
+"""Train in loops that Daylight does not run itself: those of the user or of a framework."""

@@ -1,4 +1,4 @@
-"""Hold the checkpoint parts of a user's or framework's loop, which may register them one at a time."""
+"""Hold the checkpoint parts of a loop of the user or of a framework, which may register them one at a time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _POSITION = "training"  # key of the loop's position in a manifest's state
 
 
 class _Saved(NamedTuple):
-    """Checkpoint chosen for the resume, from which each part is restored when it is registered."""
+    """Checkpoint to resume from; each part is restored from it when the user's code registers that part."""
 
     manifest: Manifest
     tensors: Callable[[str], dict[str, Tensor]]  # returns the tensors of a part
@@ -33,12 +33,15 @@ class _Saved(NamedTuple):
 
     @property
     def only_weights(self) -> bool:
-        """Return True if the checkpoint holds only weights of another trial (a warm start)."""
+        """Return True if the checkpoint comes from another trial and only its weights are taken (a warm start)."""
         return self.manifest.step == 0
 
 
 class RegisteredContents:
-    """Registered parts over all ranks; each is restored from the chosen checkpoint when it is registered."""
+    """All registered parts of a training, over all ranks.
+
+    Each is restored from the resume checkpoint when registered.
+    """
 
     def __init__(self, ranks: Ranks, seed: int) -> None:
         self._ranks, self._seed = ranks, seed
@@ -48,7 +51,10 @@ class RegisteredContents:
         self._saved: _Saved | None = None
 
     def add(self, name: str, part: Stateful, module: nn.Module | None = None) -> bool:
-        """Register a part; return True if its state was restored. Raise InvalidDefinition for a name in use."""
+        """Register a checkpoint part; return True if its state was restored from the resume checkpoint.
+
+        Raises InvalidDefinition if the name is in use.
+        """
         if name in self._parts or name == _POSITION or name.endswith((FROZEN, _GRADIENTS)):
             raise InvalidDefinition(f"{name} is registered already: give this one another name")
         _, tensors = flatten(part.state_dict())
@@ -76,9 +82,9 @@ class RegisteredContents:
         return not saved.only_weights
 
     def restore_random(self) -> None:
-        """Set the random states of this rank to those of the checkpoint, once the loop begins.
+        """Restore this rank's random states from the resume checkpoint; call it when the loop begins.
 
-        On a fresh start, every rank except 0 is reseeded, so that the ranks draw different numbers.
+        Without a checkpoint, every rank except 0 is reseeded, so that the ranks draw different random numbers.
         """
         rank = self._ranks.rank
         own = f"random-{rank}"
@@ -92,7 +98,7 @@ class RegisteredContents:
     # Called by a Checkpointer
 
     def gather(self) -> PerRankState:
-        """Gather the per-rank state on rank 0, random states and module buffers; called by all ranks."""
+        """Gather each rank's random states and module buffers on rank 0; all ranks call it."""
         random = self._ranks.all_gather_object(self._random.state_dict())
         buffers = self._logical(self.modules).gather(self._ranks)
         # The buffers of rank 0 are in the modules' own parts.
@@ -102,7 +108,10 @@ class RegisteredContents:
         """Do nothing, as each part was checked when it was registered."""
 
     def split(self, per_rank: PerRankState) -> tuple[dict[str, Any], Parts]:
-        """Split all parts into JSON and tensors."""
+        """Return the state of all parts as a JSON dict, and their tensors by checkpoint part and name.
+
+        `per_rank` is the result of `gather`; it is included.
+        """
         state: dict[str, Any] = {}
         parts: dict[str, dict[str, Tensor]] = {}
         for name, part in self._parts.items():
@@ -118,7 +127,10 @@ class RegisteredContents:
         return state, {name: tensors for name, tensors in parts.items() if tensors}
 
     def load(self, manifest: Manifest, read: Read, others: bool = False) -> None:
-        """Remember this checkpoint, from which parts are restored when they are registered."""
+        """Remember the checkpoint to resume from; each part is restored from it when it is registered.
+
+        `others` means that it was saved with other hyperparameters: optimizers and schedules keep this trial's.
+        """
         assert not self._parts, "a checkpoint is chosen before anything is registered"
 
         @functools.cache
@@ -128,7 +140,7 @@ class RegisteredContents:
         self._saved = _Saved(manifest, tensors, others)
 
     def load_weights(self, manifest: Manifest, read: Read) -> list[str]:
-        """Remember a checkpoint of another trial, which must hold all weights of the part `model`."""
+        """Remember a checkpoint of another trial, from which all weights of part `model` are restored; return []."""
         self.load(manifest, read)
         return []
 

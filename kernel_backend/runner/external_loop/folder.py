@@ -10,7 +10,7 @@ import torch
 
 
 class FolderPart:
-    """Folder as a part of a checkpoint; the files of rank 0 are saved."""
+    """Checkpoint part that holds all files of a folder, as they are on rank 0."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -22,7 +22,7 @@ class FolderPart:
         return {path.relative_to(self.folder).as_posix(): _tensor(path.read_bytes()) for path in files}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Replace all files in the folder by the saved ones."""
+        """Replace all files in the folder by those that a checkpoint holds."""
         shutil.rmtree(self.folder)
         self.folder.mkdir()
         for name, data in state.items():

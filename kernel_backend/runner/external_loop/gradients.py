@@ -22,10 +22,11 @@ class AveragedGradients:
     """Hooks on some parameters that average their gradients over the ranks in every backward pass."""
 
     def __init__(self, ranks: Ranks, name: str, parameters: Sequence[Tensor], weight: Callable[[], float]) -> None:
-        """Register hooks on these parameters, which average their gradients from now on.
+        """Register hooks on these parameters; from now on every backward pass averages their gradients over the ranks.
 
-        `name` is unique within a training. `weight` returns this rank's fraction of the current global batch; those of
-        all ranks add up to 1. For the parameters of one name, every rank must call `backward` equally often.
+        `name` identifies these parameters in messages between ranks, and is unique within a training. `weight` returns
+        this rank's fraction of the current global batch; the fractions of all ranks add up to 1. Every rank must call
+        `backward` equally often.
         """
         self._ranks, self._name, self._weight = ranks, name, weight
         self._parameters = list(parameters)
@@ -65,7 +66,10 @@ class AveragedGradients:
 
 
 class _Bucket:
-    """Flat tensor of several parameters' gradients; the last one ends with a flag for each parameter of all."""
+    """Flat tensor that holds the gradients of several parameters, to be sent in one message.
+
+    The last bucket also has a flag for each parameter, set if a rank has a gradient of it.
+    """
 
     def __init__(self, name: str, places: list[int], parameters: list[Tensor], flags: int) -> None:
         self.name, self.places = name, places
@@ -77,7 +81,7 @@ class _Bucket:
 
 
 class _Layout:
-    """Buckets of some parameters, in sending order."""
+    """Assignment of parameters to buckets, in the order in which the buckets are sent."""
 
     def __init__(self, name: str, parameters: list[Tensor]) -> None:
         self.parameters = parameters
@@ -98,7 +102,7 @@ class _Layout:
 
 
 class _Pass:
-    """Averaging of the gradients of one backward pass."""
+    """Averaging over the ranks of the gradients that one backward pass computes."""
 
     def __init__(self, ranks: Ranks, layout: _Layout, weight: float) -> None:
         self._ranks, self._layout, self._weight = ranks, layout, weight
@@ -108,7 +112,7 @@ class _Pass:
         self._sent: list[Handle] = []
 
     def take(self, place: int) -> None:
-        """Copy a parameter's gradient into its bucket, and send every bucket that is full."""
+        """Copy the gradient of parameter number `place` into its bucket, and send every bucket that is now full."""
         if place in self._taken:
             raise InvalidDefinition(
                 "a parameter got two gradients in one backward pass, and the first is on its way to the other ranks: "
@@ -121,7 +125,7 @@ class _Pass:
             self._send()
 
     def finish(self) -> None:
-        """Send the remaining buckets, and wait until every gradient is the average."""
+        """Send the remaining buckets, and wait until every gradient is the average over the ranks."""
         for place in range(len(self._layout.parameters)):
             if place not in self._taken:
                 self._fill(place)
@@ -153,7 +157,7 @@ class _Pass:
         self._sent.append(self._ranks.allreduce_async(bucket.flat, bucket.name))
 
     def _put(self, parameter: Tensor, average: Tensor) -> None:
-        """Copy an averaged gradient into the parameter's gradient tensor, to which the user may hold a reference."""
+        """Copy the averaged gradient into the tensor `parameter.grad`, which the user's code may hold."""
         with torch.no_grad():
             if parameter.grad is None:
                 parameter.grad = average.to(parameter.dtype, copy=True)

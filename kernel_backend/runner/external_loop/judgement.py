@@ -18,14 +18,17 @@ _ADVICE = "A lower learning rate or clipped gradients may help; --on-nan note tr
 
 
 class Judgement:
-    """Evaluation of the values that a loop reports; all ranks that receive equal values get equal results."""
+    """Evaluation of the values that a loop reports: best validation so far, early stopping, non-finite losses.
+
+    It depends on the values alone, so that ranks which receive equal values decide equally.
+    """
 
     def __init__(
         self, config: Config, note: Callable[[str, Literal["info", "warning"]], None], way_out: str = ""
     ) -> None:
-        """Set up the evaluation.
+        """Set up the evaluation, with no validation so far.
 
-        `way_out` is advice at the end of the error for a search whose validations lack its metric.
+        `way_out` is advice to the user, appended to the error that a search's metric is missing in a validation.
         """
         self._config, self._note, self._way_out = config, note, way_out
         self.best: float | None = None
@@ -36,7 +39,7 @@ class Judgement:
         self._noted = False  # a non-finite training value was noted
 
     def state(self) -> dict[str, Any]:
-        """Return the state for a checkpoint, as JSON."""
+        """Return the best value and the counts of validations as JSON, for a checkpoint."""
         return {
             "best": self.best,
             "validated": self.validated,
@@ -45,18 +48,22 @@ class Judgement:
         }
 
     def restore(self, saved: Mapping[str, Any], of_another: bool) -> None:
-        """Restore the state of a checkpoint; if it is `of_another` experiment, `--patience` counts from zero."""
+        """Restore the result of `state`; if it is `of_another` experiment, `--patience` counts from zero."""
         self.best, self.validated = saved["best"], saved.get("validated", False)
         self._waited = 0 if of_another else saved.get("waited", 0)
         self._not_finite = saved.get("not_finite", 0)
 
     @property
     def stopped(self) -> bool:
-        """Return True if `--patience` validations in a row brought no improvement."""
+        """Return True if the last `--patience` validations were not better than the best; False without the option."""
         return self._config.patience is not None and self._waited >= self._config.patience
 
     def training(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Check a step's losses: warn about the first non-finite one; raise NotFinite after several in a row."""
+        """Check the values reported at a training step: warn about the first that is not finite.
+
+        Raises NotFinite when a loss was not finite in several reports in a row, unless the option `--on-nan` forbids
+        it.
+        """
         for name, value in metrics.items():
             if math.isfinite(value):
                 self._broken.pop(name, None)
@@ -72,9 +79,9 @@ class Judgement:
                 raise NotFinite(f"{name} is {value} since step {since}, in {IN_A_ROW} reports in a row. {_ADVICE}")
 
     def validation(self, step: int, metrics: Mapping[str, float]) -> bool:
-        """Record a validation and return True if it is the best so far.
+        """Record a validation; return True if its metric is the best so far.
 
-        Raises InvalidDefinition if the metric of a search or of `--patience` is missing, and NotFinite if it was
+        Raises InvalidDefinition if the metric that a search or `--patience` needs is missing, and NotFinite if it was
         non-finite several times in a row.
         """
         self.validated = True
@@ -122,5 +129,5 @@ class Judgement:
 
 
 def _is_loss(name: str) -> bool:
-    """Return True for a name such as `loss`, `train_loss` or `train/loss`, also with Lightning's `_step`."""
+    """Return True for the name of a loss, such as `loss`, `train_loss`, `train/loss` or Lightning's `loss_step`."""
     return "loss" in re.split(r"[^a-z]+", name.lower())

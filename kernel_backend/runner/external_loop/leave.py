@@ -6,9 +6,9 @@ FINISHED, RELEASED = 0, 85
 
 
 class Leave(BaseException):
-    """Raised at a step boundary to end the training early with this exit code, after its checkpoint was committed.
+    """Exception that ends a training early, at a step boundary, after its checkpoint was committed.
 
-    It is not a subclass of Exception, as a loop may catch those.
+    Its `code` is the exit code of the process. It is not a subclass of Exception, as a loop may catch those.
     """
 
     def __init__(self, code: int) -> None:

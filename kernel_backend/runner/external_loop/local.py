@@ -20,7 +20,7 @@ _FIRST, _PAUSE_S = 20, 0.5  # number of training reports that are all printed; m
 
 
 class PrintedTraining:
-    """Training in this process whose reports are printed."""
+    """Training in the notebook's process that prints reports; its other methods do nothing, as nothing is saved."""
 
     needs_pairs = False
 
@@ -35,7 +35,7 @@ class PrintedTraining:
         """Do nothing: there is nothing to restore."""
 
     def register(self, name: str, value: Any) -> bool:
-        """Return False, as nothing is restored."""
+        """Ignore the value and return False: without checkpoints nothing is restored."""
         return False
 
     def request_checkpoint(self) -> None:
@@ -61,7 +61,7 @@ class PrintedTraining:
     def report(
         self, kind: Kind, values: Mapping[str, Any], step: int | None = None, weight: float | None = None
     ) -> None:
-        """Print the values; only some of many training reports are printed."""
+        """Print the values; of many training reports, only some are printed."""
         now = time.monotonic()
         if kind == "training":
             self._printed += 1
@@ -76,7 +76,7 @@ class PrintedTraining:
         """Do nothing, as no samples are recorded."""
 
     def tick_validation(self) -> None:
-        """Do nothing, as no launcher watches for hangs."""
+        """Do nothing: in a notebook, no launcher watches for hangs."""
 
 
 def local_methods() -> RunMethods:

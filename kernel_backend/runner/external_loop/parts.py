@@ -23,7 +23,10 @@ _ARRAY, _SCALAR = "$array", "$scalar"
 
 
 def part_of(name: str, value: Any) -> Stateful:
-    """Return the checkpoint part for a registered value; raise InvalidDefinition for one that has no state."""
+    """Return an object that saves and restores a value which the user has registered under `name`.
+
+    Raises InvalidDefinition for a value that a checkpoint cannot hold.
+    """
     if isinstance(value, nn.Module):
         return Model(value)
     if isinstance(value, torch.optim.Optimizer):
@@ -46,7 +49,7 @@ def part_of(name: str, value: Any) -> Stateful:
 
 
 class _InPlace:
-    """Checkpoint part for a tensor, whose values are restored in place."""
+    """Checkpoint part for a tensor; restoring writes into the same tensor."""
 
     def __init__(self, tensor: Tensor) -> None:
         self._tensor = tensor
@@ -60,7 +63,7 @@ class _InPlace:
 
 
 class _Container:
-    """Checkpoint part for a dict, list or deque, whose items are restored in place."""
+    """Checkpoint part for a dict, list or deque; restoring replaces the items of the same container."""
 
     def __init__(self, items: dict[Any, Any] | list[Any] | deque[Any]) -> None:
         self._items = items
@@ -110,7 +113,7 @@ def _of_numpy(value: Any) -> bool:
 
 
 def _texts(state: Any) -> Any:
-    """Convert integers of more than 63 bits, as in PCG64's state, to strings: JSON readers lose their bits."""
+    """Return `state` with integers above 63 bits, as in numpy's PCG64, as strings: JSON readers would round them."""
     if isinstance(state, Mapping):
         return {key: _texts(value) for key, value in state.items()}
     return {"$int": str(state)} if type(state) is int and state.bit_length() > 63 else state
@@ -123,7 +126,7 @@ def _numbers(state: Any) -> Any:
 
 
 def _packed(value: Any) -> Any:
-    """Return a copy of a plain value with numpy arrays and scalars converted to tensors."""
+    """Return a copy of a nested value in which numpy arrays and scalars are tensors."""
     if isinstance(value, dict):
         return {key: _packed(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

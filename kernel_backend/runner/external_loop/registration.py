@@ -1,4 +1,4 @@
-"""Detect an optimizer whose state or weights are in no checkpoint, before its first step."""
+"""Detect, before its first step, an optimizer that no checkpoint would hold, or whose weights none would hold."""
 
 from __future__ import annotations
 
@@ -13,19 +13,24 @@ from kernel_backend.errors import InvalidDefinition
 
 
 class RegistrationCheck:
-    """Check of every optimizer in this process at its first step: the user must have registered it and its weights."""
+    """Check of every optimizer in this process at its first step: the user must have registered it and its weights.
+
+    Otherwise a restart would begin them anew.
+    """
 
     def __init__(self, registered: Mapping[str, Any], world: int, note: Callable[[str], None]) -> None:
-        """Install the check.
+        """Install the check as a hook of all optimizers.
 
-        `registered` may grow. With one slot, an error is passed to `note` instead of being raised.
+        `registered` has the registered values by name; it may grow. `world` is the number of ranks. With one rank, an
+        optimizer that is registered neither itself nor by its weights is only reported to `note`; else
+        InvalidDefinition is raised.
         """
         self._registered, self._world, self._note = registered, world, note
         self._checked: dict[int, torch.optim.Optimizer] = {}
         self._handle = register_optimizer_step_pre_hook(self._before_step)
 
     def close(self) -> None:
-        """Stop checking optimizers."""
+        """Remove the hook: optimizers are no longer checked."""
         self._handle.remove()
 
     def _before_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:

@@ -12,7 +12,7 @@ KEPT = 1000  # training reports that are all kept; of later ones every tenth, up
 
 
 class Reported(NamedTuple):
-    """Values reported by one rank at a step, as means over `weight` samples."""
+    """Values that one rank reported at a step; each is a mean over `weight` samples."""
 
     kind: Kind
     step: int
@@ -22,10 +22,13 @@ class Reported(NamedTuple):
 
 
 class PendingReports:
-    """Reports of this rank that it has not yet exchanged with the other ranks."""
+    """Reports of this rank that have not been exchanged with the other ranks yet."""
 
     def __init__(self, count: int = 0) -> None:
-        """Set up an empty collection; `count` is the number of earlier training reports, equal on every rank."""
+        """Set up an empty collection.
+
+        `count` is the number of training reports before, which is equal on every rank.
+        """
         self.count = count
         self._waiting: list[Reported] = []
         self._newest: tuple[int, bool] = (-1, False)  # step of the newest training report, and whether it is kept
@@ -36,11 +39,15 @@ class PendingReports:
 
     @property
     def validates(self) -> bool:
-        """Return True if a validation is among the pending reports."""
+        """Return True if any of the pending reports is a validation."""
         return any(each.kind == "validation" for each in self._waiting)
 
     def add(self, kind: Kind, step: int, epoch: float, metrics: Mapping[str, Any], weight: float) -> None:
-        """Add values; after the first thousand training reports, only some are kept, chosen by their number alone."""
+        """Add values that were reported at a step; raise InvalidDefinition if one is not a number.
+
+        After the first thousand training reports only some are kept. Their number alone decides which, so that all
+        ranks keep the same.
+        """
         if kind == "training" and not self._keeps(step):
             return
         values = {str(name): number(str(name), value) for name, value in metrics.items()}
@@ -64,7 +71,10 @@ class PendingReports:
 
 
 def merged(per_rank: Iterable[Sequence[Reported]]) -> list[Report]:
-    """Return one report for each kind and step, with the means of all ranks, weighted by samples."""
+    """Return one report for each step and kind, in that order.
+
+    Its values are means over the ranks, weighted by samples.
+    """
     together: dict[tuple[int, Kind], list[Reported]] = {}
     for rank in per_rank:
         for each in rank:

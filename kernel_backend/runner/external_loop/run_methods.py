@@ -1,4 +1,4 @@
-"""Implement the methods of the user's `run` object, in a job and in a notebook."""
+"""Implement the methods of the user's object `run`, for a job and for a notebook."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_NOTES = 100  # limit of notes by `run.log` per attempt, as each is stored w
 
 
 class RunMethods:
-    """Methods of `run` in this process, for any kind of training."""
+    """Methods of the user's object `run` in this process; they work for any kind of training."""
 
     def __init__(self, training: Steps, settings: LoopSettings, params: Mapping[str, Value]) -> None:
         self.loop = UserLoop(training, settings)
@@ -47,7 +47,7 @@ class RunMethods:
 
     @property
     def step(self) -> int:
-        """Return the number of steps taken, without the current one."""
+        """Return the number of completed steps; the current one is not counted."""
         return self._training.position.step
 
     @property
@@ -57,9 +57,9 @@ class RunMethods:
 
     @property
     def should_stop(self) -> bool:
-        """Return True after `--steps` steps or `--patience` validations without improvement.
+        """Return True after `--steps` steps, or after `--patience` validations without improvement.
 
-        Raises InvalidDefinition in a job that has neither option.
+        Raises InvalidDefinition in a job that was submitted with neither option.
         """
         if not self._settings.in_job:
             return self._training.position.over
@@ -70,7 +70,7 @@ class RunMethods:
         return self._training.position.over
 
     def register(self, parts: Mapping[str, Any]) -> bool:
-        """Register parts of the training's state; return True if the training resumes from a checkpoint."""
+        """Register values, by name, as parts of each checkpoint; return True if they were restored from one."""
         for name, value in parts.items():
             if self.registered.get(name) is not value:
                 self._resumed = self._training.register(name, value) or self._resumed
@@ -87,7 +87,10 @@ class RunMethods:
         repeat: bool,
         validation: bool,
     ) -> Loader:
-        """Return this rank's batches of a dataset."""
+        """Return an iterable over this rank's batches of a dataset; an option that is None keeps its default.
+
+        With `repeat` it yields all epochs, else one pass; `validation` means that the batches are not for training.
+        """
         try:
             found = source(dataset, "run.loader")
         except InvalidDefinition as error:
@@ -109,23 +112,26 @@ class RunMethods:
             batch_size=size * (self._settings.world if config.per_slot_batch else 1),
             repeat=repeat,
             validation=validation,
-            workers=config.loader_workers if workers is None else workers,
+            workers=self._settings.workers if workers is None else workers,
         )
 
     def epochs(self, count: int | None) -> Iterator[int]:
-        """Iterate over epoch numbers, after a restart from the interrupted epoch on."""
+        """Yield epoch numbers, up to `count` or `--epochs`; after a restart, begin with the interrupted epoch."""
         return self.loop.epochs(count)
 
     def steps(self, count: int | None) -> Iterator[int]:
-        """Iterate over step numbers, after a restart from the interrupted step on."""
+        """Yield step numbers, up to `count` or `--steps`; after a restart, begin with the interrupted step."""
         return self.loop.steps(_site(), count)
 
     def report(self, values: Mapping[str, Any], step: int | None, validation: bool, epoch: int | None = None) -> None:
-        """Report values; `epoch` is ignored, as the loop counts epochs itself."""
+        """Report values of a training step or a validation; `epoch` is ignored, as the loop counts epochs itself."""
         self.loop.report(values, step, validation)
 
     def log(self, text: str) -> None:
-        """Show the user a text; after `MOST_NOTES` texts of a process, write it only to the log."""
+        """Show the user a text.
+
+        After the first `MOST_NOTES` texts of this process, write further ones only to the log.
+        """
         if self._settings.in_job:
             self._logged += 1
             if self._logged == MOST_NOTES + 1:
@@ -136,13 +142,19 @@ class RunMethods:
         self._settings.note(text)
 
     def checkpoint(self, folder: Path | None = None) -> None:
-        """Request a checkpoint; raise InvalidDefinition if `folder` is given, which only shell commands support."""
+        """Save a checkpoint at the end of the step.
+
+        Raise InvalidDefinition for a `folder`, which only programs may give.
+        """
         if folder is not None:
             raise InvalidDefinition(f"run.checkpoint({str(folder)!r}): write the files to run.checkpoint_dir instead")
         self._training.request_checkpoint()
 
     def checkpoint_dir(self, below: Path) -> Path:
-        """Return the folder whose files are part of every checkpoint; `below` is this process's own folder."""
+        """Return a folder for the user's files, which become part of every checkpoint.
+
+        `below` is this process's own folder, in which the folder is created.
+        """
         if "checkpoint_dir" not in self.registered:
             self.register({"checkpoint_dir": FolderPart(below / "checkpoint")})
         folder: Path = self.registered["checkpoint_dir"].folder
@@ -150,7 +162,7 @@ class RunMethods:
 
 
 class SequentialOrder:
-    """Sampler that yields indices in ascending order."""
+    """Sampler that yields the indices of a dataset in ascending order."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -160,7 +172,7 @@ class SequentialOrder:
 
 
 def _site() -> str:
-    """Return the file and line of the user's call, which identify an iteration."""
+    """Return file and line of the user's call as text; it identifies an iteration after a restart."""
     frame = sys._getframe(1)
     while frame.f_back is not None and "kernel_backend" in Path(frame.f_code.co_filename).parts:
         frame = frame.f_back

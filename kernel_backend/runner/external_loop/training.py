@@ -60,17 +60,18 @@ from kernel_backend.runner.gradients.waiting import spend_gradients
 from kernel_backend.runner.loop.cadence import QUIET_S, CadenceTimer
 from kernel_backend.runner.loop.target import Target
 from kernel_backend.runner.metrics.sums import share
+from kernel_backend.runner.timing.clock import CLOCK
 
 _MANY = 200  # limit of a rank's pending reports
 
 
 @dataclass
 class LoopPosition:
-    """Position of a training in a user's or a framework's loop, equal on all ranks and saved in checkpoints."""
+    """Progress of a training in a loop of the user or a framework, equal on all ranks and saved in checkpoints."""
 
     step: int = 0  # steps taken
     epoch: int = 0  # epochs completed
-    fraction: float = 0.0  # of the current epoch, including the current step; only if its length is known
+    fraction: float = 0.0  # part of the current epoch done, with this step, if its length is known
     form: dict[str, Any] = field(default_factory=dict)  # the form's own state when this attempt began
     over: bool = False  # all steps have been taken
 
@@ -85,15 +86,16 @@ class ExternalTraining:
         """Choose the checkpoint to resume from; parts are restored when they are registered."""
         job, ranks, spool = rank.job, rank.ranks, rank.spool
         self.rank = rank
+        CLOCK.between = "forward"
         self.position = LoopPosition()
         self.form_state: Callable[[], dict[str, Any]] = dict
         self.guarantee = exactness.guarantee(
             rank.config, ranks.size, rank.device, asks_rank=ranks.size > 1
         )  # guarantee at the start; a form may replace it
         self.ready: Callable[[], bool] = lambda: True  # the form's state can be saved at this boundary; all ranks agree
-        self.expected_steps = rank.config.steps  # of the whole training, if known before it begins
-        self.in_step = False  # between begin_step and end_step
-        self.metrics: dict[str, float] = {}  # of the validation at this step
+        self.expected_steps = rank.config.steps  # steps of the whole training, if known before it begins
+        self.in_step = False  # True between begin_step and end_step
+        self.metrics: dict[str, float] = {}  # metrics of the validation at this step
         self.first_epoch = FirstEpoch(job, ranks, spool, rank.code_id, validates=False)
         self.contents = RegisteredContents(ranks, rank.config.seed)
         storage = open_storage(job.checkpoints, job.uid)
@@ -104,7 +106,7 @@ class ExternalTraining:
             None, rank.config.checkpoint_every, lambda: self._checkpoints.cost, lambda: self._checkpoints.busy
         )
         self._target = Target(job.until, ranks, rank.instructions, rank.progress)
-        self._samples: tuple[int, int] | None = None  # of this rank and of the global batch; None: equal parts
+        self._samples: tuple[int, int] | None = None  # of this rank, of the global batch; None: equal parts
         self._spends = register_optimizer_step_post_hook(spend_gradients)
         self._judgement = Judgement(rank.config, rank.note, f", or report {rank.config.metric.name}")
         self._requested = False
@@ -131,8 +133,8 @@ class ExternalTraining:
     def register(self, name: str, value: Any, *, average: bool = True) -> bool:
         """Make `value` part of every checkpoint; return True if its state was restored from one.
 
-        With `average`, gradients are averaged over the ranks: those of a module, or of an optimizer's parameters that
-        belong to no module. Raises InvalidDefinition for a value without state, or a name that is in use.
+        With `average`, the gradients of a module, or of an optimizer's parameters that belong to no module, are
+        averaged over the ranks. Raises InvalidDefinition for a value without state, or a name that is in use.
         """
         module = value if isinstance(value, nn.Module) else None
         restored = self.contents.add(name, part_of(name, value), module)
@@ -181,7 +183,7 @@ class ExternalTraining:
         self.reports.add(kind, label, self._epoch_now, values, weight)
 
     def take(self, batch: Batch) -> None:
-        """Record the samples of a batch, if it belongs to the first epoch."""
+        """Add a batch's samples to the record of the first epoch; do nothing in later epochs."""
         self.first_epoch.take([batch])
 
     def tick_validation(self) -> None:
@@ -190,7 +192,7 @@ class ExternalTraining:
 
     @property
     def needs_pairs(self) -> bool:
-        """Return True if a registered module has BatchNorm, which cannot train on one sample."""
+        """Return True if a registered module has BatchNorm, for which a batch needs at least two samples."""
         modules = self.contents.modules.values()
         return any(isinstance(each, _BatchNorm) for module in modules for each in module.modules())
 
@@ -205,15 +207,15 @@ class ExternalTraining:
         return self._checkpoints.busy
 
     def retain(self, step: int | None) -> None:
-        """Protect the checkpoint at this step from deletion until the next call; None protects none."""
+        """Protect the checkpoint at this step from deletion instead of the earlier one; None protects none."""
         self._checkpoints.retained = step
 
     def saved_at(self, step: int) -> str | None:
-        """Return the ID of the checkpoint at a step; None if there is none, or it is not committed yet."""
+        """Return the ID of the checkpoint saved at this step; None if there is none, or it is not committed yet."""
         return self._checkpoints.saved_at(step)
 
     def set_aside_checkpoints(self) -> None:
-        """Move all checkpoints out of the way, so that no training resumes from them."""
+        """Move the trial's checkpoints so far to another place, so that no training resumes from them."""
         self._checkpoints.set_aside()
 
     def request_checkpoint(self) -> None:
@@ -221,7 +223,7 @@ class ExternalTraining:
         self._requested = True
 
     def begin_step(self, samples: tuple[int, int] | None = None) -> None:
-        """Begin a step; `samples` counts those of this rank and of the global batch, None for equal parts."""
+        """Begin a step; `samples` are the sample counts of this rank and the global batch, None for equal shares."""
         self.begin()
         if self._held and self.ready():  # more steps follow than expected
             self._save(wait=False)
@@ -236,7 +238,7 @@ class ExternalTraining:
         self._boundary(epoch_ends=False, last=last)
 
     def abandon_step(self) -> None:
-        """End a step that the user's code has left early, without reporting or saving."""
+        """End a step that the user's code has left early, as with `break`, without reporting or saving."""
         self.position.step += 1
         self.position.over = self.position.over or self._is_over
         self._samples, self.in_step, self.metrics = None, False, {}
@@ -248,11 +250,15 @@ class ExternalTraining:
         self._boundary(epoch_ends=True, last=last)
 
     def restart(self) -> None:
-        """Count steps and epochs from zero, since the checkpoint does not hold the position."""
+        """Count steps and epochs from zero again: the restored checkpoint does not say how far the training was."""
         self.position = LoopPosition()
 
     def finish(self) -> None:
-        """Exchange the last reports and commit the final checkpoint."""
+        """Exchange the last reports with the other ranks and commit the final checkpoint.
+
+        Raises InvalidDefinition if a trial of a search has reported no validation, NotFinite if the training has
+        diverged.
+        """
         self.begin()
         self.position.over = True
         self._exchange()
@@ -263,7 +269,7 @@ class ExternalTraining:
         self._checkpoints.finish(self._moment())
 
     def close(self) -> None:
-        """Wait a limited time for a checkpoint that is being written, and stop threads."""
+        """Wait, for a limited time, until a checkpoint in progress is written, and stop the threads."""
         self._spends.remove()
         self._checkpoints.close()
         self.first_epoch.close()
@@ -295,7 +301,11 @@ class ExternalTraining:
         self._tick()
 
     def _agreed(self) -> tuple[bool, bool, bool]:
-        """Exchange requests: return whether any rank is released, must save, or has reports to exchange."""
+        """Exchange requests with the other ranks.
+
+        Return whether any rank is asked to exit, whether any must save a checkpoint, and whether any has reports to
+        exchange.
+        """
         decides, now = self.rank.ranks.rank == 0, time.monotonic()
         due = decides and (self._checkpoints.due or self._pace.checkpoint(self.position.step))
         flush = decides and len(self.reports) > 0 and now - self._told >= QUIET_S
@@ -313,7 +323,10 @@ class ExternalTraining:
         return self.rank.device if self.rank.choice.name == "torch" else torch.device("cpu")
 
     def _exchange(self) -> bool:
-        """Exchange and emit all pending reports; return True if a validation among them is the best so far."""
+        """Exchange pending reports with the other ranks and emit their means.
+
+        Return True if a validation is the best so far.
+        """
         self._told = time.monotonic()
         mine = self.reports.take()
         ranks = self.rank.ranks
@@ -343,7 +356,7 @@ class ExternalTraining:
             self.rank.spool.say(Report(kind="validation", step=step, epoch=epoch, metrics=self.metrics))
 
     def _check_validated(self) -> None:
-        """Raise InvalidDefinition if a trial of a search has reported no validation, as searches compare these."""
+        """Raise InvalidDefinition if no validation was reported in a trial of a search, which compares validations."""
         if self.rank.config.search is not None and not self._judgement.validated:
             raise InvalidDefinition(
                 f"a search compares validations, and none was reported until step {self.position.step}: report one in "

@@ -19,6 +19,7 @@ from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.reports import Kind
 from kernel_backend.runner.data import Batch, Batches, Source
+from kernel_backend.runner.data.auto_workers import AutoWorkers
 from kernel_backend.runner.data.shares import BatchSplit
 from kernel_backend.runner.determinism import seeds
 from kernel_backend.runner.determinism.random_states import RandomStates
@@ -27,7 +28,7 @@ from kernel_backend.runner.loop.forward import to_device
 
 
 class Steps(Protocol):
-    """Interface to the training whose steps a user's loop counts, in a job or in a notebook."""
+    """Training as seen by a user's loop, which counts its steps; implemented for jobs and for notebooks."""
 
     position: LoopPosition
     in_step: bool
@@ -36,25 +37,25 @@ class Steps(Protocol):
 
     @property
     def needs_pairs(self) -> bool:
-        """Return True if a registered module has BatchNorm, which cannot train on one sample."""
+        """Return True if a registered module has BatchNorm, for which a batch needs at least two samples."""
 
     def begin(self) -> None:
-        """Restore random states before the first step; later calls do nothing."""
+        """Restore random states before the first step; do nothing on later calls."""
 
     def register(self, name: str, value: Any) -> bool:
-        """Make a value part of checkpoints; return True if it was restored."""
+        """Make a value part of each checkpoint; return True if it was restored from one."""
 
     def request_checkpoint(self) -> None:
-        """Save a checkpoint at the next boundary."""
+        """Save a checkpoint at the next step boundary."""
 
     def begin_step(self, samples: tuple[int, int] | None = None) -> None:
-        """Begin a step; `samples` counts those of this rank and of the global batch."""
+        """Begin a step; `samples` are the sample counts of this rank and the global batch, None for equal shares."""
 
     def end_step(self, last: bool = False) -> None:
         """End a step, after which all ranks may report, save or stop."""
 
     def abandon_step(self) -> None:
-        """End a step that the loop left early, without reporting or saving."""
+        """End a step that the loop has left early, as with `break`, without reporting or saving."""
 
     def end_epoch(self, last: bool = False) -> None:
         """End an epoch, after which all ranks may report, save or stop."""
@@ -65,14 +66,14 @@ class Steps(Protocol):
         """Report values of the current step."""
 
     def take(self, batch: Batch) -> None:
-        """Record the samples of a batch of the first epoch."""
+        """Add a batch's samples to the record of the first epoch; do nothing in later epochs."""
 
     def tick_validation(self) -> None:
-        """Write a heartbeat for a running validation."""
+        """Write a heartbeat during a validation, so that the launcher does not consider it a hang."""
 
 
 class LoopSettings(NamedTuple):
-    """Settings of the job that a user's loop needs."""
+    """Settings of a job on which the iterations of a user's loop depend."""
 
     config: Config
     rank: int
@@ -80,12 +81,13 @@ class LoopSettings(NamedTuple):
     device: torch.device
     note: Callable[[str], None]
     targets: bool = False  # a search sets how far this trial trains
+    workers: int | AutoWorkers | None = None  # loader processes, unless a loader says another number
     in_job: bool = True  # if False, repeating a loop at the same line begins another training
 
 
 @dataclass(frozen=True)
 class Loader:
-    """Iterable over this rank's batches of a dataset, for one pass or, with `repeat`, all epochs; see `run.loader`."""
+    """Iterable over this rank's batches of a dataset, from `run.loader`: one pass or, with `repeat`, all epochs."""
 
     loop: UserLoop
     site: str  # source line of the call
@@ -93,22 +95,22 @@ class Loader:
     batch_size: int
     repeat: bool
     validation: bool
-    workers: int | None
+    workers: int | AutoWorkers | None
 
     def __iter__(self) -> Iterator[Any]:
         return self.loop.batches(self)
 
     def __len__(self) -> int:
-        """Return the number of batches of a pass; raise TypeError for a stream without a length."""
+        """Return the number of batches in a pass; raise TypeError for a stream, whose length is unknown."""
         return BatchSplit(self.batch_size, self.source.drop_last, range(1), 1).per_epoch(len(self.source.dataset))
 
     def same_data(self, other: Loader) -> bool:
-        """Return True if another loader reads the same dataset in the same way."""
+        """Return True if another loader reads the same dataset in the same way, so that they can share workers."""
         return self.source.dataset is other.source.dataset and replace(self, source=other.source) == other
 
 
 class _Iteration:
-    """Position of one iteration: the number of items yielded so far and, for a stream, its state."""
+    """Progress of one of the loop's iterations: how many items it has yielded and, for a stream, the stream's state."""
 
     def __init__(self, saved: Mapping[str, Any], follows: bool, is_loader: bool) -> None:
         self.taken: int = saved.get("taken", 0)
@@ -127,7 +129,7 @@ class _Iteration:
 
 
 class UserLoop:
-    """Iterations of a user's own loop in this rank, with their positions."""
+    """All iterations of a user's own loop in this rank, with how far each has come."""
 
     def __init__(self, training: Steps, settings: LoopSettings) -> None:
         self.training, self._settings = training, settings
@@ -169,7 +171,10 @@ class UserLoop:
             self._in_epochs = False
 
     def steps(self, site: str, count: int | None) -> Iterator[int]:
-        """Iterate over `count` step numbers from 0; skip steps that were taken before the checkpoint."""
+        """Iterate over `count` step numbers from 0; skip steps that were taken before the checkpoint.
+
+        `site` is file and line of the user's call, by which the iteration is found again after a restart.
+        """
         total = self._settings.config.steps if count is None else count
         if total is None:
             raise InvalidDefinition("run.steps() has no number: write run.steps(1000), or give --steps 1000")
@@ -219,7 +224,10 @@ class UserLoop:
 
     @contextmanager
     def _iterating(self, site: str, is_loader: bool) -> Iterator[_Iteration]:
-        """Begin an iteration at its saved position; an outermost one counts the steps."""
+        """Begin an iteration where the checkpoint left it; if no other is active within the epoch, it counts the steps.
+
+        `site` is file and line of the user's call.
+        """
         number = sum(each.partition("#")[0] == site for each in self._scope)
         drives = self._driver is None
         if number and drives and not self._settings.in_job and not self._in_epochs:
@@ -253,14 +261,21 @@ class UserLoop:
         self._scope, self._loaders = {}, 0
 
     def _ordinal(self) -> int:
-        """Return the number of loaders begun before in this step, epoch or training: each has its own random order."""
+        """Return how many loaders began before this one in the step, epoch or training.
+
+        It seeds the loader's random order.
+        """
         self._loaders += 1
         return self._loaders - 1
 
     def _given(
         self, iteration: _Iteration, item: Any, samples: tuple[int, int] | None, last: bool, batch: Batch | None = None
     ) -> Iterator[Any]:
-        """Yield one item of an iteration; if that iteration counts the steps, end the step afterwards."""
+        """Yield `item`, the next of an iteration.
+
+        If that iteration counts the steps, a step lasts until the loop asks again. `samples` are the sample counts of
+        this rank and of the global batch; `last` marks the last item of an epoch.
+        """
         drives = iteration is self._driver
         if drives:
             loaders = self._loaders
@@ -326,7 +341,10 @@ class UserLoop:
     def _read(
         self, loader: Loader, data: Batches, iteration: _Iteration, number: int, total: int
     ) -> Iterator[tuple[int, Batch]]:
-        """Yield this rank's share of each batch, from pass `number` on, with the number of passes before it."""
+        """Yield how many passes after pass `number` each batch belongs to, and this rank's share of the batch.
+
+        `total` is the number of batches in a pass.
+        """
         begin = 0 if data.is_stream else number * (data.per_epoch or 0)
         if data.is_stream and iteration.data:
             data.restore(iteration.data)
@@ -347,7 +365,7 @@ class UserLoop:
                 yield to_device(batch.data, self._settings.device)
 
     def _data(self, loader: Loader, ordinal: int, number: int) -> Batches:
-        """Return the batches of a loader; reuse those of an earlier pass, with their worker processes, if possible."""
+        """Return the batches of a loader; reuse those of its earlier pass, with their worker processes, if possible."""
         known = self._open.get((loader.site, ordinal))
         if known is not None and not loader.source.stream and known[0].same_data(loader):
             return known[1]
@@ -370,7 +388,8 @@ class UserLoop:
             "validation" if loader.validation else "sample",
             range(rank, rank + 1),
             world,
-            loader.workers,
+            # One loader is tuned, as all of them share the measured time.
+            None if ordinal and isinstance(loader.workers, AutoWorkers) else loader.workers,
             settings.device,
             settings.note,
             digested=ordinal == 0 and not loader.validation,
@@ -382,7 +401,10 @@ class UserLoop:
         return data
 
     def _must_fit(self, what: str, total: int) -> None:
-        """Raise InvalidDefinition if a search measures trials in other units (steps, epochs) than this loop counts."""
+        """Raise InvalidDefinition if a search compares trials after other steps or epochs than this loop's `total`.
+
+        `what` is "steps" or "epochs".
+        """
         config = self._settings.config
         wanted = config.steps if what == "steps" else (None if config.steps is not None else config.epochs)
         if self._settings.targets and not (self._in_epochs and what == "steps") and total != wanted:

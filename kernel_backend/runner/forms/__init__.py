@@ -1,1 +1,1 @@
-"""Train each form of definition: functions, a loop, a program, Lightning, Keras, Hugging Face, a command."""
+"""Train each form of submission: functions, a loop, a program, Lightning, Keras, Hugging Face, a command."""

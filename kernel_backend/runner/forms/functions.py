@@ -1,4 +1,4 @@
-"""Train a definition that consists of functions: build its parts, restore its checkpoint, run the loop."""
+"""Train a definition that consists of functions: call them to build the training, restore it, run the loop."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from kernel_backend.runner.checkpoint.saving import HostCopy
 from kernel_backend.runner.checkpoint.stateful import Schedule, Stateful
 from kernel_backend.runner.context import RankContext
 from kernel_backend.runner.data import Batches, Source, source
+from kernel_backend.runner.data.auto_workers import AutoWorkers
 from kernel_backend.runner.data.user_sampler import own_sampler
 from kernel_backend.runner.definition.auxiliary_modules import AuxiliaryModules, auxiliary_modules
 from kernel_backend.runner.definition.functions import BatchRule, Functions, parts_of
@@ -56,7 +57,7 @@ class FunctionsTraining:
     """Training of a definition that consists of functions, in this rank."""
 
     def __init__(self, rank: RankContext) -> None:
-        """Build the training; raise InvalidDefinition if the definition is not valid."""
+        """Build the training, which is then at step 0; raise InvalidDefinition if the definition is not valid."""
         self._rank = rank
         self._training = build(rank)
 
@@ -83,7 +84,10 @@ class FunctionsTraining:
         return train(training)
 
     def models(self, best: bool) -> nn.Module | dict[str, nn.Module]:
-        """Return the trained model, or several by name, with the `best` or last weights; with `--ema`, averaged."""
+        """Return the trained model, or several models by name.
+
+        The weights are the best ones if `best`, else the last ones; with `--ema`, averaged ones.
+        """
         training = self._training
         if best:
             training.checkpoints.restore_best()
@@ -91,7 +95,7 @@ class FunctionsTraining:
         return parts_of(model.eval()) or model
 
     def close(self) -> None:
-        """Wait for the checkpoint being written, and stop threads and loader workers."""
+        """Wait for a checkpoint that is being written, and stop threads and loader workers."""
         training = self._training
         training.checkpoints.close()
         training.first_epoch.close()
@@ -112,7 +116,7 @@ def build(rank: RankContext) -> Training:
     strategy = strategy_of(config, ranks, per_rank, device)
 
     def batches(role: str, tag: str, training: bool = False) -> Batches:
-        data, workers = source_of(functions, role, config, training), loader_workers(config, functions, role)
+        data, workers = source_of(functions, role, config, training), loader_workers(rank, role)
         size = (data.batch_size or config.batch_size) * (count if config.per_slot_batch else 1)
         parts = (config.accumulate or 1) if training else 1
         data, own = data._replace(batch_size=size), range(mine.start * parts, mine.stop * parts)
@@ -228,7 +232,7 @@ def build(rank: RankContext) -> Training:
 
 
 def step_files(rank: RankContext) -> StepFiles:
-    """Return the redirection of files that step functions write, for this rank."""
+    """Return the object that redirects the files which step functions write on this rank."""
     job, number = rank.job, rank.ranks.rank
     apart = any(tells_ranks_apart(each.read_bytes()) for each in Path(job.code).rglob("*.py"))
     private = attempt_folder(Path(job.home), job.id) / f"rank-{number}.files"
@@ -236,7 +240,10 @@ def step_files(rank: RankContext) -> StepFiles:
 
 
 def source_of(functions: Functions, role: str, config: Config, training: bool) -> Source:
-    """Return the data of `role` (such as `train_data`), with the user's `collate` and, for training, `sampler`."""
+    """Return the data that the function for `role` (such as `train_data`) returns, with the user's `collate`.
+
+    With `training`, the user's `sampler` is applied too.
+    """
     data = source(functions.result(role), role)
     if collate := functions.collate():
         data = data._replace(collate=collate)
@@ -247,14 +254,15 @@ def source_of(functions: Functions, role: str, config: Config, training: bool) -
     return data._replace(drop_last=data.drop_last or (training and config.uneven == "drop"))
 
 
-def loader_workers(config: Config, functions: Functions, role: str) -> int | None:
-    """Return the number of loader processes for a role's samples; None to choose it by the data.
+def loader_workers(rank: RankContext, role: str) -> int | AutoWorkers:
+    """Return the number of loader processes for a role's samples, or how to tune it.
 
-    It is 0 if the role takes the model, as a process would have a copy that is never trained. Raises InvalidDefinition
-    if `--loader-workers` requests processes for such a role.
+    It is 0 if the role's function takes the model, as a process would have a copy that is never trained. Raises
+    InvalidDefinition if `--loader-workers` requests processes for such a function.
     """
-    if not functions.needs_model(role):
-        return config.loader_workers
+    config = rank.config
+    if not rank.functions.needs_model(role):
+        return rank.loader_workers
     if config.loader_workers:
         raise InvalidDefinition(
             f"{role}() asks for model, and a loader process has a copy of it that is never trained: leave out "
@@ -272,7 +280,7 @@ def role_line(job: LaunchSpec, loaded: Loaded, role: str) -> str:
 
 
 def precision(config: Config, device: torch.device) -> Callable[[], AbstractContextManager[None]]:
-    """Return a function that creates contexts for forward passes: `torch.autocast` with `--amp`, else null contexts."""
+    """Return a function that creates a context for a forward pass: `torch.autocast` with `--amp`, else a no-op."""
     if config.amp is None:
         return nullcontext
     return partial(torch.autocast, device.type, _TYPES[config.amp])
@@ -286,7 +294,10 @@ def steps_known(config: Config, data: Batches) -> dict[str, int]:
 
 
 def begin(training: Training, numerics: Mapping[str, str], schedules_know_length: bool) -> str | None:
-    """Restore a checkpoint, or share rank 0's initial state; return the checkpoint's ID, None for a fresh start."""
+    """Restore the resume checkpoint and return its ID; without one, copy rank 0's initial state and return None.
+
+    `schedules_know_length` means that a schedule depends on the training's length.
+    """
     training.checkpoints.check()
     _must_sample_alike(training)
     manifest = training.checkpoints.restore(schedules_know_length)

@@ -29,6 +29,7 @@ class LoopTraining:
             device=rank.device,
             note=rank.note,
             targets=rank.job.until is not None,
+            workers=rank.loader_workers,
         )
         self._methods = RunMethods(self._training, settings, rank.functions.params)
 
@@ -38,7 +39,7 @@ class LoopTraining:
         return self._training.position.step
 
     def train(self) -> int:
-        """Call the user's `train`, commit a final checkpoint, and return the exit code."""
+        """Call the user's `train`, commit a final checkpoint, and return the process's exit code."""
         run.attach(self._methods)
         check = RegistrationCheck(self._methods.registered, self._rank.ranks.size, self._rank.note)
         try:
@@ -51,11 +52,11 @@ class LoopTraining:
         return FINISHED
 
     def models(self, best: bool) -> nn.Module | dict[str, nn.Module]:
-        """Return the module registered as `model`, else all modules by name; `best` is ignored."""
+        """Return the module registered as `model`, or else all registered modules by name; `best` is ignored."""
         modules = {name: each for name, each in self._methods.registered.items() if isinstance(each, nn.Module)}
         return modules.get("model", modules)
 
     def close(self) -> None:
-        """Wait for the checkpoint being written, and stop loader workers."""
+        """Wait for a checkpoint that is being written, and stop loader workers."""
         self._training.close()
         self._methods.loop.close()

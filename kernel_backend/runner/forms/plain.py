@@ -1,4 +1,4 @@
-"""Run a cell once without changes (`%%dlrun`), and store its variables as artifacts."""
+"""Run a cell once as it is (`%%dlrun`), and store its variables as artifacts."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _LOOK_S = 1.0  # interval between checks for a release of the slots
 
 
 class PlainTraining:
-    """Training that runs a cell once, in the only rank of its job."""
+    """Training that consists of running a cell once; its job has a single rank."""
 
     def __init__(self, rank: RankContext) -> None:
         self._rank = rank
         self._training = ExternalTraining(rank)
-        settings = LoopSettings(rank.config, 0, 1, rank.device, rank.note)
+        settings = LoopSettings(rank.config, 0, 1, rank.device, rank.note, workers=rank.loader_workers)
         self._methods = RunMethods(self._training, settings, {})
         self._ended = threading.Event()
 
@@ -40,7 +40,7 @@ class PlainTraining:
         return self._training.position.step
 
     def train(self) -> int:
-        """Run the cell, store its variables, and commit a final checkpoint."""
+        """Run the cell, store its variables, commit a final checkpoint, and return the exit code."""
         run.attach(self._methods)
         self._training.begin()
         threading.Thread(target=self._beside, daemon=True).start()
@@ -82,7 +82,7 @@ class PlainTraining:
         run.artifact(RESULT, file)
 
     def _pickled(self, name: str, value: Any) -> tuple[bytes | None, str]:
-        """Return a value's pickle (None if it cannot be pickled) and its text."""
+        """Return the pickle of a value, None if it cannot be pickled, and the value as text."""
         try:
             data = pickle.dumps(value)
         except Exception as error:  # any error of the user's class
@@ -98,7 +98,10 @@ class PlainTraining:
         return data, _shown(value)
 
     def _beside(self) -> None:
-        """Write heartbeats while the cell runs; exit if its slots are reclaimed and it has registered no state."""
+        """Write heartbeats while the cell runs.
+
+        Exit if the job's slots are reclaimed, provided that the cell has registered no state that could be saved.
+        """
         while not self._ended.wait(_LOOK_S):
             self._rank.progress.tick("step", self.step)
             if self._rank.instructions.release and not self._methods.registered:

@@ -1,1 +1,1 @@
-"""Reduce gradients: overlapped sums over the ranks, or a fixed binary tree for equal bits at any world size."""
+"""Sum gradients over the ranks: during the backward pass, or in a tree for equal bits on any number of ranks."""

@@ -1,6 +1,6 @@
-"""Sum the gradients of all ranks during the backward pass, together with a control word of samples, loss and flags.
+"""Sum gradients over all ranks during the backward pass, with a control word: sample count, loss and flags.
 
-A step is `begin`, an `add` for each share of the batch that this rank computes, and `finish`.
+For each step call `begin`, `add` for each share of the batch that this rank computes, and `finish`.
 
 Neither DistributedOptimizer nor DDP computes sums that are equal from run to run. From three ranks on, the order in
 which a ring adds up an element depends on its position in a buffer, and both assign gradients to buffers by timing.
@@ -30,7 +30,7 @@ Parameters = Mapping[str, nn.Parameter]  # by their names in the model
 
 
 class ControlFlags(NamedTuple):
-    """Requests of a rank, summed with the gradients: a flag that one rank sets is seen by all ranks."""
+    """Requests of a rank that are summed with the gradients, so that all ranks see a flag set by one."""
 
     release: bool = False  # commit a checkpoint and leave
     checkpoint: bool = False
@@ -39,7 +39,7 @@ class ControlFlags(NamedTuple):
 
 
 class ControlWord(NamedTuple):
-    """Samples, mean loss and flags of a step, summed over the ranks with the gradients."""
+    """Sample count, mean loss and flags of a step, over all ranks."""
 
     samples: int  # of the global batch
     loss: Tensor | float  # their mean loss
@@ -50,7 +50,7 @@ _HEAD = 2 + len(ControlFlags._fields)
 
 
 class Gradients(Protocol):
-    """Computation of the gradients of a step, summed over the ranks."""
+    """Gradients of the parameters for one step at a time, summed over the ranks."""
 
     def begin(self) -> None:
         """Begin a step and discard the previous gradients."""
@@ -63,10 +63,10 @@ class Gradients(Protocol):
         """
 
     def finish(self) -> ControlWord:
-        """Wait until every rank has the gradients of the global batch; raise the backend's error if a rank is lost.
+        """Wait until this rank has the gradients of the global batch; return the sums of samples, loss and flags.
 
-        The gradient of a parameter that no rank used is None, as on one process. Raises InvalidDefinition if a
-        parameter that was frozen when the training began has a gradient.
+        A parameter that no rank used has the gradient None, as on one process. Raises the backend's error if a rank is
+        lost, and InvalidDefinition if a parameter that was frozen when the training began has a gradient.
         """
 
 
@@ -99,13 +99,14 @@ class OwnGradients:
 
 
 class Buckets:
-    """Gradients as views of preallocated flat tensors, the buckets; the last one ends with the step's `ControlWord`.
+    """Gradients that are views of preallocated flat tensors, the buckets, each of which is sent as one message.
 
-    Parameters without `requires_grad` at the start have no place in a bucket, and must not be trained later.
+    The last bucket ends with the step's `ControlWord`. Parameters without `requires_grad` at the start are in no
+    bucket, and must not be trained later.
     """
 
     def __init__(self, parameters: Parameters, scaler: GradScaler, multiple: int = 1) -> None:
-        """Lay out the buckets; the length of each is padded to a multiple of `multiple`."""
+        """Lay out the buckets, each padded to a multiple of `multiple` elements."""
         named = [(name, each) for name, each in parameters.items() if each.requires_grad]
         self._names = [name for name, _ in named]
         self._parameters = [each for _, each in named]
@@ -130,7 +131,7 @@ class Buckets:
                 self._parameters[index].register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
 
     def _compute(self, loss: Tensor | None, samples: int, total: int, flags: ControlFlags) -> None:
-        """Compute the gradients of a share, and add its samples and loss to the control word, weighted by samples."""
+        """Compute a share's gradients, and add to the control word its sample count and its loss times that count."""
         # In place, as copying a tensor from the host would wait for a GPU.
         self._word[0] += samples
         for index, flag in enumerate(flags, start=2):
@@ -143,7 +144,7 @@ class Buckets:
             self._scaler.scale(weighted).backward()  # type: ignore[no-untyped-call]
 
     def _ready(self, bucket: _Bucket) -> None:
-        """Process a bucket (for example, send it) as soon as the backward pass has computed all of its gradients."""
+        """Process a bucket, for example send it, once the backward pass has computed all of its gradients."""
 
     @property
     def _word_size(self) -> int:
@@ -186,7 +187,7 @@ class Buckets:
         return ready
 
     def _open(self) -> None:
-        """Zero all gradients and make them views of the buckets again."""
+        """Zero all gradients and make them views of the buckets again, if they were replaced or set to None."""
         self._active = True
         for parameter, view in zip(self._parameters, self._views, strict=True):
             if parameter.grad is not view:  # no rank used it in the last step, or the optimizer replaced it
@@ -221,7 +222,7 @@ class Buckets:
                 )
 
     def _read_word(self) -> ControlWord:
-        """Decode the summed control word, and set to None the gradients of parameters that no rank used."""
+        """Decode the summed control word, and set the gradients of parameters that no rank used to None."""
         # The only wait for a GPU in a step: a missing gradient changes what the optimizer does.
         samples, loss, *rest = self._word.tolist()
         self._active = False
@@ -233,7 +234,7 @@ class Buckets:
 
 
 class SummedGradients(Buckets):
-    """Gradients summed by the backend's all-reduce while the last share's backward pass computes the next ones."""
+    """Gradients that the backend sums over the ranks while the last share's backward pass computes the rest."""
 
     def __init__(
         self, parameters: Parameters, scaler: GradScaler, ranks: Ranks, name: str = "gradients", shares: int = 1
@@ -250,7 +251,7 @@ class SummedGradients(Buckets):
         self._sent, self._added = [], 0
 
     def add(self, loss: Tensor | None, samples: int, total: int, flags: ControlFlags) -> None:
-        """Add the gradients of one share; those of the last share are sent while they are computed."""
+        """Add the gradients of one share; gradients of the last share are sent while the rest is computed."""
         self._begin_share()
         self._added += 1
         self._compute(loss, samples, total, flags)
@@ -268,7 +269,7 @@ class SummedGradients(Buckets):
         return self._read_word()
 
     def _ready(self, bucket: _Bucket) -> None:
-        """Send every full bucket whose predecessors were sent; the last bucket waits for the control word."""
+        """Send each full bucket, after those before it in the order; the last bucket waits for the control word."""
         if self._added < self._shares:
             return
         while len(self._sent) < len(self._buckets) and self._buckets[len(self._sent)].missing == 0:
@@ -280,9 +281,10 @@ class SummedGradients(Buckets):
 
 
 class _Bucket:
-    """Gradients of one dtype in `flat`, summed in `wide`: `flat` itself, or a float32 copy for 16-bit types.
+    """Bucket with gradients of one dtype in the tensor `flat`, which are summed over the ranks in the tensor `wide`.
 
-    Sums in 16 bits are inexact, each backend rounds them differently, and Horovod over Gloo does not support bfloat16.
+    `wide` is `flat` itself or, for 16-bit types, a float32 copy. Sums in 16 bits are inexact, each backend rounds them
+    differently, and Horovod over Gloo does not support bfloat16.
     """
 
     def __init__(self, indices: list[int], flat: Tensor, elements: int) -> None:
@@ -292,7 +294,7 @@ class _Bucket:
         self.wide = flat if dtype == flat.dtype else torch.empty_like(flat, dtype=dtype)
 
     def widen(self) -> Tensor:
-        """Return the gradients in the dtype of the sums, float32 for 16-bit types; valid until the next call."""
+        """Return the gradients in the dtype in which they are summed; the result is valid until the next call."""
         if self.wide is not self.flat:
             self.wide.copy_(self.flat)
         return self.wide
@@ -304,19 +306,21 @@ class _Bucket:
 
 
 def view_like(parameter: Tensor, flat: Tensor) -> Tensor:
-    """Return a flat tensor's elements in the parameter's shape and memory order.
+    """Return a view of a flat tensor in the parameter's shape and memory order.
 
-    A fused optimizer reads both in memory order, whatever their strides: otherwise it would apply gradients to the
-    wrong weights of a `channels_last` model. A parameter with gaps or overlaps has a contiguous gradient, as in torch.
+    A fused optimizer reads both tensors in memory order, whatever their strides: with another order it would apply
+    gradients to the wrong weights of a `channels_last` model. A parameter with gaps or overlaps has a contiguous
+    gradient, as in torch.
     """
     dense = torch.empty_like(parameter, device="meta").stride() == parameter.stride()
     return flat.as_strided(parameter.shape, parameter.stride()) if dense else flat.view(parameter.shape)
 
 
 def buckets(parameters: Sequence[tuple[torch.dtype, int]], limit: int = BUCKET_BYTES) -> list[list[int]]:
-    """Assign parameters, given as (dtype, bytes), to buckets of one dtype each; return their indices in sending order.
+    """Assign parameters, each given as (dtype, bytes), to buckets of one dtype; return their indices per bucket.
 
-    The latest parameters come first, as their gradients are computed first; a bucket is full at `limit` bytes.
+    Buckets and indices are in the order of sending: the latest parameters come first, as their gradients are computed
+    first. A bucket is full at `limit` bytes.
     """
     full: list[list[int]] = []
     filling: dict[torch.dtype, list[int]] = {}

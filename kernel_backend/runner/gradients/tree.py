@@ -21,14 +21,14 @@ from kernel_backend.runner.ranks.backends import Ranks
 
 
 class Node(NamedTuple):
-    """Tree node over the leaves `start` to `stop` (exclusive)."""
+    """Node of the tree, over the leaves from `start` to `stop` (exclusive); a leaf is a logical rank's share."""
 
     start: int
     stop: int
 
     @property
     def children(self) -> tuple[Node, Node]:
-        """Return the node's two children; the number of leaves under the left one is a power of two."""
+        """Return the two children of an inner node; the left one covers a power of two leaves."""
         middle = self.start + (1 << ((self.stop - self.start - 1).bit_length() - 1))
         return Node(self.start, middle), Node(middle, self.stop)
 
@@ -45,7 +45,10 @@ def cover(mine: range, node: Node) -> Iterator[Node]:
 
 
 def total(parts: Mapping[Node, Tensor], node: Node) -> Tensor:
-    """Return the sum of the leaves under `node`, computed in place from the nodes in `parts`."""
+    """Return the sum of the leaves under `node`; overwrite some of the tensors in `parts`.
+
+    `parts` has sums at nodes that together cover `node`.
+    """
     if node in parts:
         return parts[node]
     left, right = node.children
@@ -71,13 +74,13 @@ class TreeGradients(Buckets):
         self._done = 0  # number of shares computed in this step
 
     def begin(self) -> None:
-        """Begin a step and discard the previous sums."""
+        """Begin a step and discard the sums of the step before."""
         self._done = 0
         for sums in self._sums:
             sums.begin()
 
     def add(self, loss: Tensor | None, samples: int, total: int, flags: ControlFlags) -> None:
-        """Compute the gradients of the next logical rank's share, and sum the tree nodes complete on this rank."""
+        """Compute the share of this rank's next logical rank, and every tree node whose leaves are complete here."""
         for sums in self._sums:
             sums.make_room()
         self._open()
@@ -89,7 +92,7 @@ class TreeGradients(Buckets):
         self._done += 1
 
     def finish(self) -> ControlWord:
-        """Sum the nodes of all ranks; return the samples, loss and flags once every rank has the gradients."""
+        """Sum the nodes of all ranks; return samples, loss and flags once this rank has the gradients."""
         self._refuse_thawed()
         for number, (bucket, sums) in enumerate(zip(self._buckets, self._sums, strict=True)):
             alone = self._ranks.size == 1
@@ -108,10 +111,10 @@ class TreeGradients(Buckets):
 
 
 class _Sums:
-    """Sums at this rank's tree nodes of one bucket, in reused memory, since allocating takes as long as summing.
+    """Sums at the nodes of this rank's part of the tree, for one bucket.
 
-    Leaves arrive one after the other in the bucket's memory; a leaf that is needed longer is copied before the next
-    one.
+    Memory is reused, since allocating takes as long as summing. Leaves arrive one after the other in the bucket's
+    memory; a leaf that is needed longer is copied before the next one.
     """
 
     def __init__(self, tops: Sequence[Node], leaf: Tensor) -> None:
@@ -120,7 +123,7 @@ class _Sums:
         self._free: list[Tensor] = []
 
     def begin(self) -> None:
-        """Discard the previous step's nodes."""
+        """Discard the node sums of the step before."""
         self._free += [each for each in self.nodes.values() if each is not self._leaf]
         self.nodes.clear()
 
@@ -132,7 +135,7 @@ class _Sums:
                 self.nodes[node] = room.copy_(tensor)
 
     def add(self, leaf: int) -> None:
-        """Add a leaf, and compute every node that ends with it."""
+        """Take the gradients in the bucket as leaf number `leaf`, and compute every node whose last leaf it is."""
         self.nodes[Node(leaf, leaf + 1)] = self._leaf
         top = next(node for node in self._tops if node.start <= leaf < node.stop)
         for node in reversed(list(_ending_at(top, leaf + 1))):
@@ -151,6 +154,9 @@ def _ending_at(node: Node, stop: int) -> Iterator[Node]:
 
 
 def shares_of(logical: int, size: int) -> list[range]:
-    """Return the range of the `logical` ranks that each of `size` ranks computes: consecutive, as equal as possible."""
+    """Return, for each of `size` ranks, the range of logical ranks (of `logical`) that it computes.
+
+    Ranges are consecutive, and as equal in length as possible.
+    """
     bounds = [rank * logical // size for rank in range(size + 1)]
     return [range(start, stop) for start, stop in itertools.pairwise(bounds)]

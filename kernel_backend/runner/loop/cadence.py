@@ -1,4 +1,4 @@
-"""Decide on rank 0 when to report and save; the decision reaches other ranks with the next step's gradients."""
+"""Decide on rank 0 when to report and to save; other ranks learn the decision with the next step's gradients."""
 
 from __future__ import annotations
 
@@ -17,20 +17,23 @@ SOONEST_S, LATEST_S = 5.0, 60.0
 
 
 def interval(cost: Cost) -> float:
-    """Return the default interval between checkpoints, 5 to 60 seconds; it grows with their cost."""
+    """Return the default interval between checkpoints, 5 to 60 seconds, longer if checkpoints cost more time."""
     return min(LATEST_S, max(SOONEST_S, cost.stall / STALLED, cost.write / BUSY))
 
 
 class CadenceTimer:
-    """Timer that is called once before each step; reports are due at fixed steps, and after a long time without any."""
+    """Timer that decides once before each step whether to report it and whether to save a checkpoint after it.
+
+    Reports are due at fixed steps, and when there has been none for some time.
+    """
 
     def __init__(
         self, per_epoch: int | None, every: Cadence | None, cost: Callable[[], Cost], busy: Callable[[], bool]
     ) -> None:
-        """Set up the timer.
+        """Set up the timer for epochs of `per_epoch` steps, None if their length is unknown.
 
-        `every` is `--checkpoint-every`, None for the default interval. `cost` returns the cost of the newest
-        checkpoint, and `busy` returns True while one is being written.
+        `every` is the option `--checkpoint-every`, None for the default interval. `cost` returns the newest
+        checkpoint's cost, and `busy` returns True while a checkpoint is being written.
         """
         self._per_epoch = per_epoch or 0
         self._grid = max(1, round(self._per_epoch / REPORTS_PER_EPOCH))
@@ -57,11 +60,11 @@ class CadenceTimer:
         return since >= (self._every.seconds or 0.0)
 
     def after_epoch(self, epochs: int) -> bool:
-        """Return True if a checkpoint must follow epoch `epochs` (from 1); the result is the same on all ranks."""
+        """Return True if a checkpoint must be saved after epoch `epochs` (from 1); all ranks get the same result."""
         return self._every is not None and self._every.epochs is not None and epochs % self._every.epochs == 0
 
     def saved(self) -> None:
-        """Restart the interval, as a checkpoint was started."""
+        """Begin the interval to the next checkpoint, as one has just been started."""
         self._saved = time.monotonic()
 
     def _on_grid(self, step: int) -> bool:

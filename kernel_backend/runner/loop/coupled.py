@@ -1,7 +1,7 @@
-"""Check once whether a user's loss is a mean over samples, as summing over the ranks requires.
+"""Check once whether a user's loss is a mean over samples, as only then the ranks' losses add up to the batch's.
 
-For the training, the first batch as a whole is compared with its shares. For the validation, whose loss is a mean over
-batches, samples of its first and last batch are compared with pairs of them, on one slot too.
+In training, the first batch as a whole is compared with its shares. In a validation, whose loss is a mean over batches,
+samples of its first and last batch are compared with pairs of them, also if there is only one rank.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ _SAMPLES = 16  # of the first batch of a validation, and of its last
 
 
 def compares(run: Training) -> bool:
-    """Return True if the losses of this step must be compared: in the first step, if it has several shares.
+    """Return True if the loss of this step must be compared as a whole and in shares.
 
-    Return False if rank 0 alone cannot call the loss once more.
+    This is done in the first step, if it has several shares, unless rank 0 alone cannot call the loss once more.
     """
     several = run.logical.count * (run.config.accumulate or 1) > 1
     return _callable_apart(run) and run.step == 0 and several and not gathers(run)
 
 
 def _callable_apart(run: Training) -> bool:
-    """Return True if rank 0 alone can call the loss once more without side effects."""
+    """Return True if rank 0 can call the loss once more while other ranks do not, without side effects."""
     keeps = run.streams is not None and bool(run.generators)  # rank 0 alone would advance these generators
     by_loss = all(each.function is None for each in run.objectives)
     return by_loss and not keeps and not run.strategy.sharded  # a loss may call the model, which needs all ranks
 
 
 def warn_if_coupled(run: Training, parts: list[MetricPart], mean: float) -> None:
-    """Warn if the loss of the whole batch is not the mean of its shares' losses; called by all ranks.
+    """Warn the user if the loss of the whole batch is not the mean of its shares' losses; all ranks call it.
 
     `parts` are the loss function's arguments for this rank's shares, and `mean` is the weighted mean of its results.
     Weights, buffers, random states and Python state are restored afterwards; output of the loss function is suppressed.
@@ -84,7 +84,7 @@ class ValidationSamples:
     """
 
     def __init__(self, run: Training) -> None:
-        """Collect samples in the first validation of the training, on rank 0."""
+        """Prepare to collect samples; they are collected on rank 0 in the training's first validation."""
         # `best` is part of checkpoints: a later attempt does not check again.
         self._collects = not run.loss_compared and run.best is None and run.ranks.rank == 0 and _callable_apart(run)
         self._run = run
@@ -92,7 +92,7 @@ class ValidationSamples:
         self._last: MetricPart | None = None
 
     def take(self, part: MetricPart) -> None:
-        """Take some samples of a share."""
+        """Keep some samples of the share, if it is the first of the validation or the newest, which may be the last."""
         if not self._collects:
             return
         values = {name: part.values[name] for name in self._run.loss_asks}
@@ -104,7 +104,7 @@ class ValidationSamples:
         self._first, self._last = self._first or taken, taken
 
     def warn_if_coupled(self) -> None:
-        """Warn if the loss of all these samples is not the mean of the losses of pairs of them."""
+        """Warn the user if the loss of all collected samples differs from the mean of the losses over pairs."""
         run = self._run
         run.loss_compared = True
         if not self._collects or self._first is None or self._last is None:
@@ -123,7 +123,10 @@ class ValidationSamples:
         run.spool.say(Note(level="warning", text=text))
 
     def _at_once_and_in_pairs(self, both: list[MetricPart]) -> tuple[float, float] | None:
-        """Return the loss of all samples and the mean loss of pairs of them; None if the loss draws random numbers."""
+        """Return two losses of the collected samples: of all at once, and the mean over pairs.
+
+        Return None if the loss draws random numbers, or cannot be called without side effects.
+        """
         run = self._run
         with _without_trace(run) as possible:
             if not possible:
@@ -149,7 +152,10 @@ class ValidationSamples:
 
 
 def _joined(run: Training, parts: list[MetricPart]) -> tuple[dict[str, Any], int]:
-    """Return the loss function's arguments for the samples of all parts; only of the first if rows differ in shape."""
+    """Return the loss function's arguments for the samples of all parts, and the number of these samples.
+
+    If rows differ in shape between parts, only the first part is used.
+    """
     counts = [part.samples for part in parts]
     first = parts[0]
     parts = [part._replace(values=moved(part.values, run.device)) for part in parts]
@@ -161,7 +167,7 @@ def _joined(run: Training, parts: list[MetricPart]) -> tuple[dict[str, Any], int
 
 
 def _whole(run: Training, parts: list[MetricPart]) -> float | None:
-    """Return the loss of a batch as a whole; None if it cannot be computed or draws random numbers."""
+    """Return the loss of the batch as a whole; None if it cannot be computed or draws random numbers."""
     counts = [part.samples for part in parts]
     with _without_trace(run) as possible:
         if not possible:
@@ -178,9 +184,9 @@ def _whole(run: Training, parts: list[MetricPart]) -> float | None:
 
 @contextmanager
 def _without_trace(run: Training) -> Iterator[bool]:
-    """Undo side effects of the loss function after the block, and discard its output; yield False if impossible.
+    """Discard the loss function's output in the block, and undo its side effects after the block.
 
-    Weights, buffers, random states, files and Python state are restored.
+    Weights, buffers, random states, files and Python state are restored. Yield False if that is impossible.
     """
     called = {"loss": run.loss}
     if goes_on(called):

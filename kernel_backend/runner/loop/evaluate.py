@@ -1,4 +1,4 @@
-"""Compute validation loss and metrics over all samples, with equal results at any number of ranks."""
+"""Compute validation loss and metrics over all samples, with equal results on any number of ranks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def validate(run: Training, data: Batches) -> dict[str, float]:
-    """Return the mean loss and metrics over the validation data, the same at any number of ranks."""
+    """Return the means of loss and metrics over the validation data by name, equal on any number of ranks."""
     run.logical.share(run.ranks)
     model = run.model
     if run.average is not None:
@@ -61,7 +61,10 @@ def _given(
     evaluation: Evaluation | None,
     compared: ValidationSamples,
 ) -> Iterator[MetricPart]:
-    """Yield the shares of a batch with the arguments of loss and metrics, and add each to the metrics afterwards."""
+    """Yield each share of validation batch `number` that this process computes, with the arguments of loss and metrics.
+
+    After the caller has used a share, it is added to the metrics.
+    """
     for rank, batch in zip(run.logical.mine, shares, strict=True):
         if run.streams is None:
             reseed(run, "validation", run.step, number, rank)
@@ -74,7 +77,7 @@ def _given(
 
 
 def _add_losses(run: Training, model: nn.Module, part: MetricPart, sums: Sums) -> None:
-    """Add the loss of a share; without a `loss` function, add the losses and logged values of the training steps."""
+    """Add the loss of a share to `sums`; without a `loss`, losses and logged values of the training steps."""
     if run.loss is not None:
         loss, _ = loss_and_logged(run.loss_function(**part.values))
         sums.add("loss", loss, part.samples, part.logical)
@@ -90,7 +93,7 @@ def _add_losses(run: Training, model: nn.Module, part: MetricPart, sums: Sums) -
 
 
 def finish_metrics(run: Training, evaluation: Evaluation) -> dict[str, float]:
-    """Compute the metrics over all samples, with random generators seeded by the step."""
+    """Return the metrics over all samples by name; meanwhile random generators are seeded by the step."""
     run.progress.tick("validation", run.step)
     if run.streams is None:
         reseed(run, "validation", run.step, "metrics")

@@ -1,4 +1,4 @@
-"""Detect losses that stay nan or infinite, and name the step and the layer or parameter where they arise."""
+"""Detect losses that stay nan or infinite, and tell the user in which step and layer or parameter they began."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ IN_A_ROW = 3  # steps; a gradient scaler may lose one or two while it searches i
 
 
 class LossNotFinite(Exception):
-    """Signal that a loss is not finite, raised before the weights are updated; the text says where and why."""
+    """Raised if a loss is not finite, before it changes the weights; the text says where and why."""
 
 
 class Finite:
-    """Check of an objective's losses: warns about the first non-finite one, then acts according to `--on-nan`."""
+    """Check of the losses of one objective: it warns of the first that is not finite, then follows `--on-nan`."""
 
     def __init__(self, on_nan: OnNan, place: str, note: Callable[[str], None]) -> None:
-        """Set up the check; `place` locates the loss function's code, `note` warns the user."""
+        """Set up the check; `place` says where the code of the loss function is, and `note` warns the user."""
         self._on_nan, self._place, self._note = on_nan, place, note
         self._streak: Tensor | int = 0
         self._first = ""  # description of the first loss in the streak
@@ -33,7 +33,7 @@ class Finite:
 
     @property
     def waits(self) -> bool:
-        """Return True if the count of non-finite losses is on a GPU, where reading it would wait for the GPU."""
+        """Return True if the count of non-finite losses is on a GPU, so that reading it waits for the GPU."""
         return isinstance(self._streak, Tensor)
 
     @property
@@ -42,9 +42,9 @@ class Finite:
         return not self.waits and bool(self._streak)
 
     def take(self, step: int, loss: Tensor | float, find: Callable[[], str]) -> None:
-        """Count a step's loss before the weights are updated; `find` describes where the first bad loss comes from.
+        """Count whether the loss of a step is finite; call it before the weights are updated.
 
-        Raises LossNotFinite if `--on-nan go_back` applies.
+        `find` describes where the first non-finite loss comes from. Raises LossNotFinite with `--on-nan go_back`.
         """
         self._loss = loss
         if self._on_nan == "fail" and isinstance(loss, Tensor) and loss.device.type != "cpu":
@@ -64,7 +64,10 @@ class Finite:
         self._streak += 1
 
     def check(self, step: int, model: nn.Module, last: bool) -> None:
-        """Raise NotFinite after several non-finite losses in a row, or at the `last` step if weights are non-finite."""
+        """Raise NotFinite if the losses of several steps in a row were not finite.
+
+        After the `last` step, raise it also if the last loss and some weights are not finite.
+        """
         streak = int(self._streak) if self._on_nan == "fail" else 0
         if streak == 0 or (streak < IN_A_ROW and not (last and bad_parameter(model))):
             return
@@ -77,7 +80,7 @@ class Finite:
 
 
 def bad_parameter(model: nn.Module) -> str:
-    """Describe the first parameter that is not finite; return "" if all are finite."""
+    """Return the name and a description of the first parameter that is not finite; "" if all are finite."""
     for name, parameter in model.named_parameters():
         if not torch.isfinite(parameter).all():
             return f"parameter {name} is {_word_of(parameter)}"
@@ -85,7 +88,7 @@ def bad_parameter(model: nn.Module) -> str:
 
 
 def bad_value(name: str, value: Any) -> str:
-    """Describe the first part of `value` (`name` of a batch) that is not finite; return "" if all are finite."""
+    """Return a description of the first part of `value`, called `name`, that is not finite; "" if all are finite."""
     if isinstance(value, Tensor):
         is_bad = value.is_floating_point() and not torch.isfinite(value).all()
         return f"the {name} of the batch has {_word_of(value)}" if is_bad else ""
@@ -95,7 +98,7 @@ def bad_value(name: str, value: Any) -> str:
 
 @contextmanager
 def first_bad_layer(model: nn.Module) -> Iterator[list[str]]:
-    """Yield a list that receives the first layer, in order of completion, whose output is not finite in the block."""
+    """Yield a list that gets, in the block, the name of the first layer to finish with a non-finite output."""
     found: list[str] = []
 
     def heard(name: str, module: nn.Module, output: Any) -> None:

@@ -1,4 +1,4 @@
-"""Run a share of a batch through a model: move it to the device, and seed random numbers by position."""
+"""Run a share of a batch through a model: move it to the device, seed random numbers by step and share."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from torch import Tensor, nn
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.runner.data import Batch
 from kernel_backend.runner.determinism import seeds
+from kernel_backend.runner.timing.clock import CLOCK
 
 if TYPE_CHECKING:
     from kernel_backend.runner.loop.training import Training
 
 
 def forward(run: Training, model: nn.Module, batch: Batch, epoch: int, augments: bool = False) -> dict[str, Any]:
-    """Run a batch through a model and return the arguments that `loss` and `metrics` may take, by name.
+    """Run a share of a batch through the model; return by name the arguments that `loss` and `metrics` may take.
 
     With `augments`, the user's `augment` changes the batch first.
     """
@@ -33,7 +34,10 @@ def forward(run: Training, model: nn.Module, batch: Batch, epoch: int, augments:
 
 
 def evaluated(run: Training, model: nn.Module, batch: Batch, epoch: int) -> dict[str, Any]:
-    """Return the arguments for `loss` and `metrics` of a validation batch; run the model only if they need `output`."""
+    """Return by name the arguments of `loss` and `metrics` for a validation batch.
+
+    The model is run only if one of them takes `output`.
+    """
     if run.uses_output:
         return forward(run, model, batch, epoch)
     data = to_device(batch.data, run.device)
@@ -64,7 +68,7 @@ class Piece(NamedTuple):
 
 
 def pieces(run: Training, batches: list[Batch]) -> list[Piece]:
-    """Return the training batches of this process in the order in which they are computed."""
+    """Return the training batches of this process in the order in which they are computed, with their logical ranks."""
     count, first = (run.config.accumulate or 1), run.logical.mine.start
     numbered = ((*divmod(number, count), batch) for number, batch in enumerate(batches))
     return [Piece(first + share, (number,) if count > 1 else (), batch) for share, number, batch in numbered]
@@ -76,7 +80,7 @@ def parts(run: Training, batches: list[Batch]) -> list[tuple[int, Batch]]:
 
 
 def reseed(run: Training, *where: int | str) -> None:
-    """Reseed the global generators, and those that parts of the training hold, with a seed derived from `where`."""
+    """Reseed the global generators, and those that parts of the training hold, by the experiment's seed and `where`."""
     value = seeds.mix(run.config.seed, *where)
     seeds.reseed(value)
     run.generators.seed(value)
@@ -86,11 +90,16 @@ def to_device(data: Any, device: torch.device) -> Any:
     """Return the batch with its tensors moved to the device; on a CPU, return it unchanged."""
     if device.type == "cpu":
         return data
+    with CLOCK.part("transfer"):
+        return _moved(data, device)
+
+
+def _moved(data: Any, device: torch.device) -> Any:
     if isinstance(data, Tensor):
         return data.to(device, non_blocking=True)
     if isinstance(data, Mapping):
-        return {name: to_device(value, device) for name, value in data.items()}
+        return {name: _moved(value, device) for name, value in data.items()}
     if isinstance(data, list | tuple):
-        values = [to_device(value, device) for value in data]
+        values = [_moved(value, device) for value in data]
         return type(data)(*values) if hasattr(data, "_fields") else values
     return data.to(device) if hasattr(data, "to") else data

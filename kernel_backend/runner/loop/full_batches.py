@@ -1,4 +1,4 @@
-"""Reject batches with fewer samples than slots for options under which every slot must compute."""
+"""Reject batches with fewer samples than slots, for the options with which every slot must compute."""
 
 from __future__ import annotations
 

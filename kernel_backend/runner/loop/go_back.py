@@ -1,8 +1,8 @@
 """Go back to a checkpoint before a loss that is not finite, and skip the steps that led to it (`--on-nan go_back`).
 
-The training goes back to the last step before it at which `--checkpoint-every` saves. If that checkpoint is missing, an
-older one is restored and trained to that step, with identical bits: the result does not depend on restarts. Skipped
-steps read their batches and advance the schedules, but do not train.
+The training goes back to the last step before that loss at which `--checkpoint-every` saves. If that checkpoint is
+missing, an older one is restored and trained to that step, with identical bits: the result does not depend on restarts.
+Skipped steps read their batches and advance the schedules, but do not train.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def saved_before(step: int, every: Cadence, per_epoch: int | None) -> int:
 
 
 def go_back(run: Training, broken: LossNotFinite) -> None:
-    """Restore the state of the newest saved step before the non-finite loss, and skip the steps in between.
+    """Restore the newest saved step before the non-finite loss, and mark the steps in between as skipped.
 
-    All ranks call it. Raises NotFinite if the training went back `MOST` times before, or if there is no checkpoint.
+    All ranks call it. Raises NotFinite if the training has gone back `MOST` times already, or has no checkpoint.
     """
     bad = run.step + 1
     times = len(run.left_out)
@@ -63,7 +63,7 @@ def safe_step(run: Training, step: int) -> int:
 
 
 def is_left_out(run: Training, step: int) -> bool:
-    """Return True if a step, counted from 1, is skipped and does not train."""
+    """Return True if a step, counted from 1, is one of those to be skipped: it reads its batch but does not train."""
     return any(step in each for each in run.left_out)
 
 

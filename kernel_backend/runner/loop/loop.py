@@ -30,15 +30,16 @@ from kernel_backend.runner.loop.whole_loss import gathers, share_losses
 from kernel_backend.runner.metrics.join import host_copy
 from kernel_backend.runner.metrics.sums import Sums
 from kernel_backend.runner.metrics.whole_set import MetricPart
+from kernel_backend.runner.timing.clock import CLOCK
 
 FINISHED, RELEASED = 0, 85
 
 
 class StepResult(NamedTuple):
-    """Result of a step: the flags of all ranks, each objective's loss, and logged values."""
+    """Result of a step: flags summed over the ranks, the loss of each objective, and values that the user logs."""
 
     flags: ControlFlags
-    losses: dict[str, Tensor | float]  # of the global batch, by label
+    losses: dict[str, Tensor | float]  # losses of the global batch, by label
     logged: Sums
 
 
@@ -63,7 +64,10 @@ def train(run: Training) -> int:
 
 
 def take_steps(run: Training) -> int:
-    """Take the remaining steps and return the exit code; raise LossNotFinite to go back to a checkpoint."""
+    """Take the remaining steps and return the exit code.
+
+    Raise LossNotFinite if training must go back to a checkpoint.
+    """
     for shares in batches(run):
         result = leave_out(run) if is_left_out(run, run.step + 1) else take_step(run, shares)
         run.step += 1
@@ -108,7 +112,7 @@ def take_steps(run: Training) -> int:
 
 
 def batches(run: Training) -> Iterator[list[Batch]]:
-    """Iterate over the remaining steps; each item is the list of this process's batch shares."""
+    """Yield, for each remaining step, the shares of its batch that this process computes."""
     left = run.train.steps(run.step, run.total_steps)
     return run.streams.isolated(left) if run.streams else left
 
@@ -129,14 +133,14 @@ def take_step(run: Training, shares: list[Batch]) -> StepResult:
             if compared is not None:
                 warn_if_coupled(run, compared, float(word.loss))
             objective.finite.take(run.step + 1, word.loss, partial(nan_origin, run, objective, shares))
-            with drawing_alike(run, objective):
+            with drawing_alike(run, objective), CLOCK.part("optimizer"):
                 update(run, objective)
     complete_step(run)
     return StepResult(word.flags, losses, logged)
 
 
 def leave_out(run: Training) -> StepResult:
-    """Skip a global batch: advance per-step schedules, but do not train."""
+    """Skip a global batch: advance schedules that count steps, but do not train."""
     run.progress.tick("step", run.step + 1)
     run.checkpoints.settle()
     if run.config.schedule_per == "step":
@@ -153,7 +157,11 @@ def summed(
     logged: Sums,
     compared: list[MetricPart] | None,
 ) -> ControlWord:
-    """Compute the gradients of all shares, and sum them over the ranks; return the step's samples, loss and flags."""
+    """Compute an objective's gradients for all shares and sum them over the ranks.
+
+    Return the sample count, loss and flags over all ranks. Values to log are added to `logged`. If `compared` is a
+    list, copies of the loss function's arguments are appended to it.
+    """
     gradients = objective.gradients
     check_shared(run.config, shares[0].total, run.ranks.size)
     with objective.trained_alone():
@@ -175,12 +183,17 @@ def summed(
 def each_loss(
     run: Training, objective: Objective, shares: list[Batch], logged: Sums, compared: list[MetricPart] | None
 ) -> Iterator[Tensor | None]:
-    """Yield the mean loss of each share; the caller must compute its gradients before it takes the next one."""
+    """Yield the mean loss of each share, None if it trains nothing; compute its gradients before asking for the next.
+
+    `logged` and `compared` are as for `summed`.
+    """
     for part in pieces(run, shares):
         run.logical.take(part.rank)
         if run.streams is None:
             reseed(run, "step", run.step, part.rank, *part.draws, *run.draws_for(objective))
-        yield loss_of(run, objective, part.rank, part.batch, logged, compared)
+        with CLOCK.part("forward"):
+            loss = loss_of(run, objective, part.rank, part.batch, logged, compared)
+        yield loss
 
 
 def loss_of(
@@ -191,7 +204,7 @@ def loss_of(
     logged: Sums,
     compared: list[MetricPart] | None = None,
 ) -> Tensor | None:
-    """Return the mean loss of one share, None if it is empty; add values to log to `logged`.
+    """Return the mean loss of one share, None if it trains nothing; add values that the user logs to `logged`.
 
     If `compared` is a list, a copy of the loss function's arguments is appended to it.
     """
@@ -218,7 +231,7 @@ def loss_of(
 
 @contextmanager
 def lone_sample_told(batch: Batch) -> Iterator[None]:
-    """Replace BatchNorm's error about a batch of one sample, raised in the block, by InvalidDefinition with advice."""
+    """Raise InvalidDefinition with advice in place of BatchNorm's error about a single sample, raised in the block."""
     try:
         yield
     except ValueError as error:
@@ -231,7 +244,7 @@ def lone_sample_told(batch: Batch) -> Iterator[None]:
 
 
 def control_flags(run: Training) -> ControlFlags:
-    """Return this rank's requests for the current step; requests that depend on time come from rank 0 only."""
+    """Return this rank's requests for the current step; only rank 0 makes requests that depend on the time."""
     decides = run.ranks.rank == 0
     return ControlFlags(
         release=run.instructions.release,
@@ -242,9 +255,9 @@ def control_flags(run: Training) -> ControlFlags:
 
 @contextmanager
 def drawing_alike(run: Training, objective: Objective) -> Iterator[None]:
-    """Seed all ranks equally in the block, as optimizers that draw random numbers must draw the same ones.
+    """Seed all ranks equally in the block, in which optimizers update: those that draw random numbers must draw alike.
 
-    Examples of such optimizers are Langevin dynamics and stochastic rounding.
+    Langevin dynamics and stochastic rounding are examples of such optimizers.
     """
     if run.streams is None:
         reseed(run, "update", run.step, *run.draws_for(objective))
@@ -256,7 +269,7 @@ def drawing_alike(run: Training, objective: Objective) -> Iterator[None]:
 
 
 def update(run: Training, objective: Objective) -> None:
-    """Clip the gradients with `--clip`, and step an objective's optimizers."""
+    """Clip the gradients, with `--clip`, and take a step with each of an objective's optimizers."""
     if run.config.clip is not None:
         for optimizer in objective.optimizers.values():
             objective.scaler.unscale_(optimizer)
@@ -267,7 +280,10 @@ def update(run: Training, objective: Objective) -> None:
 
 
 def complete_step(run: Training) -> None:
-    """Finish a step: advance per-step schedules, load the first logical rank's buffers, update averaged weights."""
+    """Finish a step: advance schedules that count steps, and update the averaged weights.
+
+    The modules get the buffers of this process's first logical rank again.
+    """
     if run.config.schedule_per == "step":
         for each in run.objectives:
             each.step_schedules()
@@ -277,7 +293,7 @@ def complete_step(run: Training) -> None:
 
 
 def report(run: Training, result: StepResult) -> None:
-    """Report the losses of the global batch and the values that were logged."""
+    """Report the losses over the global batch, and the means of the values that the user has logged."""
     losses = {label: float(loss) for label, loss in result.losses.items()}
     logged = result.logged.means(run.ranks) if result.flags.logged else {}
     metrics = losses | logged | losses  # losses come first, and take precedence over logged values of the same name
@@ -285,7 +301,7 @@ def report(run: Training, result: StepResult) -> None:
 
 
 def save(run: Training) -> None:
-    """Start to save a checkpoint, while the training continues."""
+    """Start to save a checkpoint; the training continues while it is written."""
     run.progress.tick("checkpoint", run.step)
     if run.config.on_nan == "go_back":
         run.checkpoints.retained = safe_step(run, run.step + 1)
@@ -294,14 +310,14 @@ def save(run: Training) -> None:
 
 
 def commit(run: Training) -> None:
-    """Commit a checkpoint, and continue only then."""
+    """Save a checkpoint, and return when it is committed."""
     run.progress.tick("checkpoint", run.step)
     run.checkpoints.finish(moment(run))
     run.pace.saved()
 
 
 def moment(run: Training) -> Position:
-    """Return the position of the training, as a checkpoint stores it; called by all ranks."""
+    """Return the training's step, newest validation and other facts that a checkpoint stores; all ranks call it."""
     facts = {
         "best": run.best,
         "validated": run.validated,

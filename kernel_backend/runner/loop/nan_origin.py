@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 def nan_origin(run: Training, objective: Objective, shares: list[Batch]) -> str:
-    """Describe why a loss of this step is not finite, before the update; all ranks call it, and it changes no state."""
+    """Return a description of why a loss of this step is not finite, before the weights are updated.
+
+    All ranks call it; it leaves the state of the training unchanged.
+    """
     with torch.no_grad(), RandomStates().aside(), run.logical.aside():
         found = bad_parameter(run.model) or _first(run, _bad_batch, shares)
         if not found and objective.function is None:  # a training step may have side effects: do not call it again
@@ -29,7 +32,7 @@ def nan_origin(run: Training, objective: Objective, shares: list[Batch]) -> str:
 
 
 def _first(run: Training, find: Callable[[Training, int, Batch], str], shares: list[Batch]) -> str:
-    """Search the batches of all ranks with `find`, and return its first result that is not empty.
+    """Call `find` for the shares of all ranks, and return the first result that is not empty; "" if all are.
 
     Each rank runs all of its shares of the batch, since a model's forward pass may contain collective operations.
     """
@@ -39,7 +42,7 @@ def _first(run: Training, find: Callable[[Training, int, Batch], str], shares: l
 
 
 def _bad_batch(run: Training, rank: int, batch: Batch) -> str:
-    """Describe the values of a batch that are not finite; "" if all are finite."""
+    """Return a description of the first value in a batch that is not finite; "" if all are finite."""
     if run.uses_output:
         inputs = run.rule.split(batch.data)
         return bad_value("input", inputs.value) or bad_value("target", inputs.target)
@@ -48,7 +51,7 @@ def _bad_batch(run: Training, rank: int, batch: Batch) -> str:
 
 
 def _bad_layer(run: Training, rank: int, batch: Batch) -> str:
-    """Describe the first layer whose output is not finite."""
+    """Return a description of the first layer whose output is not finite; "" if there is none."""
     inputs = run.rule.split(to_device(batch.data, run.device))
     run.logical.take(rank)
     if run.streams is None:

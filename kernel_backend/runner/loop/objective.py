@@ -1,4 +1,4 @@
-"""Hold what one loss needs: optimizers, schedules, gradient sum and scaler, and the parts that it does not train."""
+"""Hold what one loss needs: optimizers, schedules, gradient sum, scaler, and which parameters it does not train."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ Schedules = Mapping[str, LRScheduler]
 
 @dataclass(frozen=True)
 class Objective:
-    """Loss that a step minimizes, with its optimizers and schedules; a GAN has two, minimized one after the other."""
+    """Loss that a training step minimizes, with its optimizers and schedules.
+
+    A GAN has two, which are minimized one after the other.
+    """
 
     role: str  # `loss`, or the name of the training step
     function: Callable[..., Any] | None  # the training step; None: the loss is computed from the model's output
@@ -44,7 +47,7 @@ class Objective:
 
     @contextmanager
     def trained_alone(self) -> Iterator[None]:
-        """Set `requires_grad` to False in the block for parts of the model that this objective does not train."""
+        """Freeze, in the block, the parameters of the model that this objective does not train."""
         paused = [each for each in self.others if each.requires_grad]
         for each in paused:
             each.requires_grad_(False)
@@ -55,14 +58,14 @@ class Objective:
                 each.requires_grad_(True)
 
     def step_schedules(self) -> None:
-        """Advance the schedules, except those that a metric drives (ReduceLROnPlateau)."""
+        """Advance the schedules, except ReduceLROnPlateau, which a validation's metric advances."""
         for schedule in self.schedules:
             if not isinstance(schedule, ReduceLROnPlateau):
                 schedule.step()
 
 
 def assigned(steps: Sequence[str], optimizers: Optimizers) -> dict[str, Optimizers]:
-    """Map training steps to their optimizers: `step_gen` gets the optimizer named `gen`; `step` gets all others.
+    """Return the optimizers of each training step, by role: `step_gen` gets the optimizer `gen`, `step` all others.
 
     Without training steps, all belong to `loss`. Raises InvalidDefinition for a step without an optimizer, and for an
     optimizer without a step.
@@ -103,11 +106,11 @@ def build_objectives(
     gradients: Callable[[Parameters, GradScaler, str], Gradients],
     finite: Callable[[str], Finite],
 ) -> list[Objective]:
-    """Build the objectives of a step, in source order.
+    """Return the objectives of a training step, in source order.
 
-    A single objective trains all parameters of the model; each of several trains those of its optimizers. `scaler`,
-    `gradients` and `finite` create the gradient scaler, the gradient sum, and the check for finite losses of an
-    objective.
+    A single objective trains all parameters of the model; each of several trains the parameters of its optimizers. The
+    functions `scaler`, `gradients` and `finite` create an objective's gradient scaler, gradient sum, and check for
+    finite losses.
     """
     own = assigned(tuple(steps), optimizers)
     built = []
@@ -138,5 +141,5 @@ def _has(optimizers: Optimizers, parameter: nn.Parameter) -> bool:
 
 
 def named(part: str, name: str) -> str:
-    """Return the name of a checkpoint part: `optimizer`, or `optimizer.gen` if there are several."""
+    """Return the name of a checkpoint part: `part`, such as `optimizer`, or `optimizer.gen` if `name` is `gen`."""
     return f"{part}.{name}" if name else part

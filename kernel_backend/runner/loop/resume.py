@@ -1,4 +1,4 @@
-"""Restore the position of a training from a checkpoint."""
+"""Restore the counters of a training loop from a checkpoint."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kernel_backend.runner.loop.training import Training
 
 
 def take_position(training: Training, manifest: Manifest) -> None:
-    """Restore step, best validation and the other counters of the loop; call after the parts were restored."""
+    """Restore the step, the best validation and the other counters of the loop; call it after restoring the parts."""
     facts = manifest.state["training"]
     training.step = training.began = manifest.step
     training.best, training.validated = facts["best"], facts["validated"]

@@ -21,7 +21,7 @@ from kernel_backend.runner.ranks.backends import Ranks
 
 
 class Strategy(Protocol):
-    """Strategy by which the ranks hold a model, its gradients, optimizers and checkpoints."""
+    """How the ranks of a training hold its model, gradients, optimizers and checkpoints."""
 
     sharded: bool  # True if all ranks must take part in every forward pass
     model: type[Model]
@@ -30,10 +30,10 @@ class Strategy(Protocol):
     checkpointer: type[Checkpointer]
 
     def place(self, module: nn.Module) -> None:
-        """Lay out the parameters of a module as this strategy needs; call it before optimizers are built."""
+        """Lay out the parameters of a module for this strategy; call it before optimizers are built."""
 
     def gradients(self, parameters: Parameters, scaler: GradScaler, name: str) -> Gradients:
-        """Return the object that computes and sums the gradients of these parameters."""
+        """Return an object that computes the gradients of these parameters and sums them over the ranks."""
 
     def begin(self, module: nn.Module) -> None:
         """Give all ranks the initial weights of rank 0."""
@@ -43,20 +43,20 @@ class Strategy(Protocol):
 
 
 class Replicated:
-    """Strategy by which each rank holds the whole model, and gradients are summed."""
+    """Strategy in which each rank holds the whole model, and gradients are summed over the ranks."""
 
     sharded = False
     model, optimizer, contents, checkpointer = Model, Optimizer, TrainingContents, Checkpointer
 
     def __init__(self, config: Config, ranks: Ranks, per_rank: Sequence[range]) -> None:
-        """Set up the strategy; `per_rank` holds the logical ranks of each rank."""
+        """Set up the strategy; `per_rank` has the range of logical ranks that each rank computes."""
         self._config, self._ranks, self._per_rank = config, ranks, per_rank
 
     def place(self, module: nn.Module) -> None:
-        """Do nothing, as parameters need no other layout."""
+        """Do nothing: parameters stay as they are."""
 
     def gradients(self, parameters: Parameters, scaler: GradScaler, name: str) -> Gradients:
-        """Return the object that sums gradients: by a tree with `--logical-workers`, by an all-reduce otherwise."""
+        """Return an object that sums gradients: in a tree with `--logical-workers`, by an all-reduce otherwise."""
         parts = self._config.accumulate or 1
         if self._config.logical_workers is not None:
             leaves = [range(each.start * parts, each.stop * parts) for each in self._per_rank]
@@ -70,7 +70,7 @@ class Replicated:
         share(list(module.parameters()), self._ranks)
 
     def whole(self) -> Callable[[Tensor], Tensor]:
-        """Return the identity function, as no parameter is sharded."""
+        """Return the identity function, as every parameter is whole."""
         return lambda tensor: tensor
 
 

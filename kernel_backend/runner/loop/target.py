@@ -1,7 +1,7 @@
-"""Hold the target of a training: the epoch or step at which a search wants a result.
+"""Hold the target of a training: the epoch or step after which a search compares it with other trials.
 
-At its target, a training first reports and commits everything. If it gets a further target within some seconds, it goes
-on with its state in memory. Otherwise it exits, and resumes from the checkpoint when it is scheduled again.
+At its target, a training first reports and commits everything. If it gets a further target within some seconds, it
+continues with its state in memory. Otherwise it exits, and resumes from the checkpoint when it is scheduled again.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ ANSWER_S = 5.0  # time for the service to decide; holding idle slots costs less 
 
 
 class Target:
-    """Epoch or step at which a search wants the next result of a training, equal on all ranks."""
+    """Epoch or step after which a search compares a training, equal on all ranks."""
 
     def __init__(self, until: int | None, ranks: Ranks, instructions: Instructions, progress: Progress) -> None:
-        """Set the target: `until` is an epoch or step, counted from 1; None to train to the end."""
+        """Set the target: `until` is an epoch or step, counted from 1, None to train to the end."""
         self._until, self._ranks = until, ranks
         self._instructions, self._progress = instructions, progress
 
@@ -26,7 +26,10 @@ class Target:
         return self._until is not None and units >= self._until
 
     def moves_on(self, units: int, step: int) -> bool:
-        """Wait some time for the search to set a target beyond `units`; return True if it has. All ranks call it."""
+        """Wait some seconds for the search to set a target beyond `units`; return True if it has set one.
+
+        All ranks call it. `step` is the current step, for the heartbeat.
+        """
         self._progress.tick("waiting", step)
         told = self._instructions.beyond(units, ANSWER_S) if self._ranks.rank == 0 else None
         further: int | None = self._ranks.broadcast_object(told)

@@ -1,4 +1,4 @@
-"""Hold the state of a training in one rank: its parts, position and newest validation."""
+"""Hold the state of a training in one rank: model, objectives, data, step number and newest validation."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Training:
-    """State of a training; its position is `step`, the number of steps taken."""
+    """Training in this rank as the functions of the loop see it; `step` is the number of steps taken."""
 
     config: Config
     model: nn.Module
@@ -83,7 +83,7 @@ class Training:
     validation_metrics: dict[str, float] = field(default_factory=dict)  # metrics of the validation at this step
 
     def draws_for(self, objective: Objective) -> tuple[str, ...]:
-        """Return seed parts that give each objective of a step different random numbers; empty for a single one."""
+        """Return seed parts that give each objective of a step random numbers of its own; () if there is only one."""
         return (objective.role,) if len(self.objectives) > 1 else ()
 
     @property
@@ -94,28 +94,28 @@ class Training:
 
     @property
     def uses_output(self) -> bool:
-        """Return True if a validation needs the model's output: for `loss`, for `metrics`, or for metric objects."""
+        """Return True if `loss`, `metrics` or metric objects need the model's output in a validation."""
         needs = not self.metrics_asks or "output" in self.metrics_asks
         return self.loss is not None or (self.metrics is not None and needs)
 
     @property
     def total_steps(self) -> int | None:
-        """Return the number of steps of the whole training; None while the data's length is unknown."""
+        """Return the number of steps of the whole training; None as long as the length of the data is unknown."""
         if self.config.steps is not None:
             return self.config.steps
         return None if self.train.per_epoch is None else self.config.epochs * self.train.per_epoch
 
     @property
     def epochs(self) -> int | None:
-        """Return the configured number of epochs; None if the training's length is given in steps."""
+        """Return the number of epochs to train; None if the training's length is given in steps."""
         return self.config.epochs if self.config.steps is None else None
 
     @property
     def units(self) -> int:
-        """Return the number of completed epochs, or of steps if the training's length is given in steps."""
+        """Return the number of completed epochs, or of completed steps if the training's length is given in steps."""
         return self.passes if self.config.steps is None else self.step
 
     @property
     def epoch(self) -> float:
-        """Return the epochs trained so far, including a fraction; 0 if the data's length is unknown."""
+        """Return the number of epochs trained so far, with a fraction; 0 if the length of the data is unknown."""
         return self.step / self.train.per_epoch if self.train.per_epoch else 0.0

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def call_step(
     run: Training, objective: Objective, model: nn.Module, batch: Any, epoch: int, index: int
 ) -> tuple[Tensor, Mapping[str, Any]] | None:
-    """Return the loss and the logged values of a batch on the device; None if the step trains nothing this time.
+    """Return the loss and the logged values of the user's step for a batch; None if it trains nothing this time.
 
     `index` is the number of steps taken so far; in a validation, the number of the batch.
     """

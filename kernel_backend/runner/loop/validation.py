@@ -1,4 +1,4 @@
-"""Decide when to validate, and act on the result: record the best model, step schedules, stop early."""
+"""Decide when to validate, and act on the result: remember the best model, step schedules, stop early."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from kernel_backend.runner.determinism.random_states import RandomStates
 from kernel_backend.runner.loop.evaluate import validate
 from kernel_backend.runner.loop.forward import reseed
 from kernel_backend.runner.metrics.sums import evaluating
+from kernel_backend.runner.timing.clock import CLOCK
 
 if TYPE_CHECKING:
     from kernel_backend.runner.loop.training import Training
 
-NOT_FINITE_IN_A_ROW = 3  # validations
+NOT_FINITE_IN_A_ROW = 3  # number of validations
 
 
 def due(run: Training) -> bool:
@@ -35,7 +36,10 @@ def due(run: Training) -> bool:
 
 
 def validate_if_due(run: Training, ends: bool) -> bool:
-    """Validate if it is time; return True for the best model so far. If an epoch `ends`, advance schedules first."""
+    """Validate if a validation is due; return True if it is the best so far.
+
+    If the last step `ends` an epoch, schedules that count epochs are advanced first.
+    """
     run.validated = True
     if ends and run.config.schedule_per == "epoch":
         for each in run.objectives:
@@ -47,14 +51,14 @@ def validate_if_due(run: Training, ends: bool) -> bool:
 
 
 def check(run: Training, between: bool = False) -> bool:
-    """Validate and report; return True if this is the best model so far.
+    """Validate and report; return True if the result is the best so far.
 
-    `between` marks an extra validation that a search's target requires: it leaves buffers, random states, schedules and
+    `between` marks an extra validation that a search's target requires. It leaves buffers, random states, schedules and
     the count of `--patience` unchanged.
     """
     if run.validation is None:
         return False
-    with ExitStack() as aside:
+    with CLOCK.part("validation"), ExitStack() as aside:
         if between:
             aside.enter_context(run.logical.aside())
             if run.streams is not None:
@@ -66,13 +70,17 @@ def check(run: Training, between: bool = False) -> bool:
 
 
 def report_again(run: Training) -> None:
-    """Report the newest validation again, if any; the service ignores duplicates."""
+    """Report the newest validation again, if there is one; the service ignores duplicates."""
     if run.validation_metrics:
         run.spool.say(Report(kind="validation", step=run.step, epoch=run.epoch, metrics=run.validation_metrics))
 
 
+@CLOCK.part("validation")
 def end_epoch(run: Training) -> None:
-    """Call the user's `on_epoch` on rank 0 with the models used for validation; restore random states and buffers."""
+    """Call the user's `on_epoch` on rank 0, with the models that validation uses.
+
+    Random states and buffers are restored afterwards.
+    """
     if run.on_epoch is None or run.ranks.rank != 0:
         return
     run.progress.tick("validation", run.step)
@@ -85,7 +93,7 @@ def end_epoch(run: Training) -> None:
 def evaluate_test_data(run: Training) -> None:
     """Evaluate the best weights on `test_data`, if there is any, after the final checkpoint was committed.
 
-    Raises InvalidDefinition as a validation does.
+    Raises InvalidDefinition in the same cases as a validation.
     """
     if run.test is None:
         return
@@ -105,9 +113,9 @@ def _why_best(run: Training, manifest: Manifest) -> str:
 
 
 def judge(run: Training, between: bool) -> bool:
-    """Compare this validation with the best, step ReduceLROnPlateau schedules, and stop early by `--patience`.
+    """Compare the newest validation with the best, step ReduceLROnPlateau schedules, stop early by `--patience`.
 
-    Returns True if it is the best so far. Raises InvalidDefinition if the metric of a search or of `--patience` is
+    Return True if it is the best so far. Raises InvalidDefinition if the metric that a search or `--patience` needs is
     missing, and NotFinite if the metric was not finite several times in a row.
     """
     metric = run.config.metric
@@ -134,7 +142,7 @@ def judge(run: Training, between: bool) -> bool:
 
 
 def _check_finite(run: Training, value: float) -> None:
-    """Warn about a metric that is not finite; raise NotFinite after several such validations in a row."""
+    """Warn the user about a metric that is not finite; raise NotFinite after several such validations in a row."""
     run.not_finite = 0 if math.isfinite(value) else run.not_finite + 1
     name = run.config.metric.name
     if run.not_finite == 1:
@@ -149,7 +157,7 @@ def _check_finite(run: Training, value: float) -> None:
 
 
 def _be_patient(run: Training, improved: bool) -> None:
-    """Count validations in a row without improvement; end the training once there are `--patience` of them."""
+    """Count validations in a row without improvement; after `--patience` of them, end the training."""
     run.stale = 0 if improved else run.stale + 1
     patience = run.config.patience
     if patience is None or run.stale < patience or run.over:

@@ -1,6 +1,6 @@
 """Compute the loss over a whole global batch (`--gather-loss`), for losses that compare samples.
 
-Every rank gathers the outputs of all ranks and computes the same loss. The gradient of an output is propagated through
+Every rank gathers the outputs of all ranks and computes the same loss. An output's gradient is propagated through
 the model on the rank that computed it. The gradient of a parameter that the loss function itself uses is counted once.
 """
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Whole(NamedTuple):
-    """Global batch gathered from all ranks: the arguments of the loss function, and the rows of each share."""
+    """Global batch gathered from all ranks: the loss function's arguments, and each logical rank's rows."""
 
     values: dict[str, Any]
     leaves: list[Tensor]  # the outputs, for which the loss computes gradients
@@ -40,10 +40,10 @@ def gathers(run: Training) -> bool:
 
 
 def share_losses(run: Training, shares: list[Batch], logged: Sums) -> list[Tensor | None]:
-    """Return a substitute loss for each share: its value is the whole loss, its gradient that of the share's outputs.
+    """Return a substitute loss for each of this process's shares, None for an empty share; all ranks call it.
 
-    All ranks call it. It is None for an empty share. Values to log are added to `logged`. Raises InvalidDefinition if
-    outputs do not have a row for each sample.
+    Its value is the loss of the whole batch; its gradient is the gradient by the share's own outputs. Values that the
+    user logs are added to `logged`. Raises InvalidDefinition if outputs do not have a row for each sample.
     """
     outputs: dict[int, Any] = {}
     own: list[MetricPart] = []
@@ -72,7 +72,7 @@ def share_losses(run: Training, shares: list[Batch], logged: Sums) -> list[Tenso
 
 
 def validation_loss(run: Training, number: int, given: Iterable[MetricPart], sums: Sums) -> None:
-    """Add the loss of a whole validation batch to `sums` on rank 0; called by all ranks with their shares."""
+    """Add the loss of validation batch `number` as a whole to `sums` on rank 0; all ranks call it with their shares."""
     own = [each._replace(values={name: host_copy(each.values[name]) for name in asked(run)}) for each in given]
     per_rank = [part for each in gather_objects(own, run.ranks, run.device) for part in each]
     if run.ranks.rank == 0 and per_rank:
@@ -84,7 +84,7 @@ def validation_loss(run: Training, number: int, given: Iterable[MetricPart], sum
 
 
 def asked(run: Training) -> frozenset[str]:
-    """Return the names of the arguments to gather from all ranks: those of `loss`, and `output`."""
+    """Return the names of the values to gather from all ranks: the arguments of `loss`, and `output`."""
     return run.loss_asks | {"output"}
 
 
@@ -111,7 +111,7 @@ def _joined(run: Training, per_rank: list[MetricPart]) -> Whole:
 
 
 def _share_loss(whole: Whole, gradients: tuple[Tensor | None, ...], loss: Tensor, rank: int, output: Any) -> Tensor:
-    """Return a tensor whose value is the whole batch's loss, and whose gradient is that of one share's outputs."""
+    """Return a tensor whose value is the whole batch's loss, and whose gradient is that by the outputs of one share."""
     outputs = floating(output)
     rows = whole.rows[rank]
     samples = rows.stop - rows.start

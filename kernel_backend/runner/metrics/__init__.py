@@ -1,1 +1,1 @@
-"""Compute validation metrics over the whole set, at any number of ranks."""
+"""Compute validation metrics over the whole validation set, on any number of ranks."""

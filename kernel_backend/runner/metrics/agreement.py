@@ -14,7 +14,7 @@ Shape = tuple[int, ...]
 
 
 class _Report(NamedTuple):
-    """Message of a rank about a validation batch: kinds of metric values, row shapes, and any error."""
+    """Message of one rank about a validation batch: kinds of metric values, row shapes, and its error if any."""
 
     kind: Kind
     numbers: list[str]  # names of values that are not one per sample
@@ -29,7 +29,10 @@ class _Found(NamedTuple):
 
 
 class Agreement:
-    """Comparison of each batch's row shapes, value kinds and errors over all ranks, so that all raise or none."""
+    """Comparison of a validation batch over all ranks, so that an error on one rank is raised on all ranks.
+
+    Otherwise the other ranks would wait for it in the next collective operation.
+    """
 
     def __init__(self, ranks: Ranks) -> None:
         self.joins = True  # False once a rank has found values per sample
@@ -42,19 +45,23 @@ class Agreement:
 
     @property
     def refused(self) -> bool:
-        """Return True if this rank has registered an error for the current batch."""
+        """Return True if this rank has an error for the current batch."""
         return self._refusal is not None
 
     def refuse(self, error: InvalidDefinition) -> None:
-        """Register an error of this rank; `compare` raises it on all ranks at the end of the batch."""
+        """Note an error of this rank; `compare` raises it on all ranks at the end of the batch."""
         self._refusal = error
 
     def add(self, values: Mapping[str, Any], samples: int) -> None:
-        """Add the row shapes of a share's values."""
+        """Note the row shapes of values by name, which belong to this rank's share of `samples` samples."""
         self._shapes.append({k: shape for name in values for k, shape in row_shapes(values[name], samples, name)})
 
     def compare(self, batch: int, kind: Kind, numbers: list[str]) -> set[Kind]:
-        """Exchange the reports of all ranks; return the kinds of values, or raise any rank's error on all."""
+        """Exchange what all ranks noted about a batch; return the kinds of values that any rank has.
+
+        `batch` is the batch's number; `kind` and `numbers` are this rank's kind of values and the names of single
+        numbers. Raises InvalidDefinition, on all ranks, if a rank has an error or rows differ in shape.
+        """
         refusal = self._refusal.message if self._refusal is not None else None
         reports = self._ranks.all_gather_object(_Report(kind, numbers, self._shapes, refusal))
         self._shapes = []

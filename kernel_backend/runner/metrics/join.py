@@ -32,7 +32,7 @@ class NotJoined:
 
 
 def host_copy(value: Any) -> Any:
-    """Return a copy of a nested value with its tensors copied to host memory."""
+    """Return a copy of a nested value whose tensors are in host memory."""
     return mapped(lambda each: each.detach().cpu().clone(memory_format=torch.contiguous_format), value)
 
 
@@ -42,7 +42,7 @@ def moved(value: Any, device: torch.device) -> Any:
 
 
 def floating(value: Any) -> list[Tensor]:
-    """Return the floating-point tensors of a nested value, in order."""
+    """Return the floating-point tensors of a nested value, in the order of its items."""
     found: list[Tensor] = []
 
     def seen(tensor: Tensor) -> Tensor:
@@ -79,7 +79,7 @@ def size_of(value: Any) -> int:
 
 
 def row_shapes(value: Any, count: int, way: str) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield name and shape of each tensor or array with a row for each of `count` samples; `way` is the name's prefix.
+    """Yield name and shape of each tensor or array with a row for each of `count` samples; `way` begins each name.
 
     A list with `count` entries is skipped: it may hold an entry of any shape for each sample.
     """
@@ -119,7 +119,7 @@ def join(counts: Sequence[int], values: Sequence[Any], way: str) -> Any:
 
 
 def rows(value: Any, count: int, which: slice) -> Any:
-    """Return selected samples of a nested value; items that do not have `count` rows are returned whole."""
+    """Return the samples `which` of a nested value; items that do not have `count` rows are returned whole."""
     if _has_rows(value, count):
         return value[which]
     if isinstance(value, Mapping) or _is_dataclass(value):
@@ -147,7 +147,7 @@ def _tensors(counts: Sequence[int], values: Sequence[Tensor], way: str) -> Any:
 
 
 def _lists(counts: Sequence[int], values: Sequence[Any], way: str) -> Any:
-    """Concatenate lists that have an entry per sample; otherwise join lists of columns column by column."""
+    """Concatenate lists that have one entry per sample; join other lists, such as columns, entry by entry."""
     first = values[0]
     pairs = list(zip(values, counts, strict=True))
     of_rows = all(_has_rows(part, count) for each, count in pairs for part in each)
@@ -179,7 +179,7 @@ def _fields(value: Any) -> dict[Any, Any]:
 
 
 def _rebuilt(value: Any, fields: dict[Any, Any]) -> Any:
-    """Return a dataclass of the value's class with these fields; for a mapping, the fields as a dict."""
+    """Return a dataclass like `value` with these fields; if `value` is a mapping, return the fields as a dict."""
     return type(value)(**fields) if _is_dataclass(value) else fields
 
 

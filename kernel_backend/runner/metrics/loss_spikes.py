@@ -1,4 +1,4 @@
-"""Detect a loss that jumps and stays up: a training that diverges while its loss is still finite."""
+"""Detect a loss that jumps and stays up, as in a training that diverges while its loss is still finite."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST = 3  # limit of notes per loss
 
 
 class LossSpikes:
-    """Detector over the losses of one attempt, by name."""
+    """Detector of jumps in the losses of one attempt, each of which it follows by name."""
 
     def __init__(self) -> None:
         self._losses: dict[str, _Loss] = {}

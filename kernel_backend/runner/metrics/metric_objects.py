@@ -1,4 +1,4 @@
-"""Handle objects with `update`, `compute` and `reset`, such as torchmetrics: recognise, merge over ranks, compute."""
+"""Handle metric objects with `update`, `compute` and `reset`, such as torchmetrics': recognise, merge, compute."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ States = list[tuple[dict[str, Any], int]]  # for each part of a metric: its stat
 
 
 def mapping(found: Any) -> dict[str, Any]:
-    """Return the result of `metrics` with arrays as tensors; raise InvalidDefinition unless it is a dict."""
+    """Return the dict that the user's `metrics` returned, with arrays converted to tensors.
+
+    Raises InvalidDefinition if it is not a dict.
+    """
     if not isinstance(found, Mapping):
         raise InvalidDefinition(
             f"metrics() returned a {type(found).__name__}; it must return a dict such as "
@@ -32,7 +35,7 @@ def mapping(found: Any) -> dict[str, Any]:
 
 
 def named_metrics(found: Any) -> dict[str, Any]:
-    """Return metric objects and numbers by name, with collections expanded; raise InvalidDefinition otherwise."""
+    """Return metric objects and numbers by name, with the items of collections; raise InvalidDefinition otherwise."""
     if is_metric(found) and not callable(getattr(found, "items", None)):
         return {type(found).__name__: found}
     named: dict[str, Any] = {}
@@ -45,18 +48,18 @@ def named_metrics(found: Any) -> dict[str, Any]:
 
 
 def _with_states(metric: Any) -> list[Any]:
-    """Return the parts of a torchmetrics metric that have states, possibly including itself."""
+    """Return the metrics that hold states: `metric` itself, if it does, and metrics within it."""
     modules: Iterable[Any] = metric.modules() if isinstance(metric, nn.Module) else ()
     return [each for each in modules if hasattr(each, "_reductions") and hasattr(each, "metric_state")]
 
 
 def states_of(metric: Any) -> States:
-    """Return copies of a metric's states in host memory; empty if it is not a torchmetrics metric."""
+    """Return copies, in host memory, of the states of a torchmetrics metric; empty for other metric objects."""
     return [(host_copy(dict(each.metric_state)), each._update_count) for each in _with_states(metric)]
 
 
 def _reduced(values: list[Any], reduce: Callable[[Tensor], Tensor] | None) -> Any:
-    """Reduce one state of several ranks to one value, with the reduction that torchmetrics declares for it."""
+    """Combine one state of several ranks into one value, by the reduction that torchmetrics declares for it."""
     if isinstance(values[0], list):
         return [each for value in values for each in value]
     if len(values) == 1:
@@ -66,7 +69,7 @@ def _reduced(values: list[Any], reduce: Callable[[Tensor], Tensor] | None) -> An
 
 
 def keep_to_itself(metric: Any) -> None:
-    """Make a torchmetrics metric compute from its local state alone, since the other ranks do not compute theirs."""
+    """Make a torchmetrics metric compute from the state of this rank alone, since the other ranks do not call it."""
     for each in _with_states(metric):
         each.distributed_available_fn = _never
 
@@ -76,7 +79,10 @@ def _never() -> bool:
 
 
 def computed(name: str, metric: Any) -> dict[str, float]:
-    """Return a metric's results under its own name or the names it returns; raise InvalidDefinition for non-numbers."""
+    """Return a metric's results as numbers, by its own name or the names that it returns.
+
+    Raises InvalidDefinition for a result that is not a number.
+    """
     found = metric.compute()
     if isinstance(found, Mapping):
         return {str(own): number(own, each) for own, each in found.items()}
@@ -84,7 +90,7 @@ def computed(name: str, metric: Any) -> dict[str, float]:
 
 
 def merge(metric: Any, per_rank: list[States], move: Callable[[Any], Any]) -> None:
-    """Set a metric to the merged states of all ranks; `move` transfers states to the metric's device."""
+    """Set a metric to the combined states of all ranks; `move` transfers a state to the metric's device."""
     if len(per_rank) == 1:
         return
     for module, states in zip(_with_states(metric), zip(*per_rank, strict=True), strict=True):

@@ -15,14 +15,14 @@ from kernel_backend.runner.ranks.backends import Ranks
 
 
 class Sums:
-    """Sums of values with their sample counts, by logical rank and name."""
+    """Sums of validation values and their sample counts, by logical rank and name of the value."""
 
     def __init__(self) -> None:
         # Sums of values on a GPU stay there until the end, as each read would wait for it.
         self._sums: dict[int, dict[str, tuple[Tensor | float, int]]] = {}
 
     def add(self, name: str, value: Any, count: int, logical: int = 0) -> None:
-        """Add a value of `count` samples: a tensor with one value per sample, or a number that is their mean.
+        """Add a value that covers `count` samples: a tensor with an entry per sample, or a number, which is their mean.
 
         Raises InvalidDefinition for a tensor of another length.
         """
@@ -81,7 +81,7 @@ def share(tensors: Sequence[Tensor], ranks: Ranks) -> None:
 
 
 def number(name: str, value: Any) -> float:
-    """Return a metric's value as a float; raise InvalidDefinition if it is not a single number."""
+    """Return the value of metric `name` as a float; raise InvalidDefinition if it is not a single number."""
     if isinstance(value, Tensor):
         if value.numel() == 1:
             return float(value.detach())

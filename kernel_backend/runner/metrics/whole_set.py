@@ -1,7 +1,7 @@
 """Compute the user's `metrics` over the whole validation set, at any number of ranks.
 
 Values per sample are summed batch by batch. A single number, such as an F1 or an RMSE, cannot be averaged over batches:
-outputs and targets are collected, and `metrics` is called once with those of all samples. Objects with `update`,
+then outputs and targets are collected, and `metrics` is called once with those of all samples. Objects with `update`,
 `compute` and `reset`, as in torchmetrics, are updated batch by batch.
 """
 
@@ -42,7 +42,7 @@ _INSTEAD = (
 
 
 class MetricPart(NamedTuple):
-    """Outputs, targets and other values of one logical rank's share of a validation batch."""
+    """Outputs, targets and other arguments of `metrics` for one logical rank's share of a validation batch."""
 
     number: int  # index of the batch
     logical: int
@@ -51,16 +51,19 @@ class MetricPart(NamedTuple):
 
 
 class Evaluation(Protocol):
-    """Accumulator of the metrics during one validation."""
+    """Accumulator of the metrics' values during one validation."""
 
     def add(self, part: MetricPart) -> None:
-        """Add a share; raise InvalidDefinition, and any error of the user's function."""
+        """Add a share of a batch; raise InvalidDefinition, or any error of the user's function."""
 
     def end_batch(self, number: int) -> None:
-        """Compare the batch with the other ranks, so that all raise an error or none; all ranks call it."""
+        """End batch number `number`: compare it with the other ranks, so that all raise an error or none does.
+
+        All ranks call it.
+        """
 
     def finish(self) -> dict[str, float]:
-        """Return the metrics over all samples of all ranks; all ranks call it."""
+        """Return the metrics by name, over all samples of all ranks; all ranks call it."""
 
 
 class Metrics:
@@ -75,7 +78,11 @@ class Metrics:
         limit: int = LIMIT,
         files: StepFiles | None = None,
     ) -> None:
-        """Set up the caller; `asked` are the arguments of `metrics`, `limit` is in bytes over all ranks."""
+        """Set up the caller of `function`, which takes the arguments `asked`.
+
+        `limit` is the most data, in bytes over all ranks, that may be collected; with `files`, the function's files are
+        redirected while it runs.
+        """
         self._function, self._asked, self._ranks = files.inside(function) if files else function, asked, ranks
         self.device, self._limit = device, limit
         self._objects = [each for _, each in held_by({"metrics": function}) if is_metric(each)]
@@ -89,17 +96,20 @@ class Metrics:
         return OfObjects(self, self._function(epoch=epoch), self._ranks, self._limit)
 
     def reset(self) -> None:
-        """Reset the metric objects that the function uses, so that a result covers the samples of one call only."""
+        """Reset the metric objects that the user's function uses, so that a result covers a single call's samples."""
         for each in self._objects:
             each.reset()
 
     def gather(self, parts: list[MetricPart]) -> list[MetricPart]:
-        """Return the parts of all ranks in sample order on rank 0, an empty list elsewhere; all ranks call it."""
+        """Return the shares of all ranks in sample order on rank 0, [] elsewhere; all ranks call it."""
         per_rank = gather_objects(parts, self._ranks, self.device)
         return sorted((part for each in per_rank for part in each), key=lambda part: part[:2])
 
     def gather_states(self, states: dict[str, States]) -> list[dict[str, States]]:
-        """Return the states of all ranks' metric objects on rank 0; all ranks call it."""
+        """Return on rank 0 the states of all ranks' metric objects, in order of rank; [] elsewhere.
+
+        All ranks call it.
+        """
         return gather_objects(states, self._ranks, self.device)
 
     def move(self, values: Any) -> Any:
@@ -108,7 +118,7 @@ class Metrics:
 
 
 class Collected:
-    """Parts of the validation data, stored for one call of `metrics` with all; `limit` is in bytes over all ranks."""
+    """Shares of the validation data, stored on the host for one call of `metrics` with all samples."""
 
     def __init__(self, ranks: Ranks, limit: int) -> None:
         self._ranks, self.limit = ranks, limit
@@ -117,21 +127,21 @@ class Collected:
 
     @property
     def too_large(self) -> bool:
-        """Return True if the parts on all ranks together exceed the limit."""
+        """Return True if the stored shares of all ranks together exceed the limit in bytes."""
         return self._bytes * self._ranks.size > self.limit
 
     def add(self, part: MetricPart) -> None:
-        """Store a copy of the part on the host."""
+        """Store a copy of a share on the host."""
         self.parts.append(part._replace(values=host_copy(part.values)))
         self._bytes += size_of(part.values)
 
     def clear(self) -> None:
-        """Discard the collected parts."""
+        """Discard the stored shares."""
         self.parts, self._bytes = [], 0
 
 
 class WholeSet:
-    """Evaluation of `metrics` that is a function of outputs and targets."""
+    """Evaluation of a `metrics` that computes values from outputs and targets."""
 
     def __init__(
         self, metrics: Metrics, function: Callable[..., Any], asked: frozenset[str], ranks: Ranks, limit: int
@@ -146,7 +156,7 @@ class WholeSet:
         metrics.reset()
 
     def add(self, part: MetricPart) -> None:
-        """Add values per sample; for other values, collect the arguments for one call with the whole set."""
+        """Add a share's values per sample; store the arguments if `metrics` must be called with the whole set."""
         values = {name: part.values[name] for name in sorted(self._asked)}  # in the same order on all ranks
         if self._agreement.refused:
             return
@@ -163,14 +173,14 @@ class WholeSet:
             self._agreement.add(values, part.samples)
 
     def end_batch(self, number: int) -> None:
-        """Raise an error of any rank on all ranks; also raise if rows to be joined differ in shape."""
+        """Raise on all ranks an error that any rank has for this batch, or InvalidDefinition if row shapes differ."""
         if self._agreement.joins:
             kinds = self._agreement.compare(number, self._kind, self._numbers)
             if "whole" in kinds and self._agreement.difference is not None:
                 raise self._not_joined(self._agreement.difference)
 
     def finish(self) -> dict[str, float]:
-        """Return the means of values per sample, or the results of the call with all samples."""
+        """Return the metrics by name: means of the values per sample, or the results of the call with all samples."""
         if "per sample" in self._agreement.compare(-1, self._kind, self._numbers):
             if self._error is not None:
                 raise self._error
@@ -189,7 +199,7 @@ class WholeSet:
         return dict(found)
 
     def _try(self, part: MetricPart, values: dict[str, Any]) -> None:
-        """Call `metrics` on one share; if it returns a value for each sample, add these to the sums."""
+        """Call `metrics` with `values`, the arguments for one share; if it returns values per sample, sum these."""
         try:
             found = self._function(**values)
         except Exception as error:
@@ -254,10 +264,13 @@ class WholeSet:
 
 
 class OfObjects:
-    """Evaluation of metric objects as in torchmetrics; the states of all ranks are merged at the end."""
+    """Evaluation of metric objects such as torchmetrics'; their states on all ranks are merged at the end."""
 
     def __init__(self, metrics: Metrics, found: Any, ranks: Ranks, limit: int) -> None:
-        """Set up the metric objects in `found`, the result of `metrics`; numbers in it are returned unchanged."""
+        """Set up the metric objects in `found`, the result of `metrics`; `finish` returns numbers in it unchanged.
+
+        `limit` is the most data, in bytes over all ranks, that may be collected.
+        """
         self._metrics, self._ranks, self._collected = metrics, ranks, Collected(ranks, limit)
         values = named_metrics(found)
         self._objects = {name: each for name, each in values.items() if is_metric(each)}
@@ -271,7 +284,7 @@ class OfObjects:
                 to(metrics.device)
 
     def add(self, part: MetricPart) -> None:
-        """Update metrics whose states can be merged; for others, collect outputs and targets for rank 0."""
+        """Update the metric objects whose states can be merged; for others, store outputs and targets for rank 0."""
         values = {name: part.values[name] for name in ("output", "target")}
         for each in self._mergeable.values():
             each.update(values["output"], values["target"])
@@ -287,7 +300,7 @@ class OfObjects:
         """Do nothing, as metric objects need no comparison of batches between ranks."""
 
     def finish(self) -> dict[str, float]:
-        """Return each metric's value over all samples."""
+        """Return each metric's results over all samples, by name."""
         per_rank = self._metrics.gather_states({name: states_of(each) for name, each in self._mergeable.items()})
         parts = self._metrics.gather(self._collected.parts)
         found: dict[str, float] = {}
@@ -310,7 +323,7 @@ def _kind(value: Any, samples: int) -> Literal["per sample", "number"]:
 
 
 def _of_all(name: str, value: Any, samples: int, values: Mapping[str, Any]) -> dict[str, float]:
-    """Convert one value that `metrics` returned for all samples to numbers by name."""
+    """Convert a value that `metrics` returned for all `samples` samples to numbers by name."""
     if is_metric(value):
         if getattr(value, "_update_count", 1) == 0:  # a torchmetrics metric that was created, but never updated
             value.update(values["output"], values["target"])

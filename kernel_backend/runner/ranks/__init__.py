@@ -1,1 +1,1 @@
-"""Communicate between ranks: Horovod, torch.distributed, or a single process."""
+"""Let ranks communicate: by Horovod, by torch.distributed, or not at all if there is only one."""

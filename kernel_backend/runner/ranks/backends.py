@@ -1,4 +1,4 @@
-"""Wrap Horovod, torch.distributed or a single process as one small interface for collective operations."""
+"""Give Horovod, torch.distributed and a single process the same small interface for collective operations."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from kernel_backend.model.experiment import BackendChoice
 
 
 class Handle(Protocol):
-    """Handle of an asynchronous all-reduce."""
+    """Handle of an all-reduce that was started and may not have ended."""
 
     def wait(self) -> None:
-        """Return when the tensor holds the sum; raise the backend's error if a rank is lost."""
+        """Wait until the tensor holds the sum over all ranks; raise the backend's error if a rank is lost."""
 
 
 class Ranks(Protocol):
@@ -30,25 +30,31 @@ class Ranks(Protocol):
     local_rank: int
 
     def allreduce_async(self, tensor: Tensor, name: str) -> Handle:
-        """Start summing a tensor over all ranks in place; `name` must be equal on all ranks and not in use."""
+        """Start to replace a tensor by its sum over all ranks; return a handle that waits for the sum.
+
+        `name` must be equal on all ranks, and not in use by another operation in progress.
+        """
 
     def allreduce_sum(self, tensor: Tensor, name: str) -> Tensor:
-        """Sum a tensor over all ranks, in place."""
+        """Replace a tensor by its sum over all ranks, and return it."""
 
     def all_to_all(self, tensor: Tensor, sends: Sequence[int], receives: Sequence[int], name: str) -> Tensor:
-        """Send `sends[r]` elements of a flat tensor to each rank r; return the received pieces in order of rank."""
+        """Send `sends[r]` elements of a flat tensor to each rank r, and return what the ranks sent, in rank order.
+
+        `receives[r]` is the number of elements that rank r sends to this one.
+        """
 
     def all_gather(self, tensor: Tensor, name: str) -> Tensor:
-        """Return the flat tensors of all ranks, of equal length, concatenated."""
+        """Return the concatenated flat tensors of all ranks, in rank order; all must have the same length."""
 
     def broadcast(self, tensor: Tensor, root: int = 0) -> Tensor:
-        """Overwrite the tensor with that of rank `root`, in place."""
+        """Overwrite the tensor with the one of rank `root`, and return it."""
 
     def broadcast_object(self, value: Any, root: int = 0) -> Any:
-        """Return the value of rank `root`; those of other ranks are ignored."""
+        """Return the `value` that rank `root` has passed; the values of other ranks are ignored."""
 
     def all_gather_object(self, value: Any) -> list[Any]:
-        """Return the values of all ranks, in order of rank."""
+        """Return the values that all ranks have passed, in rank order."""
 
     def barrier(self) -> None:
         """Return once all ranks have called this."""
@@ -58,7 +64,7 @@ class Ranks(Protocol):
 
 
 class Choice(NamedTuple):
-    """Chosen backend, and a sentence with the reason."""
+    """Chosen backend for the communication between ranks, and a sentence with the reason."""
 
     name: str
     reason: str
@@ -100,10 +106,10 @@ def horovod_problem(kind: str) -> str | None:
 
 
 def connect(choice: Choice, kind: str, patience: float) -> Ranks:
-    """Connect this process to the other ranks by the launcher's environment variables; a single rank connects to none.
+    """Connect this process to the other ranks, by the environment variables that the launcher has set.
 
-    `patience` is the number of seconds after which a silent rank counts as lost; the launcher detects dead and hung
-    ranks much sooner.
+    A single rank connects to nothing. `patience` is the number of seconds after which a silent rank counts as lost; the
+    launcher detects dead and hung ranks much sooner.
     """
     rank, size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     local_rank = int(os.environ.get("LOCAL_RANK", "0"))
@@ -115,7 +121,7 @@ def connect(choice: Choice, kind: str, patience: float) -> Ranks:
 
 
 class SingleRank:
-    """Process group of a single rank, whose collective operations are no-ops."""
+    """Process group with a single rank, in which collective operations have nothing to do."""
 
     rank, size, local_rank = 0, 1, 0
 
@@ -159,7 +165,7 @@ class _Done:
 
 
 class HorovodRanks:
-    """Process group over Horovod, whose tensor fusion is off, as its sums depend on timing; buckets replace it."""
+    """Process group of Horovod, without its tensor fusion: buckets replace it, as its sums depend on timing."""
 
     def __init__(self, patience: float) -> None:
         os.environ["HOROVOD_GLOO_TIMEOUT_SECONDS"] = str(math.ceil(patience))
@@ -172,11 +178,11 @@ class HorovodRanks:
         self.rank, self.size, self.local_rank = hvd.rank(), hvd.size(), hvd.local_rank()
 
     def allreduce_async(self, tensor: Tensor, name: str) -> Handle:
-        """Start summing a tensor over all ranks in place."""
+        """Start to replace a tensor by its sum over all ranks; return a handle that waits for the sum."""
         return _HorovodHandle(self._hvd, self._hvd.allreduce_async_(tensor, name=name, op=self._hvd.Sum))
 
     def allreduce_sum(self, tensor: Tensor, name: str) -> Tensor:
-        """Sum a tensor over all ranks, in place."""
+        """Replace a tensor by its sum over all ranks, and return it."""
         self.allreduce_async(tensor, name).wait()
         return tensor
 
@@ -186,20 +192,20 @@ class HorovodRanks:
         return cast("Tensor", got)
 
     def all_gather(self, tensor: Tensor, name: str) -> Tensor:
-        """Return the concatenated tensors of all ranks."""
+        """Return the concatenated flat tensors of all ranks, in rank order."""
         return cast("Tensor", self._hvd.allgather(tensor, name=f"{name}.join"))
 
     def broadcast(self, tensor: Tensor, root: int = 0) -> Tensor:
-        """Overwrite the tensor with that of rank `root`, in place."""
+        """Overwrite the tensor with the one of rank `root`, and return it."""
         self._hvd.broadcast_(tensor, root, name="broadcast")
         return tensor
 
     def broadcast_object(self, value: Any, root: int = 0) -> Any:
-        """Return the value of rank `root`."""
+        """Return the `value` that rank `root` has passed."""
         return self._hvd.broadcast_object(value, root, name="object")
 
     def all_gather_object(self, value: Any) -> list[Any]:
-        """Return the values of all ranks, in order of rank."""
+        """Return the values that all ranks have passed, in rank order."""
         return list(self._hvd.allgather_object(value, name="objects"))
 
     def barrier(self) -> None:
@@ -221,7 +227,7 @@ class _HorovodHandle:
 
 
 class TorchRanks:
-    """Process group of torch.distributed: gloo for the CPU, nccl for CUDA."""
+    """Process group of torch.distributed: gloo on CPUs, nccl on CUDA devices."""
 
     def __init__(self, backend: str, rank: int, size: int, local_rank: int, patience: float) -> None:
         import torch.distributed as dist
@@ -231,12 +237,12 @@ class TorchRanks:
         self.rank, self.size, self.local_rank = rank, size, local_rank
 
     def allreduce_async(self, tensor: Tensor, name: str) -> Handle:
-        """Start summing a tensor over all ranks in place."""
+        """Start to replace a tensor by its sum over all ranks; return a handle that waits for the sum."""
         work: Handle = self._dist.all_reduce(tensor, async_op=True)
         return work
 
     def allreduce_sum(self, tensor: Tensor, name: str) -> Tensor:
-        """Sum a tensor over all ranks, in place."""
+        """Replace a tensor by its sum over all ranks, and return it."""
         self._dist.all_reduce(tensor)
         return tensor
 
@@ -247,24 +253,24 @@ class TorchRanks:
         return got
 
     def all_gather(self, tensor: Tensor, name: str) -> Tensor:
-        """Return the concatenated tensors of all ranks."""
+        """Return the concatenated flat tensors of all ranks, in rank order."""
         joined = tensor.new_empty(tensor.numel() * self.size)
         self._dist.all_gather(list(joined.chunk(self.size)), tensor)
         return joined
 
     def broadcast(self, tensor: Tensor, root: int = 0) -> Tensor:
-        """Overwrite the tensor with that of rank `root`, in place."""
+        """Overwrite the tensor with the one of rank `root`, and return it."""
         self._dist.broadcast(tensor, root)
         return tensor
 
     def broadcast_object(self, value: Any, root: int = 0) -> Any:
-        """Return the value of rank `root`."""
+        """Return the `value` that rank `root` has passed."""
         box = [value]
         self._dist.broadcast_object_list(box, root)
         return box[0]
 
     def all_gather_object(self, value: Any) -> list[Any]:
-        """Return the values of all ranks, in order of rank."""
+        """Return the values that all ranks have passed, in rank order."""
         values: list[Any] = [None] * self.size
         self._dist.all_gather_object(values, value)
         return values

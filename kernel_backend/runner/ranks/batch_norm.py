@@ -1,4 +1,4 @@
-"""Normalize by the statistics of all ranks' samples (`--sync-bn`), over any backend and on any device.
+"""Let BatchNorm use the statistics of all ranks' samples (`--sync-bn`), with any backend and on any device.
 
 torch's SyncBatchNorm needs CUDA. Here each rank's count, mean and variance are gathered and combined in the order of
 the ranks, so that every rank computes the same bits. The backward pass sums gradients in the same way. They are the
@@ -23,7 +23,7 @@ _NAME = "batch statistics"
 
 
 class SharedStatistics:
-    """Process group that synchronized BatchNorm modules use; every rank must call such a module equally often."""
+    """Process group for synchronized BatchNorm modules; every rank must call each of these modules equally often."""
 
     def __init__(self, ranks: Ranks) -> None:
         self.ranks: Ranks = ranks
@@ -33,7 +33,7 @@ class SharedStatistics:
 
     @contextmanager
     def apart(self) -> Iterator[None]:
-        """Normalize by this rank's samples only in the block, in which the other ranks do not call the modules."""
+        """Use only this rank's samples in the block, in which the other ranks do not call the modules."""
         ranks, self.ranks = self.ranks, SingleRank()
         try:
             yield
@@ -63,7 +63,7 @@ def synchronize(modules: Iterable[nn.Module], shared: SharedStatistics) -> None:
 
 
 class _Synchronized(_BatchNorm):
-    """BatchNorm whose class was changed by `synchronize`."""
+    """BatchNorm module whose class `synchronize` has replaced by this one."""
 
     _shared_statistics: SharedStatistics
 
@@ -91,9 +91,9 @@ def batch_norm(
     factor: float,
     eps: float,
 ) -> Tensor:
-    """Return `torch.nn.functional.batch_norm` in training mode over the samples of all ranks; all ranks call it.
+    """Return `torch.nn.functional.batch_norm` in training mode, with the statistics of all ranks' samples.
 
-    Running statistics, if any, are updated with momentum `factor`.
+    All ranks call it. Running statistics, if any, are updated with momentum `factor`.
     """
     axes = [axis for axis in range(input.dim()) if axis != 1]
     shape = [-1 if axis == 1 else 1 for axis in range(input.dim())]
@@ -114,9 +114,9 @@ def batch_norm(
 
 
 def _moments(values: Tensor, axes: list[int], ranks: Ranks) -> tuple[Tensor, Tensor, int]:
-    """Return mean and biased variance of each channel over the samples of all ranks, and the number of values.
+    """Return each channel's mean and biased variance over all ranks' samples, and the number of values per channel.
 
-    Raises ValueError if all ranks together have only one value per channel, as torch does.
+    `axes` are all axes but the channels'. Raises ValueError if there is only one value per channel, as torch does.
     """
     variance, mean = torch.var_mean(values, axes, correction=0)
     own = values.numel() // values.shape[1]
@@ -133,7 +133,10 @@ def _moments(values: Tensor, axes: list[int], ranks: Ranks) -> tuple[Tensor, Ten
 
 
 class _Gathered(torch.autograd.Function):
-    """Autograd function that gathers a row of each rank; a row's gradient is the sum of its gradients on all ranks."""
+    """Autograd function that gathers a row of values from each rank.
+
+    A row's gradient is the sum of the gradients that all ranks have for it.
+    """
 
     @staticmethod
     def forward(ctx: Any, own: Tensor, ranks: Ranks) -> Tensor:
@@ -146,7 +149,7 @@ class _Gathered(torch.autograd.Function):
 
 
 class _SummedRow(torch.autograd.Function):
-    """Autograd function that sums over the ranks their rows for this rank: the transpose of `_Gathered`."""
+    """Autograd function for the backward pass of `_Gathered`: it sums, over the ranks, their rows for this rank."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, ranks: Ranks) -> Tensor:

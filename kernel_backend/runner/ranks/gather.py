@@ -1,4 +1,4 @@
-"""Gather objects of all ranks on rank 0, in pieces that every backend can transfer."""
+"""Gather objects from all ranks on rank 0, in pieces that are small enough for every backend."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ PIECE = 64 << 20  # bytes that each rank sends at once
 
 
 def gather_objects(value: Any, ranks: Ranks, device: torch.device) -> list[Any]:
-    """Return the values of all ranks on rank 0, an empty list elsewhere; all ranks call it.
+    """Return on rank 0 the values of all ranks, in rank order; [] elsewhere. All ranks call it.
 
-    `device` is the device of the tensors that the backend transfers. Raises any error of pickling the value.
+    The backend transfers tensors on `device`. Raises the error of pickling if a value cannot be pickled.
     """
     if ranks.size == 1:
         return [value]

@@ -1,4 +1,4 @@
-"""Save checkpoints to which every rank writes its part, while the training waits."""
+"""Save checkpoints of a sharded training: every rank writes its part while the training waits."""
 
 from __future__ import annotations
 
@@ -19,13 +19,16 @@ class ShardedCheckpointer(Checkpointer):
     """
 
     def save(self, position: Position) -> None:
-        """Commit a checkpoint of the training at `position`; if it cannot be written, skip it with a warning."""
+        """Commit a checkpoint of the training as it is at `position`.
+
+        If it cannot be written, warn the user and continue without it.
+        """
         problem = self._attempt(position)
         if problem is not None and self._ranks.rank == 0:
             self._miss(position, problem)
 
     def settle(self) -> None:
-        """Do nothing, as no copy is pending after a save."""
+        """Do nothing: `save` returns only when the checkpoint is written."""
 
     def finish(self, position: Position) -> None:
         """Commit a final checkpoint; raise CheckpointFailed if it cannot be written after several tries."""
@@ -37,7 +40,10 @@ class ShardedCheckpointer(Checkpointer):
             time.sleep(pause)
 
     def _attempt(self, position: Position) -> str | None:
-        """Write and commit once; return None, or the reason of a failure, equal on all ranks. Raises Fenced."""
+        """Write and commit a checkpoint once; return None or, if that failed, the reason, which is equal on all ranks.
+
+        Raises Fenced if a newer attempt of the trial has begun.
+        """
         began = time.monotonic()
         per_rank = self._contents.gather()
         state, parts = self._contents.split(per_rank)

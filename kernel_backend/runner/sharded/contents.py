@@ -1,4 +1,4 @@
-"""Split the state of a sharded training into one part per rank, and load it on any number of ranks."""
+"""Split the state of a sharded training into one checkpoint part per rank, and load it on any number of ranks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ class ShardedContents(TrainingContents):
     """State of a training in which each rank holds some rows of each parameter and of its optimizer state."""
 
     def split(self, per_rank: PerRankState) -> tuple[dict[str, Any], Parts]:
-        """Split this rank's state: sharded tensors into parts such as `model.shard-1`, all others only on rank 0."""
+        """Return this rank's state as JSON and as tensors by part.
+
+        Sharded tensors are in parts such as `model.shard-1`; all others are returned only on rank 0.
+        """
         state, parts = super().split(per_rank)
         found: dict[str, dict[str, Tensor]] = {}
         state[_SHAPES] = {}
@@ -37,7 +40,7 @@ class ShardedContents(TrainingContents):
         return state, found
 
     def tensors(self, manifest: Manifest, read: Read, name: str) -> dict[str, Tensor]:
-        """Return the tensors of a part; sharded tensors are reduced to this rank's rows."""
+        """Return the tensors of a checkpoint part by name; of a sharded tensor, only this rank's rows."""
         shapes = manifest.state.get(_SHAPES, {}).get(name)
         if not shapes:
             return tensors_of(manifest, name, read)
@@ -45,7 +48,11 @@ class ShardedContents(TrainingContents):
         return others | self._own(manifest, read, name, shapes)
 
     def _own(self, manifest: Manifest, read: Read, name: str, shapes: Mapping[str, list[int]]) -> dict[str, Tensor]:
-        """Return this rank's rows of a part, read one after the other from the stored shards that overlap with them."""
+        """Return this rank's rows of a sharded checkpoint part, by tensor name.
+
+        Of the stored shards, only those that overlap with these rows are read, one after the other. `shapes` has the
+        shapes of the whole tensors.
+        """
         mesh = next(each.device_mesh for each in self._model.parameters() if isinstance(each, DTensor))
         own = {key: own_rows(shape[0], self._ranks.size, self._ranks.rank) for key, shape in shapes.items()}
         found: dict[str, list[Tensor]] = {key: [] for key in shapes}
@@ -54,12 +61,10 @@ class ShardedContents(TrainingContents):
             theirs = {key: own_rows(shape[0], len(shards), number) for key, shape in shapes.items()}
             common = {key: _common(own[key], theirs[key]) for key in shapes}
             if any(common.values()):
-                tensors = decode(read(shard))
-                for key, rows in common.items():
-                    start = rows.start - theirs[key].start
-                    found[key].append(_rows(tensors[key], start, len(rows)))
-        local = {key: _joined(each, shapes[key]) for key, each in found.items()}
-        return {key: from_rows(each, shapes[key], mesh) for key, each in local.items()}
+                for key, tensor in read.tensors(shard):
+                    rows = common[key]
+                    found[key].append(_rows(tensor, rows.start - theirs[key].start, len(rows)))
+        return {key: from_rows(_joined(found.pop(key), shape), shape, mesh) for key, shape in shapes.items()}
 
     @property
     def _model(self) -> nn.Module:
@@ -74,7 +79,7 @@ def _common(one: range, other: range) -> range:
 
 
 def _rows(tensor: Tensor, start: int, count: int) -> Tensor:
-    """Return a copy of some rows; if these are all rows, return the tensor itself."""
+    """Return a copy of `count` rows from row `start` on; if these are all rows, return the tensor itself."""
     return tensor if count == len(tensor) else tensor[start : start + count].clone()
 
 

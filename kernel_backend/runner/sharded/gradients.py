@@ -1,4 +1,4 @@
-"""Use gradients that torch's FSDP2 sums and shards in the backward pass; sum samples, loss and flags separately."""
+"""Use the gradients that torch's FSDP2 sums and shards; sum sample counts, losses and flags separately."""
 
 from __future__ import annotations
 
@@ -10,20 +10,23 @@ from kernel_backend.runner.ranks.backends import Ranks
 
 
 class ShardedGradients:
-    """Gradients of which each rank holds some rows; every rank must compute the same number of shares."""
+    """Gradients of which each rank holds some rows; every rank must compute the same number of shares of the batch."""
 
     def __init__(self, parameters: Parameters, scaler: GradScaler, ranks: Ranks, device: torch.device) -> None:
         self._parameters, self._scaler, self._ranks = list(parameters.values()), scaler, ranks
         self._word = torch.zeros(2 + len(ControlFlags._fields), dtype=torch.float64, device=device)
 
     def begin(self) -> None:
-        """Discard the previous step's gradients."""
+        """Discard the gradients of the step before."""
         self._word.zero_()
         for parameter in self._parameters:
             parameter.grad = None
 
     def add(self, loss: torch.Tensor | None, samples: int, total: int, flags: ControlFlags) -> None:
-        """Add the gradients of a share; torch sums each FSDP unit over the ranks during the backward pass."""
+        """Compute the gradients of a share of the batch.
+
+        During its backward pass torch sums the gradients of each FSDP unit over the ranks.
+        """
         self._word[0] += samples
         for index, flag in enumerate(flags, start=2):
             if flag:
@@ -34,6 +37,6 @@ class ShardedGradients:
             self._scaler.scale(weighted).backward()  # type: ignore[no-untyped-call]
 
     def finish(self) -> ControlWord:
-        """Return the sums of samples, loss and flags over the ranks; the gradients are complete already."""
+        """Return sample count, loss and flags summed over the ranks; the gradients are complete already."""
         samples, loss, *flags = self._ranks.allreduce_sum(self._word, "control word").tolist()
         return ControlWord(int(samples), loss, ControlFlags(*(flag > 0 for flag in flags)))

@@ -1,4 +1,4 @@
-"""Convert between whole tensors and a rank's rows of them, in the layout of torch's FSDP2."""
+"""Convert between whole tensors and the rows that one rank holds, in the layout of torch's FSDP2."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.distributed.tensor import DTensor, Shard
 
 
 def own_rows(rows: int, ranks: int, rank: int) -> range:
-    """Return the indices of a rank's rows: chunks of equal length, of which the last may be shorter or empty.
+    """Return the row indices that a rank holds: consecutive chunks of equal length, the last ones shorter or empty.
 
     Examples
     --------
@@ -38,7 +38,7 @@ def from_rows(local: Tensor, shape: Sequence[int], mesh: DeviceMesh) -> DTensor:
 
 
 def sharded_like(own: Any, value: Tensor) -> Tensor:
-    """Return a whole `value` sharded like `own`, keeping this rank's rows; return any other value unchanged."""
+    """Return a whole tensor `value` sharded as `own` is; return it unchanged if `own` is not sharded."""
     if not isinstance(own, DTensor) or isinstance(value, DTensor) or value.shape != own.shape:
         return value
     mesh = own.device_mesh

@@ -43,7 +43,10 @@ class Sharded:
             _return_freed_memory()
 
     def place(self, module: nn.Module) -> None:
-        """Copy rank 0's weights to all ranks and shard them; raise InvalidDefinition if there are several models."""
+        """Copy rank 0's weights to all ranks and shard them, in place.
+
+        Raises InvalidDefinition if there are several models.
+        """
         if parts_of(module):
             raise InvalidDefinition("--strategy fsdp2 shards one model, and model() returns several: leave it out")
         for each in module.parameters():  # one by one, as together they would be copied at once
@@ -51,19 +54,19 @@ class Sharded:
         shard(module, self._ranks, self._device)
 
     def gradients(self, parameters: Parameters, scaler: GradScaler, name: str) -> Gradients:
-        """Return the gradients, which torch sums and shards in the backward pass."""
+        """Return the gradients object for a sharded model: torch sums and shards gradients in the backward pass."""
         return ShardedGradients(parameters, scaler, self._ranks, self._device)
 
     def begin(self, module: nn.Module) -> None:
         """Do nothing, as `place` has copied the weights of rank 0."""
 
     def whole(self) -> Callable[[Tensor], Tensor]:
-        """Return the function that gathers a sharded parameter from all ranks."""
+        """Return the function that gathers a whole parameter from its rows on all ranks."""
         return whole
 
 
 def _return_freed_memory() -> None:
-    """Make the memory allocator return large blocks to the system when they are freed.
+    """Make the memory allocator (glibc) return large blocks to the system as soon as they are freed.
 
     The whole weights of each FSDP unit are allocated and freed in each pass. By default glibc keeps freed blocks of up
     to 32 MB, which fragments memory.

@@ -16,7 +16,8 @@ from torch.distributed.fsdp import fully_shard
 
 from kernel_backend.runner.ranks.backends import Ranks
 
-UNITS = 32  # a unit has at least this fraction of all bytes: few transfers, and little memory for whole units
+# A unit has at least this fraction of all bytes, or this many bytes: few transfers, and little memory for whole units.
+UNITS, LARGE = 32, 4 << 20
 
 
 def shard(model: nn.Module, ranks: Ranks, device: torch.device) -> None:
@@ -27,15 +28,20 @@ def shard(model: nn.Module, ranks: Ranks, device: torch.device) -> None:
         # Losses are weighted by their fraction of the global batch already.
         sharded.set_gradient_divide_factor(1.0)
         sharded.set_force_sum_reduction_for_comms(True)
+        if device.type == "cpu":
+            # By default FSDP gathers the next unit during the backward pass of this one. On the CPU torch waits for the
+            # gather, so that it saves no time and needs memory for one more whole unit. Naming this unit avoids it.
+            sharded.set_modules_to_backward_prefetch([sharded])
 
 
 def units(model: nn.Module) -> list[nn.Module]:
-    """Return the modules that FSDP shards as units, inner ones first; the model itself holds all other parameters.
+    """Return the modules that FSDP shards as units, inner ones first.
 
     These are torch's own layers that are called as modules, and the elements of `nn.Sequential` and `nn.ModuleList`, if
-    they have enough bytes. Modules that share a parameter are put into the same unit.
+    they have enough bytes. Modules that share a parameter are put into the same unit. All other parameters belong to
+    the unit of the model itself.
     """
-    least = sum(each.nbytes for each in model.parameters()) / UNITS
+    least = min(sum(each.nbytes for each in model.parameters()) / UNITS, LARGE)
     shared = _shared(model)
     found: list[nn.Module] = []
     taken: set[int] = set()
@@ -48,7 +54,7 @@ def units(model: nn.Module) -> list[nn.Module]:
 
 
 def _inner_first(module: nn.Module) -> Iterator[nn.Module]:
-    """Yield the submodules that are certainly called as modules, inner ones first."""
+    """Yield the submodules that are certainly called as modules in a forward pass, inner ones first."""
     for child in module.children():
         yield from _inner_first(child)
         holds = isinstance(module, nn.Sequential | nn.ModuleList)

@@ -1,1 +1,1 @@
-"""Report on a search: its status, its Optuna study, and its parameters as table columns."""
+"""Report on a search: its status, a study for Optuna, and hyperparameters as table columns."""

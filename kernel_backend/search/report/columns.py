@@ -17,7 +17,10 @@ class Column(NamedTuple):
 
 
 def columns(space: Space) -> tuple[Column, ...]:
-    """Return all columns in written order; a block's parameters for each index up to the maximum number of blocks."""
+    """Return all columns in the order in which the parameters are written.
+
+    A block's parameters have columns for each index up to the maximum number of blocks.
+    """
     outer = [Column(each.name, each) for each in space.of(None)]
     lists = dict.fromkeys(each.each for each in space.parameters if each.each is not None)
     inner = [
@@ -30,7 +33,7 @@ def columns(space: Space) -> tuple[Column, ...]:
 
 
 def flat(space: Space, params: Mapping[str, Value]) -> dict[str, Value]:
-    """Return searched hyperparameters by column; a list of blocks gives its length and each block's parameters.
+    """Return hyperparameters by column; a list of blocks gives its length and the parameters of each block.
 
     If the space has no parameters, as for a custom search class, all of `params` are returned.
     """
@@ -48,7 +51,7 @@ def _items(name: str, value: Value, space: Space) -> Iterator[tuple[str, Value]]
 
 
 def ordered(space: Space, names: Iterable[str]) -> tuple[str, ...]:
-    """Return column names in written order; names that are no column of the space come last."""
+    """Return column names sorted as their parameters are written; names that are no column of the space come last."""
     left = set(names)
     known = [each.name for each in columns(space) if each.name in left]
     return (*known, *sorted(left.difference(known)))

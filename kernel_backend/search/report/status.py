@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 
 from kernel_backend.errors import InvalidRequest
-from kernel_backend.model.best import best_first
+from kernel_backend.model.best import best_first, best_of
 from kernel_backend.model.experiment import Config, Experiment, Metric
 from kernel_backend.model.record import Value
 from kernel_backend.model.search import registry
@@ -21,6 +21,7 @@ from kernel_backend.model.search.records import (
     Extended,
     Limit,
     LogEntry,
+    LoggedReport,
     ParamsAssigned,
     Reported,
     Resume,
@@ -53,7 +54,7 @@ SORTED = ("best", "trial", "state", "unit", "value", "until", "attempts", "secon
 
 @dataclass
 class TrialHistory:
-    """History of one trial in a search's log: hyperparameters, parent, target, and reported values by unit."""
+    """What a search's log says about one trial: hyperparameters, parent, target, and reported values by unit."""
 
     params: Mapping[str, Value] = field(default_factory=dict)
     parent: int | None = None
@@ -62,7 +63,7 @@ class TrialHistory:
     values: list[float] = field(default_factory=list)
 
     def at(self, unit: int) -> float | None:
-        """Return the first value at or after the end of a unit; None if there is none or it is not finite."""
+        """Return the trial's first value at or after the end of a unit; None if there is none or it is not finite."""
         place = bisect_left(self.units, unit)
         value = self.values[place] if place < len(self.values) else math.nan
         return value if math.isfinite(value) else None
@@ -74,7 +75,7 @@ class TrialHistory:
 
     @property
     def value(self) -> float | None:
-        """Return the newest value; None before the first."""
+        """Return the trial's newest value; None before the first."""
         return self.values[-1] if self.values else None
 
 
@@ -82,7 +83,7 @@ NOTHING = TrialHistory()
 
 
 class SearchHistory:
-    """History of a search, built from its log entries by `take`."""
+    """Trials of a search and the course of its best value, built up from log entries by `take`."""
 
     def __init__(self, settings: Settings, space: Space, begun: float) -> None:
         """Create an empty history; `begun` is the submission time in seconds since the epoch."""
@@ -94,24 +95,39 @@ class SearchHistory:
         self._named = set[str]()
         self.incumbent: list[IncumbentPoint] = []
         self.trained = 0  # units trained by all trials
+        self.diverged = set[int]()  # trials whose newest value is not finite
         self.entries = 0
         self.limit = settings.limit
         self.closed: Limit | None = None
 
     @property
     def brackets(self) -> Sequence[Bracket]:
-        """Return the brackets of a search method that has rungs; else none."""
+        """Return the brackets if the search method has rungs; else an empty sequence."""
         found: Sequence[Bracket] = getattr(self._searcher, "brackets", ())
         return [each for each in found if len(each.rungs) > 1]
 
+    @property
+    def replays(self) -> bool:
+        """Return whether it needs complete entries, for its searcher; else `take_brief` is faster."""
+        return self._searcher is not None
+
     def take(self, entries: Iterable[LogEntry]) -> None:
-        """Apply log entries, which must follow those applied before."""
+        """Apply further log entries, which must directly follow those applied before."""
         found = list(entries)
         if self._searcher is not None:
             self._replay(self._searcher, found)
-        for entry in found:
+        self.take_brief(found)
+
+    def take_brief(self, entries: Iterable[LogEntry | LoggedReport]) -> None:
+        """Apply log entries to the history alone, without a replay."""
+        for entry in entries:
             self.entries = entry.number
-            self._take(entry)
+            if isinstance(entry, LogEntry):
+                self._take(entry)
+            elif entry.trial in self.trials:
+                if entry.until is not None:
+                    self.trials[entry.trial].until = entry.until
+                self._report(entry, entry.at - self._begun)
 
     def _replay(self, searcher: Searcher, entries: Sequence[LogEntry]) -> None:
         try:
@@ -145,25 +161,26 @@ class SearchHistory:
             self._named.update(found)
             self.columns = ordered(self.space, self._named)
 
-    def _report(self, report: Reported, at: float) -> None:
+    def _report(self, report: Reported | LoggedReport, at: float) -> None:
         told = self.trials[report.trial]
         if report.unit <= told.unit:
             return  # trained again after a fault: the first value is used
         self.trained += report.unit - told.unit
         told.units.append(report.unit)
         told.values.append(report.value)
+        (self.diverged.discard if math.isfinite(report.value) else self.diverged.add)(report.trial)
         if self.metric.better(report.value, self.incumbent[-1].value if self.incumbent else None):
             self.incumbent.append(
                 IncumbentPoint(at=at, units=self.trained, trial=report.trial, unit=report.unit, value=report.value)
             )
 
     def raw(self, lower: float) -> float:
-        """Return a compared value as it was reported; infinite, with the worse sign, if the trial diverged."""
+        """Return a value, stored so that lower is better, as it was reported; infinite if the trial diverged."""
         return self.metric.lower(lower)  # negating twice restores it
 
 
 def _judge(settings: Settings, space: Space) -> Searcher | None:
-    """Return a searcher, used for its brackets; None if the method has no rungs, or its package fails."""
+    """Return a searcher from which the brackets are read; None if the method has no rungs, or its package fails."""
     method = registry.find(settings.method)
     if method is None or method.judged != "rungs":
         return None
@@ -192,7 +209,7 @@ def ranked_values(history: SearchHistory) -> tuple[int, dict[int, float]]:
 
 @dataclass(frozen=True)
 class Page:
-    """Page of a table of trials: `sort` is a column (`-` before it reverses the order), `offset` the first row."""
+    """Page of a table of trials: `sort` is the column to sort by (`-` before it reverses), `offset` the first row."""
 
     sort: str = "best"
     limit: int = 100
@@ -207,15 +224,15 @@ def search_status(
     now: float,
     page: Page,
 ) -> SearchStatus:
-    """Return the status of a search, with the trials of a page.
+    """Return the status of a search, with the trials on one page of the table.
 
-    `seconds` has the slot-seconds of each trial, `now` is in seconds since the epoch. Raises InvalidRequest for an
+    `seconds` has the slot-seconds used by each trial; `now` is in seconds since the epoch. Raises InvalidRequest for an
     unknown column.
     """
     settings = history.settings
     chosen = _sorted(trials, history, seconds, page)[page.offset : page.offset + page.limit]
     row, metric = _rows(experiment.config, history, seconds), experiment.config.metric
-    best = best_first(((trial.index, trial.best) for trial in trials), metric)[:1]
+    best = best_of(((trial.index, trial.best) for trial in trials), metric)
     return SearchStatus(
         number=experiment.number,
         search=experiment.config.search,
@@ -225,14 +242,14 @@ def search_status(
         metric=metric,
         params=history.columns,
         limit=history.limit,
-        counts=Counter(str(trial.state) for trial in trials),
-        diverged=sum(_diverged(told) for told in history.trials.values()),
+        counts={str(state): count for state, count in Counter(trial.state for trial in trials).items()},
+        diverged=len(history.diverged),
         trained=history.trained,
         spent=sum(seconds.values()),
         elapsed=max(0.0, (experiment.ended_at or now) - experiment.created_at),
         closed=history.closed,
         over=experiment.state in EXPERIMENT_ENDED,
-        best=next((row(trial) for trial in trials if trial.index in best), None),
+        best=next((row(trial) for trial in trials if trial.index == best), None),
         incumbent=tuple(history.incumbent),
         brackets=tuple(
             BracketStatus(rungs=tuple(_rung(rung, history) for rung in bracket.rungs)) for bracket in history.brackets
@@ -256,15 +273,11 @@ def _rows(config: Config, history: SearchHistory, seconds: Mapping[int, float]) 
             parent=told.parent,
             attempts=trial.attempt,
             seconds=seconds.get(trial.index, 0.0),
-            diverged=_diverged(told),
+            diverged=trial.index in history.diverged,
             failure=trial.failure,
         )
 
     return row
-
-
-def _diverged(told: TrialHistory) -> bool:
-    return told.value is not None and not math.isfinite(told.value)
 
 
 Rank = tuple[bool, float, str]  # numbers sort before texts
@@ -273,42 +286,49 @@ Rank = tuple[bool, float, str]  # numbers sort before texts
 def _sorted(
     trials: Sequence[TrialSummary], history: SearchHistory, seconds: Mapping[int, float], page: Page
 ) -> list[TrialSummary]:
-    """Sort trials by a column, better values first; trials without a value in it always come last."""
+    """Return trials sorted by the page's column, better values first.
+
+    Trials without a value come last in either order.
+    """
     name, around = page.sort.removeprefix("-"), page.sort.startswith("-")
     known = dict.fromkeys((*SORTED, *(column.name for column in columns(history.space)), *history.columns))
     if name not in known:
         raise InvalidRequest(f"sort={page.sort[:50]}: there is no such column{nearest(name, known)}")
-    ranks = [(rank, trial) for trial in trials if (rank := _rank(name, trial, history, seconds)) is not None]
+    rank_of = _ranking(name, history, seconds)
+    ranks = [(rank, trial) for trial in trials if (rank := rank_of(trial)) is not None]
     ranks.sort(key=itemgetter(0), reverse=around)
     ranked = [trial for _, trial in ranks]
+    if len(ranked) == len(trials):
+        return ranked
     left = {trial.index for trial in ranked}
     return [*ranked, *(trial for trial in trials if trial.index not in left)]
 
 
-def _rank(name: str, trial: TrialSummary, history: SearchHistory, seconds: Mapping[int, float]) -> Rank | None:
-    """Return the sort key of a trial in a column; None if it has no value there."""
-    told = history.trials.get(trial.index, NOTHING)
-    found: float | None
+def _ranking(name: str, history: SearchHistory, seconds: Mapping[int, float]) -> Callable[[TrialSummary], Rank | None]:
+    """Return the function that returns a trial's sort key in a column; None if the trial has no value there."""
+    told, lower = history.trials, history.metric.lower
     match name:
         case "trial":
-            found = trial.index
+            return lambda trial: (False, trial.index, "")
         case "state":
-            return True, 0.0, str(trial.state)
+            return lambda trial: (True, 0.0, str(trial.state))
         case "attempts":
-            found = trial.attempt
+            return lambda trial: (False, trial.attempt, "")
         case "seconds":
-            found = seconds.get(trial.index, 0.0)
-        case "unit":
-            found = told.unit
-        case "until":
-            found = told.until
+            return lambda trial: (False, seconds.get(trial.index, 0.0), "")
         case "best":
-            found = history.metric.lower(trial.best.value) if trial.best else None
+            return lambda trial: (False, lower(trial.best.value), "") if trial.best else None
+        case "unit":
+            return lambda trial: (False, told.get(trial.index, NOTHING).unit, "")
+        case "until":
+            return lambda trial: _of_value(told.get(trial.index, NOTHING).until)
         case "value":
-            found = None if told.value is None or math.isnan(told.value) else history.metric.lower(told.value)
-        case _:
-            return _of_value(told.params.get(name))
-    return None if found is None else (False, float(found), "")
+            return lambda trial: _of_number(told.get(trial.index, NOTHING).value, lower)
+    return lambda trial: _of_value(told.get(trial.index, NOTHING).params.get(name))
+
+
+def _of_number(value: float | None, lower: Callable[[float], float]) -> Rank | None:
+    return None if value is None or math.isnan(value) else (False, lower(value), "")
 
 
 def _of_value(value: Value) -> Rank | None:
@@ -336,7 +356,10 @@ def _rung(rung: Rung, history: SearchHistory) -> RungStatus:
 
 
 def _some(places: Sequence[RankKey]) -> list[RankKey]:
-    """Return all results, best first; of more than `ENTRIES`, the best half of that number and some of the others."""
+    """Return all results, best first.
+
+    If there are more than `ENTRIES`, the best half of that number and some others.
+    """
     if len(places) <= ENTRIES:
         return list(places)
     best, others = places[: ENTRIES // 2], places[ENTRIES // 2 :]
@@ -369,13 +392,12 @@ def curves(
 
 
 def _line(trial: int, told: TrialHistory, state: TrialState, points: int) -> TrialCurve:
-    """Return a trial's learning curve of at most `points` points: every k-th value and the last, without averaging.
+    """Return a trial's learning curve as every k-th value and the last, at most `points` of them, without averaging.
 
     Trials are compared by single values, so the curve must show those.
     """
     count = len(told.units)
-    step = -(-count // points)
-    kept = sorted({*range(count - 1, -1, -step)})
+    kept = sorted({*range(count - 1, -1, -math.ceil(count / points))})
     return TrialCurve(
         trial=trial,
         state=state,

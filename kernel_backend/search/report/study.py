@@ -38,7 +38,7 @@ def study(
 ) -> optuna.Study:
     """Return an in-memory Optuna study with all trials in order, and their values at the ends of units.
 
-    Raises InvalidRequest if Optuna is not installed.
+    `rows` are the trials, `lines` their learning curves. Raises InvalidRequest if Optuna is not installed.
     """
     _check_installed()
     found = _study(name, mode)
@@ -137,12 +137,12 @@ def _distributions(space: Space) -> dict[str, Any]:
 
 
 def _choice(value: Value) -> Any:
-    """Convert a choice for an Optuna study: lists and dictionaries, which it does not accept, become text."""
+    """Return a choice as an Optuna study accepts it: lists and dictionaries become text."""
     return written(value) if isinstance(value, list | dict) else value
 
 
 def _counted(params: Mapping[str, Value], distributions: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the reported parameters whose values lie in the study's distributions."""
+    """Return the hyperparameters of a trial whose values lie within the study's distributions."""
     chosen = {name: _choice(value) for name, value in params.items() if name in distributions}
     return {name: value for name, value in chosen.items() if _holds(distributions[name], value)}
 

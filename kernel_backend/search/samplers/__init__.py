@@ -1,1 +1,1 @@
-"""Sample the hyperparameters of new trials."""
+"""Propose the hyperparameters of new trials."""

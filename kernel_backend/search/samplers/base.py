@@ -15,7 +15,7 @@ from kernel_backend.search.samplers.sobol import Sobol
 
 
 class Sampler(Protocol):
-    """Propose the hyperparameters of new trials: the interface.
+    """Interface of a sampler, which proposes the hyperparameters of new trials.
 
     A sampler keeps no state of its own. It may use its seed, the number of the trial, and what was observed.
 
@@ -43,7 +43,7 @@ class Sampler(Protocol):
 
 
 class RandomSampler:
-    """Propose random points of the space, each equally likely.
+    """Sampler that proposes random points of the space, each equally likely.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ class RandomSampler:
 
 
 class SobolSampler:
-    """Propose the points of a Sobol sequence: spread more evenly than random ones.
+    """Sampler that proposes the points of a Sobol sequence, which are spread more evenly than random ones.
 
     Parameters
     ----------
@@ -122,18 +122,18 @@ class SobolSampler:
 
 
 class ListSampler:
-    """Propose the points of a list in order, such as a grid."""
+    """Sampler that proposes the points of a list in order, such as those of a grid."""
 
     def __init__(self, points: Sequence[dict[str, Value]]) -> None:
         self._points = points
 
     def ask(self, number: int, seen: Observations) -> dict[str, Value]:
-        """Return the point of proposal `number`; raises IndexError beyond the last."""
+        """Return the hyperparameters at index `number - 1` of the list; raises IndexError beyond the last."""
         return dict(self._points[number - 1])
 
 
 def stream(seed: int, number: int) -> Random:
-    """Return the random numbers of one proposal.
+    """Return a generator of the random numbers for one proposal.
 
     They depend on (seed, number) alone, so that a log of decisions can be replayed from any entry.
 
@@ -147,7 +147,7 @@ def stream(seed: int, number: int) -> Random:
     Returns
     -------
     random.Random
-        A generator of its own.
+        A new generator, shared with no other proposal.
 
     Examples
     --------

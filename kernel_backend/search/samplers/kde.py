@@ -25,7 +25,7 @@ MOST = 256  # points per density: more cost time and improve nothing
 
 
 class KdeSampler:
-    """Propose the candidate near good trials that has the highest ratio of good to bad density."""
+    """Sampler that proposes, of candidates near good trials, the one with the highest ratio of good to bad density."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -41,9 +41,9 @@ class KdeSampler:
 
 
 def split(seen: Observations) -> tuple[Array, Array] | None:
-    """Return the points of good and bad trials at the highest rung with enough results; None without such a rung.
+    """Return the points of good trials and of bad ones at the highest rung with enough results.
 
-    Trials that are training are treated as bad, so that concurrent proposals differ.
+    None without such a rung. Trials that are training are treated as bad, so that concurrent proposals differ.
     """
     found = seen.telling(max(10, len(seen.encoder.dimensions) + 1))
     if found is None:
@@ -57,7 +57,7 @@ def split(seen: Observations) -> tuple[Array, Array] | None:
 
 
 def _thinned(places: Sequence[RankKey]) -> list[int]:
-    """Return at most `MOST` of these trials, evenly spaced by rank."""
+    """Return at most `MOST` of the trials, evenly spaced by rank."""
     step = max(1, -(-len(places) // MOST))
     return [place.trial for place in places[::step]]
 
@@ -70,7 +70,7 @@ def _propose(good: Array, bad: Array, dimensions: Sequence[Dimension], random: n
 
 
 def _drawn(centres: Array, width: Array, choices: NDArray[np.int64], random: np.random.Generator) -> Array:
-    """Draw a point near each centre; coordinates that are inactive (NaN) in a centre are uniform."""
+    """Return a random point near each centre; coordinates that are inactive (NaN) in a centre are drawn uniformly."""
     anywhere = random.random(centres.shape)
     moved = centres + random.normal(size=centres.shape) * width * WIDER
     inside = 1.0 - np.abs(1.0 - np.mod(moved, 2.0))  # reflected at 0 and 1, so that points do not accumulate there
@@ -80,9 +80,9 @@ def _drawn(centres: Array, width: Array, choices: NDArray[np.int64], random: np.
 
 
 def widths(points: Array, choices: NDArray[np.int64]) -> Array:
-    """Return the kernels' bandwidth in each dimension, shape [d], by Scott's rule.
+    """Return the bandwidth of the kernels in each dimension by Scott's rule, shape [d].
 
-    For a choice it is the probability of all other values in a kernel.
+    For a choice it is the probability that a kernel gives to all other values together.
     """
     dimensions = points.shape[1]
     present = ~np.isnan(points)

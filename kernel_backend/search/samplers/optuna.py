@@ -32,7 +32,7 @@ LARGEST = 1e300  # replaces infinity, the value of a diverged trial, where it is
 
 
 def check_installed(sampler: str) -> None:
-    """Raise InvalidRequest that says what to install if a library of this sampler is missing."""
+    """Raise InvalidRequest, with what to install, if a library that this sampler needs is missing."""
     missing = [each for each in NEEDED.get(sampler, ()) if importlib.util.find_spec(each) is None]
     if missing:
         extra = "'daylight[search]'" + (" torch" if "torch" in missing else "")
@@ -89,7 +89,7 @@ class _OptunaSampler:
         )
 
     def _counting(self, point: Array) -> Array:
-        """Return a point's coordinates for the study; parameters that the study ignores become NaN."""
+        """Return a point whose coordinates are NaN for parameters that the Optuna study ignores."""
         raise NotImplementedError
 
     def _sampler(self, seed: int) -> optuna.samplers.BaseSampler:
@@ -97,7 +97,7 @@ class _OptunaSampler:
 
 
 class TpeSampler(_OptunaSampler):
-    """Optuna's tree-structured Parzen estimator, multivariate, in groups of parameters that are active together."""
+    """Sampler by Optuna's tree-structured Parzen estimator: multivariate, grouped by jointly active parameters."""
 
     most = 300
 
@@ -111,7 +111,10 @@ class TpeSampler(_OptunaSampler):
 
 
 class GpSampler(_OptunaSampler):
-    """Optuna's Gaussian process, with inactive (conditional) parameters imputed as 0.5: it needs complete vectors."""
+    """Sampler by Optuna's Gaussian process.
+
+    Inactive (conditional) parameters become 0.5, as it needs complete vectors.
+    """
 
     most = 150  # the cost grows with the cube
 
@@ -125,7 +128,7 @@ class GpSampler(_OptunaSampler):
 
 
 class CmaesSampler:
-    """CMA-ES (Hansen 2016): a choice is an interval, and inactive parameters are imputed as 0.5.
+    """Sampler by CMA-ES (Hansen 2016): a choice is an interval, and inactive parameters become 0.5.
 
     After convergence it restarts with twice the population (IPOP: Auger and Hansen 2005). Each proposal replays all
     generations, because Optuna would keep the state in attributes of trials, which the log does not have.
@@ -148,7 +151,7 @@ class CmaesSampler:
         return seen.encoder.decode(point)
 
     def _told(self, points: Array, values: Sequence[float]) -> Any:
-        """Return the CMA-ES strategy, updated by all complete generations of results."""
+        """Return the CMA-ES optimizer after it has processed all complete generations of results."""
         if points.shape[1] == 1:  # CMA-ES needs two dimensions: a constant one is added
             points = np.column_stack([points, np.full(len(points), 0.5)])
         strategy = _strategy(np.full(points.shape[1], 0.5), None)
@@ -172,7 +175,10 @@ def _strategy(middle: Array, population: int | None) -> Any:
 
 
 def some(places: Sequence[RankKey], most: int) -> list[RankKey]:
-    """Return all results, best first; of more than `most`, the best half of that number and the newest others."""
+    """Return all results, best first.
+
+    If there are more than `most`, the best half of that number and the newest others.
+    """
     if len(places) <= most:
         return list(places)
     best, others = places[: most // 2], places[most // 2 :]
@@ -187,11 +193,11 @@ def _distribution(dimension: Dimension) -> Any:
 
 
 def _internal(distribution: Any, at: float) -> float | int:
-    """Convert a coordinate of the unit cube to a value in the Optuna study."""
+    """Return the value in Optuna's internal form at the coordinate `at` of the unit cube."""
     choices = len(getattr(distribution, "choices", ()))
     return min(int(at * choices), choices - 1) if choices else at
 
 
 def _coordinate(dimension: Dimension, value: float) -> float:
-    """Convert a value in the Optuna study to a coordinate of the unit cube."""
+    """Return the coordinate of the unit cube for a value in Optuna's internal form."""
     return (value + 0.5) / dimension.choices if dimension.choices else value

@@ -49,7 +49,7 @@ class Sobol:
 
 
 def _directions(dimension: int) -> list[int]:
-    """Return the direction numbers of a dimension, as fractions of 2**BITS."""
+    """Return the direction numbers of the Sobol sequence in a dimension, as multiples of 2**-BITS."""
     if dimension == 0:
         return [1 << BITS - 1 - bit for bit in range(BITS)]
     degree, inner, first = DIRECTIONS[dimension - 1]
@@ -64,7 +64,10 @@ def _directions(dimension: int) -> list[int]:
 
 
 def _scrambled(directions: list[int], random: Random) -> list[int]:
-    """Multiply each direction number by one random lower triangular matrix over GF(2); row 0 is the highest bit."""
+    """Return the direction numbers, each multiplied by one random lower triangular matrix over GF(2).
+
+    Row 0 of the matrix is the highest bit.
+    """
     # Row r has a 1 at the bit that it determines, and random bits above it.
     rows = [(random.getrandbits(row) << 1 | 1) << BITS - 1 - row for row in range(BITS)]
     return [

@@ -1,4 +1,4 @@
-"""Define problems, the sources of learning curves for simulated searches."""
+"""Define problems: sources of learning curves for simulated searches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 
 
 class Problem(Protocol):
-    """Give the learning curves of trials, and the seconds that a unit of training takes: the interface.
+    """Interface of a problem: the learning curves of trials, and the seconds that a unit of training takes.
 
     Examples
     --------
@@ -87,9 +87,9 @@ class Problem(Protocol):
 
 
 class TableProblem:
-    """Look up the learning curves of trials in a table of recorded trainings.
+    """Problem whose learning curves come from a table of recorded trainings.
 
-    A proposal takes the nearest row that no trial has taken. A unit takes one second.
+    A trial gets the nearest row that no other trial has. A unit takes one second.
 
     Parameters
     ----------
@@ -221,7 +221,7 @@ def _column(name: str, values: Array) -> Parameter:
 
 
 class Trained:
-    """Learning curves whose loss falls as a power of the unit, towards a floor that differs between trials.
+    """Problem whose loss falls as a power of the unit, towards a floor that differs between trials.
 
     Floor and speed of a trial are random, seeded by (seed, trial), and independent of its hyperparameters. This
     suffices to forecast the cost of a search, which depends only on ranks.
@@ -233,13 +233,13 @@ class Trained:
         self._curves: dict[int, tuple[float, float]] = {}
 
     def begin(self, trial: int, params: Mapping[str, Value], parent: int | None) -> dict[str, Value]:
-        """Return the proposed hyperparameters, unchanged."""
+        """Return the hyperparameters that the search proposes, unchanged."""
         random = np.random.default_rng((self._seed, trial))
         self._curves[trial] = float(random.random()), float(random.uniform(0.3, 1.0))
         return dict(params)
 
     def value(self, trial: int, unit: int) -> float:
-        """Return a loss between 0 and 2."""
+        """Return the loss of a trial at the end of a unit, which is between 0 and 2."""
         floor, speed = self._curves[trial]
         return floor + math.pow(unit, -speed)
 

@@ -90,7 +90,7 @@ def simulate(
 
 
 class _Due(NamedTuple):
-    """Event at the end of a trial's next unit, or at its target; the trial fails in unit `fails`."""
+    """Next event of a trial: the end of its next unit, or its target; the trial fails in unit `fails`."""
 
     time: float
     order: int
@@ -101,7 +101,7 @@ class _Due(NamedTuple):
 
 
 class _Simulation:
-    """State of a simulation: gangs, the trials that they train, and the clock."""
+    """State of a simulation: gangs, the trials that they train, and the simulated clock."""
 
     def __init__(
         self,
@@ -185,7 +185,7 @@ class _Simulation:
         return math.isfinite(value)
 
     def pass_time(self, until: float) -> None:
-        """Advance the clock; gangs with a trial are busy meanwhile."""
+        """Advance the clock to `until`; gangs that train a trial count as busy meanwhile."""
         self._busy += (until - self.now) * (self._workers - self._idle)
         self.now = until
 
@@ -195,6 +195,6 @@ class _Simulation:
         return value <= goal if self._mode == "min" else value >= goal
 
     def trace(self) -> Trace:
-        """Return the trace so far."""
+        """Return the result of the simulation so far."""
         times, values = np.array(self._reports, dtype=float).reshape(-1, 2).T
         return Trace(self._mode, self._workers, self._trials, times, values, self._busy, self.now)

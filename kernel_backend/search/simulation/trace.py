@@ -1,4 +1,4 @@
-"""Hold the result of a simulated search."""
+"""Define the result of a simulated search."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class SimulatedTrial:
 
 @dataclass
 class Trace:
-    """Hold the result of a simulated search: trials, reports and use of the workers.
+    """Result of a simulated search: trials, reports and use of the workers.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Count a program's progress from its reports: steps, and epochs as the resource unit of a search."""
+"""Count the steps and epochs of a program from its reports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kernel_backend.runner.forms.command.reports import Logged
 
 
 class Place(NamedTuple):
-    """Step and epoch at which a report appears in the curves."""
+    """Step and epoch under which a report appears in the curves."""
 
     step: int
     epoch: float
@@ -18,10 +18,10 @@ class Place(NamedTuple):
 
 @dataclass
 class Counts:
-    """Steps and epochs of a program, counted from its reports.
+    """Numbers of steps and epochs of a program, counted from its reports.
 
-    If a program's reports name no step, each report is one step. A validation completes an epoch. If it names one,
-    epochs are counted from the first that was ever named; otherwise it completes the next.
+    If a program's reports name no step, each report is one step. A validation completes an epoch. If the validation
+    names an epoch, epochs are counted from the first that was ever named; otherwise it completes the next.
     """
 
     step: int = 0
@@ -45,7 +45,10 @@ class Counts:
         return Place(self.step, max(self.epochs, self.here))
 
     def skip(self, later: Counts) -> None:
-        """Continue the step numbers after those of `later`, the counts before the program restarted from this state."""
+        """Count steps from the number that `later` has reached, so that the curves go on where they ended.
+
+        `later` are the counts before the program restarted from this older state.
+        """
         if not self.names_steps:
             self.step = max(self.step, later.step)
 
@@ -55,5 +58,5 @@ class Counts:
 
     @classmethod
     def of(cls, state: Mapping[str, Any]) -> Counts:
-        """Return the counts that `state` returned."""
+        """Return the counts that `state` stored."""
         return cls(**state)

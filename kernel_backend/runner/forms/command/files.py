@@ -1,4 +1,4 @@
-"""Manage a program's checkpoint folder: it persists between attempts, and Daylight's checkpoints are copies of it."""
+"""Manage a program's checkpoint folder, which persists between attempts and is copied into Daylight's checkpoints."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ Fingerprint = Mapping[str, tuple[int, int, int]]  # inode, size and time of each
 
 
 class CheckpointFiles:
-    """Checkpoint folder of a trial's program, below `root`, and the contents of its checkpoints.
+    """Checkpoint folder of a trial's program, below `root`, as the content of Daylight's checkpoints.
 
     If the program commits checkpoints itself, a restart restores the folder to the newest commit. Otherwise the program
-    finds the folder as it left it. If it then fails before it changes a file, the next restart restores the last copy,
-    as a kill may have left a file incomplete.
+    finds the folder as it was when the program ended. If the program then fails before it changes a file, the next
+    restart restores the last copy, as a kill may have left a file incomplete.
     """
 
     def __init__(self, root: Path, uid: str) -> None:
@@ -66,12 +66,12 @@ class CheckpointFiles:
         self._failed.unlink(missing_ok=True)
 
     def failed(self) -> None:
-        """Record that the program failed by itself."""
+        """Record that the program failed by itself, so that the next attempt may have to restore the folder."""
         self._root.mkdir(parents=True, exist_ok=True)
         self._failed.touch()
 
     def wrote(self, state: dict[str, Any], committed: str | None) -> None:
-        """Store the position of the program next to its checkpoint folder, with the newest checkpoint's ID."""
+        """Store how far the program is (`state`) next to its folder, with the ID of the newest checkpoint."""
         self.state = state
         record = {
             "uid": self._uid,
@@ -84,7 +84,7 @@ class CheckpointFiles:
             file.write(json.dumps(record).encode())
 
     def fingerprint(self) -> Fingerprint:
-        """Return inode, size and modification time of all files."""
+        """Return inode, size and modification time of each file in the folder."""
         found = {}
         for path in self._files(self.folder):
             with contextlib.suppress(FileNotFoundError):
@@ -93,12 +93,12 @@ class CheckpointFiles:
         return found
 
     def quiet(self, seconds: float) -> bool:
-        """Return True if no file has changed for this many seconds."""
+        """Return True if no file in the folder has changed for this many seconds."""
         return time.time() - _newest(self.fingerprint()) >= seconds
 
     @property
     def saved_at(self) -> float:
-        """Return the time of the program's last save: the newest modification time of its (committed) files."""
+        """Return the Unix time of the program's last save: the newest modification time of its (committed) files."""
         return _newest(self._copied if self.commits else self.fingerprint())
 
     @property
@@ -107,7 +107,7 @@ class CheckpointFiles:
         return self.fingerprint() != self._copied
 
     def stage(self) -> bool:
-        """Copy the folder for a checkpoint; return False if files changed meanwhile."""
+        """Copy the folder for a checkpoint; return False if a file changed during the copy."""
         before = self.fingerprint()
         shutil.rmtree(self._staged, ignore_errors=True)
         tensors = {}
@@ -125,7 +125,7 @@ class CheckpointFiles:
         return True
 
     def marked(self) -> bool:
-        """Return True if the program has created the marker file, and delete that file."""
+        """Return True if the program has created the marker file of a commit; delete that file."""
         marker = self.folder / MARKER
         if not marker.exists():
             return False
@@ -135,14 +135,14 @@ class CheckpointFiles:
     # Called by a Checkpointer
 
     def gather(self) -> PerRankState:
-        """Return an empty state, as the files are those of rank 0 only."""
+        """Return an empty state: only rank 0 has files to save."""
         return NOBODYS
 
     def check(self) -> None:
         """Do nothing, as a checkpoint can hold any file."""
 
     def split(self, _: PerRankState) -> tuple[dict[str, Any], Parts]:
-        """Return the copied files as tensors of bytes."""
+        """Return the copied files, as tensors of bytes by path."""
         state, tensors = flatten(self._tensors)
         return {PART: state}, {PART: tensors} if tensors else {}
 
@@ -189,10 +189,10 @@ def _newest(files: Fingerprint) -> float:
 
 
 class NoCopy(HostCopy):
-    """Host copy of tensors that are never modified: it copies nothing."""
+    """Substitute for a HostCopy, for tensors that never change: it copies nothing."""
 
     def begin(self, parts: Parts, lazily: bool) -> Copying:
-        """Return the tensors themselves, which nobody modifies."""
+        """Return the tensors themselves, as nothing modifies them."""
         return Copying(parts, [], lambda: None)
 
 
@@ -201,7 +201,7 @@ def _digest(files: Fingerprint) -> str:
 
 
 def _mapped(path: Path) -> Tensor:
-    """Return a file's bytes as a memory-mapped tensor."""
+    """Return the bytes of a file as a tensor that is mapped into memory."""
     size = path.stat().st_size
     if size == 0:
         return torch.empty(0, dtype=torch.uint8)

@@ -1,4 +1,4 @@
-"""Handle a program's reports, requests and checkpoints on rank 0, and the target that a search sets."""
+"""Handle a program's reports, requests and checkpoints on rank 0, and the targets that a search sets."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ _GUARANTEE = "none: the program goes on from what it saved"
 
 
 class Lead:
-    """Handler of a program's reports, requests and checkpoints, on rank 0."""
+    """Handler of a program's reports, requests and checkpoints, and of the targets that a search sets, on rank 0."""
 
     def __init__(
         self, job: LaunchSpec, folder: Path, log: Path, instructions: Instructions, spool: Spool, progress: Progress
     ) -> None:
-        """Choose the checkpoint to resume from, and restore its files in the checkpoint folder."""
+        """Choose the checkpoint to resume from, and restore its files in the program's checkpoint folder."""
         self._job, self._folder, self._spool, self._progress = job, folder, spool, progress
         self.files = CheckpointFiles(program_folder(Path(job.home), job.experiment, job.trial), job.uid)
         self._messages = Messages(folder / messages_file(0))
@@ -84,7 +84,7 @@ class Lead:
 
     @property
     def step(self) -> int:
-        """Return the number of steps taken."""
+        """Return the number of steps that the program has taken."""
         return self.counts.step
 
     def note(self, text: str, level: Literal["info", "warning"] = "info") -> None:
@@ -92,9 +92,10 @@ class Lead:
         self._spool.say(Note(text=text, level=level))
 
     def begin(self, world: int) -> bool:
-        """Report the start; if the trial is at its search's target already, wait for the next target.
+        """Report the start; if the trial is at its search's target already, wait for the next one.
 
-        Return False if the search sets none.
+        `world` is the number of ranks. Return False if the search sets no further target, so that the program need not
+        start.
         """
         config = self._job.config
         self._spool.say(
@@ -149,7 +150,7 @@ class Lead:
         return requests
 
     def _count(self) -> None:
-        """Count new reports until the search's target is reached; ignore reports beyond the trial's maximum."""
+        """Count new reports until the search's target is reached; ignore those beyond the trial's maximum length."""
         counted = False
         while self._queue and not self.at_target and not self.over:
             self._report(self._queue.popleft())
@@ -202,7 +203,7 @@ class Lead:
     # Checkpoints
 
     def _save(self) -> None:
-        """Commit the checkpoint folder if the program requested it, or if its files have changed and are complete."""
+        """Commit the checkpoint folder if the program has asked for it, or its files have changed and are complete."""
         if self._due:
             self.files.commits = True
             if self._commit():
@@ -228,7 +229,7 @@ class Lead:
         return max(LEAST_S, COST * self._checkpoints.cost.write)
 
     def _commit(self) -> bool:
-        """Commit the checkpoint folder now; return False if files are changing."""
+        """Commit the checkpoint folder now; return False if its files are changing."""
         self._progress.tick("checkpoint", self.step)
         if not self.files.stage():
             return False
@@ -253,17 +254,17 @@ class Lead:
 
     @property
     def at_target(self) -> bool:
-        """Return True if the trial has reached its search's target, and the search must decide how it continues."""
+        """Return True if the trial has reached its search's target, so that the search decides how it continues."""
         return self._target.reached(self._units) and not self.over
 
     @property
     def over(self) -> bool:
-        """Return True once the program has reported the maximum number of units that its search allows."""
+        """Return True once the program has reported the most epochs or steps that its search allows."""
         return self._job.until is not None and self._units >= self._total
 
     @property
     def beyond(self) -> bool:
-        """Return True if a program in a search goes on after its maximum number of units."""
+        """Return True if a program in a search continues beyond the most epochs or steps that are allowed."""
         return self.over and bool(self._queue)
 
     @property
@@ -275,25 +276,28 @@ class Lead:
         return self.counts.step if self._job.config.steps is not None else self.counts.epochs
 
     def has_saved(self, told: float) -> bool:
-        """Return True if the program has saved since it was asked to end, and is not saving now.
+        """Return True if the program has saved since it was asked to end at time `told`, and is not saving now.
 
-        If a search pauses it at its target, a save around the end of its newest resource unit is enough.
+        If a search pauses it at its target, a save around the end of its newest epoch or step is enough.
         """
         began, ended = self._units_at
         since = (began + ended) / 2 if self.at_target or self.over else told
         return self.files.saved_at >= since and self.files.quiet(QUIET_S)
 
     def moves_on(self) -> bool:
-        """Wait a limited time for the search to set a further target; return True if it does."""
+        """Wait some seconds for the search to set a further target; return True if it does."""
         return self._target.moves_on(self._units, self.step)
 
     def leave(self) -> None:
-        """Commit the checkpoint folder of a program that ends early, without the program's uncommitted changes."""
+        """Commit the checkpoint folder of a program that ended early, unless it has changes that it did not commit."""
         if not (self.files.commits and self.files.changed):
             self._commit_at_last()
 
     def finish(self) -> None:
-        """Commit the checkpoint folder at the end; raise InvalidDefinition if a search got no value of its metric."""
+        """Commit the checkpoint folder at the end of the program.
+
+        Raises InvalidDefinition if the program has reported no value of its search's metric.
+        """
         if self._job.config.search is not None and not self._judgement.validated:
             raise InvalidDefinition(_unseen(self._job.config.metric))
         self._commit_at_last()

@@ -23,10 +23,13 @@ _GONE = (psutil.NoSuchProcess, psutil.AccessDenied)
 
 
 class ProgramProcess:
-    """Program of this rank, run as a child process; its orphaned descendants become children of this process."""
+    """Program of this rank, run as a child process.
+
+    If a process of the program dies, its children become children of this process, so that they can be killed too.
+    """
 
     def __init__(self, words: Sequence[str], env: Mapping[str, str]) -> None:
-        """Start the program in the current folder; raise InvalidDefinition if it cannot be started."""
+        """Start the program `words` in the current folder; raise InvalidDefinition if it cannot be started."""
         if sys.platform == "linux":
             ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         try:
@@ -41,11 +44,11 @@ class ProgramProcess:
             raise InvalidDefinition(f"{words[0]} cannot be started: {error.strerror or error}") from None
 
     def code(self) -> int | None:
-        """Return the exit code, negative for a signal; None while the program runs."""
+        """Return the program's exit code, negative for a signal; None while it runs."""
         return self._child.poll()
 
     def seconds(self) -> float:
-        """Return the CPU seconds of all living processes of the program."""
+        """Return the CPU time in seconds of all processes of the program that are alive."""
         found = 0.0
         for each in self._processes():
             with contextlib.suppress(*_GONE):
@@ -54,20 +57,20 @@ class ProgramProcess:
         return found
 
     def pause(self) -> None:
-        """Suspend all processes of the program (SIGSTOP)."""
+        """Suspend all processes of the program (with SIGSTOP)."""
         self._signal(signal.SIGSTOP)
 
     def go_on(self) -> None:
-        """Resume suspended processes (SIGCONT)."""
+        """Resume the suspended processes (with SIGCONT)."""
         self._signal(signal.SIGCONT)
 
     def terminate(self) -> None:
-        """Send SIGTERM to the program only, as it may need its loader workers to save its state."""
+        """Send SIGTERM to the program alone: it may need its loader workers to save its state."""
         if self.code() is None:
             self._child.terminate()
 
     def end(self) -> None:
-        """Kill all processes of the program, including orphans, and wait until they are gone."""
+        """Kill all processes of the program, orphaned ones included, and wait until they are gone."""
         while left := self._processes():
             for each in left:
                 with contextlib.suppress(*_GONE):

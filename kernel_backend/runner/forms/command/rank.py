@@ -20,7 +20,10 @@ from kernel_backend.runner.progress import Progress
 def work(
     job: LaunchSpec, instructions: Instructions, spool: Spool, progress: Progress, watch: Callable[[FormTraining], None]
 ) -> int:
-    """Run the job's command as one of its ranks and return the exit code; `watch` is called with the training."""
+    """Run the job's command as one of its ranks and return the exit code.
+
+    `watch` is called with the training once it has been created.
+    """
     code = Path(job.code)
     snapshot = read_snapshot(code)
     source = (code / f"{MODULE}.py").read_text()

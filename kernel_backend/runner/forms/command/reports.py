@@ -1,4 +1,4 @@
-"""Read a program's reports: JSON lines from `run` or `$DAYLIGHT_METRICS`, and numbers that it prints."""
+"""Read what a program reports: JSON lines from `run` or in `$DAYLIGHT_METRICS`, and numbers that it prints."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PLACES = ("step", "epoch")
 
 
 class Logged(NamedTuple):
-    """Values that a program reports, with step and epoch if it names them."""
+    """Values that a program reports, with their step and epoch if the program names them."""
 
     values: dict[str, float]
     step: int | None = None
@@ -24,7 +24,7 @@ class Logged(NamedTuple):
 
 
 class Request(NamedTuple):
-    """Request by a program to its rank, such as `checkpoint`; `answer` names the file on which the program waits."""
+    """Request of a program to its rank, such as `checkpoint`; the program waits for a file named `answer`."""
 
     kind: str
     fields: Mapping[str, Any]
@@ -32,14 +32,14 @@ class Request(NamedTuple):
 
 
 class Messages:
-    """Messages of a program; lines that cannot be parsed are collected in `unread`."""
+    """Reader of the messages that a program writes; lines that cannot be parsed are collected in `unread`."""
 
     def __init__(self, path: Path) -> None:
         self._lines = Tail(path, longest=LONGEST)
         self.unread: list[str] = []
 
     def new(self) -> Iterator[Logged | Request]:
-        """Yield the messages since the last call."""
+        """Yield the messages written since the last call."""
         for line in self._lines.new():
             if not line.strip():
                 continue
@@ -62,7 +62,7 @@ class Messages:
 
 
 class LogPatterns:
-    """Numbers in the lines of a log, matched by the named groups of regular expressions."""
+    """Reader of numbers in the lines of a log, by the named groups of regular expressions."""
 
     def __init__(self, log: Path, patterns: Sequence[str]) -> None:
         self._patterns = [re.compile(each) for each in patterns]
@@ -70,12 +70,12 @@ class LogPatterns:
         self.unread: list[str] = []
 
     def new(self) -> Iterator[Logged]:
-        """Yield the numbers in the lines since the last call; the matches of all patterns in a line are combined."""
+        """Yield the numbers in each line since the last call, by group name; patterns of one line are combined."""
         if self._patterns:
             yield from self._found(self._lines.new())
 
     def rest(self) -> Iterator[Logged]:
-        """Yield the numbers in a last line that has no line break."""
+        """Yield the numbers in the last line, if it ends without a line break."""
         if self._patterns:
             yield from self._found(self._lines.rest())
 
@@ -100,7 +100,10 @@ class LogPatterns:
 
 
 def logged(numbers: Mapping[str, float], validation: bool) -> Logged:
-    """Return the values, with step and epoch apart; a `step` or `epoch` that is not a whole number is dropped."""
+    """Return the values with step and epoch separated from them.
+
+    A `step` or `epoch` that is not a whole number is dropped.
+    """
     values = {name: value for name, value in numbers.items() if name not in _PLACES}
     step, epoch = (_whole(numbers.get(name)) for name in _PLACES)
     return Logged(values, step, epoch, validation)

@@ -1,4 +1,4 @@
-"""Supervise a program: start it, detect hangs, and end it when its rank must leave."""
+"""Supervise a program: start it, write heartbeats as long as it works, and end it when its rank must exit."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FAILED = 1
 
 
 class CommandTraining:
-    """Program of one rank, from its start to its end."""
+    """Training of one rank that runs a program, from its start to its end."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class CommandTraining:
         return ProgramProcess(words, env)
 
     def _watch(self, process: ProgramProcess) -> None:
-        """Write a heartbeat if the program has written to its log or used CPU time."""
+        """Write a heartbeat if the program has written to its log or used CPU time since the last call."""
         size, seconds = self._log.stat().st_size, self._seen[1]
         if time.monotonic() - self._computed > CPU_S:
             self._computed, seconds = time.monotonic(), process.seconds()
@@ -118,7 +118,7 @@ class CommandTraining:
             self._progress.tick("step", self.step + 1)
 
     def _must_leave(self, lead: Lead, process: ProgramProcess) -> bool:
-        """Handle messages; return True if the program must end, at its maximum or at a final target."""
+        """Handle the program's messages; return True if it must end, at its maximum length or at its last target."""
         lead.look()
         if lead.beyond:
             return True
@@ -132,7 +132,7 @@ class CommandTraining:
         return not goes_on
 
     def _settle(self, process: ProgramProcess) -> None:
-        """Wait until the program has written what it may be saving, or has ended."""
+        """Wait until the program has finished a save that may be in progress, or has ended."""
         begun = since = time.monotonic()
         files = self._checkpoints.fingerprint()
         saved = False
@@ -168,7 +168,7 @@ class CommandTraining:
         process.end()
 
     def _wait(self, process: ProgramProcess, seconds: float, enough: Callable[[], bool] = lambda: False) -> None:
-        """Wait until the program has ended, or this many seconds have passed, or `enough` returns True."""
+        """Wait until the program has ended, `seconds` have passed, or `enough` returns True."""
         deadline = time.monotonic() + seconds
         while process.code() is None and time.monotonic() < deadline and not enough():
             self._progress.tick("waiting", self.step)
@@ -177,7 +177,7 @@ class CommandTraining:
             time.sleep(LOOK_S)
 
     def _left(self) -> int:
-        """Commit the program's files once the programs of all ranks have ended; return the exit code."""
+        """Wait until the programs of all ranks have ended, then commit the program's files; return the exit code."""
         self._board.ended()
         if self._lead is None:
             return RELEASED
@@ -192,7 +192,7 @@ class CommandTraining:
         return RELEASED
 
     def _ended(self, code: int) -> int:
-        """Return this rank's exit code, for a program that ended with `code`."""
+        """Return the exit code of this rank, whose program ended with `code`."""
         if self._lead is not None:
             self._lead.end()
         if self._board.leaving:

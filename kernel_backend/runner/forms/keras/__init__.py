@@ -1,1 +1,1 @@
-"""Train a compiled Keras model with Keras' own `fit`, on its torch backend."""
+"""Train a compiled Keras model with Keras' own `fit`, on the backend that the model is written for."""

@@ -1,4 +1,4 @@
-"""Call the user's callbacks within Keras' `fit`, and before and after them count, report and save the steps."""
+"""Call the user's callbacks within Keras' `fit`; before and after them, count, report and save the steps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class JobCallbacks(keras.callbacks.CallbackList):  # type: ignore[misc]
-    """Callback list of `fit` that also notifies the job's loop before and after the user's callbacks."""
+    """Callback list of `fit`, which calls the job's loop before and after the user's callbacks."""
 
     def __init__(self, loop: KerasLoop, callbacks: Sequence[Any], **options: Any) -> None:
         super().__init__(list(callbacks), add_history=True, **options)
@@ -21,12 +21,15 @@ class JobCallbacks(keras.callbacks.CallbackList):  # type: ignore[misc]
         self._loop = loop
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Call the user's callbacks, then begin the training."""
+        """Call the user's callbacks, then begin the training in the job's loop."""
         super().on_train_begin(logs)
         self._loop.begin_training(self.callbacks)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Call the user's callbacks and begin the epoch; if it resumes in the middle, restore the state afterwards."""
+        """Call the user's callbacks, then begin the epoch in the job's loop.
+
+        If the epoch is resumed in the middle, the state that callbacks have changed is restored afterwards.
+        """
         if self._loop.resumes_within_epoch:
             super().on_epoch_begin(epoch, logs)
             self._loop.begin_epoch(self.callbacks)
@@ -35,13 +38,13 @@ class JobCallbacks(keras.callbacks.CallbackList):  # type: ignore[misc]
             super().on_epoch_begin(epoch, logs)
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        """Begin a step, unless an earlier attempt has taken it."""
+        """Begin a step, unless an earlier attempt has taken it already."""
         if not self._loop.skips(batch):
             self._loop.begin_step()
             super().on_train_batch_begin(batch, logs)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """End a step, unless an earlier attempt has taken it."""
+        """End a step, unless an earlier attempt has taken it already."""
         if not self._loop.skips(batch):
             super().on_train_batch_end(batch, self._loop.trained(logs))
             self._loop.end_step()

@@ -1,9 +1,11 @@
-"""Feed Keras' `fit` with this rank's shares of the batches, starting where the training resumes."""
+"""Give Keras' `fit` this rank's shares of the batches, from the batch on at which the training resumes."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from keras.src import tree  # Keras has no public name for these four
@@ -19,26 +21,30 @@ from kernel_backend.runner.data import Batch, Batches, Source, source
 from kernel_backend.runner.determinism.random_states import RandomStates
 from kernel_backend.runner.loop.forward import to_device
 
+if TYPE_CHECKING:
+    from kernel_backend.runner.forms.keras.tensorflow import Feed
+
 SKIPPED = object()  # marker for a batch that an earlier attempt has trained
 
 
 class Data(NamedTuple):
-    """Samples of a dataset, with the structure in which Keras expects a batch of them."""
+    """Samples of a data set, and the tuple that Keras expects for a batch of them."""
 
     source: Source
     like: Any = None  # for arrays: their structure, with None for each; otherwise batches are passed as read
 
     def batch(self, data: Any) -> Any:
-        """Return a batch as Keras expects it: (x,), (x, y) or (x, y, sample_weight)."""
+        """Return a batch as the tuple that Keras expects: (x,), (x, y) or (x, y, sample_weight)."""
         if self.like is not None:
             return tree.pack_sequence_as(self.like, list(data))
         return tuple(data) if isinstance(data, list) else data
 
 
 def data_of(value: Any, role: str) -> Data:
-    """Convert the user's data: arrays x, (x, y) or (x, y, sample_weight), a torch Dataset or DataLoader.
+    """Interpret the data that the user's function `role` returned.
 
-    Raises InvalidDefinition for anything else.
+    It may be arrays x, (x, y) or (x, y, sample_weight), or a torch Dataset or DataLoader. Raises InvalidDefinition for
+    anything else.
     """
     arrays = tuple(value) if isinstance(value, list | tuple) else (value,)
     if not isinstance(value, PyDataset) and len(arrays) <= 3 and can_convert_arrays(arrays):
@@ -68,16 +74,16 @@ def _of_arrays(arrays: tuple[Any, ...], role: str) -> Data:
 
 
 def _tensor(sliced: Any) -> torch.Tensor:
-    """Return all samples of an array wrapped by Keras, in the dtype that Keras would pass to the model."""
+    """Return all samples of an array that Keras has wrapped, in the dtype in which the model would get them."""
     found = sliced.convert_to_torch_compatible(sliced[0:])
     return torch.as_tensor(found)
 
 
 class Shares(DataAdapter):  # type: ignore[misc]
-    """Adapter that yields this rank's shares of the batches of one data set to Keras' `fit`."""
+    """Adapter by which Keras' `fit` gets this rank's shares of the batches of one data set."""
 
     def __init__(self, rank: RankContext, data: Data, *, training: bool) -> None:
-        """Set up the batches; `training` shuffles them."""
+        """Set up the batches; with `training` they are shuffled."""
         found, config = data.source, rank.config
         if training and config.uneven == "drop":
             found = found._replace(drop_last=True)
@@ -91,7 +97,7 @@ class Shares(DataAdapter):  # type: ignore[misc]
             "sample" if training else "validation",
             own,
             rank.ranks.size,
-            config.loader_workers,
+            rank.loader_workers,
             rank.device,
             rank.note,
             digested=training,
@@ -102,12 +108,21 @@ class Shares(DataAdapter):  # type: ignore[misc]
         self.batch: Batch | None = None  # the batch that Keras currently has
 
     def get_torch_dataloader(self) -> Iterator[Any]:
-        """Return an iterator over one pass; batches of an earlier attempt are replaced by a marker, and skipped."""
-        return self._pass()
+        """Return an iterator over one pass, with a marker in place of each batch that an earlier attempt trained."""
+        return itertools.chain(itertools.repeat(SKIPPED, self.taken), self._pass())
+
+    def get_tf_dataset(self) -> Any:
+        """Return a `tf.data.Dataset` of one pass's batches, without those that an earlier attempt has trained."""
+        return self.feed.dataset()
+
+    @cached_property
+    def feed(self) -> Feed:
+        """Return the `Feed` from which TensorFlow reads the batches."""
+        from kernel_backend.runner.forms.keras.tensorflow import Feed
+
+        return Feed(self._pass)
 
     def _pass(self) -> Iterator[Any]:
-        for _ in range(self.taken):
-            yield SKIPPED
         batches = self._batches
         if self._training:
             first = self.epoch * self.count
@@ -126,7 +141,7 @@ class Shares(DataAdapter):  # type: ignore[misc]
 
     @property
     def samples(self) -> tuple[int, int]:
-        """Return the number of samples in the current batch: this rank's, and those of all ranks."""
+        """Return the number of samples in the current batch: this rank's, and all ranks'."""
         assert self.batch is not None
         return self._batches.own_samples(self.batch.total), self.batch.total
 
@@ -141,5 +156,5 @@ class Shares(DataAdapter):  # type: ignore[misc]
     partial_batch_size = None
 
     def close(self) -> None:
-        """Stop the processes that load data."""
+        """Stop the processes that read data."""
         self._batches.close()

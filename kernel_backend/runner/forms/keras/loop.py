@@ -1,4 +1,4 @@
-"""Add Daylight's work to the steps and epochs of Keras' `fit`: report, agree with other ranks, save, and leave."""
+"""Add Daylight's work to the steps and epochs of Keras' `fit`: report, agree with other ranks, save, and end early."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ from kernel_backend.runner.forms.keras.state import (
 )
 from kernel_backend.runner.forms.keras.user_callbacks import watches_batches
 from kernel_backend.runner.metrics.sums import share
+from kernel_backend.runner.timing.clock import CLOCK
 
 
 class KerasLoop:
-    """Position of a call of `fit` in this rank, with the work between its steps."""
+    """One call of Keras' `fit` in this rank: how far it is, and the work between its steps."""
 
     def __init__(self, rank: RankContext, model: Any, train: Shares, validation: Shares | None) -> None:
         """Choose the checkpoint to resume from; it is restored when the first epoch begins."""
@@ -38,6 +39,7 @@ class KerasLoop:
         self._stopped: list[int | None] | None = self._saved.get("stopped")  # the length at which a callback stopped it
         self._before: list[list[torch.Tensor]] = []  # states to restore after a batch without samples of this rank
         self._skipped = 0  # batches of this epoch that an earlier attempt trained
+        self.skipping = False  # an earlier attempt trained the current batch
         self._last = False  # the current step is the last of its epoch, or of the training
         self._logs: dict[str, float] = {}
 
@@ -47,12 +49,12 @@ class KerasLoop:
 
     @property
     def over(self) -> bool:
-        """Return True if a restored checkpoint is at the end of the training, so that no steps remain."""
+        """Return True if the restored checkpoint is at the end of the training, so that no step is left."""
         position, config = self.training.position, self._rank.config
         return position.over or self._stopped == self._length or position.epoch >= self.epochs(config.epochs)
 
     def epochs(self, wanted: int) -> int:
-        """Return the number of epochs to train: `wanted`, or as many as `--steps` needs."""
+        """Return the number of epochs to train: `wanted`, or with `--steps` as many as that needs."""
         steps = self._rank.config.steps
         return wanted if steps is None else -(-steps // self._train.count)
 
@@ -63,24 +65,30 @@ class KerasLoop:
     def _state(self) -> dict[str, Any]:
         return {"batch": self._train.taken, "stopped": self._stopped, "build": build_config(self._model)}
 
+    def refresh(self) -> None:
+        """Read copies of the weights again, before the end of the training checks whether they are finite."""
+        if self._sums is not None:
+            self._weights.refresh()
+
     # Called by JobCallbacks
 
     def skips(self, batch: int) -> bool:
-        """Return True if an earlier attempt has trained this batch of the epoch."""
-        return batch < self._skipped
+        """Return True if an earlier attempt has trained batch number `batch` of this epoch."""
+        self.skipping = batch < self._skipped
+        return self.skipping
 
     def begin_training(self, callbacks: Sequence[Any]) -> None:
-        """Restore the checkpoint if it is at the end of the training, as no epoch will begin."""
+        """Restore the checkpoint now if it is at the end of the training, as then no epoch begins."""
         if self.over:
             self._begin(callbacks)
 
     @property
     def resumes_within_epoch(self) -> bool:
-        """Return True at the start of an epoch of which an earlier attempt took some steps."""
+        """Return True at the start of an epoch in which earlier attempts have trained some steps."""
         return self._sums is None and self._saved.get("batch", 0) > 0
 
     def begin_epoch(self, callbacks: Sequence[Any]) -> None:
-        """Begin an epoch; in the first epoch of this attempt, restore the checkpoint."""
+        """Begin an epoch; in the first epoch of this attempt, restore the checkpoint first."""
         if self._sums is None:
             self._begin(callbacks)
         self._skipped = self._train.taken
@@ -97,11 +105,12 @@ class KerasLoop:
         training.register("state", others)
         for name, each in optimizers(model).items():
             training.register(name, KerasOptimizer(each))
+            each.apply = CLOCK.part("optimizer")(each.apply)  # the clock's hooks time only torch optimizers
         training.register("callbacks", CallbackState(callbacks))
         if self._stopped is not None and self._stopped != self._length:
             for each in callbacks:
                 if isinstance(each, keras.callbacks.EarlyStopping):
-                    each.wait = 0  # the training was extended
+                    each.wait = 0  # restart the patience, since the training was extended
         if not restored and rank.ranks.rank:
             differ(model, config.seed, rank.ranks.rank)
         self._watches = rank.ranks.size > 1 and watches_batches(callbacks)
@@ -117,7 +126,7 @@ class KerasLoop:
         self._keep_aside(self._train)
 
     def trained(self, logs: Any) -> Any:
-        """Return the logs of a step for callbacks; if a callback reads them, they are equal on all ranks."""
+        """Return the logs of a step for the callbacks; if a callback reads them, they are averaged over the ranks."""
         assert self._sums is not None
         self._put_back()
         train, position = self._train, self.training.position
@@ -141,7 +150,7 @@ class KerasLoop:
         return logs
 
     def end_step(self) -> None:
-        """End a step, unless it is the last of an epoch; `end_epoch` ends that."""
+        """End a step; the last step of an epoch is ended by `end_epoch`."""
         assert self._sums is not None
         model = self._model
         if self._last:
@@ -160,7 +169,7 @@ class KerasLoop:
         self._keep_aside(self._validation)
 
     def validated(self, batch: int, logs: Any) -> Any:
-        """Return the logs of a validation batch for callbacks."""
+        """Return the logs of validation batch `batch` for the callbacks."""
         assert self._validation is not None
         assert self._sums is not None
         self.training.tick_validation()
@@ -171,7 +180,8 @@ class KerasLoop:
         return self._model.get_metrics_result()
 
     def begin_validation(self) -> None:
-        """Copy rank 0's BatchNorm statistics to all ranks for a validation."""
+        """Begin a validation, for which all ranks use rank 0's BatchNorm statistics."""
+        self.training.tick_validation()
         share(list(self._weights.buffers()), self._rank.ranks)
 
     def end_epoch(self, logs: Any) -> None:
@@ -196,7 +206,7 @@ class KerasLoop:
     # Batches without samples of this rank
 
     def _keep_aside(self, shares: Shares) -> None:
-        """Copy metrics and buffers before a batch in which this rank has no samples, to restore them after it."""
+        """Copy metrics and buffers before a batch in which this rank has no samples; they are restored after it."""
         self._before = []
         if not shares.samples[0]:
             assert self._sums is not None
@@ -214,12 +224,12 @@ class KerasLoop:
 
 
 def build_config(model: Any) -> dict[str, Any]:
-    """Return the input shapes that a model was built with, as JSON."""
+    """Return the input shapes for which a model was built, as JSON."""
     found: dict[str, Any] = json.loads(json.dumps(model.get_build_config() or {}, default=str))
     return found
 
 
 def numbers(logs: Any) -> dict[str, float]:
-    """Return the values of Keras' logs that are single numbers."""
+    """Return the entries of Keras' logs that are single numbers."""
     found = keras.src.utils.python_utils.pythonify_logs(logs or {})
     return {name: float(each) for name, each in found.items() if isinstance(each, bool | int | float)}

@@ -1,4 +1,4 @@
-"""Sum the states of Keras metrics over the ranks, so that results cover all samples."""
+"""Sum the states of Keras metrics over the ranks, so that the results cover the samples of all ranks."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from kernel_backend.runner.ranks.backends import Ranks
 
 
 class MetricSums:
-    """States of a model's metrics, which must all be sums over samples."""
+    """States of a model's metrics, each of which must be a sum over samples."""
 
     def __init__(self, model: Any, ranks: Ranks, device: torch.device) -> None:
-        """Collect the metrics; with several ranks, raise InvalidDefinition for one whose state is not a sum.
+        """Collect the metrics of the model; with several ranks, raise InvalidDefinition if a state is not a sum.
 
-        `device` is the device of the tensors that the backend sums.
+        The backend sums tensors on `device`.
         """
         self._model, self._ranks, self._device = model, ranks, device
         if ranks.size > 1:
@@ -36,7 +36,7 @@ class MetricSums:
         return [each.value for each in self._model.metrics_variables]
 
     def add_up(self) -> None:
-        """Set the states on every rank to their sums over all ranks; all ranks call it."""
+        """Set the states on every rank to their sums over the ranks; all ranks call it."""
         states = self._states
         if self._ranks.size == 1 or not states:
             return
@@ -48,11 +48,11 @@ class MetricSums:
                 each.copy_(part.view(each.shape))
 
     def take(self) -> list[torch.Tensor]:
-        """Return a copy of the metrics' states, to be restored by `put`."""
+        """Return a copy of the metrics' states, which `put` restores."""
         return [each.detach().clone() for each in self._states]
 
     def put(self, states: list[torch.Tensor]) -> None:
-        """Restore states that `take` returned."""
+        """Set the metrics' states to those that `take` returned."""
         with torch.no_grad():
             for each, before in zip(self._states, states, strict=True):
                 each.copy_(before)
@@ -65,7 +65,7 @@ def _leaves(metrics: list[Any]) -> Iterator[Any]:
 
 
 def check_sums(metric: Any) -> None:
-    """Raise InvalidDefinition for a user's metric whose `update_state` does more than add to its variables."""
+    """Raise InvalidDefinition if a user's metric does more in `update_state` than add to its variables."""
     for kind in type(metric).__mro__:
         if kind.__module__.partition(".")[0] == "keras":
             return
@@ -80,7 +80,7 @@ def check_sums(metric: Any) -> None:
 
 
 def _of_samples(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a metric's function: raise InvalidDefinition if it returns one number per batch, such as F1."""
+    """Wrap a metric's function so that it raises InvalidDefinition if it returns one number per batch, such as F1."""
 
     @functools.wraps(function)
     def checked(y_true: Any, y_pred: Any, **settings: Any) -> Any:
@@ -116,7 +116,7 @@ def _only_adds(function: Any) -> bool:
 
 
 def _adds_to(value: ast.expr, variable: str) -> bool:
-    """Return True if an expression adds a value to the variable, as in `self.total + x`."""
+    """Return True if an expression adds a value to `variable`, as in `self.total + x`."""
     if not (isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add)):
         return False
     return variable in (ast.unparse(value.left), ast.unparse(value.right))

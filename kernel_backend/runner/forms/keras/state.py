@@ -1,8 +1,8 @@
-"""Wrap a Keras model, its optimizers, metrics, random seeds and callbacks as checkpoint parts."""
+"""Save and restore a Keras model, its optimizers, metrics, random seeds and callbacks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import keras
@@ -12,25 +12,47 @@ from torch import Tensor, nn
 
 from kernel_backend.runner.determinism import seeds
 from kernel_backend.runner.external_loop.parts import part_of
+from kernel_backend.runner.forms.keras.values import on_torch, read, write
 
 _SEEDS = 2**32
 
 
 class Variables(nn.Module):
-    """Keras variables as a torch module: trainable ones become parameters, others buffers, which differ per rank.
+    """Keras variables as a torch module: trainable ones become parameters, others buffers, which differ between ranks.
 
-    Each name begins with the variable's index in the model, as Keras numbers names differently in each process.
+    Each name begins with the variable's index in the model, as Keras numbers names differently in each process. On
+    another backend than torch the module holds copies, which are read again for each `state_dict`.
     """
 
     def __init__(self, variables: Iterable[Any], trained: frozenset[int] = frozenset()) -> None:
-        """Register these variables; `trained` holds the `id()` of those that are trainable or frozen weights."""
+        """Register these variables; `trained` has the `id()` of those that become parameters."""
         super().__init__()
+        self._variables: dict[str, Any] = {}
         for place, each in enumerate(variables):
             name = f"{place:04}/{each.path.replace('.', '_')}"
+            self._variables[name] = each
             if id(each) in trained:
-                self.register_parameter(name, each.value)
+                self.register_parameter(name, each.value if on_torch() else nn.Parameter(read(each), each.trainable))
             else:
-                self.register_buffer(name, each.value.detach())
+                self.register_buffer(name, read(each))
+        if not on_torch():
+            self.register_state_dict_pre_hook(lambda *_: self.refresh())  # type: ignore[no-untyped-call]
+            self.register_load_state_dict_post_hook(lambda *_: self._write())  # type: ignore[no-untyped-call]
+
+    def refresh(self) -> None:
+        """Read the values of all variables again if this module holds copies of them."""
+        if not on_torch():
+            with torch.no_grad():
+                for name, own in self._own():
+                    own.copy_(read(self._variables[name]))
+
+    def _write(self) -> None:
+        for name, own in self._own():
+            write(self._variables[name], own.detach())
+
+    def _own(self) -> Iterator[tuple[str, Tensor]]:
+        yield from self.named_parameters(remove_duplicate=False)
+        yield from self.named_buffers(remove_duplicate=False)
 
 
 def model_variables(model: Any) -> Variables:
@@ -39,21 +61,21 @@ def model_variables(model: Any) -> Variables:
 
 
 def other_variables(model: Any) -> Variables:
-    """Return the other variables that change in training: states of metrics and random seeds."""
+    """Return the other variables of a model that change in training: states of metrics and random seeds."""
     own = {id(each) for each in model.weights}
     found = {id(each): each for each in [*model.variables, *model.metrics_variables, *_seeds(model)]}
     return Variables(each for key, each in found.items() if key not in own)
 
 
 def differ(model: Any, seed: int, rank: int) -> None:
-    """Reseed the random layers of this rank, so that each rank draws different numbers."""
+    """Reseed the model's random layers by seed and rank, so that each rank draws different numbers."""
     for place, each in enumerate(_seeds(model)):
         first, second = each.value.tolist()
         each.assign([(first + seeds.mix(seed, "keras", place, rank)) % _SEEDS, second])
 
 
 def _trainable(model: Any) -> Iterable[Any]:
-    """Yield the variables that are created as trainable, including those frozen later."""
+    """Yield a model's variables that were created as trainable, also those that were frozen later."""
     for layer in model._flatten_layers(include_self=True, recursive=True):
         yield from layer._trainable_variables
 
@@ -69,36 +91,32 @@ def _seeds(model: Any) -> list[Any]:
 
 
 class KerasOptimizer:
-    """Checkpoint part for a Keras optimizer."""
+    """Checkpoint part for a Keras optimizer: moments, iterations, learning rate."""
 
     def __init__(self, optimizer: Any) -> None:
         self._optimizer = optimizer
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the optimizer's variables: moments, iterations, learning rate."""
-        return {str(place): each.value.detach() for place, each in enumerate(self._optimizer.variables)}
+        """Return the values of the optimizer's variables."""
+        return {str(place): read(each) for place, each in enumerate(self._optimizer.variables)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the variables of the optimizer: moments, iterations, learning rate."""
-        self._load(state, self._optimizer.variables)
+        """Set the optimizer's variables to those that `state_dict` returned."""
+        for place, each in enumerate(self._optimizer.variables):
+            write(each, state[str(place)])
 
     def take_over(self, state: dict[str, Any]) -> None:
-        """Restore the optimizer's variables, but keep this trial's learning rate."""
+        """Set the optimizer's variables to the saved ones, but keep this trial's learning rate."""
         rate: Any = getattr(self._optimizer, "_learning_rate", None)
-        before = rate.value.clone() if hasattr(rate, "assign") else None
+        before = read(rate).clone() if hasattr(rate, "assign") else None
         if len(state) == len(self._optimizer.variables):
             self.load_state_dict(state)
         if before is not None:
-            rate.assign(before)
-
-    def _load(self, state: dict[str, Any], variables: Sequence[Any]) -> None:
-        with torch.no_grad():
-            for place, each in enumerate(variables):
-                each.value.copy_(state[str(place)])
+            write(rate, before)
 
 
 def optimizers(model: Any) -> dict[str, Any]:
-    """Return a model's optimizers by name: the compiled one, and those in attributes of a user's model class."""
+    """Return a model's optimizers by name: the one it was compiled with, and those in attributes of a user's class."""
     found = {"optimizer": model.optimizer} if model.optimizer is not None else {}
     known = {id(each) for each in found.values()}
     for name, each in vars(model).items():
@@ -109,20 +127,20 @@ def optimizers(model: Any) -> dict[str, Any]:
 
 
 class CallbackState:
-    """Checkpoint part for plain attributes of callbacks."""
+    """Checkpoint part for the plain attributes of callbacks."""
 
     def __init__(self, callbacks: Sequence[Any]) -> None:
         self._callbacks = [each for each in callbacks if not isinstance(each, keras.callbacks.ProgbarLogger)]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the attributes of each callback that are numbers, strings, arrays, or containers of these."""
+        """Return, for each callback, the attributes that are numbers, strings, arrays or containers of these."""
         return {
             f"{place} {type(each).__name__}": part_of("", _plain(each)).state_dict()
             for place, each in enumerate(self._callbacks)
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the attributes of callbacks that still exist."""
+        """Restore the attributes of those callbacks that still exist."""
         for place, each in enumerate(self._callbacks):
             saved = state.get(f"{place} {type(each).__name__}")
             if saved is not None:
@@ -149,7 +167,7 @@ def _plain(callback: Any) -> dict[str, Any]:
 
 
 def _attributes(callback: Any, saved: dict[str, Any]) -> dict[str, Any]:
-    """Return attributes saved by `_plain`, with the name of a comparison function replaced by the function."""
+    """Return the saved attributes of a callback; names of comparison functions become these functions again."""
     found = dict(saved)
     chosen = found.get(_COMPARISON)
     if isinstance(chosen, dict) and _NAMED in chosen:

@@ -1,29 +1,38 @@
-"""Train a Keras cell in this rank: create the model and its data, and call `fit`."""
+"""Train the Keras model of a cell in this rank: create the model and its data, and call `fit`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import keras
 
+from kernel_backend.definition.contract import KerasBackend
+from kernel_backend.definition.keras.cell import unsaved_draws
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.runner.context import RankContext
 from kernel_backend.runner.external_loop.leave import FINISHED, Leave
+from kernel_backend.runner.forms.keras import tensorflow
 from kernel_backend.runner.forms.keras.callbacks import JobCallbacks
 from kernel_backend.runner.forms.keras.data import SKIPPED, Shares, data_of
 from kernel_backend.runner.forms.keras.loop import KerasLoop
 from kernel_backend.runner.forms.keras.user_callbacks import callbacks_of
+from kernel_backend.runner.forms.keras.values import on_torch
 
 
 class KerasTraining:
-    """Training of a Keras model in this rank, by its `fit`."""
+    """Training of a Keras model in this rank, which consists of one call of `fit`."""
 
     def __init__(self, rank: RankContext) -> None:
         """Create the model and its data; raise InvalidDefinition if one of them is not valid."""
         self._rank = rank
-        _check_backend()
-        with keras.device(str(rank.device)):
+        backend = rank.loaded.definition.keras_backend
+        _check_backend(backend)
+        if backend == "tensorflow":
+            tensorflow.make_deterministic(rank.config.seed, operations=rank.config.reproducible != "off")
+        with self._device():
             functions = rank.functions
             self._train = Shares(rank, data_of(functions.result("train_data"), "train_data()"), training=True)
             self._validation: Shares | None = None
@@ -32,6 +41,8 @@ class KerasTraining:
                 self._validation = Shares(rank, data, training=False)
             self._model = _compiled(functions.result("model"), rank.ranks.size)
         self._loop = KerasLoop(rank, self._model, self._train, self._validation)
+        if not on_torch():
+            self._limit_guarantee()
 
     @property
     def step(self) -> int:
@@ -41,8 +52,9 @@ class KerasTraining:
     def train(self) -> int:
         """Call `fit`, commit a final checkpoint, and return the exit code."""
         try:
-            with keras.device(str(self._rank.device)):
+            with self._device():
                 self._fit()
+            self._loop.refresh()
             self._loop.training.finish()
         except Leave as leave:
             return leave.code
@@ -64,8 +76,7 @@ class KerasTraining:
             epochs=epochs,
             steps=self._train.count,
         )
-        model.make_train_function()
-        model.train_function = _skipping(model.train_function)
+        self._wrap_steps()
         model.fit(
             self._train,
             validation_data=self._validation,
@@ -75,8 +86,34 @@ class KerasTraining:
             verbose=verbose,
         )
 
+    def _wrap_steps(self) -> None:
+        """Wrap Keras' steps: skip batches that an earlier attempt trained, and raise errors of the data as they are."""
+        model, loop = self._model, self._loop
+        model.make_train_function()
+        if on_torch():
+            model.train_function = _skipping(model.train_function)
+            return
+        # On TensorFlow, Keras creates the variables of optimizer and metrics in the first step, too late for a restore.
+        model._symbolic_build(data_batch=self._train.feed.first)
+        step = self._train.feed.guarded(model.train_function)
+        model.train_function = lambda iterator: {} if loop.skipping else step(iterator)
+        if self._validation is not None:
+            model.make_test_function()
+            model.test_function = self._validation.feed.guarded(model.test_function)
+
+    def _limit_guarantee(self) -> None:
+        """Weaken the reported guarantee if the code draws random numbers by TensorFlow without a state to save."""
+        call = unsaved_draws(Path(self._rank.job.code, "definition.py").read_text())
+        if call:
+            self._loop.training.guarantee = (
+                f"none: {call}() draws from a state that no checkpoint holds: take keras.random with a SeedGenerator"
+            )
+
+    def _device(self) -> AbstractContextManager[Any]:
+        return keras.device(str(self._rank.device)) if on_torch() else nullcontext()
+
     def close(self) -> None:
-        """Wait for the checkpoint being written, and stop loader processes."""
+        """Wait for a checkpoint that is being written, and stop loader processes."""
         self._loop.training.close()
         self._train.close()
         if self._validation is not None:
@@ -84,22 +121,27 @@ class KerasTraining:
 
 
 def _skipping(step: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
-    """Return a training step that skips batches trained by an earlier attempt."""
+    """Return a training step that does nothing for batches which an earlier attempt has trained."""
     return lambda data: {} if data[0] is SKIPPED else step(data)
 
 
-def _check_backend() -> None:
+def _check_backend(wanted: KerasBackend) -> None:
     found = keras.backend.backend()
-    if found != "torch":
+    if found != wanted:
         raise InvalidDefinition(
-            f"Keras runs on {found}, and a job trains Keras on torch: take out what sets KERAS_BACKEND in this process"
+            f"Keras runs on {found}, and the cell asks for {wanted}: take out what sets KERAS_BACKEND in this process"
         )
 
 
 def _compiled(model: Any, world: int) -> Any:
-    """Return the model; raise InvalidDefinition unless it is a compiled Keras model that can train on these slots."""
+    """Return the model; raise InvalidDefinition unless it is a compiled Keras model that can train on `world` ranks."""
     if not isinstance(model, keras.Model):
         raise InvalidDefinition(f"model() returned a {type(model).__name__}: return the compiled keras.Model")
+    if not on_torch() and model.steps_per_execution > 1:
+        raise InvalidDefinition(
+            f"steps_per_execution={model.steps_per_execution} of model.compile takes several steps at once, and a job "
+            "reports and saves after each: leave it out"
+        )
     if not model.compiled:
         raise InvalidDefinition("model() returned a model that is not compiled: call model.compile(...) before")
     if world > 1:

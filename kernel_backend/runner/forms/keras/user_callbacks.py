@@ -1,4 +1,4 @@
-"""Choose the user's callbacks that run on a rank, and find those that read the logs of each batch."""
+"""Choose which of the user's callbacks run on a rank, and find those that read the logs of each batch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WRITERS = (
 
 
 def callbacks_of(made: Any, rank: int, resumes: bool) -> list[Any]:
-    """Return the callbacks that run on this rank; raise InvalidDefinition for an object that is not a callback.
+    """Return the callbacks for this rank; raise InvalidDefinition for an object that is not a callback.
 
     Callbacks that write files run only on rank 0. Other ranks have an empty callback in their place, since checkpoints
     identify the states of callbacks by index.
@@ -37,7 +37,7 @@ def callbacks_of(made: Any, rank: int, resumes: bool) -> list[Any]:
 
 
 def watches_batches(callbacks: Sequence[Any]) -> bool:
-    """Return True if any of the user's callbacks receives the logs of each batch."""
+    """Return True if a callback of the user receives the logs of each batch."""
     names = ("on_train_batch_end", "on_batch_end", "on_test_batch_end")
     base = keras.callbacks.Callback
     return any(

@@ -1,1 +1,1 @@
-"""Train a LightningModule under Lightning's own Trainer, exactly resumable at any step."""
+"""Train a LightningModule with Lightning's own Trainer, so that it can be resumed exactly at any step."""

@@ -1,4 +1,4 @@
-"""Save and restore plain attributes of a user's objects, and states of torchmetrics, which no `state_dict` holds.
+"""Save and restore plain attributes of a user's objects and the states of torchmetrics, as no `state_dict` has them.
 
 For example, a list in which a module collects outputs, or a counter of a callback, continues after a restart in the
 middle of an epoch.
@@ -22,21 +22,21 @@ _CONTAINERS = ("ndarray", "deque", "set", "defaultdict", "bytearray")
 
 
 class Attributes:
-    """Attributes of some objects that have changed since `begin`, and the states of their metrics."""
+    """Attributes of some objects that have changed since `begin`, and the states of the objects' metrics."""
 
     def __init__(self, owners: Owners, ignored: Mapping[str, frozenset[str]]) -> None:
-        """Set up the objects by name; `ignored` are names of attributes of each that belong to Lightning or torch."""
+        """Set up the objects, by name; `ignored` has the attributes of each that belong to Lightning or torch."""
         self._owners, self._ignored = owners, ignored
         self._first: dict[str, str] = {}
         self._loaded: dict[str, Any] | None = None
 
     def begin(self) -> None:
-        """Record the current values; attributes that never change later are not saved."""
+        """Record the current values of the attributes: those that keep their value are not saved."""
         self._first = {name: digest for name, (_, digest) in self._plain().items()}
 
     @property
     def unheld(self) -> list[str]:
-        """Return the attributes with data that a checkpoint cannot hold."""
+        """Return texts such as `module.seen is a deque`, for attributes with data that a checkpoint cannot hold."""
         return [
             f"{owner}.{name} is a {type(value).__name__}"
             for owner, obj in self._owners.items()
@@ -45,7 +45,7 @@ class Attributes:
         ]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return copies of changed attributes and of the states of metrics."""
+        """Return copies of the changed attributes and of the states of metrics."""
         changed = {name: value for name, (value, digest) in self._plain().items() if self._first.get(name) != digest}
         return {
             "attributes": host_copy(changed),
@@ -57,16 +57,16 @@ class Attributes:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Store a saved state until `apply`."""
+        """Store a saved state, which `apply` sets later."""
         self._loaded = state
 
     def apply(self) -> None:
-        """Set the attributes to the loaded state; may be called again."""
+        """Set the attributes to the loaded state; it may be called several times."""
         if self._loaded is not None:
             self.put(self._loaded)
 
     def put(self, state: dict[str, Any]) -> None:
-        """Restore the attributes and metrics from a state."""
+        """Set attributes and metrics to a state that `state_dict` returned."""
         for path, value in state["attributes"].items():
             owner, _, name = path.rpartition("/")
             setattr(self._owners[owner], name, host_copy(value))
@@ -82,7 +82,7 @@ class Attributes:
                 metric._update_count, metric._computed = saved["updates"], None
 
     def _plain(self) -> dict[str, tuple[Any, str]]:
-        """Return the values and digests of attributes that a checkpoint can hold."""
+        """Return, by name, the value and its digest for each attribute that a checkpoint can hold."""
         found: dict[str, tuple[Any, str]] = {}
         for owner, obj in self._owners.items():
             for name, value in self._own(owner, obj):
@@ -99,7 +99,7 @@ class Attributes:
         return [(name, value) for name, value in vars(obj).items() if name not in ignored]
 
     def _modules(self) -> dict[str, nn.Module]:
-        """Return the torch modules held by callbacks, such as averaged weights, by callback and attribute."""
+        """Return the torch modules that callbacks hold, such as averaged weights, by callback and attribute."""
         return {
             f"{owner}/{name}": value
             for owner, obj in self._owners.items()

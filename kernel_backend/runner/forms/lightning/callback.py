@@ -9,10 +9,10 @@ from kernel_backend.runner.forms.lightning.api import Callback
 
 
 class RankCallback(Callback):
-    """Callback for the exchange between ranks; it runs before the user's callbacks and before values are logged."""
+    """Callback in which the ranks agree what to do; called before the user's callbacks and before values are logged."""
 
     def __init__(self, agree: Callable[[], None], validated: Callable[[], None]) -> None:
-        """Set up the callback: `agree` is called after each batch, `validated` after each validation."""
+        """Set up the callback; it calls `agree` after each batch and `validated` after each validation."""
         self._agree, self._validated = agree, validated
 
     def on_train_batch_end(self, *args: Any, **kwargs: Any) -> None:

@@ -1,4 +1,4 @@
-"""Find the cell's call of `fit`, and create the module and data that it leaves out."""
+"""Find the call of `fit` in the cell, and create the module and the data if there is none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collect the values that a module logs, and report them; step values are averaged over the samples of all ranks."""
+"""Collect the values that a module logs, and report them; values of a step are averaged over all ranks' samples."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Of = Literal["step", "epoch", "validation"]
 
 
 class Curves:
-    """Values logged since the last report, by the names under which they were logged."""
+    """Values that the module has logged since the last report, by name."""
 
     def __init__(self, rank: RankContext) -> None:
         """Set up an empty collection of logged values."""
@@ -22,18 +22,22 @@ class Curves:
         self._values: dict[Of, dict[str, float]] = {"step": {}, "epoch": {}, "validation": {}}
 
     def take(self, of: Of, metrics: Mapping[str, float]) -> None:
-        """Store the values of a step, or the means of an epoch or a validation. Means are equal on all ranks."""
+        """Store the values of a step, or the means over an epoch or a validation, which are equal on all ranks.
+
+        `of` says which of these `metrics` are.
+        """
         self._values[of] |= metrics
 
     def given(self, of: Of) -> dict[str, float]:
-        """Return the stored values, and discard them."""
+        """Return the stored values of this kind by name, and discard them."""
         found, self._values[of] = self._values[of], {}
         return found
 
     def report(self, step: int, epoch: float, loss: Tensor | float | None, samples: int, due: bool) -> dict[str, float]:
-        """Report a step if it is `due` or an epoch has ended, and return its values; all ranks call it.
+        """Report the stored values if a step is `due` or an epoch's values are stored; return them, {} otherwise.
 
-        `samples` is the size of this rank's share; `loss` is the mean over the global batch, None if there is none.
+        All ranks call it. `samples` is the size of this rank's share; `loss` is the mean over the global batch, None if
+        there is none.
         """
         if not due and not self._values["epoch"]:
             return {}

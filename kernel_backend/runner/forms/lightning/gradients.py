@@ -1,4 +1,4 @@
-"""Sum gradients over the ranks after each backward pass, however many the training step runs."""
+"""Sum gradients over the ranks after each backward pass, of which a training step may run several."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from kernel_backend.runner.ranks.backends import Ranks
 
 
 class RankGradients:
-    """Gradients of a module, summed over the ranks in buckets laid out at the start of an epoch.
+    """Gradients of a module, summed over the ranks in buckets that are laid out at the start of an epoch.
 
     A step may run several backward passes, each for other parameters, and may add to earlier gradients.
     """
 
     def __init__(self, module: nn.Module, ranks: Ranks) -> None:
-        """Set up the sums; buckets are laid out at the first step of an epoch."""
+        """Set up the sums; the buckets are laid out at the first step of an epoch."""
         self._module, self._ranks = module, ranks
         self._numbers = itertools.count()
         self._trainable: list[bool] = []
@@ -28,7 +28,7 @@ class RankGradients:
         self._backward = _Backward()
 
     def begin_step(self, first: bool) -> None:
-        """Prepare to sum gradients: lay out new buckets if the trainable parameters changed since the last epoch."""
+        """Prepare a step; at the `first` of an epoch, lay out new buckets if other parameters are trainable now."""
         if self._ranks.size == 1 or (self._sums is not None and not first):
             return
         trainable = [each.requires_grad for each in self._module.parameters()]
@@ -47,9 +47,10 @@ class RankGradients:
     def add(
         self, loss: Tensor, scaled: Tensor, batch: Batch, flags: ControlFlags, compute: Callable[[Tensor], None]
     ) -> tuple[ControlFlags, float]:
-        """Run `compute`, which computes gradients, and add the global batch's gradients to those of the parameters.
+        """Run `compute`, which computes this rank's gradients, and add the global batch's gradients to the parameters'.
 
-        Returns the flags of all ranks, and the mean loss of the global batch.
+        Return the flags of all ranks, and the mean loss of the global batch. `scaled` is the loss to be differentiated,
+        as Lightning has scaled it.
         """
         sums = self._sums
         assert sums is not None
@@ -65,7 +66,7 @@ class RankGradients:
 
 
 class _Backward:
-    """Replacement for a GradScaler, so that `scale(loss).backward()` calls Lightning's own backward function."""
+    """Substitute for a GradScaler: `scale(loss).backward()` calls Lightning's own backward function."""
 
     compute: Callable[[Tensor], None]
 

@@ -1,6 +1,6 @@
-"""Feed Lightning with a user's DataLoader: batches are shared by the ranks, in an order derived from the seed.
+"""Feed Lightning with a user's DataLoader: its batches are shared by the ranks, in an order derived from the seed.
 
-The position in the data is the epoch and the batch, so that a training resumes anywhere without reading again.
+Where reading continues is given by epoch and batch, so that a training resumes anywhere without reading again.
 """
 
 from __future__ import annotations
@@ -23,10 +23,13 @@ Padding = Callable[[], Any]  # returns data for a rank whose share of a batch is
 
 
 class Loader:
-    """Iterable over this rank's shares of one DataLoader's global batches, used in its place by Lightning."""
+    """Iterable over this rank's shares of a DataLoader's global batches, which Lightning uses in its place."""
 
     def __init__(self, batches: Batches, padding: Padding, taken: Taken) -> None:
-        """Set up the loader; `padding` replaces an empty share; `taken` is called with each share before it is used."""
+        """Set up the loader; `padding` replaces an empty share.
+
+        `taken` is called with each share before Lightning uses it.
+        """
         self.batches, self._padding, self._taken = batches, padding, taken
 
     def __len__(self) -> int:
@@ -44,10 +47,13 @@ class Loader:
 
 
 class TrainingLoader(Loader):
-    """Training batches, starting at the training's position."""
+    """Training batches, from the batch on at which the training continues."""
 
     def __init__(self, batches: Batches, padding: Padding, taken: Taken, place: Place) -> None:
-        """Set up the loader; `place` returns the position, and is called when the first batch of a pass is needed."""
+        """Set up the loader; `place` returns the epoch and batch at which the training is.
+
+        It is called when the first batch of a pass is needed.
+        """
         super().__init__(batches, padding, taken)
         self._place = place
 
@@ -65,7 +71,7 @@ class ValidationLoader(Loader):
 
 
 def made_of(loader: Any, role: str, training: bool) -> Source:
-    """Convert a DataLoader that `role` returned to a Source; raise InvalidDefinition if it cannot be shared.
+    """Convert the DataLoader that `role` returned to a Source; raise InvalidDefinition if ranks cannot share it.
 
     A training DataLoader that does not shuffle keeps its order, as under Lightning.
     """
@@ -80,16 +86,16 @@ def made_of(loader: Any, role: str, training: bool) -> Source:
 
 
 def batches_of(rank: RankContext, data: Source, mine: range, count: int, training: bool) -> Batches:
-    """Return the batches of these samples; of the `count` shares of each, this rank computes `mine`."""
+    """Return the batches of this data; each has `count` shares, of which this rank computes `mine`."""
     config = rank.config
-    tag, workers = "sample" if training else "validation", config.loader_workers
+    tag, workers = "sample" if training else "validation", rank.loader_workers
     return Batches(
         data, config.batch_size, config.seed, tag, mine, count, workers, rank.device, rank.note, digested=training
     )
 
 
 def padding_of(data: Source, seed: int) -> Any:
-    """Return a batch of two samples, with fixed random numbers, for a rank that has no samples of a batch."""
+    """Return a batch of two samples, read with fixed random numbers, for a rank whose share of a batch is empty."""
     with RandomStates().aside():
         seeds.reseed(seeds.mix(seed, "padding"))
         return data.collate([data.dataset[place % len(data.dataset)] for place in range(2)])

@@ -1,4 +1,4 @@
-"""Collect the values that a LightningModule logs, for the reports of its steps."""
+"""Collect the values that a LightningModule logs, so that they are reported with their steps."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ Logged = Callable[[Mapping[str, float]], None]
 
 
 class ReportLogger(Logger):
-    """Lightning logger that passes values to Daylight under the names by which they were logged."""
+    """Lightning logger that passes logged values on to Daylight, under the names that the user gave them."""
 
     def __init__(self, logged: Logged, note: Callable[[str], None]) -> None:
-        """Set up the logger; `logged` receives values, `note` messages for the user."""
+        """Set up the logger; `logged` is called with the values, `note` with messages for the user."""
         super().__init__()
         self._logged, self._experiment = logged, Experiment(logged, note)
 
@@ -25,7 +25,7 @@ class ReportLogger(Logger):
 
     @property
     def version(self) -> str:
-        """Return an empty string, as there are no versions."""
+        """Return "", as the logger has no versions."""
         return ""
 
     @property
@@ -34,7 +34,7 @@ class ReportLogger(Logger):
         return self._experiment
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Pass values on, except the epoch that Lightning adds."""
+        """Pass the values on, without the epoch that Lightning adds."""
         self._logged({name: float(value) for name, value in metrics.items() if name != "epoch"})
 
     def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
@@ -42,14 +42,14 @@ class ReportLogger(Logger):
 
 
 class Experiment:
-    """Replacement for another logger's experiment: scalars are reported, other calls are noted once and ignored."""
+    """Substitute for another logger's `experiment`: it reports scalars; other calls are noted once, else ignored."""
 
     def __init__(self, logged: Logged, note: Callable[[str], None]) -> None:
         self._logged, self._note = logged, note
         self._told: set[str] = set()
 
     def add_scalar(self, tag: str, scalar_value: Any, *args: Any, **kwargs: Any) -> None:
-        """Report a scalar."""
+        """Report a scalar value under the name `tag`."""
         self._logged({tag: float(scalar_value)})
 
     def __getattr__(self, name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Extend Lightning's loops over epochs and steps by a boundary after each step, where a training stops and resumes."""
+"""Extend Lightning's loops over epochs and steps: after each step, a training can stop, and resume there later."""
 
 from __future__ import annotations
 
@@ -8,35 +8,38 @@ from kernel_backend.runner.forms.lightning.api import FitLoop, TrainingEpochLoop
 
 
 class Course(Protocol):
-    """Training whose methods Lightning's loops call at their boundaries; all ranks call each method."""
+    """Training as Lightning's loops see it: they call its methods between steps and epochs, on all ranks."""
 
     trainer: Any
 
     @property
     def resumes_within_epoch(self) -> bool:
-        """Return True at the start of an epoch that an earlier attempt left in the middle."""
+        """Return True at the start of an epoch in which earlier attempts have trained some steps."""
 
     def resumed_within_epoch(self) -> None:
-        """Record that the partly trained epoch has been resumed."""
+        """Record that the partly trained epoch is being continued."""
 
     def begin(self) -> None:
-        """Restore the training, before Lightning's start hooks run."""
+        """Restore the training from its checkpoint, before Lightning calls its start hooks."""
 
     def begun(self) -> None:
-        """Restore state that Lightning's start hooks have changed."""
+        """Restore again what Lightning's start hooks have changed."""
 
     def end_step(self) -> None:
         """Count a step."""
 
     def boundary(self, ends: bool) -> None:
-        """Report, save or leave after a step; `ends` marks the last step of an epoch. All ranks call it."""
+        """Report, save or end the training after a step, as the ranks agree; `ends` marks the last step of an epoch.
+
+        All ranks call it.
+        """
 
     def finish(self) -> None:
-        """Commit the final checkpoint."""
+        """Report values that have not been reported yet, and commit the final checkpoint."""
 
 
 class Steps(TrainingEpochLoop):
-    """Lightning's loop over the steps of an epoch, extended to stop and resume between steps."""
+    """Lightning's loop over the steps of an epoch, which can stop and resume between steps."""
 
     def __init__(self, training: Course, min_steps: int | None, max_steps: int) -> None:
         """Set up the loop for the job's Trainer."""
@@ -44,25 +47,25 @@ class Steps(TrainingEpochLoop):
         self._training = training
 
     def reset(self) -> None:
-        """Begin an epoch; keep the counters of one that is resumed in the middle."""
+        """Begin an epoch; if the epoch is resumed in the middle, its counters are kept."""
         if self._training.resumes_within_epoch:
             self._training.resumed_within_epoch()
         else:
             super().reset()
 
     def on_advance_end(self, data_fetcher: Any) -> None:
-        """End a step; report, save or leave unless it is the last of its epoch."""
+        """End a step; unless it is the epoch's last, report, save or end the training as the ranks agree."""
         super().on_advance_end(data_fetcher)
         self._training.end_step()
         if not self.done:
             self._training.boundary(ends=False)
 
     def _broadcast_sigterm_tensor(self) -> None:
-        """Do nothing, as Daylight's ranks exchange requests to release their slots themselves."""
+        """Do nothing: Daylight's ranks exchange requests to exit themselves."""
 
 
 class Epochs(FitLoop):
-    """Lightning's loop over epochs, extended to stop and resume between epochs."""
+    """Lightning's loop over epochs, which can stop and resume between epochs."""
 
     def __init__(self, training: Course, steps: Steps, min_epochs: int | None, max_epochs: int | None) -> None:
         """Set up the loop for the job's Trainer."""
@@ -71,7 +74,7 @@ class Epochs(FitLoop):
         self.epoch_loop = steps
 
     def on_run_start(self) -> None:
-        """Restore the training before the start hooks, and restore afterwards what they have changed."""
+        """Restore the training before the start hooks, and again what the hooks have changed."""
         self._training.begin()
         super().on_run_start()
         self._training.begun()
@@ -82,7 +85,7 @@ class Epochs(FitLoop):
             super().on_advance_start()
 
     def on_advance_end(self) -> None:
-        """End an epoch; report, save or leave unless it is the last."""
+        """End an epoch; unless it is the last, report, save or end the training as the ranks agree."""
         super().on_advance_end()
         if not self.done:
             self._training.boundary(ends=True)

@@ -1,4 +1,4 @@
-"""Compute torchmetrics over all ranks."""
+"""Compute torchmetrics of a LightningModule over the samples of all ranks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kernel_backend.runner.ranks.backends import Ranks
 
 
 def sync_metrics(module: nn.Module, ranks: Ranks, syncs: Callable[[], bool]) -> None:
-    """Make torchmetrics in the module gather states from all ranks through Daylight's backend.
+    """Make the torchmetrics in the module gather their states from all ranks through Daylight's backend.
 
     `syncs` returns True while each rank processes only its own share of the samples.
     """

@@ -1,4 +1,4 @@
-"""Save and restore the state that differs per rank: running means, attributes, metric states."""
+"""Save and restore the state that differs between ranks: running means, attributes, metric states."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from kernel_backend.runner.forms.lightning.results import Results
 
 
 class PerRank:
-    """Checkpoint part with the state of one rank: running means, attributes and metric states."""
+    """Checkpoint part for the state of this rank alone: running means, attributes and metric states."""
 
     def __init__(self, trainer: Any, results: Results, attributes: Attributes) -> None:
-        """Set up the state: a Trainer, values logged in training (`results`), and attributes of the user's objects."""
+        """Set up the checkpoint part for a Trainer, its logged values (`results`) and the user's `attributes`."""
         self._trainer, self._values, self._attributes = trainer, results, attributes
         self.within_epoch = False  # the loaded state was saved in the middle of an epoch
         self._results: list[dict[str, Any]] | None = None
@@ -31,16 +31,16 @@ class PerRank:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Store a saved state until `apply`."""
+        """Store a saved state, which `apply` restores later."""
         self._results, self._current_fx = state["results"], state["current_fx"]
         self.within_epoch = state["within"]
         self._attributes.load_state_dict(state["own"])
 
     def begin(self, seed: int, rank: int, step: int) -> None:
-        """Do nothing: a rank that the checkpoint has no state for starts its means of this epoch from zero."""
+        """Do nothing: without a state in the checkpoint, this rank's means of the epoch start from zero."""
 
     def apply(self) -> None:
-        """Restore the loaded state; may be called several times."""
+        """Restore the stored state; it may be called several times."""
         self._attributes.apply()
         if self._results is None:
             return
@@ -50,7 +50,7 @@ class PerRank:
         self._values.load_state_dict(self._results, self._trainer.strategy.reduce, self._metric_at)
 
     def _metric_at(self, path: str) -> Any:
-        """Return the metric object at a dotted path in the module."""
+        """Return the metric object that the module has at a path such as `net.accuracy`."""
         found: Any = self._trainer.lightning_module
         for name in path.split("."):
             found = found[name] if isinstance(found, nn.ModuleDict) else getattr(found, name)

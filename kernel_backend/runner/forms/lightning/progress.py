@@ -12,7 +12,7 @@ from kernel_backend.runner.gradients.waiting import restore_gradients, waiting_g
 
 
 class TrainerState:
-    """Checkpoint part with the state of a Trainer, equal on all ranks; a loaded state takes effect in `apply`."""
+    """Checkpoint part for the state of a Trainer, which is equal on all ranks; `apply` restores a loaded state."""
 
     def __init__(self, trainer: Any) -> None:
         """Set up the checkpoint part for a Trainer."""
@@ -20,7 +20,7 @@ class TrainerState:
         self._loaded: dict[str, Any] | None = None
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the counters of the loops, metrics that callbacks have received, and the state of callbacks."""
+        """Return the counters of the loops, the metrics that callbacks have received, and the callbacks' states."""
         trainer, connector = self._trainer, self._trainer._logger_connector
         return {
             "loops": {name: each.state_dict() for name, each in _counters(trainer).items()},
@@ -36,16 +36,16 @@ class TrainerState:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Store a saved state until `apply`."""
+        """Store a saved state, which `apply` restores later."""
         self._loaded = state
 
     def go_on(self) -> None:
-        """Clear `should_stop` in the loaded state, so that training continues even if a callback had stopped it."""
+        """Clear `should_stop` in the loaded state: training continues although a callback had ended it."""
         if self._loaded is not None:
             self._loaded["should_stop"] = False
 
     def apply(self) -> None:
-        """Restore the stored state in the Trainer; may be called several times."""
+        """Restore the stored state in the Trainer; it may be called several times."""
         state, trainer = self._loaded, self._trainer
         if state is None:
             return
@@ -66,7 +66,7 @@ class TrainerState:
 
 
 def _waiting(trainer: Any) -> dict[str, Tensor]:
-    """Return copies of accumulated gradients that no weight update has used."""
+    """Return copies of accumulated gradients that no update of the weights has used, by parameter name."""
     module = trainer.lightning_module
     if module.automatic_optimization and not trainer.fit_loop.epoch_loop._should_accumulate():
         return {}
@@ -74,7 +74,7 @@ def _waiting(trainer: Any) -> dict[str, Tensor]:
 
 
 def holdable(state: Any) -> Any:
-    """Return the state, or None if a checkpoint cannot hold it."""
+    """Return the state itself, None if a checkpoint cannot hold it."""
     try:
         flatten(state)
     except DaylightError:

@@ -15,7 +15,7 @@ _MORE = ("dataloader_idx", "metric_attribute")
 
 
 class Results(ResultCollection):
-    """Values that a module logs; those of an epoch are means over the samples of all ranks."""
+    """Values that a module logs; those logged per epoch are means over the samples of all ranks."""
 
     def __init__(self, training: bool, weightless: Callable[[], bool], shared: Callable[[], bool]) -> None:
         """Set up an empty collection of logged values.
@@ -40,13 +40,14 @@ class Results(ResultCollection):
         return found
 
     def state_dict(self) -> list[dict[str, Any]]:
-        """Return the values so far, in the order in which they were first logged."""
+        """Return the values logged so far, in the order in which each was logged first."""
         return [_saved(key, each) for key, each in self.items()]
 
     def load_state_dict(self, state: list[dict[str, Any]], reduce: Any, metric: Callable[[str], Any]) -> None:
-        """Restore the logged values from a checkpoint.
+        """Restore logged values that `state_dict` returned.
 
-        `reduce` is the strategy's reduction. `metric` returns a metric object by its path in the module.
+        `reduce` is the function by which the strategy reduces values over ranks. `metric` returns the metric object at
+        a path in the module.
         """
         self.clear()
         for each in state:

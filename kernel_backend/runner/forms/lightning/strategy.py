@@ -1,4 +1,4 @@
-"""Run Lightning's steps on this rank: sum gradients over the ranks, and wait for pending checkpoint copies."""
+"""Run Lightning's steps on this rank: sum gradients over the ranks, and wait for checkpoint copies in progress."""
 
 from __future__ import annotations
 
@@ -13,34 +13,35 @@ from kernel_backend.runner.context import RankContext
 from kernel_backend.runner.determinism.random_states import RandomStates
 from kernel_backend.runner.forms.lightning.api import SingleDeviceStrategy
 from kernel_backend.runner.gradients.waiting import spend_gradients
+from kernel_backend.runner.timing.clock import CLOCK
 
 
 class StepParts(Protocol):
-    """Interface to the training that the strategy uses within a step."""
+    """Training as the strategy sees it within a step."""
 
     rank: RankContext
 
     def loader(self, loader: Any) -> Any:
-        """Return the loader that replaces a user's DataLoader."""
+        """Return the loader to be used in place of a user's DataLoader."""
 
     def sum_gradients(self, loss: Tensor, scaled: Tensor, compute: Callable[[Tensor], None]) -> None:
-        """Run `compute` for this rank's share, and sum the gradients of all ranks."""
+        """Run `compute`, which computes this rank's gradients, and sum them over all ranks."""
 
     def before_update(self) -> None:
-        """Prepare an update of the weights, which must wait for pending checkpoint copies."""
+        """Wait for checkpoint copies in progress, before the weights are updated."""
 
     def counted(self) -> AbstractContextManager[None]:
-        """Return a context that discards metric updates while this rank has no samples of a batch."""
+        """Return a context that discards updates of metrics if this rank has no samples of the batch."""
 
     def is_scratch(self, path: str) -> bool:
-        """Return True if Lightning chose this path, and not the user."""
+        """Return True if Lightning, not the user, has chosen this path, so that nothing need be written there."""
 
     def begin_validation(self) -> None:
-        """Prepare a validation, in which all ranks use the buffers of rank 0."""
+        """Prepare a validation, for which all ranks use the buffers of rank 0."""
 
 
 class RankStrategy(SingleDeviceStrategy):
-    """Lightning strategy of one rank; the process group is Daylight's."""
+    """Lightning strategy for one of Daylight's ranks, whose process group Lightning does not manage."""
 
     strategy_name = "daylight"
 
@@ -58,11 +59,11 @@ class RankStrategy(SingleDeviceStrategy):
 
     @property
     def is_distributed(self) -> bool:
-        """Return False, so that Lightning does not replace samplers: Daylight shares out the samples."""
+        """Return False, so that Lightning leaves samplers as they are: Daylight gives each rank its samples."""
         return False
 
     def process_dataloader(self, dataloader: object) -> object:
-        """Replace a user's DataLoader by one that yields this rank's shares."""
+        """Return a loader of this rank's shares to be used in place of a user's DataLoader."""
         return self._training.loader(dataloader)
 
     def backward(self, closure_loss: Tensor, optimizer: Any, *args: Any, **kwargs: Any) -> Tensor:
@@ -83,7 +84,7 @@ class RankStrategy(SingleDeviceStrategy):
         return done
 
     def optimizer_step(self, optimizer: Any, closure: Callable[[], Any], model: Any = None, **kwargs: Any) -> Any:
-        """Update weights; in manual optimization, all ranks draw equal random numbers during the update."""
+        """Update the weights; with manual optimization, all ranks draw equal random numbers during the update."""
         assert self.lightning_module is not None
         if self.lightning_module.automatic_optimization:
             return super().optimizer_step(optimizer, closure, model, **kwargs)
@@ -94,12 +95,17 @@ class RankStrategy(SingleDeviceStrategy):
             return done
 
     def training_step(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the module's training step; metric updates of an empty share are discarded."""
-        with self._training.counted():
+        """Run the module's training step; if this rank's share is empty, updates of metrics are discarded."""
+        with CLOCK.part("forward"), self._training.counted():
             return super().training_step(*args, **kwargs)
 
+    def batch_to_device(self, *args: Any, **kwargs: Any) -> Any:
+        """Move a batch to the device."""
+        with CLOCK.part("transfer") if self.root_device.type != "cpu" else nullcontext():
+            return super().batch_to_device(*args, **kwargs)
+
     def validation_step(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the module's validation step; metric updates of an empty share are discarded."""
+        """Run the module's validation step; if this rank's share is empty, updates of metrics are discarded."""
         with self._training.counted():
             return super().validation_step(*args, **kwargs)
 
@@ -118,25 +124,25 @@ class RankStrategy(SingleDeviceStrategy):
         return found.amin(0) if operation == "min" else found.amax(0)
 
     def all_gather(self, tensor: Tensor, group: Any = None, sync_grads: bool = False) -> Tensor:
-        """Return the stacked tensors of all ranks."""
+        """Return the tensors of all ranks, stacked in rank order."""
         ranks = self._training.rank.ranks
         if ranks.size == 1:
             return tensor
         return torch.stack([each.to(tensor.device) for each in ranks.all_gather_object(tensor.detach().cpu())])
 
     def barrier(self, *args: Any, **kwargs: Any) -> None:
-        """Wait for all ranks."""
+        """Return once all ranks have called this."""
         self._training.rank.ranks.barrier()
 
     def broadcast(self, obj: Any, src: int = 0) -> Any:
-        """Return the object of rank `src`."""
+        """Return the object that rank `src` has passed."""
         return self._training.rank.ranks.broadcast_object(obj, src)
 
     def save_checkpoint(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None) -> None:
-        """Write a checkpoint file of a callback, unless Lightning chose the folder."""
+        """Write the checkpoint file of a callback, unless Lightning, not the user, has chosen its folder."""
         if not self._training.is_scratch(str(filepath)):
             super().save_checkpoint(checkpoint, filepath, storage_options)
 
     def on_validation_start(self) -> None:
-        """Begin a validation with rank 0's buffers on all ranks."""
+        """Begin a validation, for which all ranks use the buffers of rank 0."""
         self._training.begin_validation()

@@ -1,4 +1,4 @@
-"""Train a LightningModule in one rank: its parts, its position, and the boundary after each step."""
+"""Train a LightningModule in one rank: build it, count its steps, and report, save or stop after each."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ _BATCH_NORM = nn.modules.batchnorm._BatchNorm
 
 
 class Released(BaseException):
-    """Raised through Lightning's loops to end a training whose slots must be released."""
+    """Raised through Lightning's loops to end a training whose slots must be given back."""
 
 
 class LightningTraining:
     """Training of a LightningModule in this rank."""
 
     def __init__(self, rank: RankContext) -> None:
-        """Build module, data and Trainer; raise InvalidDefinition if the cell is not valid."""
+        """Build module, data and Trainer; raise InvalidDefinition if the cell defines no valid training."""
         self.rank = rank
         be_quiet()
         call = fit_call(rank)
@@ -156,11 +156,11 @@ class LightningTraining:
         return self._count > 1 and not (self.trainer.validating and self._validating_whole)
 
     def _collects(self) -> bool:
-        """Return True if the module has `on_validation_epoch_end`, which may use the outputs for all samples."""
+        """Return True if the module has `on_validation_epoch_end`, for which outputs of all samples may be needed."""
         return _overrides(self.module, "on_validation_epoch_end")
 
     def loader(self, loader: Any) -> Loader:
-        """Return the loader that replaces a user's DataLoader."""
+        """Return the loader to be used in place of a user's DataLoader."""
         training = self.trainer.state.stage == "train"
         if isinstance(loader, Loader):
             return loader
@@ -190,7 +190,7 @@ class LightningTraining:
         return made
 
     def is_scratch(self, path: str) -> bool:
-        """Return True if Lightning chose this path: nothing needs to be written there."""
+        """Return True if Lightning, not the user, has chosen this path, so that nothing need be written there."""
         return Path(path).resolve().is_relative_to(Path(self._scratch.name).resolve())
 
     # The training
@@ -211,7 +211,7 @@ class LightningTraining:
         return FINISHED
 
     def close(self) -> None:
-        """Wait for the checkpoint being written, and stop threads and loader workers."""
+        """Wait for a checkpoint that is being written, and stop threads and loader workers."""
         if self.checkpoints is not None:
             self.checkpoints.close()
         self.first_epoch.close()
@@ -220,7 +220,10 @@ class LightningTraining:
         self._scratch.cleanup()
 
     def begin(self) -> None:
-        """Restore a checkpoint, or share rank 0's initial state; called before Lightning's start hooks."""
+        """Restore the resume checkpoint, or copy rank 0's initial state to all ranks if there is none.
+
+        It is called before Lightning's start hooks.
+        """
         trainer, rank, config = self.trainer, self.rank, self.rank.config
         per_epoch = trainer.num_training_batches
         self.per_epoch = None if math.isinf(per_epoch) else int(per_epoch)
@@ -293,7 +296,11 @@ class LightningTraining:
         self.per_rank.apply()
 
     def begun(self) -> None:
-        """Restore state that Lightning's start hooks have changed; stop if the training is at its end or target."""
+        """Restore again what Lightning's start hooks have changed.
+
+        Raises AlreadyOver at the end of the training, and Released at a search's target if the search sets no further
+        one.
+        """
         self.state.apply()
         self.per_rank.apply()
         if self.over:
@@ -305,11 +312,11 @@ class LightningTraining:
 
     @property
     def resumes_within_epoch(self) -> bool:
-        """Return True at the start of an epoch that an earlier attempt left in the middle."""
+        """Return True at the start of an epoch in which earlier attempts have trained some steps."""
         return self.per_rank.within_epoch
 
     def resumed_within_epoch(self) -> None:
-        """Record that the partly trained epoch has been resumed."""
+        """Record that the partly trained epoch is being continued."""
         self.per_rank.within_epoch = False
 
     @property
@@ -332,7 +339,7 @@ class LightningTraining:
 
     @property
     def epoch(self) -> float:
-        """Return the epochs trained so far, including a fraction if their length is known."""
+        """Return the number of epochs trained so far, with a fraction if the number of steps per epoch is known."""
         return self.step / self.per_epoch if self.per_epoch else float(self.epochs)
 
     # A step
@@ -372,7 +379,7 @@ class LightningTraining:
 
     @contextmanager
     def counted(self) -> Iterator[None]:
-        """Discard changes to attributes and metrics in the block if this rank's share is empty."""
+        """Undo changes to attributes and metrics after the block, if this rank's share of the batch is empty."""
         if not self._weightless:
             yield
             return
@@ -381,7 +388,7 @@ class LightningTraining:
         self.attributes.put(before)
 
     def sum_gradients(self, loss: Tensor, scaled: Tensor, compute: Callable[[Tensor], None]) -> None:
-        """Run `compute` for this rank's share, and sum the gradients of all ranks."""
+        """Run `compute`, which computes this rank's gradients, and sum them over all ranks."""
         batch = self._batch
         assert batch is not None
         if self._count == 1:
@@ -393,7 +400,7 @@ class LightningTraining:
         self._flags = word
 
     def before_update(self) -> None:
-        """Wait for a pending checkpoint copy before weights change; with several ranks, seed all equally."""
+        """Wait for a checkpoint copy in progress before weights change; with several ranks, seed all ranks equally."""
         assert self.checkpoints is not None
         self.checkpoints.settle()
         if self._count > 1:
@@ -409,7 +416,10 @@ class LightningTraining:
         )
 
     def agree(self) -> None:
-        """Exchange the ranks' requests (save, release) after a step, together with the gradients or separately."""
+        """Exchange the ranks' requests to save or to exit, after a step.
+
+        They are sent with the gradients where that is possible, else separately.
+        """
         if self._count == 1:
             self._agreed = self._own_flags()
         elif self._flags is not None:
@@ -421,7 +431,7 @@ class LightningTraining:
         self.trainer.log_every_n_steps = 1 if self._agreed.report else NEVER
 
     def end_step(self) -> None:
-        """Count a step, and attach the values of its validation, if any."""
+        """Count a step; values of a validation in it belong to this step."""
         self.step += 1
         assert self._trained is not None
         self.first_epoch.take([self._trained])
@@ -443,7 +453,7 @@ class LightningTraining:
         self.rank.progress.tick("validation", self.step)
 
     def validated(self) -> None:
-        """Store the metrics of a validation for the step that it follows."""
+        """Store the metrics of a validation, until the step that it follows is counted."""
         self._seen = self._curves.given("validation")
         self.first_epoch.validated()
 
@@ -460,7 +470,10 @@ class LightningTraining:
     # The boundary
 
     def boundary(self, ends: bool) -> None:
-        """Report, save or leave after a step; `ends` marks the last step of an epoch. All ranks call it."""
+        """Report, save or end the training after a step, as the ranks agree; `ends` marks the last step of an epoch.
+
+        All ranks call it.
+        """
         assert self.checkpoints is not None
         self._flush()
         improved = self._improved()
@@ -480,7 +493,7 @@ class LightningTraining:
             self.pace.saved()
 
     def _improved(self) -> bool:
-        """Evaluate the validation at this step, if any; return True if it is the best so far."""
+        """Evaluate the validation at this step, if there was one; return True if it is the best so far."""
         metrics = self._validation_metrics
         return bool(metrics) and self._judgement.validation(self.step, metrics)
 
@@ -517,7 +530,7 @@ class LightningTraining:
         return found | {f"callback {place} {type(each).__name__}": each for place, each in enumerate(callbacks)}
 
     def _clamps(self) -> bool:
-        """Return True if the user's hooks may change weights after a step, while a checkpoint copy is still running."""
+        """Return True if the user's hooks may change weights after a step, during the copy of a checkpoint."""
         return _overrides(self.module, "on_train_batch_end") or not self.module.automatic_optimization
 
     def _guarantee(self) -> str:
@@ -528,7 +541,7 @@ class LightningTraining:
 
 
 class AlreadyOver(BaseException):
-    """Raised if the restored checkpoint is at the end of the training, so that nothing remains to be trained."""
+    """Raised if the restored checkpoint is at the end of the training, so that no step is left to train."""
 
 
 def _part(kind: str, name: str, several: Mapping[str, Any]) -> str:
@@ -540,7 +553,10 @@ def _overrides(module: LightningModule, name: str) -> bool:
 
 
 def _ignored() -> dict[str, frozenset[str]]:
-    """Return the attributes of a plain module and data module, which belong to Lightning."""
+    """Return the names of the attributes that every module and data module has, as these belong to Lightning.
+
+    They are keyed by the names under which module and data module are saved.
+    """
     found = {"module": frozenset(vars(LightningModule())) | {"training"}}
     found["datamodule"] = frozenset(vars(LightningDataModule())) | {"trainer"}
     return found

@@ -1,1 +1,1 @@
-"""Train programs that contain their own training loop, without changes to their source."""
+"""Train programs that have a training loop of their own, without changes to their source files."""

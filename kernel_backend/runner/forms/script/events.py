@@ -1,4 +1,4 @@
-"""Notify listeners of a program's training events, but not while a restarted program repeats earlier steps."""
+"""Tell listeners of a program's training events, except while a restarted program repeats steps of earlier attempts."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from kernel_backend.definition.script.loops import TrainingLoop
 
 
 class Events:
-    """Listeners by kind of event; none of them may change the program's state or draw random numbers."""
+    """Listeners to a program's events, by kind of event; they must not change the program or draw random numbers."""
 
     def __init__(self) -> None:
-        """Patch `torch.autograd.backward`, and register a hook for optimizer steps."""
+        """Patch `torch.autograd.backward`, and register a hook on optimizer steps."""
         self.on_backward: list[Callable[[Any], None]] = []  # called with the tensor, before its backward pass
         self.on_step: list[Callable[[int], None]] = []  # called with the number of steps taken, when one ends
         self.on_iteration: list[Callable[[TrainingLoop, FrameType], None]] = []  # at the end of an iteration
@@ -34,23 +34,23 @@ class Events:
         self._handle.remove()
 
     def iteration(self, loop: TrainingLoop, frame: FrameType) -> None:
-        """Notify listeners of the end of an iteration."""
+        """Call the listeners that wait for the end of an iteration of a loop."""
         for each in self.on_iteration:
             each(loop, frame)
 
     def step(self, step: int) -> None:
-        """Notify listeners of a completed step."""
+        """Call the listeners that wait for completed steps."""
         self.backwards = self.updates = 0
         for each in self.on_step:
             each(step)
 
     def resume(self) -> None:
-        """Start to notify listeners again, as the restarted program has reached its checkpoint."""
+        """Call listeners again from now on, as the restarted program has reached its checkpoint."""
         self.muted = False
         self.backwards = self.updates = 0
 
     def output(self, text: str) -> None:
-        """Notify listeners of text that the program has printed."""
+        """Call the listeners that wait for text which the program prints."""
         if not self.muted:
             for each in self.on_output:
                 each(text)

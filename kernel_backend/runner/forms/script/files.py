@@ -1,9 +1,9 @@
 """Restore the files that a program writes to their state at the checkpoint, as a restart runs the program again.
 
-A restarted program runs again from its top until it reaches the checkpoint's position. Meanwhile, files that it created
-earlier are hidden, so that its setup behaves as on the first start, and its writes are discarded. At the checkpoint's
-position, appended files are truncated to their size there, files created later are deleted, and open files continue at
-their position.
+A restarted program runs again from its top until it reaches the loop iteration at which the checkpoint was saved.
+Meanwhile, files that it created in earlier attempts are hidden, so that its setup behaves as on the first start, and
+its writes are discarded. At that iteration, files to which it appends are truncated to their size at the checkpoint,
+files created later are deleted, and open files continue at their offset.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _WRITES = frozenset("wax+")
 
 
 class _Opened(NamedTuple):
-    """File that the program opened for writing and probably has not closed."""
+    """File that the program has opened for writing and may not have closed."""
 
     path: str
     appends: bool
@@ -66,12 +66,12 @@ class ProgramFiles:
         self._restored: list[tuple[Any, str, Any]] = []
 
     def replay(self) -> None:
-        """Prepare to repeat the program up to a checkpoint: hide files of earlier attempts, and discard writes."""
+        """Prepare to repeat a program up to a checkpoint: hide files of earlier attempts, discard what it writes."""
         self._replays = True
         self._hidden = {path for path, size in self._before.items() if size is None}
 
     def state(self) -> dict[str, Any]:
-        """Return the sizes of the files that the program has written, and the positions of open files."""
+        """Return, for a checkpoint, the sizes of the files that the program wrote, and the offsets of open files."""
         self._open = [each for each in self._open if _is_open(each.file())]
         positions: dict[str, int] = {}
         for each in self._open:
@@ -84,11 +84,14 @@ class ProgramFiles:
         return {"sizes": sizes, "positions": positions, "grows": sorted(self._grows | set(positions))}
 
     def passed(self, state: Mapping[str, Any]) -> None:
-        """Make the files visible that existed at the position which the restarted program has now reached."""
+        """Make those files visible that existed when the program was first where the restarted program is now.
+
+        `state` was stored there.
+        """
         self._hidden -= {path for path, size in state["sizes"].items() if size is not None}
 
     def resume(self, state: Mapping[str, Any]) -> None:
-        """Restore the files to their state at the checkpoint, since the program continues from there."""
+        """Restore the files to the `state` in the checkpoint, from which the program now continues."""
         self._replays, self._hidden = False, set()
         if not self._writes:
             return
@@ -108,7 +111,7 @@ class ProgramFiles:
 
     @contextlib.contextmanager
     def throughout(self, builtins_of: dict[str, Any]) -> Iterator[None]:
-        """Observe the file operations of a program in the block; `builtins_of` is the builtins dict of its modules."""
+        """Observe the program's file operations in the block; `builtins_of` is the builtins dict of its modules."""
         opens = self._opening(builtins.open)
         given = builtins_of["open"]
         builtins_of["open"] = opens
@@ -128,7 +131,7 @@ class ProgramFiles:
 
     @contextlib.contextmanager
     def unobserved(self) -> Iterator[None]:
-        """Ignore the file operations of a block, which are the job's own and not the program's."""
+        """Ignore file operations in the block: they are the job's own, not the program's."""
         thread, self._thread = self._thread, 0
         try:
             yield
@@ -160,7 +163,10 @@ class ProgramFiles:
         return opens
 
     def _saving(self, real: Callable[..., Any], place: int) -> Callable[..., Any]:
-        """Wrap a function that writes a file in native code; a restarted program writes the file again."""
+        """Wrap a function that writes a file in native code, so that a restarted program writes the file again.
+
+        `place` is the index of the path among the function's arguments.
+        """
 
         def saves(*args: Any, **named: Any) -> Any:
             if (path := self._path(args[place])) is not None and self._writes:
@@ -179,7 +185,7 @@ class ProgramFiles:
         return sees
 
     def _making(self, real: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap a function that creates a folder, so that a restarted program accepts an existing folder."""
+        """Wrap a function that creates a folder: a restarted program may create a folder that exists."""
 
         def makes(path: Any, mode: int = 0o777, **options: Any) -> None:
             if not (self._replays and os.path.isdir(path)):
@@ -190,7 +196,7 @@ class ProgramFiles:
     # Paths
 
     def _path(self, file: Any) -> str | None:
-        """Return the path of a user's file, relative to the working directory if it is below; None for other files."""
+        """Return a user's path, relative to the working directory if it is below that; None for other files."""
         if not isinstance(file, str | bytes | os.PathLike) or threading.get_ident() != self._thread:
             return None
         path = os.path.abspath(os.fsdecode(file))
@@ -216,7 +222,7 @@ class ProgramFiles:
                 file.write(json.dumps({"before": self._before, "grows": sorted(self._grows)}).encode())
 
     def _reopen(self, opened: _Opened, file: Any, position: int) -> None:
-        """Redirect a file object that was opened during the repetition to its real path."""
+        """Let a file object that the program opened while repeating steps write to the real file from `position` on."""
         file.flush()
         flags = os.O_RDWR | os.O_CREAT | (os.O_APPEND if opened.appends else 0)
         real = os.open(self._absolute(opened.path), flags, 0o666)

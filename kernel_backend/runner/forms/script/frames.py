@@ -1,4 +1,4 @@
-"""Read and write a program's variables: globals of its modules, and locals of its functions on the stack."""
+"""Read and write a program's variables: globals of its modules, and locals of functions that are running."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _OWN = frozenset(
 def program_modules(
     builtins: Mapping[str, Any], main: ModuleType, foreign: dict[int, Any]
 ) -> dict[str, dict[str, Any]]:
-    """Return the namespaces of the program's modules imported so far, by name.
+    """Return the namespaces of those modules of the program that have been imported, by module name.
 
-    `foreign` caches the library modules by `id()`, so that thousands of them are not inspected again.
+    `foreign` caches library modules by `id()`, so that thousands of them are not inspected again.
     """
     found = {"__main__": vars(main)}
     for name, module in sys.modules.copy().items():
@@ -33,7 +33,7 @@ def program_modules(
 
 
 def is_made(module: ModuleType) -> bool:
-    """Return True for a module object that the program has created (`types.ModuleType(...)`) and not imported.
+    """Return True for a module that the program has created by `types.ModuleType(...)` instead of importing it.
 
     Examples
     --------
@@ -45,7 +45,10 @@ def is_made(module: ModuleType) -> bool:
 
 
 def program_frames(frame: FrameType | None, builtins: Mapping[str, Any]) -> list[FrameType]:
-    """Return the frames of a program's functions from the outermost to `frame`."""
+    """Return the stack frames of the program's own functions, from the outermost to `frame`.
+
+    They are recognised by the dict `builtins`, which only the program's modules have.
+    """
     found: list[FrameType] = []
     while frame is not None:
         if frame.f_builtins is builtins and frame.f_code.co_flags & inspect.CO_NEWLOCALS:
@@ -55,19 +58,19 @@ def program_frames(frame: FrameType | None, builtins: Mapping[str, Any]) -> list
 
 
 def names(namespace: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the variables that the program has defined in a namespace."""
+    """Return the variables in a namespace that the program has defined itself, with their values."""
     return {name: value for name, value in namespace.items() if name not in _OWN}
 
 
 def set_globals(namespace: dict[str, Any], values: Mapping[str, Any]) -> None:
-    """Set the globals of a module to exactly these values."""
+    """Set the globals of a module to exactly these values; other variables of the program are deleted."""
     for name in names(namespace).keys() - values.keys():
         del namespace[name]
     namespace.update(values)
 
 
 def set_locals(frame: FrameType, values: Mapping[str, Any]) -> None:
-    """Set the local variables of a running function to exactly these values."""
+    """Set the local variables of a running function to exactly these values; other variables are deleted."""
     held = frame.f_locals
     if sys.version_info >= (3, 13):  # writes through to the frame (PEP 667), but cannot unbind
         held.update(values)

@@ -1,9 +1,9 @@
 """Follow the training loops of a running program: count steps and epochs at the start of each iteration.
 
-The head of a loop is where its next iteration begins. A checkpoint is a list of stations: the loops that a program
-reaches when it runs again from its top, up to the position of the checkpoint. Loops that were finished are skipped;
-loops that were running restart with their current iteration. At each station the program's state there is restored; the
-last station is the head at which the checkpoint was saved.
+The head of a loop is where its next iteration begins. A checkpoint is saved at a head, and holds a list of stations:
+the loops that the program reaches when it runs again from its top, up to that head. Loops that were finished are
+skipped; loops that were running restart with their current iteration. At each station the state that the program had
+there is restored; the last station is the head at which the checkpoint was saved.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SHORT_S = 1.0  # outer iterations shorter than this are not restarted: a checkp
 
 @dataclass
 class Station:
-    """Loop that the program reaches when it runs again after a restart, and the program's saved state there."""
+    """Loop that the program reaches when it runs again after a restart, with the state that it had there."""
 
     key: str
     finished: bool
@@ -38,7 +38,7 @@ class Station:
 
 @dataclass
 class Active:
-    """Training loop that is running, with the progress of its current iteration."""
+    """Training loop that is running, with its iterator and the progress of its current iteration."""
 
     site: Site
     frame: FrameType
@@ -53,7 +53,7 @@ class Active:
 
 
 class Extended(NamedTuple):
-    """Change of the outermost loop's number of iterations since a checkpoint, and the variable that holds it."""
+    """Change of the outermost loop's number of iterations since a checkpoint, and the variable with that number."""
 
     name: str
     before: int
@@ -61,32 +61,38 @@ class Extended(NamedTuple):
 
 
 class HeadListener(Protocol):
-    """Interface of a job that is notified when training loops begin, iterate, end and resume."""
+    """Job that is told when the training loops of its program begin, iterate, end and resume."""
 
     def ended(self, stations: list[Station]) -> None:
-        """Handle the normal end of the only outermost loop; a restart from `stations` can add iterations to it."""
+        """Handle the normal end of the program's only outermost loop.
+
+        A restart from `stations` can add iterations to that loop.
+        """
 
     def begun(self) -> None:
-        """Handle the start of the first training loop of a program that has not been restarted."""
+        """Handle the start of the first training loop, in a program that is not being restarted."""
 
     def iterated(self, loop: TrainingLoop, frame: FrameType, outermost: bool) -> None:
         """Handle the end of a loop's iteration."""
 
     def resumed(self, saved: Mapping[str, Any], tombstones: list[str]) -> None:
-        """Continue the training, as the program has reached the position of the checkpoint."""
+        """Continue the training: the program has reached the head at which its checkpoint was saved.
+
+        `saved` is what `more` returned then; `tombstones` names the objects that the checkpoint could not hold.
+        """
 
     def note(self, text: str) -> None:
         """Send a note to the user."""
 
     def more(self) -> dict[str, Any]:
-        """Return further state to save in a snapshot of the program, such as its files."""
+        """Return further state to be saved with a snapshot of the program, such as the sizes of its files."""
 
     def passed(self, saved: Mapping[str, Any]) -> None:
-        """Restore the state from `more` at a loop which the program passes on its way to the checkpoint's position."""
+        """Restore the state that `more` returned at a loop, which the restarted program has just passed."""
 
 
 class Heads:
-    """Functions that the rewritten training loops of a program call at the start and end of iterations."""
+    """Functions that a program's rewritten training loops call at the start and end of iterations."""
 
     def __init__(
         self,
@@ -96,10 +102,11 @@ class Heads:
         always: bool,
         records: bool = True,
     ) -> None:
-        """Set up the functions for a program of which no training loop is running yet.
+        """Set up the functions for a program of which no training loop runs yet.
 
-        `deepest` is the nesting depth of the innermost loops. With `always`, the state at the start of each iteration
-        of outer loops is recorded, otherwise only that of long iterations; without `records`, none is.
+        `sites` returns the rewritten loops by key; `deepest` is the nesting depth of the innermost ones. With `always`,
+        the state is recorded at the start of each iteration of outer loops, else only for long iterations; without
+        `records`, never.
         """
         self._listener, self._sites, self._deepest = listener, sites, deepest
         self._always, self._records = always, records
@@ -130,7 +137,7 @@ class Heads:
         }
 
     def length(self) -> int | None:
-        """Return the number of iterations of the second of two nested loops; None if it is unknown."""
+        """Return how many iterations the inner one of two nested loops has; None if that is unknown."""
         return self.active[-1].length if len(self.active) == 2 else None
 
     def loops(self) -> list[TrainingLoop]:
@@ -138,7 +145,10 @@ class Heads:
         return [each.site.loop for each in self.active]
 
     def replay(self, stations: list[Station], extended: Extended | None = None) -> None:
-        """Set the loop states that the program restores when it runs again, and a new length of its outermost loop."""
+        """Prepare a restart: at each station the program's saved state is restored.
+
+        `extended` is the new length of the outermost loop, None if it is the same.
+        """
         self._replay, self._extended = list(stations), extended
 
     @property
@@ -147,7 +157,7 @@ class Heads:
         return len(self.active) == 1
 
     def stations(self) -> list[Station] | None:
-        """Return the loop states that a checkpoint saves now; None if it must wait for an outer loop's iteration.
+        """Return the stations that a checkpoint must hold now; None if it must wait for an iteration of an outer loop.
 
         Raises any error of pickling an object.
         """
@@ -166,7 +176,7 @@ class Heads:
     # Called by the program
 
     def begin(self, key: str) -> bool:
-        """Begin a loop; return True if it must be skipped, as it was finished before the checkpoint."""
+        """Begin the loop with this key; return True if it must be skipped, as it had ended before the checkpoint."""
         site, frame = self._sites()[key], sys._getframe(1)
         while self.active and not _is_around(self.active[-1], site, frame):
             self._drop()
@@ -187,24 +197,24 @@ class Heads:
         return False
 
     def loop(self, key: str, items: Any) -> Iterator[Any]:
-        """Return the items of a `for` loop, whose iterator starts an iteration with each item."""
+        """Return an iterator over the items of a `for` loop; each item starts an iteration."""
         loop = self._found(key, sys._getframe(1))
         loop.items = tracked(items)
         loop.length, loop.over = length(loop.items), over(loop.items)
         return _Items(loop, self._head)
 
     def head(self, key: str) -> bool:
-        """Start an iteration of a `while` loop, before its test; return True."""
+        """Start an iteration of a `while` loop; called before its test, and returns True so that the test follows."""
         self._head(self._found(key, sys._getframe(1)))
         return True
 
     def enter(self, key: str) -> bool:
-        """Record that the test of a `while` loop was true, so that its iteration runs; return True."""
+        """Begin the body of a `while` loop, as its test was true; return True."""
         self.active[-1].inside = True
         return True
 
     def leave(self, key: str) -> None:
-        """End a loop that is exhausted or was left by `break`."""
+        """End a loop that was exhausted or left by `break`."""
         frame = sys._getframe(1)
         if self._replay and self._replay[0].finished and self._replay[0].key == key:
             self._skip(frame)
@@ -216,7 +226,7 @@ class Heads:
         self._end(loop)
 
     def leave_by_return(self, key: str, value: Any) -> Any:
-        """End all loops of a function that returns from within them, and return its `value`."""
+        """End all loops of a function that returns from within them; return `value`, which it returns."""
         frame = sys._getframe(1)
         loop = self._found(key, frame)
         self._iterated(loop)
@@ -226,11 +236,11 @@ class Heads:
         return value
 
     def returns(self, key: str) -> bool:
-        """Return True if the skipped loop was left by `return` before the checkpoint."""
+        """Return True if a loop that is being skipped was left by `return`."""
         return self._replay[0].returned
 
     def returned(self, key: str) -> Any:
-        """Restore the state after the skipped loop, and return the value that was returned from within it."""
+        """Restore the state after a skipped loop that was left by `return`, and return the value that was returned."""
         return self._skip(sys._getframe(1))["value"]
 
     # Heads
@@ -256,7 +266,7 @@ class Heads:
         self._listener.iterated(loop.site.loop, loop.frame, len(self.active) == 1)
 
     def _record(self, loop: Active) -> None:
-        """Record the state at the start of an iteration of an outer loop, if its iterations are long."""
+        """Record the program's state at the start of an outer loop's iteration, if its iterations take long."""
         loop.start = None
         if not self._records or loop.site.loop.depth >= self._deepest:
             return
@@ -264,7 +274,10 @@ class Heads:
             loop.start = self._kept(loop.frame)
 
     def _end(self, loop: Active, value: Any = None, by_return: bool = False) -> None:
-        """End a loop; record the state after it if another loop may follow and it is too long to be run again."""
+        """End a loop; record the state after it if other loops may follow and running it again takes too long.
+
+        `by_return` means that the loop was left by `return value`.
+        """
         self.active.pop()
         key, level = loop.site.key, self._level()
         around = self.active[-1].start is not None if self.active else self._has_others(key)
@@ -283,7 +296,10 @@ class Heads:
             self._listener.ended([*finished, Station(loop.site.key, False, snapshot)])
 
     def _drop(self) -> None:
-        """Remove a loop that was left by an exception; checkpoints wait for an iteration of the loop around it."""
+        """Remove the innermost loop, which was left by an exception.
+
+        The next checkpoint must wait for an iteration of the loop around it.
+        """
         key = self.active.pop().site.key
         self._level().append(key)
 
@@ -295,7 +311,10 @@ class Heads:
         return self.snapshots.take(frame, items, {**self._listener.more(), **more})
 
     def _kept(self, frame: FrameType, **more: Any) -> Snapshot | None:
-        """Return a snapshot to keep for later; if the state cannot be pickled, note the reason and return None."""
+        """Return a snapshot with the values `more`, to be stored for later checkpoints.
+
+        If the state cannot be pickled, note the reason and return None.
+        """
         try:
             taken = self._taken(frame, **more)
         except Exception as error:  # a snapshot must never end the training
@@ -326,7 +345,7 @@ class Heads:
             self._listener.resumed(saved, tombstones)
 
     def _skip(self, frame: FrameType) -> dict[str, Any]:
-        """Restore the state that was saved after a finished loop, and return the values saved with it."""
+        """Restore the state that was saved after a finished loop; return the values that were saved with it."""
         station = self._replay.pop(0)
         saved, _ = self._restored(station.snapshot, frame)
         self._listener.passed(saved)
@@ -345,7 +364,7 @@ class Heads:
         return saved, tombstones
 
     def _found(self, key: str, frame: FrameType) -> Active:
-        """Return the running loop with this key in a frame, after ending the loops within it."""
+        """Return the running loop with this key in a frame; loops within it, which were left, are ended first."""
         while self.active[-1].site.key != key or self.active[-1].frame is not frame:
             self._drop()
         return self.active[-1]
@@ -358,7 +377,7 @@ class Heads:
 
 
 class _Items:
-    """Iterator over a loop's items that starts an iteration of the loop with each item."""
+    """Iterator over the items of a loop; each item starts an iteration of the loop."""
 
     def __init__(self, loop: Active, head: Callable[[Active], None]) -> None:
         self._loop, self._head = loop, head
@@ -375,14 +394,14 @@ class _Items:
 
 
 def _extend(loop: Active, extended: Extended) -> None:
-    """Let a restored loop iterate over the longer or shorter range that the program has now."""
+    """Let a restored loop over a range go on to the range's new end."""
     remaining = left(loop.items)
     if remaining is not None and loop.over is not None:
         loop.items = moved(loop.items, loop.over[extended.before - remaining :])
 
 
 def _is_around(loop: Active, site: Site, frame: FrameType) -> bool:
-    """Return True if `loop` encloses a loop at `site`: in the same function, or in a function that called it."""
+    """Return True if `loop` encloses a loop at `site` in `frame`: in the same function, or in one of its callers."""
     if loop.frame is frame:
         return loop.site.key == site.parent
     caller = frame.f_back

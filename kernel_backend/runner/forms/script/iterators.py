@@ -1,4 +1,4 @@
-"""Replace iterators of Python, DataLoader and tqdm by ones whose positions can be saved and restored."""
+"""Replace iterators of Python, DataLoader and tqdm by iterators that can be saved after any item and restored."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _iter_of_loader: Callable[[Any], Any] = DataLoader.__iter__
 
 
 class Enumerate:
-    """Replacement for `enumerate` whose position can be saved."""
+    """Substitute for `enumerate` that can be saved after any item."""
 
     def __init__(self, iterable: Iterable[Any], start: int = 0) -> None:
         self.items, self.count = tracked(iterable), start
@@ -47,7 +47,7 @@ class Enumerate:
 
 
 class Zip:
-    """Replacement for `zip` whose position can be saved."""
+    """Substitute for `zip` that can be saved after any item."""
 
     def __init__(self, *iterables: Iterable[Any], strict: bool = False) -> None:
         self.items, self.strict = [tracked(each) for each in iterables], strict
@@ -69,7 +69,10 @@ class Zip:
         return tuple(found)
 
     def _check(self, ended: int) -> None:
-        """Raise ValueError, as `zip(strict=True)` does, unless all iterators end together."""
+        """Raise ValueError, as `zip(strict=True)` does, unless all iterators end together.
+
+        `ended` is the index of the iterator that has ended first.
+        """
         if ended:
             raise ValueError(f"zip() argument {ended + 1} is shorter than argument{'s 1-' * (ended > 1) or ' '}{ended}")
         for number, each in builtins.enumerate(self.items[1:], 2):
@@ -83,7 +86,7 @@ class Zip:
 
 
 class Map:
-    """Replacement for `map` whose position can be saved."""
+    """Substitute for `map` that can be saved after any item."""
 
     def __init__(self, function: Callable[..., Any], *iterables: Iterable[Any]) -> None:
         self.function, self.items = function, [tracked(each) for each in iterables]
@@ -96,10 +99,10 @@ class Map:
 
 
 class LoaderItems:
-    """Iterator of a DataLoader whose position can be saved, and at which it can be recreated.
+    """Iterator over a DataLoader that can be saved after any batch, and created again there.
 
-    Its position is the number of batches, and the random states at its start and before its first batch. The sampler is
-    run forward from there without reading samples. With worker processes, and for streams, samples are read again.
+    Saved are the number of batches, and the random states at its start and before its first batch. The sampler is run
+    forward from there without reading samples. With worker processes, and for streams, samples are read again.
     """
 
     def __init__(self, loader: DataLoader[Any]) -> None:
@@ -127,7 +130,7 @@ class LoaderItems:
         return getattr(self._batches, name)
 
     def begin_anew(self, state: dict[str, Any]) -> None:
-        """Recreate the iterator over batches, and advance it to the position in `state`."""
+        """Create the iterator over batches again, and advance it as far as `state` says."""
         self.__dict__.update(state)
         _set_states(self.loader, self.at_iter)
         batches = _iter_of_loader(self.loader)
@@ -144,7 +147,7 @@ class LoaderItems:
 
 
 class ForwardItems:
-    """Iterator over a generator's items that can be recreated by running the generator again.
+    """Iterator over a generator's items that is restored by running the generator again.
 
     Random numbers that the generator draws follow from the random states at its start, and from those recorded whenever
     other code drew numbers in between.
@@ -191,7 +194,10 @@ class ForwardItems:
             self.count += 1
 
     def run_forward(self, state: dict[str, Any], source: Any) -> None:
-        """Advance the generator to the position in `state`; it may have yielded some of the items already."""
+        """Advance the generator as far as `state` says; it may have yielded some of the items already.
+
+        `source` is the new generator.
+        """
         ahead = self.__dict__.get("count", 0)
         self.__dict__.update(state, source=source, _after={})
         if ahead > self.count:
@@ -207,7 +213,7 @@ class ForwardItems:
 
 
 def generator_function(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a user's generator function, so that the position of its generators can be restored."""
+    """Wrap a user's generator function, so that its generators can be saved after any item."""
 
     @functools.wraps(function)
     def made(*args: Any, **named: Any) -> ForwardItems:
@@ -218,7 +224,7 @@ def generator_function(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class TqdmItems:
-    """Iterator of a tqdm progress bar whose position can be saved."""
+    """Iterator of a tqdm progress bar that can be saved after any item."""
 
     def __init__(self, bar: Any) -> None:
         self.bar, self.items, self.shown = bar, tracked(bar.iterable), False
@@ -239,7 +245,7 @@ class TqdmItems:
 
 
 def tracked(items: Any, *sentinel: Any) -> Any:
-    """Return `iter(items)`; for generators and text files, an iterator whose position can be saved."""
+    """Return `iter(items)`, or for generators and text files an iterator that can be saved after any item."""
     found = iter(items, *sentinel)
     if type(found) is TextIOWrapper:
         return Lines(found)
@@ -247,7 +253,7 @@ def tracked(items: Any, *sentinel: Any) -> Any:
 
 
 def length(items: Any) -> int | None:
-    """Return the number of items of an iterator that has not started; None if it is unknown.
+    """Return the number of items that an iterator has before its start; None if it is unknown.
 
     Examples
     --------
@@ -267,7 +273,7 @@ def length(items: Any) -> int | None:
 
 
 def over(items: Any) -> range | None:
-    """Return the range over which an iterator runs, also within `enumerate` and tqdm; None for other iterators."""
+    """Return the range over which an iterator runs, even within `enumerate` or tqdm; None for other iterators."""
     found = _innermost(items)
     if type(found) is not _RANGE:
         return None
@@ -276,13 +282,13 @@ def over(items: Any) -> range | None:
 
 
 def left(items: Any) -> int | None:
-    """Return how many numbers of a range remain in its iterator; None for an iterator over anything else."""
+    """Return how many numbers an iterator over a range has left; None for an iterator over anything else."""
     found = _innermost(items)
     return operator.length_hint(found) if type(found) is _RANGE else None
 
 
 def moved(items: Any, numbers: range) -> Any:
-    """Return an iterator over these numbers in place of one over a range, also within `enumerate` or tqdm."""
+    """Return an iterator like `items`, which runs over a range, even within `enumerate` or tqdm, but over `numbers`."""
     if not isinstance(items, Enumerate | TqdmItems):
         return iter(numbers)
     items.items = moved(items.items, numbers)
@@ -303,7 +309,7 @@ BUILTINS: dict[str, Any] = {"enumerate": Enumerate, "zip": Zip, "map": Map, "ite
 
 
 def track_libraries() -> Callable[[], None]:
-    """Patch DataLoader and tqdm to return iterators with positions; return a function that undoes it."""
+    """Patch DataLoader and tqdm so that their iterators can be saved; return a function that removes the patches."""
     undo: list[Callable[[], None]] = [_replace(DataLoader, LoaderItems)]
     try:
         from tqdm.std import tqdm  # type: ignore[import-untyped]
@@ -320,19 +326,19 @@ def track_libraries() -> Callable[[], None]:
 
 
 def _loader_items(writer: GraphWriter, items: LoaderItems, path: Path | None) -> Any:
-    """Return the pickle reduction of a DataLoader's iterator, without its prefetched batches."""
+    """Return how a DataLoader's iterator is pickled: without the batches that it has read ahead."""
     state = {name: value for name, value in items.__dict__.items() if name != "_batches"}
     writer.at(items.loader, path, "loader")
     return reading.new, (path, LoaderItems), (state, {}), None, None, fill_loader_items
 
 
 def fill_loader_items(items: LoaderItems, state: tuple[dict[str, Any], dict[str, Any]]) -> None:
-    """Restore the position of a DataLoader's iterator."""
+    """Restore a DataLoader's iterator to where `state` was saved."""
     reading.late(lambda: items.begin_anew(state[0]))
 
 
 def _forward_items(writer: GraphWriter, items: ForwardItems, path: Path | None) -> Any:
-    """Return the pickle reduction of a generator's position."""
+    """Return how a generator is pickled: by the number of its items and its random states."""
     if items.sent or len(items.draws) > MOST_DRAWS:
         return reading.tombstone, (told(path), "generator")
     writer.at(items.source, path, "source")
@@ -341,13 +347,13 @@ def _forward_items(writer: GraphWriter, items: ForwardItems, path: Path | None) 
 
 
 def fill_forward(items: Any, state: tuple[dict[str, Any], Any]) -> None:
-    """Advance a generator to its saved position."""
+    """Restore a generator by advancing it to where `state` was saved."""
     if type(items) is ForwardItems:
         reading.late(lambda: items.run_forward(*state))
 
 
 def _tqdm_items(writer: GraphWriter, items: TqdmItems, path: Path | None) -> Any:
-    """Return the pickle reduction of a progress bar's iterator and count; the bar itself is not saved."""
+    """Return how a progress bar's iterator is pickled: by its position and count, without the bar."""
     for name, value in items.__dict__.items():
         writer.at(value, path, name)
     state: tuple[dict[str, Any], dict[str, Any]] = ({**items.__dict__, "bar": None}, {})
@@ -356,7 +362,7 @@ def _tqdm_items(writer: GraphWriter, items: TqdmItems, path: Path | None) -> Any
 
 
 def fill_tqdm_items(items: TqdmItems, state: Any) -> None:
-    """Restore the position of a progress bar's iterator."""
+    """Restore a progress bar's iterator to where `state` was saved."""
     held, (path, kind), count = state
     held[0]["bar"] = bar = reading.live(path, kind)
     reading.fill(items, held)
@@ -370,7 +376,7 @@ REDUCERS[TqdmItems] = _tqdm_items
 
 
 def _random_states() -> dict[str, Any]:
-    """Return the states of the global generators, each in the form that is fastest to read."""
+    """Return the states of the global random generators, each in the form that is read fastest."""
     states: dict[str, Any] = {"python": random.getstate(), "torch": torch.get_rng_state()}
     if np is not None:
         states["numpy"] = np.random.get_state()

@@ -1,6 +1,6 @@
 """Save a program's modules by variable name in its checkpoints, so that a notebook can load them.
 
-The program's own part refers to their tensors by digest, so that weights are stored once.
+ProgramPart refers to their tensors by digest, so that weights are stored once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kernel_backend.runner.forms.script.state.skeleton import skeleton
 
 
 class NamedModules:
-    """Checkpoint part with the torch modules found in a program's variables and in its objects' attributes."""
+    """Checkpoint part with the torch modules that a program's variables, or attributes of objects in them, hold."""
 
     def __init__(self, names: Mapping[str, Any], frames: Callable[[], Sequence[FrameType]]) -> None:
         """Set up the part; `names` are the program's globals, `frames` returns the frames of its running loops."""
@@ -30,12 +30,12 @@ class NamedModules:
         self._saved: dict[str, Any] = {}  # states of a checkpoint's modules, until their contents were taken
 
     def iteration(self, loop: TrainingLoop, frame: FrameType) -> None:
-        """Find the modules at the first outer iteration, as the function that holds them may return."""
+        """Find the modules at the first iteration of an outermost loop; the function that holds them may return."""
         if loop.depth == 0 and not self._found:
             self._look()
 
     def found(self) -> dict[str, nn.Module]:
-        """Return the modules that have parameters, each by one name, that of its outermost variable."""
+        """Return the modules that have parameters, each once, by the name of its outermost variable."""
         self._look()
         named: dict[int, tuple[str, nn.Module]] = {}
         for name, module in self._found.items():
@@ -48,7 +48,7 @@ class NamedModules:
         return {name: state | _structure(module) for name, module, state in found}
 
     def frozen(self) -> set[str]:
-        """Return the names of untrained tensors in this part, in the form that `flatten` gives them."""
+        """Return the names of the untrained tensors in this checkpoint part, as `flatten` writes them."""
         return {f"{name}.{STATE}.{key}" for name, module in self.found().items() for key in untrained(module)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -56,7 +56,7 @@ class NamedModules:
         self._saved = state
 
     def shared(self, blobs: Blobs) -> dict[str, Any]:
-        """Return, by digest, the module, key and strides of the tensor whose bytes equal those of a blob."""
+        """Return, by digest, where the modules hold a blob's bytes: module, key and strides of the tensor."""
         memory = {(blob.data_ptr(), blob.numel()): name for name, blob in blobs.items()}
         places: dict[str, Any] = {}
         for module, _, state in self._states():
@@ -69,7 +69,10 @@ class NamedModules:
         return places
 
     def contents_of(self, places: Mapping[str, Any]) -> Blobs:
-        """Return the contents that a checkpoint holds as tensors of its modules; raise CheckpointDamaged."""
+        """Return blobs whose bytes the checkpoint holds as tensors of its modules.
+
+        `places` is what `shared` returned. Raises CheckpointDamaged if the bytes are others.
+        """
         saved, self._saved = self._saved, {}
         found: Blobs = {}
         for name, place in places.items():
@@ -81,7 +84,7 @@ class NamedModules:
         return found
 
     def _states(self) -> list[tuple[str, nn.Module, dict[str, Any]]]:
-        """Return name, module and state of each module, those with most tensors first."""
+        """Return name, module and state dict of each module, the modules with most tensors first."""
         found = [(name, module, {STATE: dict(module.state_dict())}) for name, module in self.found().items()]
         found.sort(key=lambda each: -len(each[2][STATE]))
         first: dict[Any, Tensor] = {}
@@ -97,7 +100,7 @@ class NamedModules:
 
 
 def _modules(names: Mapping[str, Any]) -> Iterator[tuple[str, nn.Module]]:
-    """Yield the modules of a namespace, then those in its objects' attributes, such as `model` of `self`."""
+    """Yield name and module for a namespace's modules, then for those in attributes, such as `self.model`."""
     held = list(names.items())
     yield from ((name, each) for name, each in held if isinstance(each, nn.Module))
     for name, owner in held:
@@ -113,14 +116,14 @@ def _structure(module: nn.Module) -> dict[str, Any]:
 
 
 def _memory(value: Any) -> Any:
-    """Return a key that is equal for tensors that view the same memory in the same layout."""
+    """Return a key for the memory and layout of a tensor: equal keys mean that two tensors view the same memory."""
     if not isinstance(value, Tensor) or value.layout is not torch.strided or not value.numel():
         return id(value)
     return str(value.device), value.data_ptr(), value.dtype, value.shape, value.stride()
 
 
 def _fills_its_storage(tensor: Tensor) -> bool:
-    """Return True if the tensor covers each byte of its storage exactly once, in any order of dimensions."""
+    """Return True if the tensor covers each byte of its storage exactly once, whatever the order of its dimensions."""
     if tensor.layout is not torch.strided or not 0 < tensor.nbytes == tensor.untyped_storage().nbytes():
         return False
     strides = tensor.stride()

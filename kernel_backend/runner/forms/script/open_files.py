@@ -1,4 +1,4 @@
-"""Save and restore file objects: closed files are recreated, open files continue at their position."""
+"""Save and restore file objects: closed files are recreated, open files continue at their offset."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MODES: dict[type, str] = {
 
 
 class Lines:
-    """Iterator over the lines of an open file that keeps `file.tell()` usable, unlike the file's own iterator."""
+    """Iterator over the lines of an open file; unlike the file's own iterator, it leaves `file.tell()` usable."""
 
     def __init__(self, file: Any) -> None:
         self.file = file
@@ -36,14 +36,14 @@ class Lines:
 
 
 def closed_file(mode: str) -> Any:
-    """Return a new file object that is closed already."""
+    """Return a new file object that is already closed."""
     file = io.open(os.devnull, mode)  # noqa: SIM115, UP020  # the program's own `open` would hear of it
     file.close()
     return file
 
 
 def at_position(file: Any, position: int) -> None:
-    """Seek an open file to a position, after the state of all objects was restored."""
+    """Seek an open file to `position`, once the state of all objects has been restored."""
     if type(file) is not Tombstone:
         reading.late(lambda: file.seek(position))
 

@@ -1,4 +1,4 @@
-"""Capture a program's output, so that the log of a restarted attempt equals that of an uninterrupted run."""
+"""Capture what a program prints, so that the log of a restarted attempt equals that of an uninterrupted run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MOST = 2**20  # characters at the end of the log that a checkpoint stores
 
 
 class Output:
-    """Replacement for the program's `sys.stdout` and `sys.stderr`, muted while a resumed program runs again."""
+    """Substitute for the program's `sys.stdout` and `sys.stderr`, silent while a restart repeats earlier steps."""
 
     def __init__(self, listener: Callable[[str], None]) -> None:
         """Replace both streams.
@@ -28,17 +28,17 @@ class Output:
 
     @property
     def text(self) -> str:
-        """Return the program's output so far, at most its last `MOST` characters."""
+        """Return what the program has printed so far, at most the last `MOST` characters."""
         self._text = ["".join(self._text)[-MOST:]]
         return self._text[0]
 
     def resume(self, text: str) -> None:
-        """Print the output from before the checkpoint, and let further output through."""
+        """Print `text`, the output before the checkpoint, and let further output through."""
         self._text, self.muted = [text], False
         self._own[0].write(text)
 
     def heard(self, text: str) -> None:
-        """Store text that the program has printed, and pass it to the listener."""
+        """Store text that the program has printed, and pass it on to the listener."""
         self._text.append(text)
         if len(self._text) > MOST // 64:
             self.text  # noqa: B018
@@ -60,7 +60,7 @@ class Output:
 
 
 class _Stream:
-    """Text stream that passes text on unless the output is muted."""
+    """Text stream that passes text on, except while output is muted."""
 
     def __init__(self, stream: Any, output: Output) -> None:
         self._stream, self._output = stream, output

@@ -18,10 +18,10 @@ from kernel_backend.runner.forms.script.start import Start
 
 
 class Program:
-    """Program to run: its main module, and the modules of its project."""
+    """Program to be run: its main module, and the modules of its project."""
 
     def __init__(self, tree: ast.Module, path: Path, start: Start) -> None:
-        """Find the program's training loops; `path` contains its source."""
+        """Find the program's training loops; `tree` is the syntax tree of the source in `path`."""
         self._start = start
         modules = project_modules(tree, start.folders, start.package)
         self.loops: tuple[TrainingLoop, ...] = training_loops(tree, modules)
@@ -44,11 +44,14 @@ class Program:
         return max((each.depth for each in self.loops), default=0)
 
     def codes(self, module: str) -> Sequence[CodeType]:
-        """Return all code objects of a module."""
+        """Return all code objects of a module of the program."""
         return list(_within(self._code if module == "__main__" else self._imports.codes[module]))
 
     def run(self, hooks: Mapping[str, Callable[..., Any]]) -> None:
-        """Run the program; rewritten loops call `hooks`. A `sys.exit()` without an error ends it normally."""
+        """Run the program, whose rewritten loops call the functions `hooks`.
+
+        A `sys.exit()` without an error ends it normally.
+        """
         self.builtins.update(hooks)
         self._imports.begin()
         try:

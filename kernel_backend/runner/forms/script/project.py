@@ -1,4 +1,4 @@
-"""Find the project modules that a program imports, and import them with their training loops rewritten."""
+"""Find the modules of the project that a program imports, and import them with their training loops rewritten."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from kernel_backend.model.syntax import module_tree
 
 
 def project_modules(tree: ast.Module, folders: Sequence[Path], package: str = "") -> dict[str, ast.Module]:
-    """Return the syntax trees, by name, of modules in these folders that a program imports directly or indirectly.
+    """Return the syntax trees of modules in these folders that a program imports, directly or not, by module name.
 
-    The program is a module of `package`, if any.
+    If the program is itself in a package, its name is `package`.
     """
     found: dict[str, ast.Module] = {}
     waiting = list(_imported(tree, package))
@@ -38,7 +38,7 @@ def project_modules(tree: ast.Module, folders: Sequence[Path], package: str = ""
 
 
 class ProjectImports(MetaPathFinder):
-    """Import finder for the project's modules that rewrites their training loops and sets the program's builtins."""
+    """Import finder for the project's modules: it rewrites their training loops and sets the program's builtins."""
 
     def __init__(self, names: Sequence[str], loops: Sequence[TrainingLoop], builtins: Mapping[str, Any]) -> None:
         self._names, self._loops, self._builtins = frozenset(names), loops, builtins
@@ -60,7 +60,7 @@ class ProjectImports(MetaPathFinder):
         return self.codes[module]
 
     def equip(self, module: ModuleType) -> None:
-        """Set the builtins of a module that mark it as part of the program."""
+        """Give a module the program's own builtins dict, by which the program's modules are recognised."""
         vars(module)["__builtins__"] = self._builtins
 
     def begin(self) -> None:
@@ -78,11 +78,11 @@ class _Loader(SourceFileLoader):
         self._imports = imports
 
     def get_code(self, fullname: str) -> CodeType:
-        """Compile the source, as cached bytecode is not rewritten."""
+        """Return the module's code compiled from its source, as cached bytecode is not rewritten."""
         return self._imports.rewrite(module_tree(self.get_data(self.path)), fullname, self.path)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Execute the module, with the program's builtins."""
+        """Execute the module with the program's builtins."""
         self._imports.equip(module)
         super().exec_module(module)
 

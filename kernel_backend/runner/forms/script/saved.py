@@ -1,6 +1,6 @@
-"""Save a program as a checkpoint part: its state at each loop, with tensors and arrays stored by digest.
+"""Save a program in a checkpoint: its state at each loop, with tensors and arrays stored once, by digest.
 
-Tensors of the program's modules are stored in the part NamedModules instead.
+The part NamedModules stores the tensors of the program's modules instead.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from kernel_backend.runner.forms.script.state.blobs import Blobs, from_bytes, to
 
 
 class ProgramPart:
-    """Checkpoint part with the state of a program."""
+    """Checkpoint part for the state of a program."""
 
     def __init__(self, modules: NamedModules) -> None:
-        """Set up without saved state, so that the program starts at its beginning.
+        """Set up the part without a saved state, so that the program starts from its beginning.
 
-        `modules` is saved and restored before this part.
+        `modules` is the part that is saved and restored before this one.
         """
         self._modules = modules
         self.stations: list[Station] = []
@@ -28,7 +28,7 @@ class ProgramPart:
         self.text = ""  # the program's output
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the program's state at each loop, and the tensors and arrays in it by digest."""
+        """Return the program's state at each loop, with the tensors and arrays in it by digest."""
         blobs = together(each.snapshot for each in self.stations)
         shared = self._modules.shared(blobs)
         return {
@@ -48,7 +48,7 @@ class ProgramPart:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take the program's loop states and its initial random states from a checkpoint."""
+        """Take the state at each loop, and the random states at the program's start, from a checkpoint."""
         blobs: Blobs = state[BLOBS] | self._modules.contents_of(state.get(SHARED, {}))
         self.stations = [
             Station(each["loop"], each["finished"], Snapshot(each["graph"].numpy().tobytes(), blobs), each["returned"])

@@ -21,19 +21,22 @@ from kernel_backend.runner.forms.script.state.tombstones import NotSaved
 
 @dataclass
 class Snapshot:
-    """State of a program at one point in time: its pickled objects, and the contents that they refer to by digest."""
+    """State of a program at one time: its pickled objects, and the bytes to which they refer by digest."""
 
     graph: bytes
     blobs: Blobs
 
 
 class Snapshots:
-    """Factory of the snapshots of one program, which also restores them."""
+    """Maker of the snapshots of one program, which also restores them."""
 
     def __init__(
         self, builtins: Mapping[str, Any], main: ModuleType, codes: Callable[[str], Sequence[CodeType]]
     ) -> None:
-        """Set up the snapshots of a program; `codes` returns all code objects of a module."""
+        """Set up for a program with the main module `main`; `codes` returns all code objects of a module.
+
+        `builtins` is the dict that only the program's modules have.
+        """
         self._builtins, self._main, self._codes = builtins, main, codes
         self._setup: SetupData | None = None
         self._versions: Versions | None = None
@@ -41,7 +44,7 @@ class Snapshots:
         self._foreign: dict[int, Any] = {}  # modules of libraries
 
     def survey(self, frame: FrameType) -> bool:
-        """Record the data that the setup has created, on the first call; return True for that call."""
+        """Record, on the first call, the data that the program's setup has created; return True on that call."""
         if self._setup is not None:
             return False
         namespaces = self._namespaces()
@@ -51,7 +54,10 @@ class Snapshots:
         return True
 
     def take(self, frame: FrameType, items: Sequence[Any], more: Mapping[str, Any]) -> Snapshot:
-        """Return a snapshot of the program at a frame, with its loops' iterators; raise any error of pickling."""
+        """Return a snapshot of the program at `frame`; raise any error of pickling.
+
+        `items` are the iterators of its running loops, `more` are values to be saved with it.
+        """
         namespaces = self._namespaces()
         writer = self._writer(namespaces)
         random_states = RandomStates().state_dict()
@@ -65,10 +71,11 @@ class Snapshots:
         items: Sequence[Any],
         changed: Mapping[str, tuple[Any, Any]] = MappingProxyType({}),
     ) -> tuple[dict[str, Any], list[str]]:
-        """Restore a snapshot in the running program; return the values saved with it, and names of unsaved objects.
+        """Restore a snapshot in the running program.
 
-        Variables in `changed` that have the first value of a pair get the second.
-        Raises NotSaved if the program has other stack frames, or if its setup creates different objects.
+        Return the values that were saved with it, and the names of objects that it could not hold. Variables in
+        `changed` that have the first value of a pair get the second. Raises NotSaved if the program has other stack
+        frames, or if its setup creates different objects.
         """
         namespaces = self._namespaces()
         roots = self._roots(namespaces, frame, items)

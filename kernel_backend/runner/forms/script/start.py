@@ -19,7 +19,7 @@ from kernel_backend.snapshots.shipped import shipped_folders
 
 
 class Start(NamedTuple):
-    """Settings with which a program starts as `__main__`: file, command line and module path."""
+    """How a program starts as `__main__`: its file, command line and module search path."""
 
     file: Path  # `__file__`
     argv: list[str]
@@ -29,12 +29,12 @@ class Start(NamedTuple):
 
     @property
     def package(self) -> str:
-        """Return the package to which relative imports in the program refer."""
+        """Return the name of the package to which relative imports in the program refer."""
         return self.module.rpartition(".")[0]
 
     @contextmanager
     def throughout(self, main: ModuleType) -> Iterator[None]:
-        """Make `main` the `__main__` module in the block, with the module path and the command line of this start."""
+        """Make `main` the module `__main__` in the block, with this start's module search path and command line."""
         before, argv, path = sys.modules["__main__"], sys.argv, list(sys.path)
         first, last = (list(dict.fromkeys(map(str, each))) for each in (self.folders, self.last))
         last = [each for each in last if each not in first]
@@ -53,7 +53,7 @@ class Start(NamedTuple):
 def start_of(
     job: LaunchSpec, definition: Path, project: Project | None, command: Command | None, words: Sequence[str]
 ) -> Start:
-    """Return the settings for starting a definition's program; `words` are its command-line arguments.
+    """Return how to start a definition's program; `words` are the arguments of its command line.
 
     The program of a command runs under the path of the user's own file if that exists, so that it can read files next
     to it. Its modules come from the snapshot; modules that the snapshot lacks are imported from the user's folders.

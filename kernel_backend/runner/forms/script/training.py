@@ -53,13 +53,14 @@ _TORCHS_SEED = 67280421310721  # torch's default seed
 
 
 class ScriptTraining:
-    """Training of a program with its own training loops, in this rank."""
+    """Training in this rank of a program that has training loops of its own."""
 
     def __init__(self, rank: RankContext) -> None:
         self._rank = rank
         self._training = ExternalTraining(rank)
         self._training.ready = self._prepare
-        settings = LoopSettings(rank.config, rank.ranks.rank, rank.ranks.size, rank.device, rank.note)
+        number, size = rank.ranks.rank, rank.ranks.size
+        settings = LoopSettings(rank.config, number, size, rank.device, rank.note, workers=rank.loader_workers)
         self._methods = RunMethods(self._training, settings, rank.functions.params)
         self.events = Events()
         loaded = rank.loaded
@@ -160,11 +161,11 @@ class ScriptTraining:
         return FINISHED
 
     def models(self, best: bool) -> nn.Module | dict[str, nn.Module]:
-        """Return the modules in variables of the program, by name; `best` is ignored."""
+        """Return the modules that the program's variables hold, by name; `best` is ignored."""
         return self._modules.found()
 
     def close(self) -> None:
-        """Wait for the checkpoint being written, and stop threads and loader processes."""
+        """Wait for a checkpoint that is being written, and stop threads and loader processes."""
         self.rehearsal.close()
         if self._split is not None:
             self._split.close()
@@ -176,7 +177,10 @@ class ScriptTraining:
         self._methods.loop.close()
 
     def _begin(self) -> None:
-        """Prepare to resume from the checkpoint; without one, set random states close to those of plain Python."""
+        """Prepare to resume from the checkpoint; without one, prepare a start and set the random generators.
+
+        Torch's generator gets its usual initial seed, as in a plain Python process.
+        """
         if self._part.stations:
             RandomStates().load_state_dict(self._part.first)
             self._heads.replay(self._part.stations, self._extended())
@@ -192,7 +196,7 @@ class ScriptTraining:
         self._part.first = RandomStates().state_dict()
 
     def _extended(self) -> Extended | None:
-        """Return the change of the number of epochs since the checkpoint; None if it is the same."""
+        """Return how the number of epochs has changed since the checkpoint; None if it is the same."""
         now = self._rank.config.epochs
         before = self._training.position.form.get("epochs", now)
         return None if before == now else Extended(self._rank.loaded.definition.epochs_name, before, now)
@@ -200,7 +204,7 @@ class ScriptTraining:
     # Called by Heads
 
     def ended(self, stations: list[Station]) -> None:
-        """Keep the state at the end of the outermost loop, from which it can continue with more epochs."""
+        """Keep the state at the end of the outermost loop, from which the training can continue with more epochs."""
         self._end = (stations, self._output.text)
 
     def begun(self) -> None:
@@ -210,7 +214,10 @@ class ScriptTraining:
             self._rank.spool.say(Fact(name="weights", value=found.to_json()))
 
     def iterated(self, loop: TrainingLoop, frame: FrameType, outermost: bool) -> None:
-        """End an iteration: count a step, and for the outermost loop an epoch."""
+        """Handle the end of an iteration: it completes a step, and an epoch too if its loop is the outermost.
+
+        An iteration without a backward pass or an optimizer step does not count as a step.
+        """
         training, events = self._training, self.events
         events.iteration(loop, frame)
         if events.updates or events.backwards:
@@ -221,7 +228,7 @@ class ScriptTraining:
             training.end_epoch(last=training.position.epoch + 1 >= training.rank.config.epochs)
 
     def resumed(self, saved: Mapping[str, Any], tombstones: list[str]) -> None:
-        """Continue the training, as the program has reached the position of the checkpoint."""
+        """Continue the training: the program has reached the head of the loop at which the checkpoint was saved."""
         if self._split is not None and "split" in saved:
             self._split.load_state_dict(saved["split"])
         self.files.resume(saved["files"])
@@ -234,11 +241,11 @@ class ScriptTraining:
             )
 
     def passed(self, saved: Mapping[str, Any]) -> None:
-        """Make the files visible again that the program had created when it reached this loop."""
+        """Make the files visible again that existed when the program passed this loop in an earlier attempt."""
         self.files.passed(saved["files"])
 
     def more(self) -> dict[str, Any]:
-        """Return the state of the program's files and of its split calls, to be saved with a snapshot."""
+        """Return the state of the program's files and the count of its split calls, to be saved with a snapshot."""
         found: dict[str, Any] = {"files": self.files.state()}
         return found if self._split is None else {**found, "split": self._split.state_dict()}
 
@@ -247,9 +254,9 @@ class ScriptTraining:
         self._rank.note(text, "warning")
 
     def _prepare(self) -> bool:
-        """Take a snapshot for a checkpoint on rank 0; return True on all ranks if that was possible.
+        """Take a snapshot for a checkpoint on rank 0; return True on all ranks if one was taken.
 
-        Raises Leave on all ranks if they must release their slots and no checkpoint is possible.
+        Raises Leave on all ranks if they must exit and no checkpoint is possible.
         """
         ranks = self._rank.ranks
         found = (self._take(), self._rank.instructions.release) if ranks.rank == 0 else (None, False)
@@ -259,7 +266,7 @@ class ScriptTraining:
         return bool(taken)
 
     def _take(self) -> bool | None:
-        """Return True if a snapshot was taken, False if it must wait for an outer loop, None if none is possible."""
+        """Take a snapshot; return True if taken, False if it must wait for an outer loop, None if impossible."""
         if not self.saves or not self.rehearsal.allows(outermost=self._heads.outermost):
             return None
         try:
@@ -275,7 +282,7 @@ class ScriptTraining:
 
 
 def _refuse_other_values(before: Mapping[str, Value], now: Mapping[str, Value]) -> None:
-    """Raise InvalidDefinition if the checkpoint has other hyperparameters, as the program would go on with those."""
+    """Raise InvalidDefinition if the checkpoint has other hyperparameters, which the restored program would use."""
     changed = [f"{name} {before[name]} -> {now[name]}" for name in now if before.get(name, now[name]) != now[name]]
     if changed:
         raise InvalidDefinition(

@@ -1,4 +1,4 @@
-"""Feed a Hugging Face Trainer with this rank's shares of the batches, starting where the training resumes."""
+"""Give a Hugging Face Trainer this rank's shares of the batches, from the batch on at which the training resumes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from kernel_backend.runner.determinism.random_states import RandomStates
 
 
 class Loader:
-    """Iterable over this rank's shares of a DataLoader's batches; its batch size is per rank, as under torchrun."""
+    """Iterable over this rank's shares of a DataLoader's batches.
+
+    The DataLoader's batch size is the size of one rank's share, as under torchrun.
+    """
 
     def __init__(self, rank: RankContext, loader: DataLoader[Any], *, training: bool, seed: int) -> None:
         """Set up the batches, in an order derived from `seed`; raise InvalidDefinition if the data cannot be shared."""
@@ -44,7 +47,7 @@ class Loader:
             "sample" if training else "validation",
             range(ranks.rank, ranks.rank + 1),
             ranks.size,
-            config.loader_workers,
+            rank.loader_workers,
             rank.device,
             rank.note,
             digested=training,
@@ -58,7 +61,7 @@ class Loader:
         return self._batches.per_epoch
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the epoch of the next pass."""
+        """Set the number of the epoch that the next pass over the data belongs to."""
         self.epoch = epoch
 
     def __iter__(self) -> Iterator[Any]:
@@ -78,9 +81,9 @@ class Loader:
             yield batch.data
 
     def own(self, batch: Batch) -> int:
-        """Return how many samples of a batch belong to this rank, without repeats that fill an empty share."""
+        """Return how many samples of a batch belong to this rank, without those repeated to fill an empty share."""
         return self._batches.own_samples(batch.total)
 
     def close(self) -> None:
-        """Stop loader processes."""
+        """Stop the loader processes."""
         self._batches.close()

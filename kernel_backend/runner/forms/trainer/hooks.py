@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -10,16 +11,17 @@ from transformers import Trainer, TrainerCallback
 
 from kernel_backend.runner.forms.trainer.data import Loader
 from kernel_backend.runner.forms.trainer.loop import TrainerLoop
+from kernel_backend.runner.timing.clock import CLOCK
 
 
 class JobCallback(TrainerCallback):
-    """Callback that notifies the job's loop when the training and each step begin."""
+    """Callback that tells the job's loop when the Trainer begins the training and each step."""
 
     def __init__(self, loop: TrainerLoop) -> None:
         self._loop = loop
 
     def on_train_begin(self, *_: Any, **__: Any) -> None:
-        """Restore the checkpoint, after the user's callbacks were called."""
+        """Restore the checkpoint; this callback is called after the user's own ones."""
         self._loop.begin()
 
     def on_step_begin(self, *_: Any, **__: Any) -> None:
@@ -27,7 +29,7 @@ class JobCallback(TrainerCallback):
         self._loop.begin_step()
 
     def on_prediction_step(self, *_: Any, **__: Any) -> None:
-        """Record that an evaluation makes progress."""
+        """Record that an evaluation makes progress, so that it is not considered a hang."""
         self._loop.training.tick_validation()
 
 
@@ -35,7 +37,7 @@ _Trainer: Any = Trainer  # its own methods are hardly typed
 
 
 class JobTrainer(_Trainer):  # type: ignore[misc]
-    """Mixin whose methods override those of the user's Trainer in a job; see `in_job`."""
+    """Mixin whose methods replace those of the user's Trainer in a job; `in_job` inserts it."""
 
     job: TrainerLoop
 
@@ -71,7 +73,7 @@ class JobTrainer(_Trainer):  # type: ignore[misc]
         self.job.restore_again()
 
     def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: torch.device) -> Any:
-        """Return the batches of a step, and the number of items (such as tokens) in the batches of all ranks."""
+        """Return the batches of a step, and the number of items (such as tokens) in all ranks' batches."""
         found, items = super().get_batch_samples(epoch_iterator, num_batches, device)
         if items is None or self.job.world == 1:
             return found, items
@@ -90,9 +92,14 @@ class JobTrainer(_Trainer):  # type: ignore[misc]
         return loss
 
     def evaluation_loop(self, *args: Any, **arguments: Any) -> Any:
-        """Evaluate on all ranks, with rank 0's BatchNorm statistics."""
-        self.job.begin_validation()
-        return super().evaluation_loop(*args, **arguments)
+        """Evaluate on all ranks, with the BatchNorm statistics of rank 0; return the Trainer's result."""
+        with CLOCK.part("validation"):
+            self.job.begin_validation()
+            return super().evaluation_loop(*args, **arguments)
+
+    def _prepare_inputs(self, *args: Any, **arguments: Any) -> Any:
+        with CLOCK.part("transfer") if self.args.device.type != "cpu" else nullcontext():
+            return super()._prepare_inputs(*args, **arguments)
 
     def _maybe_log_save_evaluate(self, *args: Any, **arguments: Any) -> None:
         self.job.average_loss()
@@ -136,13 +143,13 @@ def in_job(trainer: Any, job: TrainerLoop) -> None:
 
 
 class _Items(Tensor):
-    """Number of items (such as tokens) in all ranks' batches; it notifies the job when a loss is divided by it."""
+    """Number of items (such as tokens) in all ranks' batches, as a tensor that notices when a loss is divided by it."""
 
     job: TrainerLoop
 
     @classmethod
     def of(cls, number: Any, job: TrainerLoop) -> _Items:
-        """Return the number as a tensor that notifies `job` when a loss is divided by it."""
+        """Return the number as a tensor that calls `job.counted` when a loss is divided by it."""
         found = torch.as_tensor(number).as_subclass(cls)
         found.job = job
         return found

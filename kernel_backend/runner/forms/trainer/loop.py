@@ -1,4 +1,4 @@
-"""Add Daylight's work to the steps and epochs of a Trainer: report, agree with other ranks, save, and leave."""
+"""Add Daylight's work to the steps and epochs of a Trainer: report, agree with other ranks, save, and end early."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SPEEDS = ("_runtime", "_per_second", "_preparation_time")
 
 
 class TrainerLoop:
-    """Position of a call of `train()` in this rank, with the work between its steps."""
+    """One call of a Trainer's `train()` in this rank: how far it is, and the work between its steps."""
 
     def __init__(self, rank: RankContext, trainer: Any) -> None:
         """Choose the checkpoint to resume from; it is restored when the training begins."""
@@ -76,13 +76,13 @@ class TrainerLoop:
         return self._validation
 
     def own_of(self, batches: list[Any]) -> list[Any]:
-        """Return the newest training batches, reduced to those in which this rank has samples of its own."""
+        """Return the newest training batches in which this rank has samples of its own."""
         assert self._train is not None
         newest = list(self._train.read)[-len(batches) :]
         return [data for data, batch in zip(batches, newest, strict=True) if batch.samples and self._train.own(batch)]
 
     def sum(self, number: float) -> float:
-        """Return the sum of a number over all ranks; all ranks call it."""
+        """Return the sum of a number over all ranks; every rank must call it."""
         if self.world == 1:
             return number
         on = self._rank.device if self._rank.choice.name == "torch" else torch.device("cpu")
@@ -90,7 +90,7 @@ class TrainerLoop:
         return float(self._rank.ranks.allreduce_sum(word, "trainer").item())
 
     def gathered(self, data: Any, *_: Any, **__: Any) -> Any:
-        """Return the values of an evaluation from all ranks, in the order of the samples."""
+        """Return the values of an evaluation that all ranks have computed, in the order of the samples."""
         assert self._validation is not None
         batch = self._validation.read[-1]
         own = self._validation.own(batch)
@@ -107,7 +107,7 @@ class TrainerLoop:
     # Called by the Trainer's loop
 
     def begins_at(self, epochs: int) -> tuple[int, int]:
-        """Return the epoch and the batch within it at which this attempt starts."""
+        """Return at which epoch, and at which batch in it, this attempt begins; `epochs` is the number to train."""
         position = self.training.position
         over = position.over or self._stopped == self._length
         return (epochs, 0) if over else (position.epoch, self._taken)
@@ -129,12 +129,15 @@ class TrainerLoop:
         training.begin()
 
     def resumes_within(self) -> bool:
-        """Return True, at the first call only, if earlier attempts trained batches of this attempt's first epoch."""
+        """Return True if earlier attempts trained batches of this attempt's first epoch; later calls return False."""
         resumes, self._resumes_within = self._resumes_within, False
         return resumes
 
     def restore_again(self) -> None:
-        """Restore callbacks and random states after the start hooks of an epoch that is resumed in the middle."""
+        """Restore callbacks and random states again, as the hooks at the start of an epoch have changed them.
+
+        It is called when an epoch is resumed in the middle.
+        """
         assert self._callbacks is not None
         self._callbacks.apply()
         self.training.contents.restore_random()
@@ -145,7 +148,7 @@ class TrainerLoop:
         self._loss = 0.0
 
     def begin_batch(self) -> None:
-        """Take the next batch, and set the weight of this rank's loss by its number of samples."""
+        """Begin the next batch of a step: weight this rank's loss by its share of the samples."""
         assert self._train is not None
         batch: Batch = self._train.read.popleft()
         self.training.take(batch)
@@ -154,26 +157,26 @@ class TrainerLoop:
         self._taken += 1
 
     def counted(self) -> None:
-        """Record that the Trainer divides losses by the items of all ranks: the ranks' losses are then summed."""
+        """Record that the Trainer divides losses by the items of all ranks; so the ranks' losses must be summed."""
         self.scale = float(self.world) if self.scale else 0.0
 
     def add_loss(self, loss: Tensor) -> None:
-        """Add the loss of a batch to that of its step."""
+        """Add the loss of a batch to the loss of the current step."""
         self._loss += float(loss)
 
     def begin_validation(self) -> None:
-        """Copy rank 0's BatchNorm statistics to all ranks for a validation."""
+        """Copy rank 0's BatchNorm statistics to all ranks, which validate with them."""
         share(list(self._trainer.model.buffers()), self._rank.ranks)
 
     def average_loss(self) -> None:
-        """Average the losses since the last log over the ranks, if they are logged now."""
+        """Average the losses since the last log over the ranks, if the Trainer logs them at this step."""
         trainer = self._trainer
         logs = trainer.control.should_log and trainer.state.global_step > trainer._globalstep_last_logged
         if self.world > 1 and logs:
             trainer._tr_loss.fill_(self.sum(float(trainer._tr_loss)) / self.world)
 
     def log(self, logs: Mapping[str, Any]) -> None:
-        """Report the Trainer's logs: an evaluation as a validation, other values with the loss of the step."""
+        """Report what the Trainer logs: an evaluation as a validation, other values together with the step's loss."""
         if not self._running:
             return
         found = {name: float(value) for name, value in logs.items() if isinstance(value, bool | int | float)}
@@ -187,7 +190,7 @@ class TrainerLoop:
             self.training.report("training", kept)
 
     def boundary(self) -> None:
-        """End a step; after the last step of an epoch, end the epoch."""
+        """End a step and, after its last step, the epoch: report, save or end the training as the ranks agree."""
         training, position, control = self.training, self.training.position, self._trainer.control
         assert self._train is not None
         count = len(self._train)
@@ -208,7 +211,10 @@ class TrainerLoop:
         control.should_training_stop = stops or position.over
 
     def end(self) -> None:
-        """Stop reporting, and freeze the saved state of callbacks and logs; the Trainer then only logs a summary."""
+        """Stop reporting, and keep the state of callbacks and logs as it is now for later checkpoints.
+
+        After this the Trainer only logs a summary.
+        """
         assert self._callbacks is not None
         assert self._progress is not None
         self._running = False
@@ -220,7 +226,7 @@ class TrainerLoop:
         self.training.finish()
 
     def close(self) -> None:
-        """Wait for the checkpoint being written, and stop loader processes."""
+        """Wait for a checkpoint that is being written, and stop loader processes."""
         self.training.close()
         for each in (self._train, self._validation):
             if each is not None:

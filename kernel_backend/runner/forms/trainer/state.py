@@ -1,4 +1,4 @@
-"""Wrap the state of a Trainer and its callbacks, besides model, optimizer and schedule, as checkpoint parts."""
+"""Save and restore the state of a Trainer and its callbacks, besides model, optimizer and schedule."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _SUMS = ("_tr_loss", "_total_loss_scalar", "_globalstep_last_logged", "current_f
 
 
 class _HeldState:
-    """Checkpoint part whose state is frozen just before `train()` ends.
+    """Checkpoint part whose state is fixed just before `train()` ends.
 
-    The end of `train()` adds to the sums, logs a summary and calls `on_train_end`. A training resumed at its end
-    repeats that, and one resumed with more epochs must not contain it.
+    The end of `train()` adds to the sums of losses, logs a summary and calls `on_train_end`. A training that is resumed
+    at its end repeats that, and one that is resumed with more epochs must not contain it.
     """
 
     def __init__(self) -> None:
         self._ended: dict[str, Any] | None = None
 
     def end(self) -> None:
-        """Freeze the current state for all later checkpoints."""
+        """Fix the current state: later checkpoints hold it unchanged."""
         self._ended = mapped(lambda each: each.detach().clone(), self._state())
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the current state, or after `end` the frozen one."""
+        """Return the current state, or the fixed one after `end`."""
         return self._state() if self._ended is None else self._ended
 
     def _state(self) -> dict[str, Any]:
@@ -39,7 +39,7 @@ class _HeldState:
 
 
 class Progress(_HeldState):
-    """Checkpoint part for a Trainer's position, logs and sums of losses since the last log."""
+    """Checkpoint part for a Trainer's counters, logs, and sums of losses since the last log."""
 
     def __init__(self, trainer: Any) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class Progress(_HeldState):
 
 
 class Callbacks(_HeldState):
-    """Checkpoint part for the attributes of a Trainer's callbacks that a checkpoint can hold."""
+    """Checkpoint part for those attributes of a Trainer's callbacks that a checkpoint can hold."""
 
     def __init__(self, callbacks: list[Any]) -> None:
         super().__init__()
@@ -72,12 +72,12 @@ class Callbacks(_HeldState):
         return {name: part_of("", _plain(each)).state_dict() for name, each in self._callbacks.items()}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Restore the attributes of callbacks that still exist."""
+        """Restore the attributes of those callbacks that still exist."""
         self._loaded = saved
         self.apply()
 
     def apply(self) -> None:
-        """Set the attributes to the loaded state, if any; may be called several times."""
+        """Set the attributes to the loaded state, if there is one; it may be called several times."""
         for name, each in self._callbacks.items():
             if name in self._loaded:
                 found: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Train a cell's Hugging Face Trainer in this rank, by its `train`."""
+"""Train the Hugging Face Trainer of a cell in this rank, by calling its `train`."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _OVERRIDDEN = ("_init_training_state", "_run_epoch", "_maybe_log_save_evaluate",
 
 
 class TrainerTraining:
-    """Training in this rank by one call of a Trainer's `train()`."""
+    """Training in this rank that consists of one call of a Trainer's `train()`."""
 
     def __init__(self, rank: RankContext) -> None:
-        """Find the cell's Trainer; raise InvalidDefinition if transformers is too old for the hooks."""
+        """Find the Trainer in the cell; raise InvalidDefinition if transformers is too old to be extended."""
         if not all(hasattr(Trainer, name) for name in _OVERRIDDEN):
             raise InvalidDefinition(
                 f"a job trains a Trainer of transformers 5.23 or newer, and {transformers.__version__} is installed"
@@ -55,5 +55,5 @@ class TrainerTraining:
         return FINISHED
 
     def close(self) -> None:
-        """Wait for the checkpoint being written, and stop loader processes."""
+        """Wait for a checkpoint that is being written, and stop loader processes."""
         self._loop.close()

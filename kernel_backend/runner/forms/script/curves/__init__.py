@@ -1,1 +1,1 @@
-"""Derive curves from the values that a program prints, logs and computes, without calls of Daylight's API."""
+"""Derive curves from values that a program prints, logs and computes, without calls of Daylight in the program."""

@@ -13,16 +13,17 @@ _NOTHING = object()
 
 @dataclass(frozen=True)
 class Bound:
-    """Variable that an iteration assigns, or list that it appends to."""
+    """Variable to which each iteration of a loop assigns a number, or list to which it appends one."""
 
     name: str  # name of the curve
     path: tuple[str, ...]  # path of the value: a variable, then attributes and keys
     appended: bool = False
 
     def value(self, names: Mapping[str, Any]) -> float | None:
-        """Return the newest value of this variable or list in a namespace; None if it is not a number.
+        """Return the newest number of this variable or list; None if it is not a number or missing.
 
-        Reads only dicts and instance attributes, so that no property of the user's is called.
+        `names` is the namespace of the loop. Only dicts and instance attributes are read, so that no property of the
+        user's code is called.
         """
         found: Any = names.get(self.path[0], _NOTHING)
         for part in self.path[1:]:
@@ -33,7 +34,7 @@ class Bound:
         return number_of(found)
 
     def count(self, names: Mapping[str, Any]) -> int:
-        """Return the length of the list; 0 for a variable."""
+        """Return the current length of the list; 0 if it is a variable."""
         if not self.appended:
             return 0
         found: Any = names.get(self.path[0])
@@ -43,7 +44,7 @@ class Bound:
 
 
 def number_of(value: Any) -> float | None:
-    """Return a float, or a scalar floating-point tensor or array, as a float; None for any other value."""
+    """Return the value as a float if it is a float, or a floating-point tensor or array with one element, else None."""
     if type(value) is float:
         return value
     kind, size = str(getattr(value, "dtype", "")), getattr(value, "size", None)
@@ -55,7 +56,7 @@ def number_of(value: Any) -> float | None:
 def bound_in(tree: ast.Module, line: int) -> tuple[Bound, ...]:
     """Return the variables and lists that the loop at `line` assigns or appends to, outside of inner loops.
 
-    Leaves out times, and variables to which only constants are assigned there.
+    Times are left out, and variables to which the loop assigns only constants.
 
     Examples
     --------
@@ -99,7 +100,7 @@ def _targets(target: ast.expr) -> Iterator[Bound]:
 
 
 def _path(node: ast.expr) -> tuple[str, ...]:
-    """Return the variable, attributes and keys in an expression such as `history["acc"]`; else an empty path."""
+    """Return variable, attributes and keys in an expression such as `history["acc"]`; () for other expressions."""
     if isinstance(node, ast.Name):
         return (node.id,)
     if isinstance(node, ast.Attribute):

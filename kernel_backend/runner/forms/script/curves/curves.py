@@ -30,7 +30,7 @@ _LONGEST = 10_000  # limit for a printed line
 
 
 class ReportingTraining(Protocol):
-    """A training that knows its position and takes reports."""
+    """Training that takes reports of values, and knows at which step it is."""
 
     position: LoopPosition
 
@@ -39,7 +39,7 @@ class ReportingTraining(Protocol):
 
 
 class Curves:
-    """Listener that reports, as curves, the numbers that one rank's program computes, prints and logs."""
+    """Listener to a program's events that reports, as curves, the numbers which it computes, prints and logs."""
 
     def __init__(
         self,
@@ -52,8 +52,8 @@ class Curves:
     ) -> None:
         """Subscribe to the program's events; `trees` has the syntax trees of its modules by name ("": main module).
 
-        `active` returns the training loops that are running, outermost first, and `length` the number of
-        iterations that the innermost one has in an epoch, where that is known.
+        `active` returns the training loops that are running, outermost first. `length` returns the number of iterations
+        per epoch of the innermost one, None if it is unknown.
         """
         self._training, self._config, self._trees = training, config, trees
         self._events, self._active, self._expected = events, active, length
@@ -74,7 +74,7 @@ class Curves:
         self._trackers = Trackers(self.named)
 
     def close(self) -> None:
-        """Stop listening to experiment trackers."""
+        """Stop listening to experiment trackers such as TensorBoard."""
         self._trackers.close()
 
     # Events of the program
@@ -89,7 +89,7 @@ class Curves:
             self._training.report("training", values, step=self._training.position.step + 1)
 
     def output(self, text: str) -> None:
-        """Collect the numbers in printed text; text without a line break is kept until the line is complete."""
+        """Collect the named numbers in printed text; an incomplete last line is kept until it is complete."""
         *whole, self._line = (self._line + text).rpartition("\n")
         if len(self._line) > _LONGEST:
             self._line = ""
@@ -97,7 +97,7 @@ class Curves:
             self.named(labelled("".join(whole)))
 
     def named(self, values: Mapping[str, Any]) -> None:
-        """Collect named values that the program prints or logs, ignoring all that are not numbers."""
+        """Collect named values that the program prints or logs; those that are not numbers are ignored."""
         if self._events.muted:
             return
         self._look()
@@ -109,7 +109,7 @@ class Curves:
         (self._step if within and not validates else self._epoch).update(found)
 
     def iteration(self, loop: TrainingLoop, frame: FrameType) -> None:
-        """Report the values of an iteration at its end."""
+        """Report the values of an iteration of a training loop; called at its end."""
         self._look()
         # A loss is reported exactly at `backward`; printed values of it are rounded.
         values, self._step = {name: each for name, each in self._step.items() if name not in self._heard}, {}
@@ -124,7 +124,7 @@ class Curves:
         self._validate()
 
     def finish(self) -> None:
-        """Report the values since the last iteration; names missing among them keep their last validation values."""
+        """Report the values since the last iteration; a name that is missing keeps its value of the last validation."""
         if self._epoch:
             self._epoch = {**self._last, **self._epoch}
             self._validate()
@@ -139,7 +139,7 @@ class Curves:
         return bool(self._active()) or self._training.position.step > 0
 
     def _take_bound(self, loop: TrainingLoop, frame: FrameType) -> None:
-        """Collect numbers that an iteration has assigned or appended, except those that it also printed or logged."""
+        """Collect numbers that an iteration has assigned or appended, unless it also printed or logged them."""
         if loop not in self._bound:
             tree = self._trees.get(loop.module)
             self._bound[loop] = () if tree is None else bound_in(tree, loop.line)
@@ -156,7 +156,7 @@ class Curves:
                 self._epoch[each.name] = value
 
     def _validate(self) -> None:
-        """Report the values collected since the last validation."""
+        """Report as a validation what was collected since the last one."""
         values, self._epoch = self._epoch, {}
         metric, searches = self._config.metric, self._config.search is not None
         if metric.name == "loss" and "loss" not in values:
@@ -179,7 +179,7 @@ class Curves:
             self._training.report("training", values)
 
     def _loss_name(self) -> str:
-        """Return the name of the loss whose `backward` is being called."""
+        """Return the name of the loss whose `backward` the program is calling."""
         if isinstance(self._losses, str):
             return self._losses
         frame: FrameType | None = sys._getframe(2)
@@ -197,7 +197,7 @@ def _words(name: str) -> str:
 
 
 def _is_training(name: str) -> bool:
-    """Return True if a value's name marks it as a training value, such as `train_loss`."""
+    """Return True if the name marks a value of training, such as `train_loss`."""
     return _TRAINING.search(_words(name)) is not None
 
 
@@ -210,5 +210,5 @@ def _value(value: Any) -> float | None:
 
 
 def _is_told(value: float, told: Sequence[float]) -> bool:
-    """Return True if a number was printed: it equals one in `told`, up to rounding or as a percentage."""
+    """Return True if the program printed this number: one of `told` equals it, up to rounding or as a percentage."""
     return any(abs(value * scale - each) <= 0.006 * max(abs(each), 0.1) for each in told for scale in (1, 100))

@@ -1,6 +1,6 @@
 """Parse named numbers in printed text: `Epoch 3: loss=0.12 acc: 97.3%` has a loss of 0.12 and an acc of 97.3.
 
-Only numbers after a name are used. Counters (epoch, step, batch), times, speeds and sizes are left out.
+Only numbers that follow a name are used. Counters (epoch, step, batch), times, speeds and sizes are left out.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _Found(NamedTuple):
 
 
 def labelled(text: str) -> dict[str, float]:
-    """Return the named numbers in a text; if a name occurs twice, its last number.
+    """Return the named numbers in a text; of a name that occurs twice, the last number.
 
     Names are in lower case, with `_` between words. A heading such as `Validation:` becomes a prefix of the names that
     follow: `Val: loss 0.3` has a `val_loss`.
@@ -103,18 +103,21 @@ def _of_line(line: str, heading: str) -> tuple[list[_Found], str]:
 
 
 def _is_within_phrase(text: str) -> bool:
-    """Return True if the next number belongs to a phrase, as 10000 does in `accuracy on the 10000 test images: 0.9`."""
+    """Return True if the next number belongs to a phrase, as 10000 does in `accuracy on the 10000 test images: 0.9`.
+
+    `text` is the text before that number.
+    """
     return _PHRASE.search(text.rstrip()) is not None and text.rstrip()[-1:] not in (":", "=")
 
 
 def _heading(text: str) -> str:
-    """Return the prefix for names after this text, such as `val` for `| Val set`; "" if it is no heading."""
+    """Return the prefix of names that `text` announces, such as `val` for `| Val set`; "" if it is no heading."""
     split = _SPLIT.search(_START.sub("", text))
     return split[1].lower() if split else ""
 
 
 def _name(text: str, heading: str) -> str:
-    """Return the name in the text before a number; "" if there is none, or if it is a counter or a time."""
+    """Return the name given by `text`, which precedes a number; "" if it has none, or names a counter or a time."""
     label = _START.sub("", text).strip(" \t'\"#*>-:=.[({")
     label = re.sub(r"\.(?:item|mean|detach|cpu|numpy)\(\)?", "", label)
     if _RATE.search(label.lower()):
@@ -140,7 +143,7 @@ def _name(text: str, heading: str) -> str:
 
 
 def _value(text: str, of: str | None) -> float | None:
-    """Return a number, or the fraction of `9823/10000`; None for a counter such as `[100/600]`."""
+    """Return the number in `text` or, for `9823/10000`, its fraction of the number in `of`."""
     number = float(text.replace(",", ""))
     if of is None:
         return number

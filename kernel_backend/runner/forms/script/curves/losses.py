@@ -9,13 +9,13 @@ _BACKWARD = "backward"
 
 
 def loss_names(trees: Mapping[str, ast.Module]) -> str | dict[tuple[str, int], str]:
-    """Return the name of the loss for each module and line with `backward()`; "loss" if there is only one.
+    r"""Return the name of the loss by module and line of each `backward()`; just "loss" if all have one loss.
 
     Examples
     --------
     >>> loss_names({"": ast.parse("scaler.scale(total).backward()")})
     'loss'
-    >>> loss_names({"": ast.parse("d_loss.backward()\\ng_loss.backward()")})
+    >>> loss_names({"": ast.parse("d_loss.backward()\ng_loss.backward()")})
     {('', 1): 'd_loss', ('', 2): 'g_loss'}
     """
     found: dict[tuple[str, int], str] = {}
@@ -28,7 +28,7 @@ def loss_names(trees: Mapping[str, ast.Module]) -> str | dict[tuple[str, int], s
 
 
 def _named(value: ast.expr) -> str:
-    """Return the variable in a loss expression; "loss" for an expression without one."""
+    """Return the name of the variable in a loss expression; "loss" if it has none."""
     if isinstance(value, ast.Attribute):
         return value.attr
     inner = [each.id for each in ast.walk(value) if isinstance(each, ast.Name)]

@@ -1,4 +1,4 @@
-"""Copy the values that a program logs to tqdm, TensorBoard, Weights & Biases and MLflow; its logging is unaffected."""
+"""Copy values that a program logs to tqdm, TensorBoard, Weights & Biases and MLflow; its own logging goes on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ Hear = Callable[[Mapping[str, Any]], None]  # values by name, of any types
 
 
 class Trackers:
-    """Patches of trackers' methods that pass logged values to `hear`, applied when the program imports a tracker."""
+    """Patches of the trackers' methods, which pass logged values to `hear` as well.
+
+    Each is applied when the program imports the tracker.
+    """
 
     def __init__(self, hear: Hear) -> None:
         self._hear = hear
@@ -31,7 +34,7 @@ class Trackers:
         self._imports.begin()
 
     def close(self) -> None:
-        """Restore the original methods."""
+        """Restore the trackers' own methods."""
         self._imports.close()
         for owner, name, was in reversed(self._changed):
             setattr(owner, name, was)
@@ -52,7 +55,10 @@ class Trackers:
         self._before(module, "log_metrics", _of_metrics)
 
     def _before(self, owner: Any, name: str, values: Callable[..., Mapping[str, Any]]) -> None:
-        """Patch a method so that the values of each call are passed on before the call."""
+        """Patch the method `name` of `owner`: before each call, the values in its arguments are passed on.
+
+        `values` returns them by name, given the arguments of the call.
+        """
         call = getattr(owner, name)
 
         @functools.wraps(call)

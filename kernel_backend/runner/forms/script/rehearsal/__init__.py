@@ -1,1 +1,1 @@
-"""Rehearse a restart: resume a checkpoint in a second process while the training runs, and compare all variables."""
+"""Rehearse a restart: while the training runs, resume its checkpoint in a second process and compare all variables."""

@@ -32,7 +32,10 @@ _NO_RESULT = ("tqdm", "logging")
 def program_digests(
     builtins: Mapping[str, Any], main: ModuleType, frame: FrameType, ignored: frozenset[str]
 ) -> dict[str, str]:
-    """Return the digest of each variable of a program: globals, locals of its functions, and random states."""
+    """Return, by name, digests of the program's globals, the locals of its functions, and the random states.
+
+    `frame` is the innermost running function. Attributes named in `ignored` are left out.
+    """
     found = {"random states": value_digest(RandomStates().state_dict(), ignored)}
     for module, namespace in frames.program_modules(builtins, main, {}).items():
         prefix = "" if module == "__main__" else f"{module}."
@@ -46,13 +49,16 @@ def program_digests(
 
 
 def named_digests(names: Mapping[str, Any], ignored: frozenset[str] = frozenset()) -> dict[str, str]:
-    """Return the digests of these variables; classes and imported modules are left out."""
+    """Return the digests of these variables by name, without classes and imported modules.
+
+    Variables and attributes named in `ignored` are left out.
+    """
     values = {name: value for name, value in names.items() if name not in ignored and not _is_skipped(value)}
     return {name: value_digest(value, ignored) for name, value in values.items()}
 
 
 def value_digest(value: Any, ignored: frozenset[str] = frozenset()) -> str:
-    """Return a digest of a value; it is equal in two processes if the values are equal.
+    """Return a digest of a value, which is equal in two processes if the value is equal.
 
     Attributes named in `ignored` are left out.
 
@@ -162,7 +168,7 @@ def _is_skipped(value: Any) -> bool:
 
 
 def _without_hook_ids(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return attributes with the hooks of a module or an optimizer as lists.
+    """Return the attributes of a module or an optimizer, with its hooks as lists.
 
     torch numbers hooks in the order of their registration in the process, and Daylight registers hooks of its own.
     """

@@ -11,7 +11,7 @@ from kernel_backend.runner.forms.script.rehearsal.digests import program_digests
 
 
 class Recorder:
-    """Listener that records the digests of the program's variables at the requested steps."""
+    """Listener to a program that records the digests of its variables at the steps that were asked for."""
 
     def __init__(self, events: Events, program: Program) -> None:
         self._program = program
@@ -22,7 +22,7 @@ class Recorder:
         events.on_step.insert(0, self._step)
 
     def of(self, steps: range) -> dict[int, dict[str, str]] | None:
-        """Return the digests recorded at these steps; None until all of them are recorded."""
+        """Return the digests recorded at these steps, by step and variable; None until all are recorded."""
         found = {step: self.steps[step] for step in steps if step in self.steps}
         return found if len(found) == len(steps) else None
 

@@ -1,11 +1,11 @@
-"""Rehearse restarts from checkpoints while the training runs, to determine how exactly a real restart will continue.
+"""Rehearse restarts from checkpoints while the training runs, to find out how exactly a real restart continues.
 
 The first checkpoint is rehearsed, and one after the first epoch.
 
-The guarantees form a ladder, whose rungs are resuming exactly at a step, exactly at an epoch, and weaker ones. The
-rehearsal runs in a second process at the lowest priority, on a copy of the checkpoint and of the working folder. It
-runs once per experiment, after some seconds of training. If its results differ from the training's, checkpoints that
-cannot be resumed are moved away, and the next rung is rehearsed.
+The guarantees form a ladder: to resume exactly at a step, exactly at an epoch, and weaker ones. The rehearsal runs in a
+second process at the lowest priority, on a copy of the checkpoint and of the working folder. It runs once per
+experiment, after some seconds of training. If its results differ from the training's, checkpoints that cannot be
+resumed are moved away, and the next weaker guarantee is rehearsed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PRIORITY = 10  # `nice` value; at a lower priority it would never run on a busy 
 
 
 class Rehearsal:
-    """State of a training's rehearsed restarts: the guarantee that holds so far, and the running second process."""
+    """Rehearsed restarts of a training: the guarantee that holds so far, and the second process while it runs."""
 
     def __init__(
         self,
@@ -48,9 +48,11 @@ class Rehearsal:
         nested: bool,
         unobserved: Callable[[], AbstractContextManager[None]],
     ) -> None:
-        """Begin with the checkpoint's guarantee, else the strongest; `nested`: the program has nested training loops.
+        """Begin with the guarantee that the checkpoint has, or with the strongest one.
 
-        File operations within `unobserved()` are not attributed to the program.
+        `recorder` has the digests of the training's variables, `signs` what in the source may prevent an exact restart.
+        `nested` means that the program has nested training loops. File operations within `unobserved()` are not
+        attributed to the program.
         """
         self._unobserved = unobserved
         self._rank, self._training, self._recorder = rank, training, recorder
@@ -73,21 +75,24 @@ class Rehearsal:
             recorder.wanted |= set(range(1, STEPS + 1))
 
     def state(self) -> dict[str, Any]:
-        """Return the state for a checkpoint, as JSON."""
+        """Return the guarantee and what was rehearsed as JSON, for a checkpoint."""
         return {"rung": self._rung, "why": self._why, "settled": not self._active}
 
     def allows(self, outermost: bool) -> bool:
-        """Return True if the current guarantee allows a checkpoint now; `outermost`: an outermost iteration starts."""
+        """Return True if the current guarantee allows a checkpoint to be saved now.
+
+        `outermost` means that an iteration of the outermost loop starts.
+        """
         return self._rung == "step" or (self._rung == "epoch" and outermost)
 
     def taken(self, step: int) -> None:
-        """Prepare to rehearse a restart from the checkpoint saved at this step, if one must be rehearsed."""
+        """Note that a checkpoint was saved at this step; prepare to rehearse a restart from it, if that is due."""
         idle = self._active and self._process is None and self._checkpoint is None
         if idle and self._training.position.epoch >= self._epoch and self._age >= SETTLED_S:
             self._compare(step)
 
     def step(self, step: int) -> None:
-        """Start the rehearsal, check on it or evaluate its result, whichever is due; called after each step."""
+        """Start the rehearsal, check on it, or evaluate its result, as is due; called after each step."""
         if self._process is not None:
             if self._process.poll() is not None or self._age > LIMIT_S:
                 self._settle(self._result())
@@ -105,7 +110,7 @@ class Rehearsal:
             self._training.request_checkpoint()
 
     def close(self) -> None:
-        """Kill the second process, and start no other rehearsal."""
+        """Kill the second process if it runs, and start no other rehearsal."""
         self._active = False
         self._give_up()
         if self._process is not None:
@@ -128,7 +133,7 @@ class Rehearsal:
         return wanted and alone and job.trial == 1 and "://" not in job.checkpoints
 
     def _start_from(self, step: int) -> None:
-        """Start the rehearsal from the checkpoint at this step, if that could be written."""
+        """Start the rehearsal with the checkpoint saved at this step, if that has been committed."""
         with self._unobserved():
             checkpoint = self._training.saved_at(step)
             if checkpoint is None:
@@ -146,7 +151,10 @@ class Rehearsal:
         self._recorder.wanted |= set(self._steps)
 
     def _start(self, checkpoint: str | None) -> None:
-        """Start the second process, which works in its own copy of the working folder."""
+        """Start the second process, in its own copy of the working folder.
+
+        It resumes the checkpoint with this ID; None to start from the beginning.
+        """
         self._folder = folder = Path(tempfile.mkdtemp(prefix="daylight-rehearsal-"))
         job = self._rank.job
         stored = folder / "checkpoints"
@@ -180,7 +188,7 @@ class Rehearsal:
         return Rehearsed(digests, found.get("error", ""), found.get("refused", ""))
 
     def _settle(self, rehearsed: Rehearsed) -> None:
-        """Report the guarantee that the rehearsal confirms, or weaken it and rehearse again."""
+        """Report the guarantee that a rehearsal has confirmed; if it has not, take a weaker one and rehearse that."""
         if rehearsed.refused:
             self.close()
             self._rank.note(f"a restart was not rehearsed: {rehearsed.refused}")

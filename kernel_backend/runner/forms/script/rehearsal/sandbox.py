@@ -1,4 +1,4 @@
-"""Isolate a rehearsal: give it a copy of the working folder, and refuse writes outside and network connections."""
+"""Isolate a rehearsal: give it a copy of the working folder, and prevent writes elsewhere and connections."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BEYOND = {
 
 
 def copy_folder(source: Path, target: Path) -> None:
-    """Copy a working folder: small files are copied, large files and deep folders become symbolic links."""
+    """Copy a working folder: small files are copied, large files and deep folders are linked symbolically."""
     left = _TOTAL
 
     def copy(there: Path, here: Path, depth: int) -> None:
@@ -44,7 +44,7 @@ def copy_folder(source: Path, target: Path) -> None:
 
 
 def confine(folder: Path, refuse: Callable[[str], None]) -> None:
-    """Call `refuse` with a reason before this process writes outside `folder`, connects, or starts a program."""
+    """Call `refuse` with a reason before this process writes outside `folder`, connects or starts a program."""
     root = str(folder.resolve()) + os.sep
 
     def inside(path: Any) -> bool:

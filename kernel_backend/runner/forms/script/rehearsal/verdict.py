@@ -1,4 +1,4 @@
-"""Compare the variables of a rehearsed restart with the training's, and describe the guarantee that follows."""
+"""Compare the variables of a rehearsed restart with the training's, and word the guarantee that follows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class Rehearsed:
-    """Result of a rehearsed restart: digests of the variables at each step, or why the process ended early."""
+    """Result of a rehearsed restart: digests of variables by step, or why the second process ended early."""
 
     digests: Digests
     error: str = ""  # why the program failed or could not be restored
@@ -21,7 +21,7 @@ class Rehearsed:
 
 
 def difference(training: Digests, rehearsed: Rehearsed) -> str | None:
-    """Return the first difference between training and rehearsal; None if all variables are equal at each step.
+    """Return a text on the first difference between training and rehearsal; None if all variables are always equal.
 
     Examples
     --------
@@ -43,9 +43,9 @@ def difference(training: Digests, rehearsed: Rehearsed) -> str | None:
 
 
 def weaker(rung: Rung, found: Sequence[Sign], nested: bool) -> Rung:
-    """Return the guarantee to rehearse after `rung` did not hold: the next that the signs in the code allow.
+    """Return the guarantee to rehearse next if `rung` did not hold: the strongest weaker one that `found` allows.
 
-    A training without nested loops has no epochs to which it could go back.
+    `found` are signs in the source. A training without nested loops has no epochs to which it could go back.
 
     Examples
     --------
@@ -60,7 +60,7 @@ def weaker(rung: Rung, found: Sequence[Sign], nested: bool) -> Rung:
 
 
 def guarantee(rung: Rung, why: str, steps: Mapping[int, object] | None = None) -> str:
-    """Return the text of a guarantee, with the rehearsed steps, or with the reason why it is not a stronger one.
+    """Return the text of a guarantee for the user, with the rehearsed steps or with `why` it is not a stronger one.
 
     Examples
     --------
@@ -76,7 +76,7 @@ def guarantee(rung: Rung, why: str, steps: Mapping[int, object] | None = None) -
 
 
 def explained(rung: Rung, why: str, found: Sequence[Sign]) -> str:
-    """Return the reason of a guarantee: the code that is known to prevent a stronger one, then what differed.
+    """Return why a guarantee is not stronger: the code that is known to prevent that, then what differed (`why`).
 
     Examples
     --------

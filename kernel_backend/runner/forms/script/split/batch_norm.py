@@ -1,4 +1,4 @@
-"""Normalize batches with fixed statistics while a call is tried out."""
+"""Normalize batches by fixed statistics while it is tried out how a call can be split."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ normalise = functional.batch_norm
 
 
 class FixedStatistics:
-    """Normalization in all trials of a call by the first trial's statistics, so that rows are independent."""
+    """Substitute for `batch_norm` that uses the first trial's statistics in all trials of a call.
+
+    So the rows of a batch are normalized independently of each other.
+    """
 
     def __init__(self) -> None:
         self._known: list[tuple[Tensor, Tensor]] = []
         self._place: int | None = None  # index of the next statistics; None while they are recorded
 
     def begin(self) -> None:
-        """Begin a trial of the call."""
+        """Begin the next trial of the call."""
         self._place = 0 if self._known else None
 
     def __call__(

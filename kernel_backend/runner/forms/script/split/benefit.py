@@ -1,4 +1,4 @@
-"""Measure the speedup by several slots in the first steps, and warn the user once if it is small."""
+"""Measure in the first steps how much faster several slots are, and warn the user once if they are hardly faster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _GOOD = 0.75  # fraction of an ideal speedup from which nothing is noted
 
 
 class StepTime(NamedTuple):
-    """Duration of a step on one rank, in seconds."""
+    """Seconds that one rank spent on a step, in total and by cause."""
 
     total: float
     calls: float  # this rank's rows of split calls, forward and backward
@@ -26,7 +26,7 @@ class StepTime(NamedTuple):
 
 
 def judge(steps: list[StepTime], whole: float, ranks: int) -> str | None:
-    """Describe the speedup by `ranks` slots and its main limit; None if the speedup is good.
+    """Return a sentence on the speedup by `ranks` slots and what limits it; None if the speedup is good.
 
     `whole` is the time of a whole call, divided by the time of one rank's rows of it.
 
@@ -55,7 +55,7 @@ def judge(steps: list[StepTime], whole: float, ranks: int) -> str | None:
 
 
 class TimedRanks:
-    """Process group whose collective operations are timed."""
+    """Process group that measures the time of its collective operations."""
 
     def __init__(self, ranks: Ranks) -> None:
         self._ranks, self.size = ranks, ranks.size
@@ -75,7 +75,7 @@ class TimedRanks:
 
 
 class Benefit:
-    """Timer of a training's first steps, which measures the speedup by several ranks."""
+    """Timer of a training's first steps, by which the speedup by several ranks is computed."""
 
     def __init__(self, ranks: int, device: torch.device, exchange: Callable[[], float]) -> None:
         """Set up the timer for `ranks` ranks; `exchange` returns the seconds spent on communication so far."""
@@ -95,7 +95,7 @@ class Benefit:
 
     @property
     def compares(self) -> bool:
-        """Return True if this step's calls must also be run unsplit, to compare the times."""
+        """Return True if the calls of this step must also be run unsplit, to compare the durations."""
         return self._taken in (_SKIPPED, _SKIPPED + 1)
 
     def install(self) -> None:
@@ -111,11 +111,11 @@ class Benefit:
         _BaseDataLoaderIter.__next__ = timed  # type: ignore[method-assign, assignment]
 
     def close(self) -> None:
-        """Stop measuring."""
+        """Stop measuring the time of data loading."""
         _BaseDataLoaderIter.__next__ = self._next  # type: ignore[method-assign]
 
     def now(self) -> float:
-        """Return the current time, after waiting for all work queued on a GPU."""
+        """Return the current time in seconds, after waiting for all work that is queued on a GPU."""
         if self.measures and self._device.type == "cuda":
             torch.cuda.synchronize()
         return time.perf_counter()
@@ -125,12 +125,15 @@ class Benefit:
         self._calls += seconds
 
     def compare(self, whole: float, own: float, spent: float) -> None:
-        """Record the seconds of a call run whole and on this rank's rows; exclude the `spent` seconds from the step."""
+        """Record how many seconds a call took as a whole, and on this rank's rows.
+
+        The `spent` seconds of this comparison are left out of the step's duration.
+        """
         self._compared = (self._compared[0] + whole, self._compared[1] + own)
         self._begun = (self._begun[0] + spent, self._begun[1])
 
     def backward(self, begins: bool) -> None:
-        """Begin timing the backward pass of a split call, or add the time of a part of it."""
+        """Begin to measure the backward pass of a split call; if not `begins`, add the time since the last call."""
         if not self.measures:
             return
         before, self._backward = self._backward, self.now() - self._exchange()
@@ -138,7 +141,7 @@ class Benefit:
             self._calls += self._backward - before
 
     def end_step(self) -> str | None:
-        """End a step; once enough steps were measured, return the note for the user, if any."""
+        """End a step; once enough steps were measured, return the note for the user if one is needed, else None."""
         if not self.measures:
             return None
         now, exchange = self.now(), self._exchange()

@@ -1,4 +1,4 @@
-"""Split the outermost calls of a program's trained modules over the ranks; the program itself runs on every rank."""
+"""Split the outermost calls of a program's trained modules over the ranks; all else runs on every rank."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _call_module = nn.Module.__call__
 
 
 class SplitCalls:
-    """Splitting of module calls from `install` to `close`; every rank runs the same program on the same batches.
+    """Splitting of module calls between `install` and `close`; every rank runs the same program on the same batches.
 
     A call is split if gradients are enabled, and if it is the outermost call of a module in training mode with
     trainable parameters. Modules that cannot be split run whole, and modules that they call are split if possible.
@@ -40,7 +40,7 @@ class SplitCalls:
     def __init__(self, ranks: Ranks, device: torch.device, note: Callable[[str], None]) -> None:
         """Set up the splitting; the backend transfers tensors on `device`.
 
-        `note` sends the user a message, and is called on every rank.
+        `note` shows the user a message; it is called on every rank.
         """
         self._timed = timed = TimedRanks(ranks)
         self._exchange = Exchange(ranks, device)
@@ -91,7 +91,7 @@ class SplitCalls:
         self._benefit.close()
 
     def end_step(self, *_: int) -> None:
-        """End a step of the program; after the first steps, warn the user once if the speedup is small."""
+        """End a step of the program; once the first steps were measured, warn the user if the speedup is small."""
         measured = self._benefit.measures
         text = self._benefit.end_step()
         if measured and not self._benefit.measures and not self._count:
@@ -100,15 +100,18 @@ class SplitCalls:
             self._note(text)
 
     def state_dict(self) -> dict[str, int]:
-        """Return the number of split calls, which seeds their random numbers."""
+        """Return the number of split calls so far, from which their random seeds are derived."""
         return {"count": self._count}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Restore the count from a checkpoint, which may be of another number of ranks."""
+        """Restore the number of split calls from a checkpoint, which may come from another number of ranks."""
         self._count = state["count"]
 
     def _called(self, module: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        """Call a module; its hooks run outside of the split, with whole inputs and outputs."""
+        """Call a module, split over the ranks if possible.
+
+        The module's own hooks get whole inputs and outputs.
+        """
         if torch._C._current_graph_task_id() != -1:
             return self._recomputed(module, args, named)
         if not (module.training and torch.is_grad_enabled() and trained(module)):
@@ -168,7 +171,7 @@ class SplitCalls:
         return structure.with_tensors(result, leave(exchange, plan.outputs, rows, outputs, anchors + more))
 
     def _measure(self, call: Call, seconds: float) -> None:
-        """Add the time of this rank's part of a call, and compare it with the time of the whole call."""
+        """Add the duration of this rank's part of a call; in some steps, compare it with an unsplit call's."""
         benefit = self._benefit
         benefit.called(seconds)
         if benefit.compares:
@@ -178,7 +181,7 @@ class SplitCalls:
             benefit.compare(whole, seconds, benefit.now() - begun)
 
     def _waited(self) -> float:
-        """Return the seconds that this rank has spent on communication."""
+        """Return the seconds that this rank has spent on communication so far."""
         return self._exchange.seconds + self._timed.seconds
 
     def _nothing_split(self) -> str:
@@ -193,7 +196,10 @@ class SplitCalls:
     def _own(
         self, arguments: Any, inputs: list[Tensor], plan: Plan, rows: int
     ) -> tuple[tuple[Any, ...], dict[str, Any], list[Tensor]]:
-        """Return a call's arguments reduced to this rank's rows, and the anchors that `leave` needs."""
+        """Return a call's arguments with only this rank's rows of its `inputs`, and the anchors that `leave` needs.
+
+        `rows` is the number of rows on all ranks.
+        """
         exchange = self._exchange
         apart = [index for index, dim in enumerate(plan.inputs) if dim is not None]
         trains = [index for index, dim in enumerate(plan.inputs) if dim is None and inputs[index].requires_grad]
@@ -205,7 +211,7 @@ class SplitCalls:
         return args, named, anchors + more
 
     def _check(self, call: Call, plan: Plan, outputs: list[Tensor], rows: int) -> None:
-        """Raise InvalidDefinition if a call's outputs differ in shape from those of its trial."""
+        """Raise InvalidDefinition if the outputs of a split call have other shapes than its trial has shown."""
         own = self._exchange.own(rows)[1]
         fits = len(outputs) == len(plan.outputs) and all(
             part.dim is None or (part.dim < each.dim() and each.shape[part.dim] == own)
@@ -219,7 +225,7 @@ class SplitCalls:
             )
 
     def _trials(self, call: Call) -> Within:
-        """Return a function that creates the context of each trial of a call."""
+        """Return a function that creates the context in which a trial of the call runs."""
         fixed = FixedStatistics()
 
         @contextmanager
@@ -235,7 +241,7 @@ class SplitCalls:
 
     @contextmanager
     def _inside(self, norm: Callable[..., Tensor] | None) -> Iterator[None]:
-        """Disable splitting in the block, and normalize batches by `norm`."""
+        """Turn splitting off in the block; `norm`, if given, replaces `batch_norm`."""
         before, self._nested, self._norm = (self._nested, self._norm), True, norm
         try:
             yield

@@ -1,4 +1,4 @@
-"""Remove random numbers from a trial call, and seed the random numbers of split calls."""
+"""Take the randomness out of a trial call, and seed the random numbers of split calls."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _FILLED: Mapping[
 
 
 class Unsplittable(Exception):
-    """Raised if a call's results change when its batch is split; the message completes "cannot be split: "."""
+    """Raised if splitting the batch of a call changes its results; the message completes "cannot be split: "."""
 
 
 class FixedDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Mode in which random operations return equal numbers for all rows: dropout is off, and noise is its mean."""
+    """Mode in which random operations return the same number for all rows: dropout is off, and noise is its mean."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if torch.Tag.nondeterministic_seeded not in func.tags:
@@ -61,7 +61,7 @@ class FixedDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 @contextmanager
 def own_draws(*place: int) -> Iterator[None]:
-    """In the block, seed torch's generators from the program's seed and `place`; restore them afterwards."""
+    """Seed torch's generators in the block, from the program's seed and `place`; restore them afterwards."""
     seed = seeds.mix(torch.initial_seed(), "split", *place)
     on_gpu = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
     before, of_gpu = torch.get_rng_state(), torch.cuda.get_rng_state() if on_gpu else None

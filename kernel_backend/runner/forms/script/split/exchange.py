@@ -29,7 +29,7 @@ Gradients = Sequence[Tensor | None]
 
 
 class Exchange:
-    """Sums and gathers over the ranks, with a count of the seconds that they take."""
+    """Sums and gathers over the ranks, which add up the seconds that they take."""
 
     def __init__(self, ranks: Ranks, device: torch.device) -> None:
         """Set up the exchange; the backend transfers tensors on `device`."""
@@ -39,15 +39,15 @@ class Exchange:
         self.on_backward: Callable[[bool], None] = lambda begins: None  # of a split call, or of a part of it
 
     def own(self, rows: int) -> tuple[int, int]:
-        """Return the start and the number of this rank's rows."""
+        """Return the index of this rank's first row, and the number of its rows, if all ranks have `rows` rows."""
         return shares(rows, self.size)[self.rank]
 
     def agree(self, value: Any) -> list[Any]:
-        """Return the values of all ranks, in order of rank."""
+        """Return the `value` that each rank has passed, in rank order."""
         return self._ranks.all_gather_object(value)
 
     def summed(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """Return the sums over all ranks, as new tensors; 16-bit types are summed in float32."""
+        """Return the sums of the tensors over all ranks, as new tensors; 16-bit types are summed in float32."""
         begun = time.perf_counter()
         wide = [torch.promote_types(each.dtype, torch.float32) for each in tensors]
         plan = buckets([(dtype, each.numel() * dtype.itemsize) for each, dtype in zip(tensors, wide, strict=True)])
@@ -65,7 +65,10 @@ class Exchange:
         return [each for each in found if each is not None]
 
     def gathered(self, tensors: Sequence[Tensor], parts: Sequence[Part], rows: int) -> list[Tensor]:
-        """Return the rows of all ranks, or their combined terms, as new tensors."""
+        """Return, as new tensors, the rows of all ranks or the combination of their terms, as `parts` says.
+
+        `rows` is the number of rows on all ranks.
+        """
         begun = time.perf_counter()
         all_shares = shares(rows, self.size)
         most = all_shares[0][1]
@@ -80,7 +83,7 @@ class Exchange:
         return found
 
     def _all_gathered(self, tensors: Sequence[Tensor]) -> list[list[Tensor]]:
-        """Return the tensors of each rank, of equal shapes on all ranks, by one transfer of bytes."""
+        """Return each rank's tensors, in rank order, by one transfer of bytes; shapes are equal on all ranks."""
         sizes = [-(-each.nbytes // _ALIGNED) * _ALIGNED for each in tensors]
         flat = torch.zeros(sum(sizes), dtype=torch.uint8, device=self._device)
         for each, place in zip(tensors, torch.split(flat, sizes), strict=True):
@@ -106,7 +109,10 @@ def _padded(tensor: Tensor, dim: int | None, most: int) -> Tensor:
 
 
 def _joined(of_ranks: Sequence[Tensor], counts: Sequence[int], part: Part) -> Tensor:
-    """Return the concatenated rows of all ranks, or the ranks' terms combined in order of rank."""
+    """Return the concatenated rows of all ranks, or their terms combined in rank order.
+
+    `counts` has the number of each rank's rows.
+    """
     if part.kind is Kind.ROWS:
         assert part.dim is not None
         joined = torch.cat([each[:count] for each, count in zip(of_ranks, counts, strict=True)])
@@ -120,7 +126,7 @@ def _joined(of_ranks: Sequence[Tensor], counts: Sequence[int], part: Part) -> Te
 
 
 class _Like(NamedTuple):
-    """Shape, dtype and device of a shared tensor, to replace its gradient by zeros where a rank has none."""
+    """Shape, dtype and device of a shared tensor, to make zeros where a rank has no gradient of it."""
 
     shape: torch.Size
     dtype: torch.dtype
@@ -131,7 +137,10 @@ class _Like(NamedTuple):
 
 
 class _Enter(Function):
-    """Autograd function that takes this rank's rows of replicated tensors; its last output is an anchor for `leave`."""
+    """Autograd function that takes this rank's rows of replicated tensors.
+
+    Its last output is an anchor, which `leave` needs.
+    """
 
     @staticmethod
     def forward(ctx: Any, exchange: Exchange, parts: Sequence[Part], rows: int, *tensors: Tensor) -> Any:
@@ -148,7 +157,7 @@ class _Enter(Function):
 
 
 class _Leave(Function):
-    """Autograd function that gathers rows and terms from all ranks.
+    """Autograd function that gathers rows or terms from all ranks into replicated tensors.
 
     The anchors get gradients, too, so that every rank takes part in each transfer of the backward pass.
     """
@@ -179,7 +188,10 @@ class _Leave(Function):
 
 
 class _Share(Function):
-    """Autograd function that lets all ranks compute with replicated tensors; its last output is `leave`'s anchor."""
+    """Autograd function that lets each rank use replicated tensors as a whole.
+
+    Its last output is an anchor, which `leave` needs.
+    """
 
     @staticmethod
     def forward(ctx: Any, exchange: Exchange, *tensors: Tensor) -> Any:
@@ -195,7 +207,7 @@ class _Share(Function):
 
 
 class _Total(Function):
-    """Autograd function that sums tensors over the ranks; the sum is None for tensors that no rank has."""
+    """Autograd function that sums tensors over the ranks; the result is None for tensors that no rank has."""
 
     @staticmethod
     def forward(ctx: Any, exchange: Exchange, likes: Sequence[_Like], *tensors: Tensor | None) -> Any:
@@ -218,7 +230,7 @@ class _Total(Function):
 def enter(
     exchange: Exchange, parts: Sequence[Part], rows: int, tensors: Sequence[Tensor]
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """Return this rank's rows of replicated tensors, and the anchor tensors for `leave`."""
+    """Return this rank's rows of replicated tensors, and the anchor tensors to be passed to `leave`."""
     if not (torch.is_grad_enabled() and any(each.requires_grad for each in tensors)):
         return [own_rows(exchange, each, part, rows) for each, part in zip(tensors, parts, strict=True)], []
     *own, anchor = _Enter.apply(exchange, parts, rows, *tensors)  # type: ignore[no-untyped-call]
@@ -228,7 +240,7 @@ def enter(
 def leave(
     exchange: Exchange, parts: Sequence[Part], rows: int, tensors: Sequence[Tensor], anchors: Sequence[Tensor]
 ) -> tuple[Tensor, ...]:
-    """Return replicated tensors, gathered from the rows or terms of all ranks; all ranks call it."""
+    """Return replicated tensors, made from the rows or terms that all ranks have; all ranks call it."""
     if not tensors:
         return ()
     found: tuple[Tensor, ...] = _Leave.apply(exchange, parts, rows, len(anchors), *anchors, *tensors)  # type: ignore[no-untyped-call]
@@ -236,7 +248,7 @@ def leave(
 
 
 def share(exchange: Exchange, tensors: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-    """Return replicated tensors for use in this rank's part, and the anchor tensors for `leave`."""
+    """Return replicated tensors for use in this rank's part of a call, and the anchors to be passed to `leave`."""
     if not tensors:
         return [], []
     *shared, anchor = _Share.apply(exchange, *tensors)  # type: ignore[no-untyped-call]
@@ -249,13 +261,16 @@ def is_boundary(node: Any) -> bool:
 
 
 def own_rows(exchange: Exchange, tensor: Tensor, part: Part, rows: int) -> Tensor:
-    """Return this rank's rows of a tensor."""
+    """Return this rank's rows of a tensor, which has `rows` rows on all ranks."""
     assert part.dim is not None
     return narrowed(tensor, part.dim, *exchange.own(rows))
 
 
 def narrowed(tensor: Tensor, dim: int, begin: int, count: int) -> Tensor:
-    """Return `count` rows of a tensor; they are contiguous unless rows are its first dimension."""
+    """Return `count` rows of a tensor along dimension `dim`, from `begin` on.
+
+    They are contiguous, unless rows are the first dimension.
+    """
     own = tensor.narrow(dim, begin, count)
     return own.contiguous() if dim else own
 

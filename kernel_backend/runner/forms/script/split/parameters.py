@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 def trained(module: nn.Module) -> list[Tensor]:
-    """Return the parameters of a module that require gradients, each once.
+    """Return the parameters of a module that require gradients; each is listed once.
 
     Within `torch.func.functional_call` they are plain tensors.
     """
@@ -21,7 +21,10 @@ def trained(module: nn.Module) -> list[Tensor]:
 def replaced(
     module: nn.Module, replace: Callable[[Sequence[Tensor]], tuple[list[Tensor], list[Tensor]]]
 ) -> Iterator[list[Tensor]]:
-    """Replace a module's parameters in the block by `replace(parameters)[0]`; yield `replace(parameters)[1]`."""
+    """Replace the module's trained parameters in the block.
+
+    `replace` takes them and returns the tensors to use instead, and tensors to be yielded.
+    """
     before = trained(module)
     after, other = replace(before)
     new = {id(old): each for old, each in zip(before, after, strict=True)}

@@ -1,4 +1,4 @@
-"""Store how the calls of each module are split, and agree on new ones with the other ranks."""
+"""Remember how the calls of each module are split, and agree with the other ranks on new kinds of calls."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST_UNDECIDED = 8
 
 
 class Whole(NamedTuple):
-    """Decision to run a call unsplit on every rank; `inner` allows splitting the calls within it."""
+    """Decision that a call runs unsplit on every rank; with `inner`, calls within it may be split."""
 
     reason: str
     inner: bool = True
@@ -35,7 +35,7 @@ Shapes = tuple[torch.Size, ...]
 
 
 class _Module:
-    """Decisions on how the calls of one module are split."""
+    """Decisions on how the calls of one module are split, by kind of call."""
 
     def __init__(self) -> None:
         self.known: dict[Any, Decision] = {}  # by pattern, shapes and unevenness
@@ -44,7 +44,11 @@ class _Module:
         self.digested = False
 
     def alike(self, pattern: Any, uneven: Any) -> Plan | None:
-        """Return the plan on which all trials of such a call agree; None if there were too few, or they differ."""
+        """Return the plan that all trials of calls like this one have in common.
+
+        Return None if there were too few trials, or they differ. `pattern` describes the arguments without their sizes;
+        `uneven` says whether their rows differ in the number of zeros and negative values.
+        """
         found = [each for (known, _, also), each in self.known.items() if (known, also) == (pattern, uneven)]
         plans = {each for each in found if isinstance(each, Plan)}
         others = any(isinstance(each, Whole) and each.inner for each in found)
@@ -52,15 +56,15 @@ class _Module:
 
 
 class Plans:
-    """Decisions on how the calls of each of a program's modules are split over the ranks."""
+    """Decisions on how the calls of a program's modules are split over the ranks."""
 
     def __init__(self, exchange: Exchange, within: Callable[[Call], Within]) -> None:
-        """Set up without any decision; `within(call)` returns the context for each trial of a call."""
+        """Set up without decisions; `within(call)` returns a function that creates the context for a trial."""
         self._exchange, self._within = exchange, within
         self._modules: weakref.WeakKeyDictionary[nn.Module, _Module] = weakref.WeakKeyDictionary()
 
     def decide(self, call: Call) -> Decision:
-        """Return how to run a call, equal on all ranks; all ranks call it.
+        """Return how to run a call; the decision is equal on all ranks, which all call it.
 
         Raises InvalidDefinition if the ranks pass different values.
         """
@@ -111,7 +115,7 @@ class Plans:
         return decision
 
     def _agreed(self, module: _Module, call: Call, inputs: Sequence[Tensor]) -> Decision:
-        """Return the decision of all ranks after a trial on each."""
+        """Return what all ranks decide together after each has made a trial of the call."""
         decision: Decision
         try:
             decision = find_plan(call, self._exchange.size, self._within(call))
@@ -152,9 +156,10 @@ def _autocast(inputs: Sequence[Tensor]) -> torch.dtype | None:
 
 
 def _uneven(tensor: Tensor) -> tuple[bool, bool]:
-    """Return whether rows differ in their counts of negative values or zeros, as they do with padding and masks.
+    """Return whether a tensor's rows differ in how many negative values, and in how many zeros, they have.
 
-    A mean over the values that are not padding equals the mean over rows only if all rows have equal counts.
+    Padding and masks make them differ. A mean over the values that are not padding equals the mean over rows only if
+    all rows have equal counts.
     """
     if not tensor.dim() or tensor.is_complex():
         return False, False

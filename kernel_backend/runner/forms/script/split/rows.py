@@ -1,4 +1,4 @@
-"""Decide how the rows of a call are distributed, by pure arithmetic over shapes."""
+"""Decide which rows of a call each rank computes, by pure arithmetic over shapes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LEAST_ROWS = 2  # per rank: modules may squeeze a dimension of length one
 
 
 class Kind(Enum):
-    """Relation of a call's output to the rows of its inputs."""
+    """How an output of a call depends on the rows of its inputs."""
 
     ROWS = "rows"  # has one row for each row of the inputs
     MEAN = "mean"  # is the mean over rows, or independent of them
@@ -21,7 +21,7 @@ class Kind(Enum):
 
 
 class Part(NamedTuple):
-    """Rule by which an input is divided, or an output combined from the ranks' parts."""
+    """How an input is divided over the ranks, or how an output is combined from theirs."""
 
     kind: Kind
     dim: int | None = None  # dimension of the rows
@@ -31,14 +31,14 @@ Dims = tuple[int | None, ...]  # row dimension of each tensor; None for a tensor
 
 
 class Plan(NamedTuple):
-    """Plan for splitting a call; an input without a row dimension is not divided."""
+    """How a call is split: the row dimension of each input (None: used whole), and how each output is combined."""
 
     inputs: Dims
     outputs: tuple[Part, ...]
 
 
 def shares(rows: int, ranks: int) -> list[tuple[int, int]]:
-    """Return start and number of each rank's rows; the first ranks get the extra rows.
+    """Return, for each rank, the index of its first row and the number of its rows; the first ranks get one more.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def shares(rows: int, ranks: int) -> list[tuple[int, int]]:
 
 
 def trial_parts(rows: int) -> tuple[int, int]:
-    """Return the sizes of the two parts in which a call is tried, odd if both can have two rows.
+    """Return the numbers of rows of the two parts in which a call is tried; the first is odd if both have two or more.
 
     An even border would not detect modules that couple pairs of rows.
 
@@ -66,7 +66,7 @@ def trial_parts(rows: int) -> tuple[int, int]:
 
 
 def rows_of(shapes: Sequence[Sequence[int]], dims: Dims) -> int:
-    """Return the number of rows, from the first tensor that has a row dimension."""
+    """Return the number of rows: the size of the first tensor's row dimension among those that have one."""
     return next(shape[dim] for shape, dim in zip(shapes, dims, strict=True) if dim is not None)
 
 

@@ -1,4 +1,4 @@
-"""Flatten nested arguments and results of a call, and rebuild them."""
+"""Flatten the nested arguments and results of a call, and rebuild them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def with_tensors(value: Any, new: Sequence[Tensor]) -> Any:
 
 
 def mapped(value: Any, function: Callable[[Any], Any]) -> Any:
-    """Return a copy of a nested value with each leaf replaced by the function's result."""
+    """Return a copy of a nested value, in which each leaf is replaced by `function(leaf)`."""
     if _children(value) is None:
         return function(value)
     if isinstance(value, Mapping):
@@ -55,7 +55,7 @@ def mapped(value: Any, function: Callable[[Any], Any]) -> Any:
 
 
 def pattern(value: Any) -> Any:
-    """Return a hashable description of a nested value, without tensor sizes and values of numbers."""
+    """Return a hashable description of a nested value, without the sizes of tensors and the values of numbers."""
     if isinstance(value, Tensor):
         return "tensor", value.dim(), value.dtype, value.device.type, value.requires_grad
     if value is None or isinstance(value, bool | str):

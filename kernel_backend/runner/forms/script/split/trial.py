@@ -24,11 +24,11 @@ _COARSE = 2e-2  # for 16-bit types, under autocast, and for TF32 products on a G
 
 
 class Undecided(Unsplittable):
-    """Raised if this call's values do not show how it can be split; those of a later call may."""
+    """Raised if the values of this call do not show how it can be split; a later call may show it."""
 
 
 class Call(NamedTuple):
-    """Call of a module's `forward`, with its arguments."""
+    """Call of a module's `forward`, with the arguments."""
 
     module: nn.Module
     forward: Callable[..., Any]
@@ -46,9 +46,9 @@ Within = Callable[[], AbstractContextManager[Any]]
 
 
 def find_plan(call: Call, ranks: int, within: Within) -> Plan:
-    """Return how a call can be split; `within` is the context of each trial.
+    """Return how a call can be split over `ranks` ranks; `within` creates the context of each trial.
 
-    Raises Unsplittable with the reason.
+    Raises Unsplittable with the reason if it cannot.
     """
     arguments = (call.args, call.named)
     inputs = structure.tensors(arguments)
@@ -74,7 +74,10 @@ def find_plan(call: Call, ranks: int, within: Within) -> Plan:
 
 
 def seconds_whole(call: Call, now: Callable[[], float]) -> float:
-    """Return the seconds of a whole call, the shorter of two runs; all state is restored afterwards."""
+    """Return how many seconds the call takes unsplit, the shorter of two runs; all state is restored afterwards.
+
+    `now` returns the current time.
+    """
     found = []
     for _ in range(2):
         with _restored(call.module), RandomStates().aside(), _silent():
@@ -89,7 +92,7 @@ def _narrowed(inputs: Sequence[Tensor], dims: Dims, begin: int, count: int) -> l
 
 
 def _tried(call: Call, inputs: Sequence[Tensor], within: Within) -> _Result:
-    """Call the module with copies of the inputs; restore its state and the random states afterwards."""
+    """Return the result of calling the module with copies of `inputs`; its state and random states are restored."""
     copies = [_copied(each) for each in inputs]
     versions = [each._version for each in copies]
     args, named = structure.with_tensors((call.args, call.named), copies)
@@ -115,7 +118,10 @@ def _copied(tensor: Tensor) -> Tensor:
 
 
 def _outputs(whole: _Result, parts: Sequence[_Result], counts: Sequence[int]) -> tuple[Part, ...]:
-    """Return how each output tensor is combined from the outputs of the parts; raise Unsplittable if no rule fits."""
+    """Return how each output is combined from the outputs of the two parts; raise Unsplittable if no rule fits.
+
+    `counts` has the number of rows in each part.
+    """
     if any(len(part.leaves) != len(whole.leaves) or len(part.kept) != len(whole.kept) for part in parts):
         raise Unsplittable("a part of a batch returns another structure")
     if any(part.python != whole.python for part in parts):
@@ -179,7 +185,10 @@ def _close(a: Tensor, b: Tensor) -> bool:
 
 
 def _refuse_other_parameters(results: Sequence[Tensor], inputs: Sequence[Tensor], begun: int) -> None:
-    """Raise Unsplittable if results depend on trainable tensors outside the module: their gradients would be wrong."""
+    """Raise Unsplittable if results depend on trainable tensors outside the module, as their gradients would be wrong.
+
+    Autograd nodes with a number below `begun` were created before the call.
+    """
     own = {id(each) for each in inputs}
     waiting = [each.grad_fn for each in results if each.grad_fn is not None]
     seen = set(waiting)
@@ -202,7 +211,7 @@ def _sequence_number() -> int:
 
 
 def _tensors_of(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Yield the buffers of a module, and tensors in attributes of its submodules, by name."""
+    """Yield name and tensor for a module's buffers, and for tensors in attributes of its submodules."""
     yield from module.named_buffers()
     for name, part in module.named_modules():
         for attribute, value in vars(part).items():
@@ -213,7 +222,7 @@ def _tensors_of(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
 
 @contextmanager
 def _restored(module: nn.Module) -> Iterator[None]:
-    """Restore buffers and attributes of a module and its submodules after the block."""
+    """Restore, after the block, the buffers and attributes of a module and its submodules."""
     before = [(each, each.detach().clone()) for _, each in _tensors_of(module)]
     buffers = [(part, copy.copy(part._buffers)) for part in module.modules()]
     try:

@@ -26,14 +26,20 @@ _digests: dict[tuple[Any, ...], str | None] = {}  # of mapped files
 
 
 def memory(array: Any) -> tuple[Tensor, str]:
-    """Return an array's bytes and their order (`T`: of the transposed array), without a copy if it is contiguous."""
+    """Return an array's bytes, without a copy if it is contiguous, and their order.
+
+    The order is `C`, or `T` if the bytes are those of the transposed array.
+    """
     if array.flags.c_contiguous or not array.flags.f_contiguous:
         return _bytes(np.ascontiguousarray(array)), "C"
     return _bytes(array.T), "T"
 
 
 def arranged(data: bytearray, dtype: Any, shape: tuple[int, ...], order: str) -> Any:
-    """Return an array with these bytes; order `F`, written by earlier versions, means bytes in order `C`."""
+    """Return an array made of these bytes, whose `order` is as `memory` returned it.
+
+    Order `F`, written by earlier versions, means bytes in order `C`.
+    """
     if order == "T":
         return np.ndarray(shape[::-1], dtype, data).T
     found = np.ndarray(shape, dtype, data)
@@ -46,7 +52,7 @@ def is_array(value: Any) -> bool:
 
 
 def mapping(array: Any) -> tuple[Any, ...] | None:
-    """Return the arguments of `mapped` for an array that maps a file read-only; None for any other."""
+    """Return the arguments with which `mapped` maps the array's file again; None unless it maps a file read-only."""
     if type(array) is not np.memmap or array.flags.writeable or array.filename is None:
         return None
     if not (array.flags.c_contiguous or array.flags.f_contiguous):
@@ -68,9 +74,10 @@ def mapping(array: Any) -> tuple[Any, ...] | None:
 
 
 def mapped(name: str, version: tuple[int, int], content: str | None, laid: Mapping[str, Any]) -> Any:
-    """Map a file again; raise NotSaved if it has changed.
+    """Map a file into an array again; raise NotSaved if the file has changed.
 
-    A file that was rewritten counts as unchanged if its content has the same digest.
+    `version` is the file's size and time of change when it was saved. A file that was rewritten counts as unchanged if
+    its content has the same digest, `content`. `laid` says how the array lies in the file.
     """
     try:
         found = np.memmap(name, mode="r", **laid)

@@ -1,4 +1,4 @@
-"""Inspect the attributes and items of objects that are saved with a program."""
+"""Look up the attributes and items of objects that are saved with a program."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def held_by(obj: Any) -> list[tuple[str, Any, Any]]:
-    """Return an object's attributes, slots and items as tuples of the kind of reference, name or key, and value."""
+    """Return what an object refers to: for each attribute, slot and item, the kind, the name or key, and the value."""
     attributes = getattr(obj, "__dict__", None)
     held = [("attribute", name, value) for name, value in (attributes or {}).items()]
     held += [("slot", name, getattr(obj, name)) for name in slots_of(type(obj)) if hasattr(obj, name)]
@@ -23,7 +23,7 @@ def held_by(obj: Any) -> list[tuple[str, Any, Any]]:
 
 
 def is_importable(obj: Any) -> bool:
-    """Return True if a class or function is found under its name in its module."""
+    """Return True if the class or function can be imported by its name from its module."""
     module, name = getattr(obj, "__module__", None), getattr(obj, "__qualname__", "")
     try:
         found: Any = importlib.import_module(module) if module else None
@@ -35,14 +35,14 @@ def is_importable(obj: Any) -> bool:
 
 
 def is_plain_attribute(name: str, value: Any) -> bool:
-    """Return True for an attribute of a class that is no method, property or other descriptor."""
+    """Return True for an attribute of a class that is plain data: no method, property or other descriptor."""
     if name.startswith("__") or name == "_abc_impl" or hasattr(type(value), "__get__"):  # or caches of isinstance
         return False
     return not isinstance(value, classmethod | staticmethod | property | FunctionType)
 
 
 def slots_of(kind: type) -> list[str]:
-    """Return the names of the slots of a class and its bases."""
+    """Return the names of the slots that a class and its bases define."""
     found: list[str] = []
     for each in kind.__mro__:
         slots = vars(each).get("__slots__", ())

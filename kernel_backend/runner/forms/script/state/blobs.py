@@ -1,4 +1,4 @@
-"""Store the bytes of tensors, arrays and files of snapshots by digest, so that equal contents are stored once."""
+"""Store the bytes of a snapshot's tensors, arrays and files by digest, so that equal bytes are stored once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Blobs = dict[str, Tensor]  # one-dimensional uint8 tensors, by digest
 
 
 def bytes_of(tensor: Tensor) -> Tensor:
-    """Return all bytes of a tensor's storage in host memory, without a copy if they are there already."""
+    """Return all bytes of a tensor's storage as a tensor in host memory, without a copy if they are there already."""
     storage = tensor.untyped_storage()
     return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage, 0, (storage.nbytes(),)).cpu()  # type: ignore[call-overload,no-any-return]
 
@@ -27,15 +27,15 @@ def digest(data: Tensor) -> str:
 
 
 def from_bytes(data: bytes) -> Tensor:
-    """Convert bytes to a uint8 tensor."""
+    """Return the bytes as a uint8 tensor."""
     return torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else torch.empty(0, dtype=torch.uint8)
 
 
 def kept(own: Mapping[str, Tensor], known: Mapping[str, Tensor]) -> Blobs:
-    """Return copies of these contents by digest, which later writes do not affect; those in `known` are reused."""
+    """Return these bytes by digest, as copies that later writes do not change; copies in `known` are used again."""
     return {name: known[name] if name in known else data.clone() for name, data in own.items()}
 
 
 def together(snapshots: Iterable[Any]) -> Blobs:
-    """Return the contents of several snapshots in one mapping, by digest."""
+    """Return the bytes of all snapshots by digest."""
     return {name: data for each in snapshots for name, data in each.blobs.items()}

@@ -48,7 +48,7 @@ REDUCERS: dict[type, Reducer] = {}  # reducers of other exact classes, registere
 
 
 class GraphWriter(pickle.Pickler):
-    """Pickler of a program's objects; identical bytes of tensors and arrays are stored once, by digest."""
+    """Pickler of a program's objects, which stores the bytes of tensors and arrays once, by digest."""
 
     def __init__(
         self,
@@ -59,8 +59,9 @@ class GraphWriter(pickle.Pickler):
     ) -> None:
         """Set up the pickler for one program.
 
-        `namespaces` are those of the program's modules, whose functions and classes are the user's. `setup` is the data
-        that the program's setup has made; None to record it. A `trial` only checks whether objects can be pickled.
+        `namespaces` are those of the program's modules, whose functions and classes are the user's. `setup` has the
+        digests of the data that the program's setup has made; None to record them. `versions` caches digests of
+        tensors. A `trial` only checks whether objects can be pickled.
         """
         self._buffer = io.BytesIO()
         super().__init__(self._buffer, protocol=5)
@@ -79,7 +80,10 @@ class GraphWriter(pickle.Pickler):
         self._contents: list[tuple[CellType | int, Any]] = []
 
     def write(self, roots: Mapping[Any, Mapping[str, Any]], more: Mapping[str, Any]) -> bytes:
-        """Return the pickle of these namespaces (`roots`, by key) and of `more` values; raise any error of pickling."""
+        """Return the pickle of the namespaces `roots`, which are given by key, and of the values `more`.
+
+        Raises any error of pickling.
+        """
         for key, names in roots.items():
             for name, value in names.items():
                 self._at(value, (key, "root", name))
@@ -95,7 +99,7 @@ class GraphWriter(pickle.Pickler):
     # Called by pickle
 
     def persistent_id(self, obj: Any) -> Any:
-        """Return an identifier for a container, whose contents are written separately; None for other objects."""
+        """Return an identifier for a container, as its items are pickled later; None for other objects."""
         kind = type(obj)
         if kind in ATOMS or kind not in _CONTAINERS:
             return None
@@ -118,7 +122,7 @@ class GraphWriter(pickle.Pickler):
         return number, path, kind.__name__, getattr(obj, "maxlen", None)
 
     def reducer_override(self, obj: Any) -> Reduced:
-        """Return the reduction, as of `__reduce__`, of an object that is not a plain value."""
+        """Return how an object that is not a plain value is pickled, in the form that `__reduce__` returns."""
         kind = type(obj)
         path = self._paths.get(id(obj))
         special = REDUCERS.get(kind)
@@ -154,13 +158,16 @@ class GraphWriter(pickle.Pickler):
     # Reductions by kind of object
 
     def live(self, obj: Any, path: Path | None) -> Reduced:
-        """Return a pickle reduction that stores only the object's path, and finds the object there on restart."""
+        """Return how to pickle an object by its path alone; a restart finds the object at that path.
+
+        `path` leads to the object by variables and attributes.
+        """
         if self._trial and path is None:
             raise pickle.PicklingError(f"a {type(obj).__name__} cannot be saved")
         return reading.live, (path, type(obj).__name__)
 
     def at(self, obj: Any, path: Path | None, attribute: str) -> Any:
-        """Register an object as an attribute of the object at `path`, and return it."""
+        """Note that an object is an attribute of the object at `path`, and return it."""
         if path is not None:
             self._at(obj, (path, "attribute", attribute))
         return obj
@@ -171,14 +178,14 @@ class GraphWriter(pickle.Pickler):
             self._held.append(obj)
 
     def _within(self, obj: Any, path: Path | None) -> None:
-        """Register the contents of an object that a restart recreates, to store its unchanged data by reference."""
+        """Note the paths of what an object holds that a restart creates again, to store unchanged data by reference."""
         for how, key, value in held_by(obj) if path is not None else ():
             if type(value) not in ATOMS and id(value) not in self._inner:
                 self._inner[id(value)] = (path, how, key)
                 self._held.append(value)
 
     def _is_large_tree(self, obj: Any, path: Path) -> bool:
-        """Record the object if it is a large container of plain values; return False otherwise."""
+        """Note the object and return True if it is a large container of plain values; else return False."""
         tree = large_tree(obj, path)
         if tree is not None:
             self.data.trees[path] = content_digest(obj)
@@ -186,7 +193,7 @@ class GraphWriter(pickle.Pickler):
         return tree is not None
 
     def _compare_trees(self, live: Live) -> None:
-        """Find the large containers of plain values that the training has not changed."""
+        """Find out which large containers of plain values the training has left unchanged."""
         for path, content in self._setup.trees.items():
             found = live.at(path)
             tree = tree_of(found, path) if type(found) in _CONTAINERS else None
@@ -277,7 +284,10 @@ class GraphWriter(pickle.Pickler):
         return (*reduced, state, None, None, reading.fill_tensor)
 
     def _storage(self, obj: Tensor, path: Path | None) -> tuple[int, int, str | None, bool]:
-        """Return number and size of a tensor's storage; on first use also its digest, and if the setup creates it."""
+        """Return number and size of a tensor's storage, its digest, and whether the setup creates it.
+
+        The digest is None if the storage was pickled before.
+        """
         storage = obj.untyped_storage()
         if not storage.nbytes():
             return -1, 0, None, False
@@ -308,9 +318,9 @@ class GraphWriter(pickle.Pickler):
         return (reading.unchanged, (path, content, *laid)) if same else (reading.array, (content, *laid))
 
     def _blob(self, data: Tensor, path: Path | None, known: str | None = None, laid: Any = None) -> tuple[str, bool]:
-        """Return the digest of bytes, and True if the program's setup creates equal ones; otherwise store the bytes.
+        """Store bytes unless the program's setup creates equal ones; return their digest, and True if the setup does.
 
-        `known` is their digest, if it is known. `laid` says how an array lays them out.
+        `known` is the digest if it is known already. `laid` says how the bytes lie in an array.
         """
         if self._trial:
             return "", False
@@ -323,7 +333,7 @@ class GraphWriter(pickle.Pickler):
         return found, False
 
     def _data(self, obj: Any, path: Path) -> Reduced | None:
-        """Return the reduction of a data frame or image that the setup creates; None if it has changed."""
+        """Return how to pickle a data frame or image that the setup creates, by path; None if it has changed since."""
         content = self.data.digests[path] = content_digest(obj)
         return (reading.same_value, (path, content)) if self._setup.digests.get(path) == content else None
 
@@ -359,7 +369,7 @@ _SAVED: set[type] = {functools.partial, random.Random}  # instances can always b
 
 
 def _contents(obj: Any) -> Any:
-    """Return the contents of a container; a long list of plain values as a pickle of its own."""
+    """Return the items of a container to be pickled; a long list of plain values becomes a pickle of its own."""
     if isinstance(obj, dict):
         return tuple(obj.items()), getattr(obj, "default_factory", None)
     if type(obj) is list and len(obj) > _MANY and set(map(type, obj)) <= ATOMS:
@@ -368,7 +378,7 @@ def _contents(obj: Any) -> Any:
 
 
 def _list_items(writer: GraphWriter, items: Any, path: Path | None) -> Reduced:
-    """Return the pickle reduction of a list iterator, whose position is set after the list is filled."""
+    """Return how to pickle a list's iterator: its position is set after the list has been filled."""
     made, arguments, *position = items.__reduce__()
     if not position:  # the iterator is exhausted
         return made, arguments

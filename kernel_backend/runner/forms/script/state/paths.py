@@ -1,4 +1,4 @@
-"""Identify a program's objects by the variables and attributes that lead to them; find them in a running program."""
+"""Identify a program's objects by the variables and attributes that lead to them, and find them by these."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ITEMS = "the items of training loop "
 
 
 def told(path: Path | None) -> str:
-    """Format a path as a user would write it: `trainer.model.layers[0]`.
+    """Return a path as a user would write it: `trainer.model.layers[0]`.
 
     Examples
     --------
@@ -41,15 +41,15 @@ def told(path: Path | None) -> str:
 
 
 class Live:
-    """Look-up of the running program's objects by path."""
+    """Look-up of objects of the running program by their paths."""
 
     def __init__(self, roots: Mapping[Any, Any]) -> None:
-        """Set up the look-up; `roots` are the namespaces in which paths begin, by key."""
+        """Set up the look-up; `roots` has the namespaces in which paths begin, by key."""
         self._roots = roots
         self._known: dict[Path, Any] = {}
 
     def at(self, path: Path | None) -> Any:
-        """Return the object at a path; NOTHING if there is none."""
+        """Return the object at a path; the constant NOTHING if there is none."""
         if path is None:
             return NOTHING
         if path not in self._known:

@@ -1,4 +1,4 @@
-"""Unpickle a program's objects in place: into the objects that the restarted program has created itself.
+"""Unpickle a program's state into the objects that the restarted program has itself created.
 
 Pickles refer to the functions below, which act on the current reader. Existing objects are changed only by `apply`, so
 that a pickle that cannot be read leaves the program unchanged.
@@ -32,7 +32,7 @@ _reader: list[GraphReader] = []
 
 
 class GraphReader(pickle.Unpickler):
-    """Unpickler of a program's objects that fills existing objects of the restarted program with their saved state."""
+    """Unpickler of a program's state, which is put into the objects that the restarted program has created."""
 
     def __init__(
         self,
@@ -42,7 +42,11 @@ class GraphReader(pickle.Unpickler):
         namespaces: Mapping[str, dict[str, Any]],
         codes: Callable[[str, str, int], CodeType | None],
     ) -> None:
-        """Set up the reader; `codes` returns the code of a module's function by qualified name and first line."""
+        """Set up the reader of the pickle `data`.
+
+        `blobs` has the bytes of tensors and arrays by digest. `live` finds the program's objects, and `namespaces` are
+        those of its modules. `codes` returns a function's code, given its module, qualified name and first line.
+        """
         super().__init__(io.BytesIO(data))
         self.blobs, self._live, self._namespaces, self._codes = blobs, live, namespaces, codes
         self._adopted: set[int] = set()
@@ -55,7 +59,10 @@ class GraphReader(pickle.Unpickler):
         self.tombstones: list[str] = []
 
     def read(self) -> dict[str, Any]:
-        """Unpickle and return the values; objects that exist already get their state only in `apply`."""
+        """Unpickle, and return the values that were saved with the program.
+
+        Objects that exist already get their state only when `apply` is called.
+        """
         _reader.append(self)
         try:
             found: dict[str, Any] = self.load()
@@ -70,7 +77,10 @@ class GraphReader(pickle.Unpickler):
             _reader.pop()
 
     def apply(self) -> None:
-        """Write the saved state into the program's objects; do it twice if generators or samplers had to be run."""
+        """Put the saved state into the program's objects.
+
+        That is done twice if generators or samplers have to be run forward in between, as they change other objects.
+        """
         self._fill()
         for each in self.late:
             each()
@@ -83,10 +93,10 @@ class GraphReader(pickle.Unpickler):
                 each()
 
     def persistent_load(self, pid: tuple[int, Path | None, str, int | None]) -> Any:
-        """Return the container with this number: the one at its path, or an empty one that is filled later.
+        """Return the container that has this number in the pickle.
 
-        The number -1 marks a container that the program's setup creates; its digest follows, unless it is part of
-        another.
+        It is the one at its path, or an empty one that is filled later. The number -1 marks a container that the
+        program's setup creates; its digest follows, unless it is part of another one.
         """
         number, path, name, most = pid
         if number < 0:
@@ -101,7 +111,7 @@ class GraphReader(pickle.Unpickler):
         return self._containers[number]
 
     def _contain(self, number: int, contents: Any) -> None:
-        """Fill a container: at once if it is new, else in `apply`."""
+        """Fill the container with this number: at once if it is new, else when `apply` is called."""
         held = self._containers[number]
 
         def now() -> None:
@@ -122,7 +132,7 @@ class GraphReader(pickle.Unpickler):
             self.later(now)
 
     def adopt(self, path: Path | None, kind: type) -> Any:
-        """Return the program's object at a path if it has this class and was not used yet; else NOTHING."""
+        """Return the program's object at a path if it has class `kind` and was not used before, else NOTHING."""
         found = self._live.at(path)
         if found is NOTHING or type(found) is not kind or id(found) in self._adopted:
             return NOTHING
@@ -130,7 +140,7 @@ class GraphReader(pickle.Unpickler):
         return found
 
     def later(self, fill: Callable[[], None]) -> None:
-        """Defer a function that sets an object's state to `apply`."""
+        """Have `fill`, which sets an object's state, called by `apply`."""
         self._fills.append(fill)
 
     def look(self, path: Path | None) -> Any:
@@ -138,12 +148,12 @@ class GraphReader(pickle.Unpickler):
         return self._live.at(path)
 
     def stone(self, path: Path | None, kind: str) -> Tombstone:
-        """Return a placeholder for an object that was not saved, and record the object's name."""
+        """Return a placeholder for an object that was not saved, and note the object's name for the user."""
         self.tombstones.append(f"{told(path)} (a {kind})")
         return Tombstone(told(path), kind)
 
     def module(self, name: str) -> dict[str, Any]:
-        """Return the namespace of a module of the program."""
+        """Return the namespace of the program's module of this name."""
         return self._namespaces[name]
 
     def code(self, module: str, qualname: str, line: int) -> CodeType | None:
@@ -153,7 +163,11 @@ class GraphReader(pickle.Unpickler):
     def storage(
         self, number: int, size: int, content: str | None, same: bool, path: Path | None, found: Any, device: str
     ) -> tuple[torch.UntypedStorage, bool]:
-        """Return the storage with this number, and True if it is that of the tensor `found`, used where it fits."""
+        """Return the storage with this number, and True if it is the storage of the tensor `found`.
+
+        That is used if it has the right size and device. `content` is the digest of the saved bytes; with `same`, the
+        program's setup creates them.
+        """
         own = found.untyped_storage() if isinstance(found, Tensor) and found.layout is torch.strided else None
         known = self._storages.get(number)
         if known is not None:
@@ -177,7 +191,7 @@ class GraphReader(pickle.Unpickler):
         return self._storages[number], False
 
     def copied(self, number: int, storage: torch.UntypedStorage) -> torch.UntypedStorage:
-        """Return a copy of a storage's saved content; needed since the storage itself may be filled only later."""
+        """Return a new storage with the saved bytes of a storage, which may itself be filled only later."""
         saved = self.blobs.get(self._contents[number])
         if saved is None:  # the program's setup creates it
             saved = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
@@ -196,37 +210,37 @@ def _setter(owner: Any, name: str, value: Any) -> Callable[[], None]:
 
 
 def live(path: Path | None, kind: str) -> Any:
-    """Return the program's object at a path; a placeholder if it is missing or of another class."""
+    """Return the program's object at a path; a placeholder if there is none, or its class is another."""
     reader = _reader[-1]
     found = reader.look(path)
     return found if found is not NOTHING and type(found).__name__ == kind else reader.stone(path, kind)
 
 
 def late(action: Callable[[], None]) -> None:
-    """Defer a function until the state of all objects has been restored."""
+    """Have `action` called once the state of all objects has been restored."""
     _reader[-1].late.append(action)
 
 
 def tombstone(name: str, kind: str) -> Tombstone:
-    """Return a placeholder for an object that was not saved, and record the object's name."""
+    """Return a placeholder for an object that was not saved, and note the object's name for the user."""
     _reader[-1].tombstones.append(f"{name} (a {kind})")
     return Tombstone(name, kind)
 
 
 def new(path: Path | None, kind: type) -> Any:
-    """Return the program's instance at a path, or a new one without attributes."""
+    """Return the program's instance of class `kind` at a path, or a new one without attributes."""
     found = _reader[-1].adopt(path, kind)
     return object.__new__(kind) if found is NOTHING else found
 
 
 def made_module(path: Path | None) -> ModuleType:
-    """Return the module that the program has made as an object at a path, or a new one without attributes."""
+    """Return the program's module at a path, made by `types.ModuleType`, or a new one without attributes."""
     found = _reader[-1].adopt(path, ModuleType)
     return ModuleType("") if found is NOTHING else found
 
 
 def forward(path: Path | None, kind: type, only_live: bool) -> Any:
-    """Return the program's generator iterator at a path, else a new one; with `only_live` a placeholder instead."""
+    """Return the program's generator at a path, or a new one; with `only_live` a placeholder instead of a new one."""
     reader = _reader[-1]
     found = reader.adopt(path, kind)
     if found is NOTHING and only_live:
@@ -235,12 +249,12 @@ def forward(path: Path | None, kind: type, only_live: bool) -> Any:
 
 
 def bare(kind: Any) -> Any:
-    """Return an empty instance of a user's mapping class."""
+    """Return an empty instance of `kind`, a mapping class that the user has defined."""
     return kind.__new__(kind)
 
 
 def fill_bare(owner: Any, state: tuple[dict[str, Any], Any]) -> None:
-    """Set the attributes of an instance of a user's mapping class."""
+    """Set the attributes of an instance of a mapping class that the user has defined."""
     attributes, factory = state
     owner.__dict__.update(attributes)
     if factory is not None:
@@ -248,7 +262,7 @@ def fill_bare(owner: Any, state: tuple[dict[str, Any], Any]) -> None:
 
 
 def fill(owner: Any, state: tuple[dict[str, Any], dict[str, Any]]) -> None:
-    """Set the attributes of an instance once `apply` is called."""
+    """Have `apply` set the attributes of an instance."""
     attributes, slots = state
 
     def now() -> None:
@@ -263,7 +277,10 @@ def fill(owner: Any, state: tuple[dict[str, Any], dict[str, Any]]) -> None:
 
 
 def function(path: Path | None, module: str, qualname: str, line: int, cells: tuple[CellType, ...]) -> Any:
-    """Return the program's function at a path if it is the same, else a new one with the same code."""
+    """Return the program's function at a path if its code is the same, else a new function with that code.
+
+    `cells` are the closure's cells.
+    """
     reader = _reader[-1]
     found = reader.look(path)
     if isinstance(found, FunctionType):
@@ -277,7 +294,7 @@ def function(path: Path | None, module: str, qualname: str, line: int, cells: tu
 
 
 def fill_function(owner: Any, state: tuple[Any, Any, dict[str, Any]]) -> None:
-    """Set the defaults and attributes of a function once `apply` is called."""
+    """Have `apply` set a function's defaults and attributes."""
     defaults, keywords, attributes = state
     if type(owner) is FunctionType:
         _reader[-1].later(_setter(owner, "__defaults__", defaults))
@@ -286,13 +303,13 @@ def fill_function(owner: Any, state: tuple[Any, Any, dict[str, Any]]) -> None:
 
 
 def cell(path: Path | None) -> CellType:
-    """Return the program's closure cell at a path, or an empty one."""
+    """Return the program's closure cell at a path, or a new empty one."""
     found = _reader[-1].adopt(path, CellType)
     return CellType() if found is NOTHING else found
 
 
 def user_class(path: Path | None, module: str, qualname: str) -> Any:
-    """Return the program's class at a path, else the class with this qualified name in its module."""
+    """Return the program's class at a path, or else the class that its module has under this qualified name."""
     reader = _reader[-1]
     found: Any = reader.look(path)
     if isinstance(found, type) and found.__qualname__ == qualname:
@@ -305,17 +322,17 @@ def user_class(path: Path | None, module: str, qualname: str) -> Any:
 
 
 def list_items(made: Callable[[Any], Any], items: list[Any]) -> Any:
-    """Return an iterator over a list that may be filled later."""
+    """Return an iterator over `items`, which may be filled later; `made` creates it."""
     return made(items)
 
 
 def fill_list_items(iterator: Any, position: int) -> None:
-    """Set the position of a list iterator."""
+    """Set how many items a list's iterator has passed."""
     late(lambda: iterator.__setstate__(position))
 
 
 def fill_class(owner: type, state: dict[str, Any]) -> None:
-    """Set the plain attributes of a class once `apply` is called."""
+    """Have `apply` set a class's plain attributes."""
     for name, value in state.items():
         _reader[-1].later(lambda name=name, value=value: setattr(owner, name, value))  # type: ignore[misc]
 
@@ -332,7 +349,11 @@ def tensor(
     requires_grad: bool,
     cut: bool,
 ) -> Any:
-    """Return the program's tensor at a path if it can hold the saved values, else a new one."""
+    """Return the program's tensor at a path if it can hold the saved values, else a new tensor.
+
+    `where` is the storage: number, size, digest, and whether the setup creates it. `cut` means that the tensor had an
+    autograd graph, which was not saved.
+    """
     reader = _reader[-1]
     found: Any = reader.look(path)
     number, size, content, same = where
@@ -354,7 +375,7 @@ def tensor(
 
 
 def fill_tensor(owner: Tensor, state: dict[str, Any]) -> None:
-    """Set the gradient and the attributes of a tensor once `apply` is called."""
+    """Have `apply` set a tensor's gradient and attributes."""
     gradient = state.pop("grad", None)
     if owner.is_leaf:
         _reader[-1].later(_setter(owner, "grad", gradient))
@@ -363,9 +384,9 @@ def fill_tensor(owner: Tensor, state: dict[str, Any]) -> None:
 
 
 def unchanged(path: Path, content: str, dtype: Any = None, shape: Any = None, order: str = "") -> Any:
-    """Return the array that the program's setup has created; raise NotSaved if it differs.
+    """Return the array at a path, as the program's setup has created it; raise NotSaved if it is not as saved.
 
-    Checkpoints of earlier versions compare only the content, in C order.
+    `content` is its digest. Checkpoints of earlier versions compare only the content, in C order.
     """
     found = _reader[-1].look(path)
     if not arrays.is_array(found):
@@ -377,7 +398,10 @@ def unchanged(path: Path, content: str, dtype: Any = None, shape: Any = None, or
 
 
 def same_value(path: Path, content: str) -> Any:
-    """Return the object that the program's setup has created; raise NotSaved if its content differs."""
+    """Return the object at a path, which the program's setup has created.
+
+    Raises NotSaved if its digest is not `content`.
+    """
     found = _reader[-1].look(path)
     if found is NOTHING or content_digest(found) != content:
         raise _differs(path)
@@ -385,7 +409,7 @@ def same_value(path: Path, content: str) -> Any:
 
 
 def array(content: str, dtype: Any, shape: tuple[int, ...], order: str) -> Any:
-    """Return a new array with the saved content."""
+    """Return a new array with the bytes whose digest is `content`."""
     return arrays.arranged(bytearray(_reader[-1].blobs[content].numpy().tobytes()), dtype, shape, order)
 
 
@@ -396,7 +420,7 @@ def generator(path: Path | None, device: str) -> torch.Generator:
 
 
 def fill_generator(owner: torch.Generator, state: Tensor) -> None:
-    """Set the state of a torch generator once `apply` is called."""
+    """Have `apply` set the state of a torch generator."""
 
     def now() -> None:
         owner.set_state(state)

@@ -1,4 +1,4 @@
-"""Record the data that a program's setup creates, so that checkpoints store unchanged data by reference."""
+"""Record which data a program's setup creates, so that checkpoints refer to data that is unchanged."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ _ATTRIBUTES = frozenset({"LOAD_ATTR", "STORE_ATTR", "LOAD_METHOD", "IMPORT_FROM"
 
 @dataclass
 class SetupData:
-    """Digests of tensors, arrays and other data after the setup, by path."""
+    """Digests, by path, of the tensors, arrays and other data that exist after the setup."""
 
     digests: dict[Path, str] = field(default_factory=dict)
     trees: dict[Path, str] = field(default_factory=dict)  # of large containers of plain values
 
 
 class Versions:
-    """Cache of tensors' digests, valid until torch's version counter (`Tensor._version`) records a write."""
+    """Cache of tensors' digests, each valid until torch's version counter (`Tensor._version`) shows a write."""
 
     def __init__(self, counted: bool) -> None:
         """Set up the cache.
 
-        `counted` means that no code of the program writes to tensors without raising the version counter.
+        `counted` means that all writes of the program to tensors increment the version counter.
         """
         self._counted = counted
         self._known: dict[int, tuple[weakref.ref[Tensor], int, int, str]] = {}
 
     def digest(self, tensor: Tensor) -> str | None:
-        """Return the digest of the tensor's storage; None if it is unknown, or if the tensor may have been modified."""
+        """Return the digest of the tensor's storage; None if it is unknown, or the tensor may have been written to."""
         known = self._known.get(id(tensor))
         if known is None or not self._is_counted(tensor):
             return None
@@ -53,9 +53,9 @@ class Versions:
             self._known[id(tensor)] = weakref.ref(tensor), tensor.data_ptr(), tensor._version, digest
 
     def _is_counted(self, tensor: Tensor) -> bool:
-        """Return True if every write to the tensor raises its version counter.
+        """Return True if each write to the tensor increments its version counter.
 
-        That excludes memory shared with numpy, which torch marks by a storage that cannot be resized.
+        Memory that is shared with numpy is excluded; torch marks it by a storage that cannot be resized.
         """
         if not self._counted or tensor.device.type != "cpu" or tensor.requires_grad or tensor.is_inference():
             return False
@@ -64,7 +64,7 @@ class Versions:
 
 
 def writes_past_versions(codes: Iterable[CodeType]) -> bool:
-    """Return True if code uses an attribute that allows writes to tensors without raising their version counter.
+    """Return True if code uses an attribute by which tensors are written without incrementing their version.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def writes_past_versions(codes: Iterable[CodeType]) -> bool:
 
 
 def is_of_module(path: Path | None) -> bool:
-    """Return True for a tensor that a module, an optimizer or an object of a library holds."""
+    """Return True if the path leads to a tensor within a module, an optimizer or an object of a library."""
     while path is not None and path[1] != "root":
         if path[1] in ("slot", "grad") or path[2] in ("_buffers", "_parameters", "state"):
             return True

@@ -1,4 +1,4 @@
-"""Pickle a module without its tensors, and recreate it with the classes of a given namespace."""
+"""Pickle a module without the values of its tensors, and make a module of that with the classes in a namespace."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAIN = "__main__"
 
 
 def skeleton(module: nn.Module) -> Tensor | None:
-    """Return the pickle of a module without the values of its tensors; None if it cannot be pickled.
+    """Return the pickle of a module without the values of its tensors, as bytes in a tensor; None if it has no pickle.
 
     Equal modules have equal bytes, as nothing is pickled by reference.
     """
@@ -29,7 +29,7 @@ def skeleton(module: nn.Module) -> Tensor | None:
 
 
 def module_of(data: Tensor, names: Mapping[str, Any]) -> nn.Module:
-    """Return a module, with the classes in `names` and tensors of zeros.
+    """Return the module that `skeleton` has pickled, with the classes in `names` and tensors of zeros.
 
     Raises KeyError if `names` lacks a class.
     """
@@ -44,7 +44,7 @@ class _Writer(pickle.Pickler):
         self._tensors: dict[int, int] = {}
 
     def persistent_id(self, obj: Any) -> Any:
-        """Return number and kind for a tensor, and the qualified name for a class or function of the program."""
+        """Return number and kind of a tensor, the qualified name of a class or function of the program, else None."""
         if isinstance(obj, type | FunctionType) and obj.__module__ == _MAIN:
             return obj.__qualname__
         if not isinstance(obj, Tensor):
@@ -59,7 +59,7 @@ class _Reader(pickle.Unpickler):
         self._names, self._tensors = names, dict[int, Tensor]()
 
     def persistent_load(self, pid: Any) -> Any:
-        """Return the program's class or function by this name, or the tensor of zeros with this number."""
+        """Return the tensor of zeros with this number, or the program's class or function of this name."""
         if isinstance(pid, str):
             first, *rest = pid.split(".")
             return functools.reduce(getattr, rest, self._names[first])

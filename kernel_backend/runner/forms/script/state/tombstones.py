@@ -1,4 +1,4 @@
-"""Replace objects that a checkpoint could not hold: any use raises an error with the object's name."""
+"""Stand in for objects that a checkpoint could not hold: any use raises an error with the object's name."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from kernel_backend.errors import DaylightError
 
 
 class NotSaved(DaylightError):
-    """Raised when a restarted program uses an object that its checkpoint could not hold."""
+    """Error: a restarted program uses an object that its checkpoint could not hold."""
 
 
 class Tombstone:
-    """Placeholder for an object that was not saved, whose use raises an error."""
+    """Placeholder for an object that was not saved; any use of it raises NotSaved."""
 
     def __init__(self, name: str, kind: str) -> None:
         object.__setattr__(self, "_told", (name, kind))

@@ -1,4 +1,4 @@
-"""Digest data that is neither tensor nor array: large nested containers of plain values, data frames and images.
+"""Compute digests of large nested containers of plain values, of data frames and of images.
 
 Digests depend on values only, not on object identity, so that equal data has equal digests in two processes.
 """
@@ -25,16 +25,16 @@ _PLAIN_COLUMNS = frozenset({"string", "empty", "integer", "floating", "boolean",
 
 
 class Tree(NamedTuple):
-    """Tree of plain values: the paths, by `id()`, of its containers that can change, and the number of values."""
+    """Nested container of plain values: paths of its parts that can change, by `id()`, and the number of values."""
 
     paths: dict[int, Path]
     values: int
 
 
 def tree_of(value: Any, path: Path) -> Tree | None:
-    """Return the tree of lists, tuples and dicts of plain values; None for other contents.
+    """Return the Tree of lists, tuples and dicts of plain values; None if it holds anything else.
 
-    None is returned, too, if a container that can change is held twice.
+    None is returned, too, if a container that can change is in it twice.
     """
     found: dict[int, Path] = {}
     count, left = 0, [(value, path)]
@@ -61,9 +61,9 @@ def tree_of(value: Any, path: Path) -> Tree | None:
 
 
 def _enter(found: dict[int, Path], keys: Sequence[Any], items: Sequence[Any], path: Path) -> bool:
-    """Add the lists among the items at this path; return False if one was added before.
+    """Add to `found` the lists among the items at this path; return False if one of them was added before.
 
-    Text corpora have millions of lists.
+    This is fast, as text corpora have millions of lists. `keys` has the items' keys in the container.
     """
     lists = [(key, each) for key, each in zip(keys, items, strict=True) if type(each) is list]
     before = len(found)
@@ -72,7 +72,7 @@ def _enter(found: dict[int, Path], keys: Sequence[Any], items: Sequence[Any], pa
 
 
 def large_tree(value: Any, path: Path) -> Tree | None:
-    """Return the tree of a large container of plain values; None for other objects."""
+    """Return the Tree of a large container of plain values; None for other objects."""
     found = tree_of(value, path) if type(value) in _BRANCHES else None
     return found if found is not None and found.values >= MANY else None
 
@@ -92,14 +92,14 @@ def is_data(value: Any) -> bool:
 
 
 def _is_plain(column: Any) -> bool:
-    """Return True if a column or index of pandas holds no Python objects that can change."""
+    """Return True if a column or index of pandas has no Python objects that can change."""
     return (
         column.dtype.kind != "O" or sys.modules["pandas"].api.types.infer_dtype(column, skipna=True) in _PLAIN_COLUMNS
     )
 
 
 def content_digest(value: Any) -> str:
-    """Return the xxh3-128 of a value's pickle; raise any error of pickling.
+    """Return the digest (xxh3-128) of a value's pickle; raise any error of pickling.
 
     Examples
     --------
@@ -117,7 +117,7 @@ def content_digest(value: Any) -> str:
 
 
 class _Writable:
-    """File-like object that passes on what is written."""
+    """File-like object that passes on to a function what is written to it."""
 
     def __init__(self, write: Callable[[Any], None]) -> None:
         self._write = write

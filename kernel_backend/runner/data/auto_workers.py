@@ -1,0 +1,151 @@
+"""Tune loader processes while a training runs: measure windows of steps, and apply the choices of `tuning`."""
+
+from __future__ import annotations
+
+import io
+import socket
+import sqlite3
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+from kernel_backend.model.facts import LoaderSetting
+from kernel_backend.runner.data.loader_workers import LoadTimes
+from kernel_backend.runner.data.source import Source
+from kernel_backend.runner.data.tuning import Choice, Limits, Measured, choose, told
+from kernel_backend.runner.determinism.reachability import held_by
+from kernel_backend.runner.timing.clock import CLOCK, StepClock
+
+LEAST_STEPS, LEAST_S = 10, 1.0  # of a window
+PATIENCE_S = 60.0  # for a batch of processes that were added
+USUAL_BYTES = 200 * 2**20  # own memory of a process, as long as none runs that could be measured
+_CGROUP = Path("/sys/fs/cgroup")
+_OF_FILES = (io.RawIOBase, io.BufferedIOBase, io.TextIOBase, socket.socket, sqlite3.Connection)
+_IN_MEMORY = (io.BytesIO, io.StringIO)
+_HANDLES = ("h5py", "lmdb", "netCDF4", "tables", "tarfile", "zipfile")  # packages whose objects hold files open
+
+
+class AutoWorkers(NamedTuple):
+    """Settings and reporting of `--loader-workers auto` in this rank."""
+
+    begin: LoaderSetting | None  # chosen by an earlier attempt; None: what suits the data
+    cores: int  # of this rank's slot
+    ranks: int  # on this node, which share its memory
+    patience: float  # seconds to wait for a batch of added processes before they are given up
+    note: Callable[[str], None]
+    chosen: Callable[[LoaderSetting], None]  # records a setting, with which later attempts begin
+
+
+class WorkerTuner:
+    """Measures the steps of one loader, and says when to change its setting."""
+
+    def __init__(self, auto: AutoWorkers, source: Source, usual: LoaderSetting, clock: StepClock = CLOCK) -> None:
+        """Set up the tuner; `usual` is the setting that the data would have without it."""
+        self._auto, self._source, self._usual, self._clock = auto, source, usual, clock
+        self._tried: list[Measured] = []
+        self._over = False
+        self._begun: tuple[float, ...] | None = None  # sums at the begin of the window
+        self._changed(auto.begin or usual)
+
+    def look(self, setting: LoaderSetting, times: LoadTimes, workers: Sequence[int]) -> LoaderSetting | None:
+        """Count a step with this setting; return another setting if the loader shall change to it."""
+        self._steps += 1
+        if self._over or self._steps < self._due:
+            return None
+        passed = self._clock.passed()
+        if passed is None or self._begun is None:
+            self._begin(setting, times, passed)
+            return None
+        measured = self._measured(setting, times, passed)
+        if measured is None:
+            return None
+        self._tried.append(measured)
+        choice = self._safe(choose(self._tried, Limits(self._auto.cores, self._fitting(workers))))
+        if choice.settled:
+            self._settle(choice)
+        self._changed(choice.setting)
+        return choice.setting if choice.setting != setting else None
+
+    def give_up(self, setting: LoaderSetting, error: Exception) -> None:
+        """Note that loading with this setting has failed, and try no other."""
+        self._over = True
+        text = f"{type(error).__name__}: {error}"[:300]
+        self._auto.note(
+            f"tuned: back to {self._usual.workers} loader workers, as with {setting.workers} there was {text}"
+        )
+
+    def _changed(self, setting: LoaderSetting) -> None:
+        """Begin a window after the batches that the setting before has loaded."""
+        self._steps, self._begun = 0, None
+        self._due = 2 + setting.workers * setting.prefetch
+
+    def _begin(self, setting: LoaderSetting, times: LoadTimes, passed: tuple[float, float] | None) -> None:
+        self._steps, self._due = 0, 1
+        if passed is not None:
+            self._begun = (*passed, times.batches, times.seconds, times.cpu)
+            # Workers deliver in turns: the window has several of them.
+            self._due = max(LEAST_STEPS, 3 * setting.workers)
+
+    def _measured(self, setting: LoaderSetting, times: LoadTimes, passed: tuple[float, float]) -> Measured | None:
+        """Return the means of the window; None, and continue it, if it is too short."""
+        assert self._begun is not None
+        ended = (*passed, times.batches, times.seconds, times.cpu)
+        step, waited, batches, load, cpu = (b - a for a, b in zip(self._begun, ended, strict=True))
+        if step < LEAST_S or not batches:
+            self._due = self._steps + LEAST_STEPS
+            return None
+        return Measured(setting, step / self._steps, waited / self._steps, load / batches, cpu / batches)
+
+    def _safe(self, choice: Choice) -> Choice:
+        """Keep the setting if the data holds an open file, whose position several processes would share."""
+        now = self._tried[-1].setting
+        if choice.settled or self._usual.workers > 1 or choice.setting.workers <= max(1, now.workers):
+            return choice
+        held = open_file_in(self._source)
+        return choice if held is None else Choice(now, True, f"{held}, which several processes would share")
+
+    def _settle(self, choice: Choice) -> None:
+        self._over = True
+        if len(self._tried) == 1 and not choice.reason:  # it was good from the beginning
+            return
+        self._auto.note(told(self._tried, choice))
+        if choice.setting != self._usual:
+            self._auto.chosen(choice.setting)
+
+    def _fitting(self, workers: Sequence[int]) -> int:
+        """Return how many further processes fit into half of this rank's share of the free memory."""
+        own = max((_own_bytes(each) for each in workers), default=USUAL_BYTES)
+        return int(free_memory() / 2 / self._auto.ranks / max(own, 2**20))
+
+
+def open_file_in(source: Source) -> str | None:
+    """Say which object of a dataset or its collate function holds a file open; None if there is none."""
+    for way, obj in held_by({source.role: source.dataset, "collate": source.collate}):
+        kind = type(obj)
+        package = str(getattr(kind, "__module__", "")).partition(".")[0]
+        if (isinstance(obj, _OF_FILES) and not isinstance(obj, _IN_MEMORY)) or package in _HANDLES:
+            return f"{way} is an open {kind.__name__}"
+    return None
+
+
+def free_memory() -> float:
+    """Return the bytes that processes of this rank may still use: of the machine, and of a limit of its container."""
+    free = float(psutil.virtual_memory().available)
+    try:
+        own = Path("/proc/self/cgroup").read_text().partition("::")[2].strip().lstrip("/")
+        folder = _CGROUP / own
+        limit, used = ((folder / name).read_text().strip() for name in ("memory.max", "memory.current"))
+        return free if limit == "max" else max(0.0, min(free, float(limit) - float(used)))
+    except (OSError, ValueError):  # another version of cgroups, or none
+        return free
+
+
+def _own_bytes(process: int) -> float:
+    """Return the memory that a process shares with no other."""
+    try:
+        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return USUAL_BYTES
+    return sum(1024.0 * int(line.split()[1]) for line in lines if line.startswith("Private_"))

@@ -1,0 +1,44 @@
+"""Measure the parts of a training step by CUDA events, as the host runs ahead of its GPU.
+
+The wall clock would count the GPU's work as time of the next part that waits for it. An event is recorded at each
+change of the part. The time between two events is the time that the GPU took from one to the next, including its waits
+for the host. A wait for data that overlaps with earlier work of the GPU therefore counts as that work, and the parts
+still sum to the wall time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+import torch
+
+
+class CudaTimeline:
+    """Timeline measured on the CUDA stream that is current when a part of a step begins."""
+
+    def __init__(self) -> None:
+        self._pending: deque[tuple[torch.cuda.Event, int]] = deque()
+        self._free: list[torch.cuda.Event] = []
+
+    def mark(self, part: int) -> None:
+        """Record a CUDA event as the start of part number `part`; do nothing while a CUDA graph is captured."""
+        if torch.cuda.is_current_stream_capturing():
+            return
+        event = self._free.pop() if self._free else torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        event.record()
+        self._pending.append((event, part))
+
+    def passed(self) -> Iterator[tuple[int, float]]:
+        """Yield number and seconds of each part of a step whose end the GPU has reached, without waiting for it."""
+        if torch.cuda.is_current_stream_capturing():  # a query would end the capture
+            return
+        while len(self._pending) > 1 and self._pending[1][0].query():  # type: ignore[no-untyped-call]
+            event, part = self._pending.popleft()
+            yield part, max(0.0, event.elapsed_time(self._pending[0][0]) / 1000)
+            self._free.append(event)
+
+    @property
+    def oldest(self) -> int:
+        """Return the number of the earliest part of a step whose end the GPU has not reached."""
+        return self._pending[0][1]
