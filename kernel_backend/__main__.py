@@ -1,4 +1,4 @@
-"""Run the service of this home: `python -m kernel_backend`."""
+"""Run the service of this user's home directory: `python -m kernel_backend`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Run the service as a program: read its settings, build the parts, and connect them."""
+"""Run the service as a program: read its settings, create its parts, and connect them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from tornado.netutil import bind_sockets
 from tornado.web import Application
-from traitlets import Bool, Dict, Float, Int, TraitError, Unicode, default, validate
+from traitlets import Bool, Dict, Enum, Float, Int, TraitError, Unicode, default, validate
 from traitlets.config import Application as Program
 
 from kernel_backend import __version__, discovery
@@ -27,23 +27,27 @@ from kernel_backend.api.routes import application
 from kernel_backend.engines.base import Engine
 from kernel_backend.errors import Conflict, DaylightError, HomeUnusable, InvalidRequest
 from kernel_backend.home import home as default_home
-from kernel_backend.home import make_database, make_private, writing
+from kernel_backend.home import make_private, writing
 from kernel_backend.identity.local import LocalIdentity
 from kernel_backend.launcher_server import LauncherServer
+from kernel_backend.model.cluster.idle import IDLE_ACTIONS, IdleRule
 from kernel_backend.model.cluster.pools import Pool
 from kernel_backend.model.cluster.quotas import Quota
 from kernel_backend.model.disk import parse_age
 from kernel_backend.model.sizes import parse_size
+from kernel_backend.network import is_loopback
 from kernel_backend.parts import of_one, of_unix_users
 from kernel_backend.scheduler.rules import Rules
 from kernel_backend.service.build import build
 from kernel_backend.service.context import Context
 from kernel_backend.service.notifier import wait_for
+from kernel_backend.service.outbox.settings import OutboxSettings
 from kernel_backend.service.service import Service
+from kernel_backend.service_database import VARIABLE, open_store
 from kernel_backend.service_log import ServiceLog
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.spec.options import GANG
-from kernel_backend.store.sql import SqlStore
+from kernel_backend.store.base import Store
 
 if TYPE_CHECKING:
     from kernel_backend.hub_mode import UnderHub
@@ -56,7 +60,7 @@ GOING_AWAY = 1001  # websocket close code, after which clients reconnect
 _log = logging.getLogger(__name__)
 
 
-class Daylight(Program):
+class Daylight(OutboxSettings, Program):
     """Daylight's service program: one process per home, for a single user or for the users of a JupyterHub."""
 
     name = "daylight"
@@ -66,6 +70,10 @@ class Daylight(Program):
     host = Unicode("127.0.0.1", help="address to listen on: this machine's own").tag(config=True)
     port = Int(0, min=0, max=65535, help="port to listen on; 0 takes a free one").tag(config=True)
     home = Unicode(help="folder of database, snapshots, checkpoints and logs (DAYLIGHT_HOME)").tag(config=True)
+    db_url = Unicode(
+        help=f"database: postgresql://user@host/name ({VARIABLE}); by default the SQLite file daylight.db in home"
+    ).tag(config=True)
+    db_wait = Float(60.0, min=0.0, help="seconds to wait at start for the database's server").tag(config=True)
     checkpoints = Unicode(help="folder or URL of all checkpoints; by default `checkpoints` in home").tag(config=True)
     idle_timeout = Float(3600.0, min=0.0, help="seconds without work after which the service ends").tag(config=True)
     slots = Int(0, min=0, max=GANG, help="how many slots this machine offers; 0: as many as it has").tag(config=True)
@@ -85,6 +93,17 @@ class Daylight(Program):
         help="the most that each user's experiments may have on disk, such as 500GB, where no quota says otherwise"
     ).tag(config=True)
 
+    idle_rule = Enum(
+        IDLE_ACTIONS,
+        default_value="",
+        help="what happens to a gang that leaves its slots unused: notify its owner, or release the slots; by default "
+        "nothing",
+    ).tag(config=True)
+    idle_after = Float(1800.0, min=60.0, help="seconds without use after which idle_rule applies").tag(config=True)
+    idle_below = Float(0.05, min=0.0, max=1.0, help="fraction of a slot below which it is unused").tag(config=True)
+    local_price = Float(
+        None, allow_none=True, min=0.0, help="price of a slot-hour on this machine, in your currency; by default none"
+    ).tag(config=True)
     pools = Dict(help='other pools than this machine, by name: {"gpu": {"engine": "slurm", "partition": "a100"}}').tag(
         config=True
     )
@@ -95,16 +114,22 @@ class Daylight(Program):
     keep_logs = Unicode(
         help="how long logs stay after the end of an experiment, such as 90d; for ever by default. Curves are kept"
     ).tag(config=True)
+    keep_reports = Unicode(
+        help="how long all training reports stay after the end of an experiment, such as 365d; for ever by default. "
+        "Then a thousand of each metric stay, and all validations"
+    ).tag(config=True)
 
     aliases = {
         "host": "Daylight.host",
         "port": "Daylight.port",
         "home": "Daylight.home",
+        "db-url": "Daylight.db_url",
         "checkpoints": "Daylight.checkpoints",
         "idle-timeout": "Daylight.idle_timeout",
         "slots": "Daylight.slots",
         "user-storage": "Daylight.user_storage",
         "keep-logs": "Daylight.keep_logs",
+        "keep-reports": "Daylight.keep_reports",
         "spawn-helper": "Daylight.spawn_helper",
         "log-level": "Application.log_level",
         "config": "Daylight.config_file",
@@ -132,7 +157,7 @@ class Daylight(Program):
     @validate("host")
     def _valid_host(self, proposal: Any) -> str:
         host = str(proposal["value"])
-        if not _is_loopback(host):
+        if not is_loopback(host):
             raise TraitError(
                 f"host={host}: the service listens on this machine only (127.0.0.1); "
                 "reach it from elsewhere through an SSH tunnel"
@@ -147,12 +172,12 @@ class Daylight(Program):
             raise TraitError(f"user_storage: {error}") from None
         return str(proposal["value"])
 
-    @validate("keep_logs")
-    def _valid_keep_logs(self, proposal: Any) -> str:
+    @validate("keep_logs", "keep_reports")
+    def _valid_age(self, proposal: Any) -> str:
         try:
             parse_age(proposal["value"])
         except InvalidRequest as error:
-            raise TraitError(f"keep_logs: {error}") from None
+            raise TraitError(f"{proposal['trait'].name}: {error}") from None
         return str(proposal["value"])
 
     @validate("launchers")
@@ -185,7 +210,7 @@ class Daylight(Program):
             )
 
     def start(self) -> None:
-        """Serve until stopped or idle; return at once if another process serves this home."""
+        """Serve until stopped or idle; return at once if another process serves this home directory."""
         home = Path(self.home).expanduser().absolute()
         with writing(home):
             home.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -213,23 +238,26 @@ class Daylight(Program):
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        store = await open_store(home, self.db_url, self.db_wait, stop)
+        if store is None:
+            return
         if not self.hub:
-            await self._serve_owner(home, stop)
+            await self._serve_owner(home, store, stop)
             return
         from kernel_backend.hub_mode import UnderHub  # imported here: embedded services do not need it
 
-        await self._serve_hub(home, stop, UnderHub(self.identity_age, home))
+        await self._serve_hub(home, store, stop, UnderHub(self.identity_age, home))
 
-    async def _serve_owner(self, home: Path, stop: asyncio.Event) -> None:
+    async def _serve_owner(self, home: Path, store: Store, stop: asyncio.Event) -> None:
         use, launchers = Activity(), self._launcher_server(home)
-        service = self._service(home, launchers)
+        service = self._service(home, store, launchers)
         app = application(service, LocalIdentity(discovery.ensure_token(home)), use, pages=PAGES)
         async with _listening(home, app, service, use, (self.host, self.port)), launchers.serving(service, use):
             await self._until_done(service, use, stop)
 
-    async def _serve_hub(self, home: Path, stop: asyncio.Event, hub: UnderHub) -> None:
+    async def _serve_hub(self, home: Path, store: Store, stop: asyncio.Event, hub: UnderHub) -> None:
         use, launchers = Activity(), self._launcher_server(home)
-        service = self._service(home, launchers, hub)
+        service = self._service(home, store, launchers, hub)
         service.quotas.learn(await hub.first())  # before the first decision
         service.notebooks.give(await hub.counted())
         app = application(
@@ -255,8 +283,7 @@ class Daylight(Program):
         address, _, port = self.launchers.partition(":")
         return LauncherServer(home, address, int(port or 0))
 
-    def _service(self, home: Path, launchers: LauncherServer, hub: UnderHub | None = None) -> Service:
-        store = SqlStore(make_database(home))
+    def _service(self, home: Path, store: Store, launchers: LauncherServer, hub: UnderHub | None = None) -> Service:
         if self.spawn_helper:
             parts = of_unix_users(Path(self.spawn_helper), home, store, self.checkpoints)
         else:
@@ -277,13 +304,17 @@ class Daylight(Program):
                 url=None if hub is None else hub.url,
                 rules=Rules(idle_servers=self.idle_servers or None),
                 each_user=Quota(storage=parse_size(self.user_storage)) if self.user_storage else None,
+                local_price=self.local_price,
+                idle_rule=IdleRule(self.idle_rule, self.idle_after, self.idle_below),
                 keep_logs=parse_age(self.keep_logs) if self.keep_logs else None,
+                keep_reports=parse_age(self.keep_reports) if self.keep_reports else None,
                 servers=None if hub is None else hub.servers,
                 pools=self.pools,
                 configured_in=self._configured_in,
                 make=make,
                 marks=parts.marks,
                 launcher_urls=lambda: launchers.urls,
+                outbox=self.outbox(inside=not self.hub),
             )
         )
 
@@ -309,7 +340,7 @@ class Daylight(Program):
 async def _listening(
     home: Path, app: Application, service: Service, use: Activity, where: tuple[str, int], prefix: str = ""
 ) -> AsyncIterator[None]:
-    """Start the service, listen, and announce the address in the home; at the end of the block, undo these steps."""
+    """Start the service, listen, and announce the address in the home directory; undo this after the block."""
     host, port = where
     token = discovery.ensure_token(home)
     server = LimitedServer(app, use.strangers, max_body_size=SNAPSHOT_LIMIT)
@@ -330,7 +361,10 @@ async def _listening(
 
 
 async def _stay_announced(home: Path, token: str, announce: Callable[[], object]) -> None:
-    """Restore deleted discovery files of this service and take a new lock; exit if another service serves the home."""
+    """Write the service's discovery files again, and take a new lock, if they were deleted.
+
+    Exits if another service serves the home directory.
+    """
     with ExitStack() as locks:
         while True:
             await asyncio.sleep(FOUND_S)
@@ -353,7 +387,7 @@ async def _stay_announced(home: Path, token: str, announce: Callable[[], object]
 
 @asynccontextmanager
 async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Run an endless coroutine as a task until the block ends, then cancel it."""
+    """Run an endless coroutine as a task next to the block, and cancel it when the block ends."""
     task = asyncio.create_task(work)
     try:
         yield
@@ -368,13 +402,6 @@ async def _close(server: LimitedServer, use: Activity) -> None:
     for stream in list(use.streams):
         stream.close(GOING_AWAY, "the service ends")
     await server.close_all_connections()
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:

@@ -1,4 +1,4 @@
-"""Copy the database of a home to a file while a service uses it, and restore such a copy.
+"""Copy the database of a home directory to a file while a service uses it, and restore such a copy.
 
 Standard library only. Snapshots, checkpoints, artifacts and logs are plain files, and are not included.
 """
@@ -18,21 +18,21 @@ from typing import NamedTuple
 from kernel_backend import discovery
 from kernel_backend.durable import sync_folder
 from kernel_backend.errors import Conflict, InvalidRequest, NotFound
-from kernel_backend.home import DATABASE, largest_number
+from kernel_backend.home import DATABASE, database_server, largest_number
 
 _MIGRATIONS = Path(__file__).parent / "store" / "migrations" / "versions"
 _BUSY_S = 20.0
 
 
 class Contents(NamedTuple):
-    """Number of experiments in a database, and the number of the newest one (0 if there is none)."""
+    """Number of experiments in a database, and the number of the newest experiment (0 if there is none)."""
 
     experiments: int
     newest: int
 
 
 class Restored(NamedTuple):
-    """Result of a restore: the restored contents, the path of the old database, and the next experiment number."""
+    """Result of a restore: what the database contains now, the path of the old one, and the next experiment number."""
 
     contents: Contents
     before: Path | None
@@ -40,12 +40,17 @@ class Restored(NamedTuple):
 
 
 def back_up(home: Path, to: Path, *, force: bool = False) -> Contents:
-    """Copy the database of `home` to the file `to` and verify the copy; a service may keep writing meanwhile.
+    """Copy the database of a home directory to the file `to`, verify the copy, and return what it contains.
 
-    Raises NotFound if there is no database, and InvalidRequest if `to` exists (unless `force`), is that database, or
-    cannot be written.
+    A service may keep writing meanwhile. Raises NotFound if there is no database, and InvalidRequest if it is on a
+    server, or if `to` exists (unless `force`), is that database, or cannot be written.
     """
     database = home / DATABASE
+    if server := database_server(home):
+        raise InvalidRequest(
+            f"the database of {home} is {server}: back it up with pg_dump, or to a file with "
+            f"daylight db copy '{server}' {to} --running"
+        )
     if not database.is_file():
         raise NotFound(f"there is no database in {home}: nothing was submitted there yet")
     if to.exists() and to.samefile(database):
@@ -62,13 +67,18 @@ def back_up(home: Path, to: Path, *, force: bool = False) -> Contents:
 
 
 def restore(home: Path, file: Path) -> Restored:
-    """Replace the database of `home` by a copy that `back_up` made; the old database is kept next to it.
+    """Replace the database of a home directory by a copy that `back_up` made; the old one is kept next to it.
 
-    Raises NotFound if the file does not exist, InvalidRequest if it is no database that this version can use, and
-    Conflict if a service is running.
+    Raises NotFound if the file does not exist, InvalidRequest if it is no database that this version can use or the
+    present database is on a server, and Conflict if a service is running.
     """
     if not file.is_file():
         raise NotFound(f"there is no file {file}")
+    if server := database_server(home):
+        raise InvalidRequest(
+            f"the database of {home} is {server}: restore it with pg_restore, or copy the file to an empty database "
+            f"with daylight db copy {file} URL"
+        )
     _check(file)
     with discovery.lock(home) as ours:
         if not ours:
@@ -87,7 +97,10 @@ def restore(home: Path, file: Path) -> Restored:
 
 @contextlib.contextmanager
 def _copied(database: Path, to: Path) -> Iterator[tuple[Path, Contents]]:
-    """Yield a verified, durable copy of a database next to `to`; it is deleted afterwards unless it was renamed."""
+    """Yield the path of a verified, durable copy of a database, next to `to`, and what it contains.
+
+    The copy is deleted afterwards unless it was renamed.
+    """
     descriptor, name = tempfile.mkstemp(dir=to.parent, prefix=f".{to.name}-")  # readable by its owner alone
     os.close(descriptor)
     copy = Path(name)
@@ -130,7 +143,7 @@ def _contents(database: sqlite3.Connection) -> Contents:
 
 
 def _put_away(database: Path) -> Path | None:
-    """Hard-link a database, damaged or not, to a dated name before it is replaced; return that name.
+    """Hard-link a database, damaged or not, to a dated name before it is replaced; return that path, None without one.
 
     The database must not be in use.
     """

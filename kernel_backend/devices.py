@@ -1,4 +1,4 @@
-"""Detect the compute devices of this machine, by NVML and visible-devices variables."""
+"""Detect the compute devices of this machine, by NVML and by variables such as CUDA_VISIBLE_DEVICES."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _cuda_names() -> list[str]:
 
 
 def _allowed(kind: str) -> list[str] | None:
-    """Return the device ids in this process's visible-devices variable, in order; None if it is unset."""
+    """Return the device ids that a variable such as CUDA_VISIBLE_DEVICES allows, in order; None if it is not set."""
     text = os.environ.get(_VISIBLE[kind])
     return None if text is None else [id.strip() for id in text.split(",") if id.strip() not in ("", "-1")]
 
@@ -60,7 +60,7 @@ def _override() -> int | None:
 
 
 def local_node() -> Node:
-    """Return this machine as a node with a slot per GPU, or per core if it has no GPU.
+    """Return this machine as a node with one slot per GPU, or per core if it has no GPU.
 
     `DAYLIGHT_SLOTS` sets another number of slots: fewer GPUs, or any number of CPU slots. Raises InvalidRequest if it
     is no positive integer.
@@ -80,9 +80,14 @@ def local_node() -> Node:
     )
 
 
+def visible_ids(kind: str, slots: Sequence[int]) -> list[str]:
+    """Return the ids (index or UUID) of the devices of these slots, by the frameworks' names; empty for CPU slots."""
+    if kind not in _VISIBLE:
+        return []
+    allowed = _allowed(kind)
+    return [allowed[slot] if allowed else str(slot) for slot in slots]
+
+
 def visible(kind: str, slots: Sequence[int]) -> dict[str, str]:
     """Return environment variables that restrict a process to the devices of these slots; empty for CPU slots."""
-    if kind not in _VISIBLE:
-        return {}
-    allowed = _allowed(kind)
-    return {_VISIBLE[kind]: ",".join(allowed[slot] if allowed else str(slot) for slot in slots)}
+    return {_VISIBLE[kind]: ",".join(visible_ids(kind, slots))} if kind in _VISIBLE else {}

@@ -1,8 +1,8 @@
-"""Find the user's service, or start it: files `service.json`, `token` and `service.lock` in the home.
+"""Find the user's service, or start it, by the files `service.json`, `token` and `service.lock` in the home directory.
 
-There is one service per home (DAYLIGHT_HOME), which holds the lock on `service.lock`. `service.json` has its address,
-and `token` (mode 0600) authenticates its owner. Uses only the standard library and psutil, as every kernel imports
-this.
+There is one service per home directory (DAYLIGHT_HOME), which holds the lock on `service.lock`. `service.json` has its
+address, and `token` (mode 0600) authenticates its owner. Uses only the standard library and psutil, as every kernel
+imports this.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _KERNEL_ONLY = ("MPLBACKEND", "JPY_PARENT_PID", "JPY_SESSION_NAME", "DAYLIGHT_AT
 
 
 class CannotStart(ServiceUnreachable):
-    """Error: no service runs, and a retry would not help."""
+    """Error: no service is running and none can be started, so that a retry would not help."""
 
 
 class Address(NamedTuple):
-    """Address and token of a service; `pid` is 0 for an address that was configured."""
+    """Address and token of a service; `pid` is 0 if the address was configured, not read from `service.json`."""
 
     url: str
     token: str
@@ -56,16 +56,16 @@ class Address(NamedTuple):
 
     @property
     def encrypted(self) -> bool:
-        """Return True for https: a certificate authenticates the server, so that its process is not checked."""
+        """Return True for https, where a certificate authenticates the server instead of its process's owner."""
         return self.url.startswith("https:")
 
 
 def find(home: Path | None = None) -> Address | None:
-    """Return the address of this home's running service; None if none runs on this machine.
+    """Return the address of a home directory's running service; None if none runs on this machine.
 
-    Without `home`, a hub's configuration (DAYLIGHT_URL) takes precedence over the user's own home. The file must
-    match a running process, since another one may have taken the port of a dead service; the owner of the listening
-    process is checked for each connection (see `peers`).
+    Without `home`, a hub's configuration (DAYLIGHT_URL) takes precedence over the user's own home directory. The file
+    must match a running process, since another one may have taken the port of a dead service; the owner of the
+    listening process is checked for each connection (see `peers`).
     """
     if home is None and (given := _given()) is not None:
         return given
@@ -80,7 +80,7 @@ def find(home: Path | None = None) -> Address | None:
 
 
 def start(home: Path | None = None, limit: float = START_LIMIT) -> Address:
-    """Return the address of this home's service, which is started if needed and outlives this process.
+    """Return the address of a home directory's service; it is started if needed, and outlives this process.
 
     If two callers start a service at once, one process gets the lock and the other exits; both get the same address.
     Raises CannotStart with the end of the log if it could not start.
@@ -104,9 +104,9 @@ def start(home: Path | None = None, limit: float = START_LIMIT) -> Address:
 
 @contextmanager
 def lock(home: Path) -> Iterator[bool]:
-    """Yield True if this process holds the lock and may be the service of this home; the lock ends with it.
+    """Yield True if this process gets the lock of a home directory, and so may be its service.
 
-    Raises HomeUnusable.
+    The lock ends with the process. Raises HomeUnusable.
     """
     with writing(home):
         opened = os.open(home / "service.lock", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -120,7 +120,7 @@ def lock(home: Path) -> Iterator[bool]:
 
 
 def end(home: Path, limit: float = END_LIMIT) -> None:
-    """End this home's service if one runs on this machine; raise CannotStart if it does not end."""
+    """End the service of a home directory if one runs on this machine; raise CannotStart if it does not end."""
     deadline = time.monotonic() + limit
     told = 0
     while not _lock_is_free(home):
@@ -134,7 +134,7 @@ def end(home: Path, limit: float = END_LIMIT) -> None:
 
 
 def ensure_token(home: Path) -> str:
-    """Return the token of this home, which is created if missing; only for the holder of the lock."""
+    """Return the token of a home directory, after creating it if it is missing; only for the holder of the lock."""
     token = _read(home / "token")
     if not token:
         token = secrets.token_urlsafe(32)
@@ -143,9 +143,9 @@ def ensure_token(home: Path) -> str:
 
 
 def announce(home: Path, host: str, port: int, prefix: str = "", token: str = "") -> Address:
-    """Write this process's address and interpreter to the home; return the address for clients.
+    """Write this process's address and interpreter to the home directory; return the address for clients.
 
-    `token` is the home's token, which is written again if its file is missing.
+    `token` is the home directory's token, which is written again if its file is missing.
     """
     if token and _read(home / "token") != token:
         write_private(home / "token", token)
@@ -158,7 +158,7 @@ def announce(home: Path, host: str, port: int, prefix: str = "", token: str = ""
 
 
 def announced(home: Path, token: str) -> bool:
-    """Return whether the home's files announce this process; raise Conflict if they announce another service."""
+    """Return whether the home directory's files announce this process; raise Conflict if another service."""
     noted = _noted(home)
     if noted is None or noted.machine != socket.gethostname() or not process_identity.alive(noted.pid, noted.started):
         return False
@@ -181,7 +181,7 @@ def write_private(path: Path, text: str) -> None:
 
 
 class _Noted(NamedTuple):
-    """Content of the file `service.json`, in which clients find the service's address."""
+    """Data in the file `service.json`, by which clients find the service."""
 
     pid: int
     started: float  # seconds after boot
@@ -192,7 +192,7 @@ class _Noted(NamedTuple):
 
 
 def _given() -> Address | None:
-    """Return the address of a hub's service from environment variables, with this server's token; None if not set."""
+    """Return the address of a hub's service, with this server's token, from environment variables; None if not set."""
     url = os.environ.get("DAYLIGHT_URL", "").rstrip("/")
     token = os.environ.get("DAYLIGHT_TOKEN") or os.environ.get("JUPYTERHUB_API_TOKEN", "")
     user = os.environ.get("DAYLIGHT_SERVICE_UID", "")
@@ -243,7 +243,7 @@ def _lock_is_free(home: Path) -> bool:
 
 
 def _interpreter(home: Path) -> str:
-    """Return an interpreter that can run a service: this one, else the last that ran the service of this home."""
+    """Return an interpreter that can run a service: this one, else the last that did so for this home directory."""
     if all(importlib.util.find_spec(name) for name in _NEEDED):
         return sys.executable
     other = _read(home / "server-python")

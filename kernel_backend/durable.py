@@ -1,4 +1,4 @@
-"""Write files atomically: a file has its old content or its new one, never a part of it."""
+"""Write files atomically: a file has its old bytes or its new ones, never a part of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TEMPORARY = ".writing-"  # prefix of the names of unfinished files
 
 @contextlib.contextmanager
 def replacing(path: Path, *, mode: int | None = None, durable: bool = True) -> Iterator[IO[bytes]]:
-    """Open a temporary file that replaces `path` at the end of the block; after an error `path` is unchanged.
+    """Yield a temporary file that replaces `path` at the end of the block; after an error `path` is unchanged.
 
     `mode` sets the permissions, by default those of the umask. A durable file survives a crash of the machine.
     """
@@ -39,7 +39,7 @@ def replacing(path: Path, *, mode: int | None = None, durable: bool = True) -> I
 
 
 def sync_folder(folder: Path) -> None:
-    """Make changes of a folder's entries durable: files created, renamed or removed in it."""
+    """Make it durable which files were created, renamed or removed in a folder."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -61,7 +61,7 @@ class OtherVersion(InvalidRequest):
 
 
 class InvalidDefinition(InvalidRequest):
-    """Error: the cell is no valid definition, for instance because of its syntax or a missing role."""
+    """Error: the cell or program is no valid training definition, for instance by its syntax or a missing function."""
 
 
 class CaptureError(InvalidRequest):
@@ -69,7 +69,7 @@ class CaptureError(InvalidRequest):
 
 
 class ImpossibleAsk(InvalidRequest):
-    """Error: the requested slots can never be available; the message names the largest possible gang."""
+    """Error: more slots are requested than can ever be free; the message names the largest possible gang."""
 
 
 class Unauthenticated(DaylightError):
@@ -101,7 +101,7 @@ class NoEnvironment(Conflict):
 
 
 class Fenced(Conflict):
-    """Error: a newer attempt exists, so that this one must exit."""
+    """Error: a newer attempt of the trial exists, so that this attempt must exit."""
 
 
 class TooLarge(DaylightError):
@@ -117,7 +117,7 @@ class ServiceUnreachable(DaylightError):
 
 
 class HomeUnusable(DaylightError):
-    """Error: Daylight's home cannot be created or written; a retry would not help."""
+    """Error: Daylight's home directory cannot be created or written; a retry would not help."""
 
     http_status = 503
 
@@ -155,7 +155,7 @@ class NotFinite(DaylightError):
 
 
 class CheckpointDamaged(DaylightError):
-    """Error: a digest, a shape or a part does not match the checkpoint's manifest."""
+    """Error: a checkpoint's file does not match its manifest: its digest, a shape, or the file is missing."""
 
     http_status = 500
 
@@ -180,7 +180,7 @@ def _family(parent: type[DaylightError]) -> dict[str, type[DaylightError]]:
 
 
 def from_json(body: dict[str, Any], status: int) -> DaylightError:
-    """Return the error that `to_json` described, to be raised by the client; an unknown name gives DaylightError."""
+    """Return the error that `to_json` described, for the client to raise; an unknown name gives DaylightError."""
     kind = _family(DaylightError).get(str(body.get("error")), DaylightError)
     error = kind(str(body.get("message", f"HTTP {status}")), **body.get("details", {}))
     error.http_status = status

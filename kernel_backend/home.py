@@ -1,4 +1,4 @@
-"""Locate Daylight's files: in `DAYLIGHT_HOME`, else in a folder of Jupyter's data directory."""
+"""Locate Daylight's files in its home directory: `DAYLIGHT_HOME`, else a folder in Jupyter's data directory."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from pathlib import Path
 from kernel_backend.errors import HomeUnusable
 
 DATABASE = "daylight.db"
-LAUNCHERS = "launchers.json"  # where the service listens for launchers of other nodes
+DATABASE_URL = "database-url"  # file with the URL of the service's database, if that is not the SQLite file in the home
+LAUNCHERS = "launchers.json"  # file with the addresses at which launchers on other nodes reach the service
 # Paths that only the owner of a home may read: submissions, records, logs and others.
 _PRIVATE = (
     f"{DATABASE}*",
+    DATABASE_URL,
     "fingerprints.db*",
     "token",
     "service.*",
@@ -31,6 +33,7 @@ _PRIVATE = (
     "prepared",
     "forkservers",
     "gangs",
+    "allocations",
 )
 # Folders whose entries begin with an experiment number: `12`, `12.1` or `12.1-2`.
 _NUMBERED = ("attempts", "standins", "prepared", "artifacts", "programs", "checkpoints", "searches", "gangs")
@@ -47,7 +50,7 @@ def _jupyter_data() -> Path:
 
 
 def home() -> Path:
-    """Return the home, created if missing and readable only by its owner (0700); raise HomeUnusable."""
+    """Return Daylight's home directory, created if missing and readable only by its owner; raise HomeUnusable."""
     folder = Path(os.environ.get("DAYLIGHT_HOME") or _jupyter_data() / "daylight").expanduser().absolute()
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -56,7 +59,7 @@ def home() -> Path:
 
 @contextlib.contextmanager
 def writing(home: Path) -> Iterator[None]:
-    """Convert an OSError in the block to HomeUnusable, with advice on making the home writable."""
+    """Convert an OSError in the block to HomeUnusable, with advice on how to make the home directory writable."""
     try:
         yield
     except OSError as error:
@@ -67,7 +70,7 @@ def writing(home: Path) -> Iterator[None]:
 
 
 def make_private(home: Path, *, group: bool) -> list[Path]:
-    """Deny other users access to a home and Daylight's files in it; return the paths that were accessible.
+    """Deny other users access to Daylight's files in a home directory; return the paths that were accessible.
 
     With `group` the group keeps its access. Files of other users, and links, are not changed.
     """
@@ -87,15 +90,28 @@ def make_private(home: Path, *, group: bool) -> list[Path]:
 
 
 def make_database(home: Path) -> Path:
-    """Return the path of the database; create an empty private file if it is missing, as SQLite would use the umask."""
+    """Return the path of the database; a missing one is created empty and private, as SQLite would use the umask."""
     with writing(home):
         os.close(os.open(home / DATABASE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     return home / DATABASE
 
 
+def database_server(home: Path) -> str:
+    """Return the URL, without password, of the server with a home directory's database; "" if it is a file there."""
+    try:
+        return (home / DATABASE_URL).read_text().strip()
+    except OSError:
+        return ""
+
+
 def attempt_folder(root: Path, key: object) -> Path:
-    """Return the folder of an attempt, such as `12.1-2`: launch spec, spool, logs and outcome."""
+    """Return the folder of an attempt, such as `12.1-2`, with its launch spec, spool, logs and outcome."""
     return root / "attempts" / str(key)
+
+
+def allocation_folder(root: Path, id: str) -> Path:
+    """Return the folder of a Slurm allocation that a search keeps between trials, such as `12-5f3a9c`."""
+    return root / "allocations" / id
 
 
 def stand_in_folder(root: Path, experiment: int, trial: int) -> Path:
@@ -114,12 +130,15 @@ def artifact_folder(root: Path, experiment: int, trial: int) -> Path:
 
 
 def program_folder(root: Path, experiment: int, trial: int) -> Path:
-    """Return the folder of a trial's shell command: checkpoint folder, shared by all attempts, and position."""
+    """Return the folder of a trial's shell command, with its checkpoint folder, shared by all attempts."""
     return root / "programs" / str(experiment) / str(trial)
 
 
 def folders_of(root: Path, experiment: int) -> list[tuple[str, Path]]:
-    """Return kind (such as `attempts`) and path of an experiment's folders in a home, without checkpoints."""
+    """Return (kind, path) of each folder of an experiment below a home directory, without checkpoints.
+
+    A kind is for instance `attempts`.
+    """
     return [
         (kind, root / kind / name)
         for kind in _NUMBERED
@@ -130,7 +149,7 @@ def folders_of(root: Path, experiment: int) -> list[tuple[str, Path]]:
 
 
 def sizes_of_experiments(folders: Mapping[str, Path]) -> dict[int, dict[str, int]]:
-    """Return the disk usage in bytes of each experiment, by kind of folder, in `folders` from `numbered_folders`."""
+    """Return the disk usage in bytes by experiment and kind of folder, in `folders` from `numbered_folders`."""
     found: dict[int, dict[str, int]] = {}
     for kind, folder in folders.items():
         for name in _names(folder):
@@ -141,7 +160,7 @@ def sizes_of_experiments(folders: Mapping[str, Path]) -> dict[int, dict[str, int
 
 
 def numbered_folders(root: Path) -> dict[str, Path]:
-    """Return the folders of a home, by kind, whose entries are named by experiment number."""
+    """Return, by kind, the folders of a home directory whose entries are named by experiment number."""
     return {kind: root / kind for kind in _NUMBERED}
 
 
@@ -162,17 +181,17 @@ def tree_size(folder: Path) -> int:
 
 
 def names_of_attempts(root: Path) -> list[str]:
-    """Return the names of all attempt folders in a home."""
+    """Return the names of all attempts' folders in a home directory."""
     return _names(root / "attempts")
 
 
 def largest_number(root: Path) -> int:
-    """Return the largest experiment number among the folders of a home; 0 for none."""
+    """Return the largest experiment number that any folder of a home directory has; 0 for none."""
     return largest_of(name for folder in _NUMBERED for name in _names(root / folder))
 
 
 def largest_of(names: Iterable[str]) -> int:
-    """Return the largest experiment number among these folder names; 0 for none."""
+    """Return the largest experiment number in these names of folders; 0 for none."""
     return max((int(found[1]) for name in names if (found := _NUMBER.fullmatch(name))), default=0)
 
 

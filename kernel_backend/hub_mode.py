@@ -1,4 +1,4 @@
-"""Run as a JupyterHub service: listen at the hub's address, authenticate its users, and read group quotas."""
+"""Run as a JupyterHub service: listen where the hub expects it, authenticate its users, and read quotas of groups."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class UnderHub:
         return [("/oauth_callback", self.browsers.callback())]
 
     async def keep_telling(self, give: Callable[[Directory], None], every: float = READ_S) -> None:
-        """Poll the hub's users and groups without end, and call `give` with the directory after each change."""
+        """Read the hub's users and groups periodically, without end, and pass them to `give` after each change."""
         before: Directory | None = None
 
         async def look() -> None:
@@ -85,7 +85,10 @@ class UnderHub:
         await _again_and_again(look, "groups and quotas", every)
 
     async def keep_counting(self, give: Callable[[tuple[Server, ...]], None], every: float = SERVERS_S) -> None:
-        """Poll the hub without end, and call `give` with the notebook servers that hold slots (not if it is down)."""
+        """Read the notebook servers that hold slots periodically, without end, and pass them to `give`.
+
+        While the hub does not answer, `give` is not called.
+        """
 
         async def look() -> None:
             give(await self.servers.read())
@@ -93,7 +96,7 @@ class UnderHub:
         await _again_and_again(look, "notebook servers", every)
 
     async def counted(self) -> tuple[Server, ...]:
-        """Return the notebook servers that hold slots; if the hub does not answer, log that and return none."""
+        """Return the notebook servers that hold slots; none, with a log message, if the hub does not answer."""
         try:
             return await self.servers.read()
         except ServiceUnreachable as error:
@@ -107,7 +110,7 @@ class UnderHub:
             _log.warning("%s cannot be written: %s", self._kept, error)
 
     async def first(self) -> Directory:
-        """Return the hub's users and groups, else those of the copy on disk; raise ServiceUnreachable without both.
+        """Return the hub's users and groups, or those of the copy on disk; raise ServiceUnreachable without both.
 
         Without them the service must not start: it would grant slots without any quota.
         """
@@ -128,7 +131,7 @@ class UnderHub:
 
 
 async def _again_and_again(look: Callable[[], Awaitable[None]], what: str, every: float) -> None:
-    """Call `look` periodically; errors are logged and do not end the loop."""
+    """Call `look` periodically; errors are logged, with `what` it does, and do not end the loop."""
     failed = False
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Listen for launchers on other nodes: only the routes of attempts, each with its attempt's own token.
+"""Listen for launchers on other nodes, which may use only the routes of attempts, with their attempt's token.
 
 The service itself listens on loopback only. This server is opened once there is a pool of other nodes. It is not
 encrypted: see docs/explanation/security.md.
@@ -31,7 +31,10 @@ class LauncherServer:
     """HTTP server for launchers, with the addresses at which other nodes may reach it."""
 
     def __init__(self, home: Path, address: str, port: int) -> None:
-        """Create a server that does not listen yet; `address` 0.0.0.0 means all, `port` 0 the one used last."""
+        """Create a server that does not listen yet.
+
+        `address` 0.0.0.0 means all addresses, `port` 0 the port used last.
+        """
         self._file, self._address, self._port = home / LAUNCHERS, address, port
         self._sockets: list[socket.socket] = []
         self._server: LimitedServer | None = None
@@ -39,7 +42,7 @@ class LauncherServer:
         self.urls: tuple[str, ...] = ()
 
     def open(self) -> None:
-        """Listen, unless it does already, and announce the addresses in the home."""
+        """Listen, unless the server does already, and announce the addresses in the home directory."""
         if self._sockets:
             self._serve()
             return
@@ -75,7 +78,10 @@ class LauncherServer:
             self._server.add_sockets(self._sockets)
 
     def _bound(self) -> list[socket.socket]:
-        """Bind the configured port, else that of the previous service, so that its launchers find this service."""
+        """Return sockets bound to the configured port, else to that of the previous service.
+
+        Launchers of the previous service can thus find this one.
+        """
         for port in dict.fromkeys((self._port or self._last(), self._port)):
             try:
                 return bind_sockets(port, self._address, family=socket.AF_INET)

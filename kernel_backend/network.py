@@ -1,7 +1,8 @@
-"""List the network devices of this machine through which other nodes may reach it."""
+"""List this machine's network devices, and recognise loopback addresses."""
 
 from __future__ import annotations
 
+import ipaddress
 import socket
 
 import psutil
@@ -22,5 +23,13 @@ def network_devices() -> tuple[Device, ...]:
 
 
 def device_of(address: str) -> str | None:
-    """Return the network device that has an address; None if there is none."""
+    """Return the name of the network device that has an address; None if there is none."""
     return next((device.name for device in network_devices() if device.address == address), None)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host is given as an address that only this machine reaches."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,4 +1,4 @@
-"""Create an overlay of a folder, in which some files are replaced; all others are links to the original.
+"""Create an overlay of a folder, in which some files are replaced, and all others are links to the original.
 
 A training in the overlay reads the replaced files by the same relative paths.
 """
@@ -17,7 +17,10 @@ _WHOLE = ("node_modules", "__pycache__")  # folders linked as a whole, like thos
 
 
 class Overlay(NamedTuple):
-    """Folder of the overlay that replaces `cwd`; `linked` if some of its folders are links, which `os.walk` skips."""
+    """Folder of an overlay, used in place of `cwd`.
+
+    `linked` if some of its folders are links, which `os.walk` skips.
+    """
 
     cwd: Path
     linked: bool
@@ -42,13 +45,16 @@ def overlay(cwd: Path, targets: Mapping[str, Path], copies: Mapping[str, Path], 
 
 
 def overlay_of(cwd: Path, folder: Path) -> Path:
-    """Return the folder below `folder` that corresponds to `cwd` in the overlay."""
+    """Return the folder that stands for `cwd` in the overlay below `folder`."""
     cwd = cwd.resolve()
     return folder / cwd.relative_to(cwd.anchor)
 
 
 def can_be_led(name: str, place: str, cwd: str) -> bool:
-    """Return True if links in the overlay can redirect a relative path to `place`; `cwd` and its parents cannot be."""
+    """Return True if links in the overlay can redirect the relative path `name` to `place`.
+
+    The folder `cwd` itself and its parents cannot be redirected.
+    """
     if name.startswith(("/", "~")) or "://" in name or not os.path.isabs(place):
         return False
     return not set(Path(os.path.relpath(os.path.join(cwd, name), cwd)).parts) <= {".."}
@@ -59,13 +65,13 @@ def _absolute(cwd: Path, path: str) -> Path:
 
 
 class _Tree:
-    """Create the overlay's folders and links, without writing through a link."""
+    """Writer of an overlay's folders and links, which never writes through a link."""
 
     def __init__(self, root: Path) -> None:
         self._root, self._left, self.linked = root, ENTRIES, False
 
     def at(self, path: Path) -> Path:
-        """Return the path in the overlay that corresponds to an absolute path."""
+        """Return the path in the overlay that stands for an absolute path."""
         return self._root / path.relative_to(path.anchor)
 
     def mirror(self, path: Path, source: Path) -> None:
@@ -86,14 +92,14 @@ class _Tree:
                     queue.append((place / entry.name, inside))
 
     def lead(self, path: Path, target: Path) -> None:
-        """Link `path` in the overlay to a file or folder elsewhere."""
+        """Make `path` in the overlay a link to a file or folder elsewhere."""
         if target.is_dir():
             self.mirror(path, target)
         else:
             self.cleared(path).symlink_to(target.absolute())
 
     def cleared(self, path: Path) -> Path:
-        """Return the overlay's location for a new entry at `path`, in real parent folders and without an old entry."""
+        """Return the path at which to create an entry in the overlay, with real parent folders and no old entry."""
         self._open(path.parent)
         place = self.at(path)
         if place.is_symlink():
@@ -103,7 +109,7 @@ class _Tree:
         return place
 
     def _open(self, path: Path) -> None:
-        """Replace links to the folder at `path` and its parents by real folders with links to the entries."""
+        """Replace links at `path` and its parents by real folders, which have links to the folders' entries."""
         if path != path.parent:
             self._open(path.parent)
         place = self.at(path)
@@ -127,5 +133,5 @@ def _entries(folder: Path | str) -> list[os.DirEntry[str]]:
 
 
 def _is_link(entry: os.DirEntry[str]) -> bool:
-    """Return True if an entry is linked as a whole: files, links, and folders that no training reads."""
+    """Return True if a folder's entry becomes one link: files, links, and folders that no training reads."""
     return not entry.is_dir(follow_symlinks=False) or entry.name.startswith(".") or entry.name in _WHOLE

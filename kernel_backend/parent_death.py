@@ -1,4 +1,4 @@
-"""Set kernel options of this process: die with the parent, and hide memory from other processes."""
+"""Set kernel options of this process: to die with its parent, and to hide its memory from other processes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _PR_SET_DUMPABLE = 4
 
 
 def die_with(parent: int) -> None:
-    """Make the kernel kill this process when its parent process `parent` dies.
+    """Make the kernel kill this process when its parent process dies, more exactly the thread that has started it.
 
-    More exactly, when the thread that has started it dies.
+    `parent` is the parent's process id.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Create the parts of a service that depend on the Unix users as whom trainings run."""
+"""Create those parts of a service that depend on the Unix users as whom trainings run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TRIALS = 100_000  # trials whose unique id is cached
 
 
 class Parts(NamedTuple):
-    """Engines, storage and workspaces."""
+    """Engines, checkpoint storage and workspaces of a service."""
 
     engine: Engine  # of the local pool
     make: Make  # creates the engines of other pools
@@ -41,14 +41,14 @@ class Parts(NamedTuple):
 
 
 def of_one(home: Path, store: Store, checkpoints: str) -> Parts:
-    """Create the parts for a single user: trainings run as this process's user."""
+    """Return the parts for a single user: trainings run as this process's user."""
     workspace = OwnWorkspace(home, None if "://" in checkpoints else Path(checkpoints))
     storage = CheckpointStorage(checkpoints, _identity(store))
     return Parts(LocalEngine(home), EngineMaker(home), FolderMarks(home), storage, SingleWorkspace(workspace))
 
 
 def of_unix_users(helper: Path, home: Path, store: Store, checkpoints: str) -> Parts:
-    """Create the parts for Unix users: trainings run, and store files, as their owners."""
+    """Return the parts for several Unix users: trainings run, and store files, as their owners."""
     # Unresponsive agents may block some threads; enough must be left for other users.
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, "service"))
     agents, notes = Agents(by_helper(helper)), GangNotes(home / "gangs")

@@ -1,4 +1,4 @@
-"""Escape control characters in text from other sources, so that it cannot control a terminal."""
+"""Escape control characters in text from others, so that the text cannot control a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Retry a client's connection to its service, with growing pauses and a message to the user."""
+"""Retry requests of a client whose service does not answer, with growing pauses and a message to the user."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ Say = Callable[[str], None]
 
 
 def remedy() -> str:
-    """Return advice for a missing service: start it, or tell the hub's admins."""
+    """Return advice for a user whose service does not answer: start it, or tell the hub's admins."""
     url = os.environ.get("DAYLIGHT_URL")
     return f"the hub runs it, at {url}: try again later, or tell its admins" if url else "start it with: daylight serve"
 
 
 def to_stderr(text: str) -> None:
-    """Print a message to the terminal or the cell's output."""
+    """Print a message to standard error, which is the terminal or the cell's output."""
     print(text, file=sys.stderr, flush=True)
 
 
 class Reconnection:
-    """Pause between retries, longer each time; print a message if the service has been gone for some seconds."""
+    """Pauses between retries of a request, each longer; a message is printed after some seconds without service."""
 
     def __init__(self, seconds: float, say: Say) -> None:
         self._began = time.monotonic()
@@ -37,7 +37,7 @@ class Reconnection:
         self._waits, self._said = replace(RETRY, limit=seconds).waits(), False
 
     def wait(self, error: Exception) -> None:
-        """Sleep until the next retry; raise ServiceUnreachable when the time is used up."""
+        """Sleep until the next retry; raise ServiceUnreachable, from `error`, when the time is used up."""
         pause = next(self._waits, None)
         if pause is None:
             raise _unreachable(error) from error

@@ -29,7 +29,10 @@ class RetryPolicy:
         return self.pauses[min(failures, len(self.pauses)) - 1] if failures else 0.0
 
     def waits(self) -> Iterator[float]:
-        """Yield the pause before each retry, until tries or time are used up; the time starts with this call."""
+        """Yield the pause in seconds before each retry, until tries or time are used up.
+
+        The time limit starts with this call.
+        """
         return self._waits(time.monotonic() + self.limit)
 
     def _waits(self, deadline: float) -> Iterator[float]:

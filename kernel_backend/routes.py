@@ -1,4 +1,4 @@
-"""List the service's routes, including those that the Jupyter server forwards for pages."""
+"""List the service's routes, with those that the Jupyter server forwards for pages."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from kernel_backend.model.artifacts import Artifact
 from kernel_backend.model.checkpoints import GarbageReport, GarbageRequest
+from kernel_backend.model.cluster.accounting import SpendingReport
 from kernel_backend.model.cluster.accounts import Account, AuditEntry, Priority, Self, UseOverTime, Waiting
 from kernel_backend.model.cluster.pool_check import PoolCheck, PoolCheckRequest
 from kernel_backend.model.cluster.pools import PoolSettings, PoolStatus
@@ -19,14 +20,18 @@ from kernel_backend.model.experiment import Submission
 from kernel_backend.model.facts import StoredFact
 from kernel_backend.model.labels import LabelEdit
 from kernel_backend.model.launch.nodes import JoinAnswer, NodeOffer, NodeOrder, NodeState
-from kernel_backend.model.launch.staging import FILE, StagedFile
+from kernel_backend.model.launch.staging import DIGEST, FILE, StagedArtifact, StagedFile
+from kernel_backend.model.launch.trace import TraceRequest
+from kernel_backend.model.launch.utilisation import Utilisation
 from kernel_backend.model.record import Record
-from kernel_backend.model.reports import Delivery, Instruction, StoredReport
+from kernel_backend.model.reports import ArtifactSaved, Delivery, Instruction, StoredReport
 from kernel_backend.model.search.methods import SearchMethods
 from kernel_backend.model.stream import Message
+from kernel_backend.model.times import Times
 from kernel_backend.model.views.curves import Curves
 from kernel_backend.model.views.overview import CheckpointInfo, LogChunk, NodeUse, Overview
 from kernel_backend.model.views.search_status import Extension, Importance, SearchCurves, SearchStatus
+from kernel_backend.model.webhooks.records import EndedExperiments, NewWebhook, Tried, Webhook
 from kernel_backend.spec.resume import Resumption
 
 # Placeholders in paths, and regular expressions of their values.
@@ -38,15 +43,19 @@ PARTS = {
     "part": r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}",
     "id": r"[0-9a-f]{64}",
     "kind": r"(?:user|group)",
-    "name": r"[^/]{1,900}",  # of a user, a group, a node or a pool, URL-encoded
+    "name": r"[^/]{1,900}",  # name of a user, a group, a node or a pool, URL-encoded
     "key": r"[0-9]{1,9}\.[0-9]{1,9}-[0-9]{1,9}",
     "file": FILE,
+    "digest": DIGEST,
 }
 
 
 @dataclass(frozen=True)
 class Operation:
-    """HTTP method of a route; `answer` is the reply's record, `{name: record}` for a list, or a media type."""
+    """HTTP method of a route.
+
+    `answer` is the reply's record, `{name: record}` for a list, or a media type.
+    """
 
     answer: type[Record] | Mapping[str, type[Record]] | str | None = None
     body: type[Record] | str | None = None
@@ -62,24 +71,24 @@ class Operation:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Path such as `/api/experiments/{number}`, with an operation per HTTP method."""
+    """Path of the API, such as `/api/experiments/{number}`, with an operation per HTTP method."""
 
     path: str
     operations: Mapping[str, Operation]
 
     @property
     def pattern(self) -> str:
-        """Return the path as a regular expression, with a group for each part in braces."""
+        """Return the path as a regular expression, with a group for each parameter in braces."""
         return re.sub(r"{(\w+)}", lambda part: f"({PARTS[part[1]]})", self.path.replace(".", r"\."))
 
     @property
     def parts(self) -> list[str]:
-        """Return the names of the parts in braces."""
+        """Return the names of the path's parameters in braces."""
         return re.findall(r"{(\w+)}", self.path)
 
 
 def verb(name: str, does: str, **options: Any) -> Mapping[str, Operation]:
-    """Return the operation of a verb that changes an experiment and replies with its overview."""
+    """Return the operation, by HTTP method, of a verb that changes an experiment and replies with its overview."""
     return {"POST": Operation(Overview, verb=name, does=does, **{"again": True, **options})}
 
 
@@ -96,7 +105,7 @@ def is_repeatable(method: str, path: str) -> bool:
 
 INT, TEXT = "integer", "string"
 JSON, BYTES = "application/json", "application/octet-stream"
-PNG, ZIP, CSV = "image/png", "application/zip", "text/csv"
+PNG, ZIP, CSV, PROMETHEUS = "image/png", "application/zip", "text/csv", "text/plain"
 LISTED = {"state": TEXT, "search": TEXT, "tag": TEXT, "limit": INT, "owner": TEXT, "group": TEXT}
 REPORTED = {"trial": INT, "kind": TEXT, "after": INT, "limit": INT}
 LOGGED = {"trial": INT, "attempt": INT, "rank": INT, "offset": INT, "tail": INT}
@@ -105,6 +114,7 @@ DRAWN = {"trial": INT, "points": INT}
 MANY = {"limit": INT, "points": INT}
 PAGED = {"sort": TEXT, "limit": INT, "offset": INT}
 SPAN = {"since": INT, "until": INT, "points": INT}
+SPENT = {"by": TEXT, "since": INT, "until": INT}
 WATCHED = {"after": INT, "experiment": INT}
 SHOW = {"GET": Operation(Overview, page=True)}
 CHECKPOINT = {"POST": Operation(CheckpointInfo, again=True)}
@@ -121,6 +131,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
             "POST": Operation(Overview, body=Submission, status=201, also=(200,)),
         },
     ),
+    Endpoint("/api/experiments/ended", {"GET": Operation(EndedExperiments, query={"since": INT}, page=True)}),
     Endpoint(ONE, SHOW),
     Endpoint(f"{ONE}/label", verb("label", "Change its name, note or tags, at any time.", body=LabelEdit, page=True)),
     Endpoint(f"{ONE}/stop", verb("stop", "Stop an experiment for good.", page=True)),
@@ -131,14 +142,20 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     ),
     Endpoint(f"{ONE}/undelete", verb("deletion.undelete", "Bring a deleted one back, within a day.", page=True)),
     Endpoint(f"{ONE}/resume", {"POST": Operation(Overview, body=Resumption, optional=True, page=True, again=True)}),
-    Endpoint(f"{ONE}/rerun", {"POST": Operation(Overview, body=Rerun, optional=True, status=201)}),
+    Endpoint(f"{ONE}/rerun", {"POST": Operation(Overview, body=Rerun, optional=True, status=201, page=True)}),
     Endpoint(f"{ONE}/verify", {"POST": Operation(Overview, body=Rerun, optional=True, status=201)}),
-    Endpoint(f"{ONE}/diff", {"GET": Operation(Diff, query={"other": INT})}),
+    Endpoint(f"{ONE}/diff", {"GET": Operation(Diff, query={"other": INT}, page=True)}),
     Endpoint("/api/history", {"GET": Operation({"history": HistoryEntry}, query=PAST)}),
     Endpoint(f"{ONE}/reports", {"GET": Operation({"reports": StoredReport}, query=REPORTED, page=True)}),
     Endpoint(f"{ONE}/export.csv", {"GET": Operation(CSV, query={"trial": INT}, page=True)}),
     Endpoint(f"{ONE}/facts", {"GET": Operation({"facts": StoredFact}, query={"trial": INT})}),
     Endpoint(f"{ONE}/curves", {"GET": Operation(Curves, query=DRAWN, page=True)}),
+    Endpoint(f"{ONE}/times", {"GET": Operation(Times, query={"trial": INT}, page=True)}),
+    Endpoint(f"{ONE}/utilisation", {"GET": Operation(Utilisation, query=DRAWN, page=True)}),
+    Endpoint(
+        f"{ONE}/trace",
+        verb("traces.request", "Record some steps of a running training as a trace.", body=TraceRequest, again=False),
+    ),
     Endpoint("/api/search/methods", {"GET": Operation(SearchMethods)}),
     Endpoint(f"{ONE}/search", {"GET": Operation(SearchStatus, query=PAGED, page=True)}),
     Endpoint(f"{ONE}/search/curves", {"GET": Operation(SearchCurves, query=MANY, page=True)}),
@@ -174,7 +191,11 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(f"{ATTEMPT}/nodes", {"POST": Operation(NodeOrder, body=NodeState, again=True)}),
     Endpoint(f"{ATTEMPT}/job.json", {"GET": Operation(JSON)}),
     Endpoint(f"{ATTEMPT}/snapshot.zip", {"GET": Operation(ZIP)}),
+    Endpoint(f"{ATTEMPT}/environment.json", {"GET": Operation(JSON, query={"everything": INT})}),
+    Endpoint(f"{ATTEMPT}/wheels/{{id}}", {"GET": Operation(BYTES, query={"offset": INT})}),
     Endpoint(f"{ATTEMPT}/files/{{file}}", {"PUT": Operation(StagedFile, body=BYTES, query={"offset": INT})}),
+    Endpoint(f"{ATTEMPT}/artifacts", {"POST": Operation(StagedArtifact, body=ArtifactSaved, again=True)}),
+    Endpoint(f"{ATTEMPT}/artifacts/{{digest}}", {"PUT": Operation(StagedFile, body=BYTES, query={"offset": INT})}),
     Endpoint("/api/stream", {"GET": Operation(Message, query=WATCHED, status=101)}),
     Endpoint("/api/gc", {"POST": Operation(GarbageReport, body=GarbageRequest, again=True)}),
     Endpoint("/api/me", {"GET": Operation(Self, page=True)}),
@@ -187,6 +208,8 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("/api/queue", {"GET": Operation({"queue": Waiting}, query={"limit": INT}, page=True)}),
     Endpoint("/api/queue/{number}/priority", {"POST": Operation(Overview, body=Priority, again=True)}),
     Endpoint("/api/queue/{number}/first", {"POST": Operation(Overview, again=True)}),
+    Endpoint("/api/usage", {"GET": Operation(SpendingReport, query=SPENT)}),
+    Endpoint("/api/usage.csv", {"GET": Operation(CSV, query=SPENT)}),
     Endpoint("/api/disk", {"GET": Operation(DiskReport, query={"everyone": INT, "largest": INT})}),
     Endpoint("/api/nodes", {"GET": Operation({"nodes": NodeUse}, page=True)}),
     Endpoint("/api/nodes/{name}/drain", {"POST": Operation(NodeUse, again=True)}),
@@ -216,9 +239,25 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         },
     ),
     Endpoint(
+        "/api/webhooks",
+        {
+            "GET": Operation({"webhooks": Webhook}, query={"everyone": INT}),
+            "POST": Operation(Webhook, body=NewWebhook, status=201),
+        },
+    ),
+    Endpoint(
+        "/api/webhooks/{number}",
+        {"DELETE": Operation(Webhook, verb="webhooks.remove", does="Remove a webhook, and what waits for it.")},
+    ),
+    Endpoint(
+        "/api/webhooks/{number}/test",
+        {"POST": Operation(Tried, verb="webhooks.test", does="Send a test message to a webhook now.")},
+    ),
+    Endpoint(
         "/api/audit",
         {"GET": Operation({"audit": AuditEntry}, query={"before": INT, "limit": INT, "search": TEXT})},
     ),
     Endpoint("/api/health", {"GET": Operation(JSON, page=True)}),
+    Endpoint("/metrics", {"GET": Operation(PROMETHEUS)}),
     Endpoint("/api/openapi.json", {"GET": Operation(JSON)}),
 )

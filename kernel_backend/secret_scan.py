@@ -118,11 +118,10 @@ def is_code(name: str) -> bool:
 
 
 def find_secrets(text: str, known: Iterable[str] = (), code: bool = True) -> list[tuple[int, str]]:
-    """Return line (from 1) and kind of each likely secret, `[(3, "a GitHub token")]`; each line once.
+    """Return line (from 1) and kind of each likely secret, such as `[(3, "a GitHub token")]`; each line once.
 
-    `known` are secrets to be found in any form. Placeholders ("...", "<token>") are no secrets, nor are
-    lines with the comment `# daylight: not a secret`. In text that is not `code`, values need no quotes: `password:
-    hunter2`.
+    `known` are secrets to be found in any form. Placeholders ("...", "<token>") are no secrets, nor are lines with the
+    comment `# daylight: not a secret`. In text that is not `code`, values need no quotes: `password: hunter2`.
     """
     telling = [(kind, pattern) for kind, begins, pattern in _TOKENS if begins in text]
     known = [secret for secret in known if secret in text]
@@ -149,7 +148,7 @@ def names_secret(name: str) -> bool:
 
 
 def is_secret(name: str, value: object) -> bool:
-    """Return True if name and value look like a secret; numbers, booleans and paths never do.
+    """Return True if name and value look like a secret; numbers, booleans and paths are never secrets.
 
     For a weak name such as `key`, a plain word or a short number as text is no secret, either.
     """
@@ -180,7 +179,7 @@ def _may_be_one(value: str, strong: bool) -> bool:
 
 
 def known_secrets(environment: Mapping[str, str] = os.environ) -> list[str]:
-    """Return the values of environment variables with secret names, except paths and single words."""
+    """Return the values of environment variables whose names suggest secrets, except paths and single words."""
     named = (value for name, value in environment.items() if names_secret(name))
     return [
         value
@@ -190,7 +189,7 @@ def known_secrets(environment: Mapping[str, str] = os.environ) -> list[str]:
 
 
 def text_of(value: object) -> str:
-    """Return an abbreviated repr of a string, container or dataclass, to be scanned; "" for other values."""
+    """Return a string, container or dataclass as abbreviated text, to be scanned; "" for any other value."""
     plain = isinstance(value, str | bytes | list | tuple | dict | set | frozenset) or is_dataclass(value)
     return _repr.repr(value) if plain else ""
 
@@ -227,12 +226,12 @@ def _by_its_words(line: str, code: bool) -> str | None:
 
 
 def _fixed(literal: re.Match[str]) -> str:
-    """Return the fixed text of a literal, without the replacement fields of an f-string."""
+    """Return the text of a string literal, without the replacement fields of an f-string."""
     return re.sub(r"\{[^{}]*\}", "", literal["value"]) if "f" in literal["prefix"].lower() else literal["value"]
 
 
 def _is_one(name: str, value: str) -> bool:
-    """Return True if name and value look like a secret; the values of vague names (`eos_token`) must look random."""
+    """Return True if name and value look like a secret; for a vague name (`eos_token`) the value must look random."""
     if not _tells(value) or value.lower().strip("-_") == name.lower() or _PATH.fullmatch(value):
         return False
     vague = re.search(r"token|auth|credential|key_?id", name, re.IGNORECASE)
@@ -262,7 +261,7 @@ _OPTIONS = {
 
 
 def leaks_on_the_line(given: Mapping[str, Value], known: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield kind and message for each hyperparameter, or option (by its flag), that looks like a secret."""
+    """Yield (kind, message) for each hyperparameter, or option (by its flag), that looks like a secret."""
     for name, value in given.items():
         found = find_secrets(f"{name} = {value!r}", known) if isinstance(value, str) else []
         if found and name in _OPTIONS:
@@ -273,5 +272,5 @@ def leaks_on_the_line(given: Mapping[str, Value], known: Sequence[str]) -> Itera
 
 
 def leak_text(place: str, kind: str, otherwise: str) -> str:
-    """Format a message with a secret's location and advice; `otherwise` is the advice in case it is no secret."""
+    """Return a message with a secret's location and advice; `otherwise` is the advice in case it is no secret."""
     return f"{place} holds what looks like {kind}. {_WAY_OUT}. If it is none, {otherwise}."

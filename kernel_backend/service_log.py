@@ -1,4 +1,4 @@
-"""Limit the service's log, so that no client can fill a disk by causing messages."""
+"""Limit the size of the service's log, so that no client can fill a disk by causing messages."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ KINDS = 1000  # kinds of warnings that are tracked
 
 
 class Seldom(logging.Filter):
-    """Log filter that limits each kind of warning per period, and adds the number of suppressed ones to the next.
+    """Log filter that limits how often each kind of warning is logged.
 
-    All messages of tornado are treated as warnings, since clients cause them.
+    The number of suppressed messages is added to the next one of the kind. All messages of tornado are treated as
+    warnings, since clients cause them.
     """
 
     def __init__(self, often: int = OFTEN, period_s: float = PERIOD_S) -> None:
@@ -28,7 +29,7 @@ class Seldom(logging.Filter):
         self._said: dict[tuple[str, str], tuple[float, int]] = {}  # start of the period and count, by kind
 
     def __len__(self) -> int:
-        """Return the number of different messages that are being counted."""
+        """Return how many different kinds of messages are being counted."""
         return len(self._said)
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -50,7 +51,7 @@ class Seldom(logging.Filter):
 
 
 class ServiceLog(logging.StreamHandler[TextIO]):
-    """Stream handler that truncates the log at `path` when it has become large."""
+    """Log handler that truncates the log file at `path` when it has become large."""
 
     def __init__(self, stream: TextIO, path: Path, limit: int = LIMIT) -> None:
         super().__init__(stream)

@@ -34,7 +34,7 @@ _log = logging.getLogger("daylight.spawn_helper")
 
 
 class Rules(NamedTuple):
-    """Rules for starting agents: permitted users, command and environment."""
+    """Rules for starting agents: which users are permitted, and the agents' command and environment."""
 
     service_uid: int
     least_uid: int
@@ -48,7 +48,7 @@ class Refused(Exception):
 
 
 def account(name: str, rules: Rules) -> pwd.struct_passwd:
-    """Return the account of a user; raise Refused if no agent may be started for it."""
+    """Return the Unix account of the user `name`; raise Refused if no agent may be started for it."""
     try:
         found = pwd.getpwnam(name)
     except (KeyError, ValueError):  # ValueError: a null character
@@ -64,7 +64,7 @@ def account(name: str, rules: Rules) -> pwd.struct_passwd:
 
 
 def serve(listening: socket.socket, rules: Rules) -> NoReturn:
-    """Answer requests, one at a time, without end."""
+    """Answer requests to start agents, one at a time, without end."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps agents
     while True:
         connection, _ = listening.accept()

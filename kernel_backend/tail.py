@@ -10,23 +10,26 @@ LONGEST = 2000  # bytes to which a returned line is cut
 
 
 class Tail:
-    """Lines of a growing file; an incomplete last line is returned once it is complete."""
+    """Reader of a growing file's lines; an incomplete last line is returned once it is complete."""
 
     def __init__(self, path: Path, behind: int | None = None, longest: int = LONGEST) -> None:
-        """Start at the beginning of `path`; if more than `behind` bytes are unread, skip all but the last `behind`."""
+        """Start at the beginning of `path`; if more than `behind` bytes are unread, skip all but the last `behind`.
+
+        `longest` limits the length of a line.
+        """
         self._path, self._behind, self._longest = path, behind, longest
         self._offset = 0
         self._begun = b""
 
     def new(self, most: int = PIECE) -> Iterator[str]:
-        """Return the lines that end within the next `most` bytes of the file."""
+        """Yield the lines that end within the next `most` bytes of the file."""
         # Progress bars end lines with a carriage return.
         *lines, begun = (self._begun + self._read(most)).replace(b"\r", b"\n").split(b"\n")
         self._begun = begun[: self._longest]
         return map(self._text, lines)
 
     def rest(self) -> Iterator[str]:
-        """Return the last line, if it does not end with a line break."""
+        """Yield the last line of the file, if it does not end with a line break."""
         return iter([self._text(self._begun)])
 
     def _read(self, most: int) -> bytes:

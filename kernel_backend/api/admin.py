@@ -11,13 +11,14 @@ from kernel_backend.api.base import ApiHandler
 
 
 class HealthHandler(ApiHandler):
-    """Handler of the health check: version, process and warnings of the service."""
+    """Handler of the health check, which reports the service's version, process, database and warnings."""
 
     async def get(self) -> None:
-        """Return the service's version and process, and warnings for admins."""
+        """Return the service's version, process and database, and warnings for admins."""
         busy, note = await self.service.busy(), self.service.numbering.note
         notes = [note] if note else []
-        self.reply({"version": __version__, "numerics": NUMERICS, "pid": os.getpid(), "busy": busy, "notes": notes})
+        body = {"version": __version__, "numerics": NUMERICS, "pid": os.getpid(), "busy": busy, "notes": notes}
+        self.reply(body | {"database": await self.service.database()})
 
 
 HANDLERS: dict[str, type[RequestHandler]] = {

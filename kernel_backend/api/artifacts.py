@@ -12,7 +12,7 @@ HARMLESS = PICTURES | {"text/plain", "text/csv", "application/json", "applicatio
 
 
 class ArtifactsHandler(ApiHandler):
-    """Handler that lists an experiment's artifacts."""
+    """Handler that lists the artifacts of an experiment."""
 
     async def get(self, number: str) -> None:
         """List the artifacts that the trials of an experiment have saved."""

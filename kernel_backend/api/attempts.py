@@ -1,4 +1,4 @@
-"""Handle the calls of an attempt's launchers: their records and files, and the meeting of a gang's nodes."""
+"""Handle the requests of an attempt's launchers: records, files, and the joining of a gang's nodes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from kernel_backend.api.base import ApiHandler
 from kernel_backend.errors import Unauthenticated
 from kernel_backend.model.ids import parse_attempt
 from kernel_backend.model.launch.nodes import NodeOffer, NodeState
-from kernel_backend.model.reports import Delivery
+from kernel_backend.model.reports import ArtifactSaved, Delivery
 
 
 class AttemptHandler(ApiHandler):
-    """Base of handlers for launchers, which have their attempt's own token."""
+    """Base class of handlers for launchers, which authenticate by their attempt's token."""
 
     async def authenticate(self) -> None:
         """Check the attempt's own token, and return no user; raises Unauthenticated."""
@@ -31,16 +31,19 @@ class RecordsHandler(AttemptHandler):
 
 
 class JoinHandler(AttemptHandler):
-    """Handler at which the launchers of a gang's nodes meet."""
+    """Handler by which the launchers of a gang's nodes start their ranks together."""
 
     async def post(self, key: str) -> None:
-        """Offer a node's part in a gang, with the attempt's own token, again until the answer is `go` or `leave`."""
+        """Offer to run a gang's ranks on a node; repeated until the answer is `go` or `leave`.
+
+        It needs the attempt's own token.
+        """
         offer = self.parse(NodeOffer, lambda value, place: True)
         self.reply(await self.service.gang_nodes.join(parse_attempt(key), offer))
 
 
 class NodesHandler(AttemptHandler):
-    """Handler to which the launchers of a gang report how their ranks are."""
+    """Handler by which the launchers of a gang report the state of their ranks and hear of other nodes."""
 
     async def post(self, key: str) -> None:
         """Report the state of a node's ranks, and wait for news of other nodes, with the attempt's own token."""
@@ -49,7 +52,7 @@ class NodesHandler(AttemptHandler):
 
 
 class JobHandler(AttemptHandler):
-    """Handler from which launchers on nodes without the service's home get the launch spec."""
+    """Handler that gives the launch spec to launchers on nodes that cannot read the service's home directory."""
 
     async def get(self, key: str) -> None:
         """Return the launch spec of an attempt, with the attempt's own token."""
@@ -58,7 +61,7 @@ class JobHandler(AttemptHandler):
 
 
 class SnapshotHandler(AttemptHandler):
-    """Handler from which launchers on nodes without the service's home get the code of a training."""
+    """Handler that gives a training's code to launchers on nodes that cannot read the service's home directory."""
 
     async def get(self, key: str) -> None:
         """Return the snapshot of an attempt's experiment as a zip, with the attempt's own token."""
@@ -66,13 +69,52 @@ class SnapshotHandler(AttemptHandler):
         self.finish(await self.service.staging.snapshot(parse_attempt(key)))
 
 
+class EnvironmentHandler(AttemptHandler):
+    """Handler that gives an environment's lock file to launchers on nodes that build the environment."""
+
+    async def get(self, key: str) -> None:
+        """Return the locked environment of an attempt, and some of its wheels; all if `everything` is set.
+
+        All wheels are included only when the service has downloaded them.
+        """
+        everything = bool(self.integer("everything", 0, most=1))
+        self.reply(await self.service.node_environments.offer(parse_attempt(key), everything=everything))
+
+
+class WheelHandler(AttemptHandler):
+    """Handler that gives an environment's wheels to launchers on nodes that build the environment."""
+
+    async def get(self, key: str, wheel: str) -> None:
+        """Return a piece of a wheel from a byte offset; an empty piece at its end."""
+        self.set_header("Content-Type", "application/octet-stream")
+        self.finish(await self.service.node_environments.wheel(parse_attempt(key), wheel, self.integer("offset", 0)))
+
+
 class FilesHandler(AttemptHandler):
-    """Handler to which launchers on nodes without the service's home send logs and records."""
+    """Handler that takes logs and records from launchers on nodes that cannot read the home directory."""
 
     async def put(self, key: str, file: str) -> None:
-        """Append a piece of a log at an offset, or replace a record; return the size of the service's file."""
+        """Append a piece to a log at an offset, or replace a record; return the size of the file in the service."""
         offset = self.integer("offset", 0)
         self.reply(await self.service.staging.write(parse_attempt(key), file, offset, self.body))
+
+
+class StagedArtifactsHandler(AttemptHandler):
+    """Handler that takes artifacts' records from launchers on nodes that cannot read the home directory."""
+
+    async def post(self, key: str) -> None:
+        """Store an artifact if all of its bytes have arrived; else return how many have."""
+        saved = self.parse(ArtifactSaved, lambda value, place: True)
+        self.reply(await self.service.staging.keep_artifact(parse_attempt(key), saved))
+
+
+class StagedContentHandler(AttemptHandler):
+    """Handler that takes artifacts' bytes from launchers on nodes that cannot read the home directory."""
+
+    async def put(self, key: str, digest: str) -> None:
+        """Append a piece at an offset to the bytes of an artifact; return how many have arrived."""
+        offset = self.integer("offset", 0)
+        self.reply(await self.service.staging.write_artifact(parse_attempt(key), digest, offset, self.body))
 
 
 HANDLERS: dict[str, type[RequestHandler]] = {
@@ -81,5 +123,9 @@ HANDLERS: dict[str, type[RequestHandler]] = {
     "/api/attempts/{key}/nodes": NodesHandler,
     "/api/attempts/{key}/job.json": JobHandler,
     "/api/attempts/{key}/snapshot.zip": SnapshotHandler,
+    "/api/attempts/{key}/environment.json": EnvironmentHandler,
+    "/api/attempts/{key}/wheels/{id}": WheelHandler,
     "/api/attempts/{key}/files/{file}": FilesHandler,
+    "/api/attempts/{key}/artifacts": StagedArtifactsHandler,
+    "/api/attempts/{key}/artifacts/{digest}": StagedContentHandler,
 }

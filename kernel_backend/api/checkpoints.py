@@ -32,7 +32,7 @@ class CheckpointHandler(ApiHandler):
 
 
 class PartHandler(ApiHandler):
-    """Handler that serves the bytes of a checkpoint's part."""
+    """Handler that serves the bytes of one file (part) of a checkpoint."""
 
     async def get(self, number: str, trial: str, checkpoint: str, part: str) -> None:
         """Read the bytes of a part from an offset on; the manifest has their digest."""

@@ -9,10 +9,12 @@ from tornado.web import RequestHandler
 
 from kernel_backend.api.base import ApiHandler
 from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.cluster.accounting import SpendingReport
 from kernel_backend.model.cluster.accounts import AccountKind, Priority
+from kernel_backend.text.csv_export import spending_csv
 
 POINTS, MOST_POINTS = 200, 2000
-ROWS, MOST_ROWS = 1000, 100_000  # of each pool's queue
+ROWS, MOST_ROWS = 1000, 100_000  # rows of each pool's queue, by default and at most
 ENTRIES, MOST_ENTRIES = 100, 1000
 
 
@@ -36,12 +38,12 @@ class AccountQuotaHandler(ApiHandler):
     """Handler that changes and resets an account's quota."""
 
     async def put(self, kind: str, name: str) -> None:
-        """Set numbers of a quota; null restores the hub's value. For admins."""
+        """Set fields of a quota; null restores the hub's value. For admins."""
         given = _object(self.body)
         self.reply(await self.service.quotas.set_quota(self.user, cast(AccountKind, kind), name, given))
 
     async def delete(self, kind: str, name: str) -> None:
-        """Restore all numbers of a quota to the hub's. For admins."""
+        """Restore all fields of a quota to the hub's values. For admins."""
         self.reply(await self.service.quotas.clear_quota(self.user, cast(AccountKind, kind), name))
 
 
@@ -49,7 +51,7 @@ class AccountUseHandler(ApiHandler):
     """Handler that reports an account's usage over time."""
 
     async def get(self, kind: str, name: str) -> None:
-        """Return the number of slots held over time, by default of the last week."""
+        """Return how many slots an account held over time, by default in the last week."""
         since, until = self.maybe_integer("since"), self.maybe_integer("until")
         points = self.integer("points", POINTS, least=1, most=MOST_POINTS)
         self.reply(await self.service.quotas.use(self.user, cast(AccountKind, kind), name, since, until, points))
@@ -95,6 +97,29 @@ class DiskHandler(ApiHandler):
         self.reply(report.model_copy(update={"experiments": report.experiments[:largest]}))
 
 
+class SpendingHandler(ApiHandler):
+    """Handler that reports slot-hours, energy and cost."""
+
+    async def get(self) -> None:
+        """Return what experiments have used, by user, group, month or experiment: for admins all, else one's own."""
+        self.reply(await self._report())
+
+    async def _report(self) -> SpendingReport:
+        since, until = self.maybe_integer("since"), self.maybe_integer("until")
+        return await self.service.spending.report(self.user, self.get_query_argument("by", "month"), since, until)
+
+
+class SpendingCsvHandler(SpendingHandler):
+    """Handler that exports slot-hours, energy and cost."""
+
+    async def get(self) -> None:
+        """Return the same as CSV."""
+        report = await self._report()
+        self.set_header("Content-Type", "text/csv; charset=utf-8")
+        self.set_header("Content-Disposition", f'attachment; filename="usage-by-{report.by}.csv"')
+        self.finish(spending_csv(report).encode())
+
+
 class NodesHandler(ApiHandler):
     """Handler that lists the nodes."""
 
@@ -124,7 +149,7 @@ class PoolsHandler(ApiHandler):
 
     async def get(self) -> None:
         """List the pools: settings, nodes, slots in use, the number of queued requests, and problems."""
-        self.reply({"pools": await self.service.pools.statuses()})
+        self.reply({"pools": await self.service.pools.statuses(self.user)})
 
 
 class AuditHandler(ApiHandler):
@@ -138,7 +163,7 @@ class AuditHandler(ApiHandler):
 
 
 def _object(body: bytes) -> dict[str, Any]:
-    """Parse the request body as a JSON object; raises InvalidRequest."""
+    """Return the request body as a JSON object; raises InvalidRequest."""
     try:
         found = json.loads(body)
     except (ValueError, RecursionError):
@@ -157,6 +182,8 @@ HANDLERS: dict[str, type[RequestHandler]] = {
     "/api/queue/{number}/priority": QueuePriorityHandler,
     "/api/queue/{number}/first": QueueFirstHandler,
     "/api/disk": DiskHandler,
+    "/api/usage": SpendingHandler,
+    "/api/usage.csv": SpendingCsvHandler,
     "/api/nodes": NodesHandler,
     "/api/nodes/{name}/drain": DrainHandler,
     "/api/nodes/{name}/undrain": UndrainHandler,

@@ -36,7 +36,7 @@ DOCUMENT = """<!doctype html>
 
 
 class ClusterHandler(Page):
-    """HTML document of the page. Its data comes from the API, so it is the same for all users."""
+    """Handler of the page's HTML document, which is the same for all users: its data comes from the API."""
 
     async def prepare(self) -> None:
         """Require sign-in on a hub; without a hub serve the document to all, as its API requests carry a token."""
@@ -52,7 +52,7 @@ class ClusterHandler(Page):
 
 
 class BundleHandler(Page):
-    """Serve script and style of the page without sign-in, since browsers' requests for them differ from page loads."""
+    """Handler of the page's script and style, without sign-in, as browsers request them differently from pages."""
 
     async def prepare(self) -> None:
         """Skip authentication: these files hold no data of users."""
@@ -68,10 +68,10 @@ class BundleHandler(Page):
 
 
 class SlashHandler(Page):
-    """Redirect from the page's URL without a trailing slash, at which relative links would not work."""
+    """Handler that redirects from the page's URL without trailing slash, at which relative links would not work."""
 
     def get(self) -> None:
-        """Redirect to the page."""
+        """Redirect to the same URL with a trailing slash."""
         self.redirect(f"{self.request.path}/")
 
 

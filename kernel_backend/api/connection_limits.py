@@ -1,4 +1,4 @@
-"""Limit unauthenticated connections of the HTTP server, in time and in number."""
+"""Limit connections to the HTTP server that have not authenticated, in time and in number."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tornado.web import Application
 from kernel_backend.peers import user_of
 
 STRANGERS = 256  # unauthenticated connections; fewer if the limit of open files is low
-HEADER_S = 30.0  # for which a connection may be silent, or send the headers of a request
-FILES = 65_536  # open files: a higher limit slows down programs that close all descriptors
-REST_S = 0.5  # before the next try after accepting failed
+HEADER_S = 30.0  # time for a connection to send the headers of a request
+FILES = 65_536  # largest limit of open files; a higher one slows down programs that close all descriptors
+REST_S = 0.5  # before the next try after `accept` has failed
 AT_ONCE = 64  # connections accepted before other events are processed
 
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 def raise_file_limit() -> None:
-    """Raise this process's limit of open files as far as useful: connections would soon exhaust the usual 1,024."""
+    """Raise this process's limit of open files as far as useful, since connections soon exhaust the usual 1,024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = FILES if hard == resource.RLIM_INFINITY else min(hard, FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -39,8 +39,8 @@ def raise_file_limit() -> None:
 class UnauthenticatedConnections:
     """Open connections that have not authenticated, oldest first, at most `most`.
 
-    Beyond that, the oldest connections of the peer (Unix user or machine) that has most of them are closed, so that a
-    peer which opens a thousand connections loses only its own.
+    Beyond that number, the oldest connections of the peer (Unix user or machine) that has most of them are closed, so
+    that a peer which opens a thousand connections loses only its own.
     """
 
     def __init__(self, most: int | None = None) -> None:
@@ -85,7 +85,7 @@ class LimitedServer(HTTPServer):
     """HTTP server that counts unauthenticated connections and survives a lack of file descriptors."""
 
     def initialize(self, app: Application, strangers: UnauthenticatedConnections, **options: Any) -> None:  # type: ignore[override]
-        """Serve `app`, whose handlers report to `strangers` which connections have authenticated."""
+        """Set the application; its handlers report to `strangers` which connections have authenticated."""
         self._strangers = strangers
         super().initialize(app, idle_connection_timeout=HEADER_S, **options)
 
@@ -143,7 +143,7 @@ class LimitedServer(HTTPServer):
 
 
 def _peer(stream: IOStream) -> Hashable:
-    """Return the peer of a connection: a Unix user of this machine, or another machine."""
+    """Return who is at the other end of a connection: a Unix user of this machine, or another machine."""
     try:
         user = user_of(stream.socket)
         return user if user is not None else stream.socket.getpeername()[0]

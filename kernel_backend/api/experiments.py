@@ -21,7 +21,8 @@ from kernel_backend.spec.resume import Resumption
 from kernel_backend.text.csv_export import metrics_csv, trials_csv
 
 REPORTS_AT_ONCE = 10_000
-POINTS = 400  # per curve: more than a screen resolves is useless
+POINTS = 400  # points per curve, as many as a screen resolves
+PERIODS = 200  # periods of the curves of a slot's use
 LARGEST_TAIL = 2**20  # bytes of a log
 
 
@@ -48,6 +49,14 @@ class ExperimentsHandler(ApiHandler):
         answer, new = await self.service.submit_once(self.user, self.parse(Submission))
         self.set_status(201 if new else 200)
         self.reply(answer)
+
+
+class EndedHandler(ApiHandler):
+    """Handler that lists experiments that have ended."""
+
+    async def get(self) -> None:
+        """List the user's experiments that ended after `since` (seconds since the epoch), at most twenty."""
+        self.reply(await self.service.ended(self.user, self.integer("since", 0)))
 
 
 class ExperimentHandler(ApiHandler):
@@ -134,7 +143,7 @@ class ExportHandler(ApiHandler):
     """Handler that exports an experiment's reports or trials as CSV."""
 
     async def get(self, number: str) -> None:
-        """Read the reports of a trial as CSV, or the trials of a search where none is named."""
+        """Read a trial's reports as CSV; of a search without a trial, its trials."""
         trial = self.maybe_integer("trial", least=1)
         found = await self.service.export(self.user, int(number), trial)
         text = trials_csv(found.trials) if isinstance(found, SearchStatus) else metrics_csv(found)
@@ -146,9 +155,31 @@ class FactsHandler(ApiHandler):
     """Handler that lists a trial's provenance records: inputs of a result that are known only during training."""
 
     async def get(self, number: str) -> None:
-        """List a trial's facts: samples delivered, files read, weights at step 0, the runtime."""
+        """List a trial's provenance records: samples delivered, files read, weights at step 0, the runtime."""
         trial = self.integer("trial", 1, least=1)
         self.reply({"facts": await self.service.facts(self.user, int(number), trial)})
+
+
+class TimesHandler(ApiHandler):
+    """Handler that shows how much time each part of a training takes."""
+
+    async def get(self, number: str) -> None:
+        """Return the seconds that each part of a training takes, by rank, and the main cause of lost time.
+
+        For a search it is that of all trials, or of one.
+        """
+        trial = self.integer("trial", 0, least=0) or None
+        self.reply(await self.service.times(self.user, int(number), trial))
+
+
+class UtilisationHandler(ApiHandler):
+    """Handler that shows the use of an experiment's slots."""
+
+    async def get(self, number: str) -> None:
+        """Return use of GPU, CPU and memory of each rank's slot, now and as curves; of a search all trials, or one."""
+        trial = self.integer("trial", 0, least=0) or None
+        points = self.integer("points", PERIODS, least=0, most=2000)
+        self.reply(await self.service.utilisation.utilisation(self.user, int(number), trial, points))
 
 
 class CurvesHandler(ApiHandler):
@@ -174,19 +205,19 @@ class LogsHandler(ApiHandler):
 
 
 class SourceHandler(ApiHandler):
-    """Handler that serves the submitted definition."""
+    """Handler that serves the submitted training definition."""
 
     async def get(self, number: str) -> None:
-        """Read the definition and the description of its snapshot."""
+        """Read the training definition, and the description of its snapshot."""
         definition, snapshot = await self.service.source(self.user, int(number))
         self.reply({"definition": definition, "snapshot": snapshot})
 
 
 class EnvironmentHandler(ApiHandler):
-    """Handler that describes an experiment's environment."""
+    """Handler that describes an experiment's Python environment."""
 
     async def get(self, number: str) -> None:
-        """Read the recorded environment, its lock, and the packages that could not be locked."""
+        """Read the recorded environment, its lock file, and the packages that could not be locked."""
         self.reply(await self.service.environment(self.user, int(number)))
 
 
@@ -194,7 +225,7 @@ class ArchiveHandler(ApiHandler):
     """Handler that serves a snapshot's archive."""
 
     async def get(self, number: str) -> None:
-        """Read the snapshot's archive: definition, project files, description."""
+        """Read the snapshot's archive: training definition, project files, description."""
         data = await self.service.archive(self.user, int(number))
         self.set_header("Content-Type", "application/zip")
         self.finish(data)
@@ -240,6 +271,7 @@ def _kind(text: str | None) -> Kind | None:
 
 HANDLERS: dict[str, type[RequestHandler]] = {
     "/api/experiments": ExperimentsHandler,
+    "/api/experiments/ended": EndedHandler,
     "/api/experiments/{number}": ExperimentHandler,
     "/api/experiments/{number}/usage": UsageHandler,
     "/api/experiments/{number}/resume": ResumeHandler,
@@ -251,6 +283,8 @@ HANDLERS: dict[str, type[RequestHandler]] = {
     "/api/experiments/{number}/export.csv": ExportHandler,
     "/api/experiments/{number}/facts": FactsHandler,
     "/api/experiments/{number}/curves": CurvesHandler,
+    "/api/experiments/{number}/times": TimesHandler,
+    "/api/experiments/{number}/utilisation": UtilisationHandler,
     "/api/experiments/{number}/logs": LogsHandler,
     "/api/experiments/{number}/source": SourceHandler,
     "/api/experiments/{number}/environment": EnvironmentHandler,

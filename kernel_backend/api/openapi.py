@@ -66,7 +66,7 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
 
 
 class _Schemas(GenerateJsonSchema):
-    """JSON schemas of records. In answers NaN and infinity are strings; fields have no titles."""
+    """Generator of JSON schemas of records. In answers NaN and infinity are strings; fields have no titles."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
@@ -80,7 +80,7 @@ class _Schemas(GenerateJsonSchema):
 
 
 def _answers(operations: Iterable[Operation]) -> Iterator[object]:
-    """Yield the answer types of operations; for a stream of Messages, also the record types of their data."""
+    """Yield the types of the operations' answers; for a stream of messages also the record types in them."""
     for operation in operations:
         answers = operation.answer.values() if isinstance(operation.answer, Mapping) else [operation.answer]
         yield from answers
@@ -105,7 +105,7 @@ def _summarised(schema: JsonSchemaValue) -> JsonSchemaValue:
 
 
 def _messages(plain: Mapping[str, Any], refs: Refs) -> dict[str, Any]:
-    """Return the schema of each type of Message, and that of Message, their union."""
+    """Return the schema of each type of message, and that of Message, their union, by name."""
     found = {}
     for kind, record in DATA.items():
         own = {"type": {"const": kind, "type": "string"}, "data": refs[record, _OUT]}

@@ -85,7 +85,7 @@ def _epochs(overview: Overview) -> str:
 
 
 def title(figure: Figure, overview: Overview, palette: Palette, progress: str) -> None:
-    """Draw number, name, state and `progress` in the upper left corner."""
+    """Draw the experiment's number, name and state, and `progress`, in the upper left corner."""
     experiment, state = overview.experiment, overview.state
     words = [
         (f"#{experiment.number} {_shown(experiment.name, _NAME)}", palette.ink, "bold"),
@@ -98,7 +98,7 @@ def title(figure: Figure, overview: Overview, palette: Palette, progress: str) -
 
 
 def line(host: Figure | Axes, words: Sequence[tuple[str, str, str]], place: tuple[float, float], size: float) -> None:
-    """Draw words (text, colour, weight) next to each other; `place` is the upper left corner, `size` the font size."""
+    """Draw words (text, colour, weight) one after the other; `place` is the upper left corner, `size` the font size."""
     texts = [
         TextArea(text, textprops={"color": color, "fontweight": weight, "fontsize": size, "parse_math": False})
         for text, color, weight in words
@@ -155,7 +155,7 @@ def _curves(figure: Figure, curves: Sequence[Curve], palette: Palette) -> None:
 
 
 def _losses(curves: Sequence[Curve]) -> list[str]:
-    """Return the metrics of the left panel: `loss`, else all `*_loss`, else the first metric."""
+    """Return the names of the metrics in the left panel: `loss`, else all `*_loss`, else the first metric."""
     names = list(dict.fromkeys(curve.metric for curve in curves))
     if "loss" in names:
         return ["loss"]
@@ -193,7 +193,7 @@ def _plot(axes: Axes, curve: Curve, color: str, palette: Palette) -> None:
 
 
 def dress(axes: Axes, values: Sequence[float], palette: Palette) -> None:
-    """Draw a light grid and unobtrusive tick labels."""
+    """Draw a light grid and unobtrusive tick labels for a panel with these values."""
     axes.set_facecolor(palette.paper)
     axes.grid(color=palette.grid, linewidth=0.8)
     axes.set_axisbelow(True)

@@ -1,4 +1,4 @@
-"""Define a route: an endpoint with the class that handles it."""
+"""Define a route: an endpoint of the API with the class that handles it."""
 
 from __future__ import annotations
 

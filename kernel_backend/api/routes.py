@@ -16,11 +16,14 @@ from kernel_backend.api import (
     cluster,
     experiments,
     openapi,
+    prometheus,
     searches,
     snapshots,
     stream,
+    webhooks,
 )
 from kernel_backend.api.base import Activity, UnknownRouteHandler
+from kernel_backend.api.prometheus import RequestTimes
 from kernel_backend.api.route import Route
 from kernel_backend.api.verbs import verb_handler
 from kernel_backend.identity.base import Browsers, Identity
@@ -30,23 +33,33 @@ from kernel_backend.service.service import Service
 
 PING_S = 20  # a client that does not answer pings for so long is disconnected
 
-_HANDLERS = {
-    path: handler
-    for module in (admin, artifacts, attempts, checkpoints, experiments, openapi, searches, cluster, snapshots, stream)
-    for path, handler in module.HANDLERS.items()
-}
+_MODULES = (
+    admin,
+    artifacts,
+    attempts,
+    checkpoints,
+    experiments,
+    openapi,
+    prometheus,
+    searches,
+    cluster,
+    snapshots,
+    stream,
+    webhooks,
+)
+_HANDLERS = {path: handler for module in _MODULES for path, handler in module.HANDLERS.items()}
 ROUTES = tuple(Route(each.path, each.operations, verb_handler(each) or _HANDLERS[each.path]) for each in ENDPOINTS)
 
 
 class _Nobody(Identity):
-    """Identity provider that knows no user: launchers have attempts' tokens."""
+    """Identity provider that knows no users, since launchers authenticate by their attempts' tokens."""
 
     async def who(self, token: str, *, remembered: bool = False) -> Person | None:
         return None
 
 
 def launcher_application(service: Service, use: Activity) -> Application:
-    """Return the application for launchers on other nodes: the routes of attempts, which need an attempt's token."""
+    """Return the application for launchers on other nodes: only the routes that need an attempt's token."""
     routes = [route for route in ROUTES if route.path.startswith(ATTEMPT)]
     return Application(
         [(route.pattern, route.handler) for route in routes],
@@ -76,6 +89,7 @@ def application(
     `pages` (pairs of pattern and handler), are below the prefix.
     """
     below = re.escape(prefix)
+    times = RequestTimes({route.handler: route.path for route in ROUTES})
     return Application(
         [(below + pattern, handler) for pattern, handler in (*((r.pattern, r.handler) for r in ROUTES), *pages)],
         default_handler_class=UnknownRouteHandler,
@@ -88,5 +102,6 @@ def application(
         drawing=asyncio.Semaphore(1),  # drawing is slow: many requests at once must not starve others
         websocket_ping_interval=PING_S,
         websocket_max_message_size=2**16,
-        log_function=lambda handler: None,
+        request_times=times,
+        log_function=times.observe,
     )

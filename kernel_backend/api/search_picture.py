@@ -24,7 +24,7 @@ _SPREAD = 0.3  # fraction of a rung's width
 
 
 def draw_search(overview: Overview, status: SearchStatus, dark: bool = False) -> bytes:
-    """Return a PNG of 1800 x 600 pixels: best so far left, first bracket's rungs right."""
+    """Return a PNG of 1800 x 600 pixels: the best value over time left, the rungs of the first bracket right."""
     palette = DARK if dark else LIGHT
     figure = Figure(figsize=INCHES, dpi=DPI, facecolor=palette.paper)
     FigureCanvasAgg(figure)

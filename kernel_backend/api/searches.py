@@ -1,4 +1,4 @@
-"""Show the search methods, and a search's status, learning curves and importances."""
+"""Show the available search methods, and a search's status, learning curves and hyperparameter importances."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from kernel_backend.errors import NotFound
 
 
 class SnapshotsHandler(ApiHandler):
-    """Handler that stores a snapshot's archive, or says whether it is stored."""
+    """Handler that stores a snapshot's archive, or answers whether it is stored."""
 
     body_limit = SNAPSHOT_LIMIT
 

@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class StreamHandler(AuthenticatedHandler, WebSocketHandler):
-    """Websocket of one client. Tornado refuses pages of other hosts by the Origin header."""
+    """Websocket that streams messages to one client. Tornado refuses pages of other hosts by the Origin header."""
 
     _tasks: tuple[asyncio.Task[None], ...] = ()
 
@@ -47,10 +47,10 @@ class StreamHandler(AuthenticatedHandler, WebSocketHandler):
         await super().get(*args, **kwargs)
 
     def on_message(self, message: str | bytes) -> None:
-        """Ignore messages of clients."""
+        """Ignore what a client sends."""
 
     def on_close(self) -> None:
-        """Stop sending messages."""
+        """Stop sending messages: the client has disconnected."""
         self._use.streams.discard(self)
         self._use.last = time.monotonic()
         for task in self._tasks:
@@ -80,7 +80,7 @@ class StreamHandler(AuthenticatedHandler, WebSocketHandler):
                 return
 
     async def _speak(self) -> None:
-        # Each message is read only after the one before was sent: what a slow client has not received waits in the
+        # Each message is read only after the previous one was sent, so that messages for a slow client wait in the
         # store, not in memory.
         try:
             async with aclosing(self.service.watch(self.user, self.after, self.experiment)) as messages:

@@ -21,7 +21,7 @@ def verb_handler(endpoint: Endpoint) -> type[ApiHandler] | None:
 
 
 def _calling(endpoint: Endpoint, operation: Operation) -> Callable[..., Awaitable[None]]:
-    """Return a handler method that calls the operation's verb with the user, the path's parts and the parsed body.
+    """Return a handler method that calls the operation's verb with the user, the path's parameters and the parsed body.
 
     The reply is the verb's result, or the experiment's overview if there is no result.
     """

@@ -27,8 +27,8 @@ Exit codes: 0 well, 1 the experiment failed, 2 wrong usage or refused, 3 no serv
 
 
 def verbs() -> dict[str, Verb]:
-    """Return all verbs by name, in the order of the help: those shared with `%dl`, and those of the terminal only."""
-    from kernel_backend.cli import backup, cluster, completion, doctor, open, serve, submit
+    """Return all verbs by name, in the order of the help: those shared with `%dl`, then those of the terminal only."""
+    from kernel_backend.cli import backup, cluster, completion, db, doctor, open, serve, submit
     from kernel_backend.commands.table import VERBS
 
     found = [
@@ -36,6 +36,7 @@ def verbs() -> dict[str, Verb]:
         *VERBS.values(),
         serve.SERVE,
         *backup.VERBS,
+        db.DB,
         open.OPEN,
         doctor.DOCTOR,
         cluster.CLUSTER,
@@ -45,7 +46,7 @@ def verbs() -> dict[str, Verb]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command line and return its exit code."""
+    """Run the command line `argv` (default: that of this process), and return its exit code."""
     tokens = list(sys.argv[1:] if argv is None else argv)
     try:
         return _run(tokens)
@@ -88,7 +89,7 @@ def _carried_out(verb: Verb, tokens: Sequence[str]) -> int:
 
 
 def overview_of(verbs: Iterable[Verb]) -> str:
-    """Return the help text of the command `daylight`."""
+    """Return the help text of the command `daylight`, which lists the verbs."""
     lines = [f"  {verb.name:<12} {verb.help}" for verb in verbs]
     head = "usage: daylight VERB ...\n\nDeep-learning infrastructure for people who live in notebooks."
     return "\n".join([head, "\nverbs:", *lines, "\nexamples:", EXAMPLES, "", NOTES])

@@ -1,4 +1,4 @@
-"""Define the verb cluster: turn bare machines into a small Slurm, and look after it."""
+"""Define the verb cluster, which sets up bare machines as a small Slurm cluster and maintains it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _join(call: Call, where: str) -> Answer:
 
 
 def _read_token() -> str:
-    """Ask for the token, which other users of this machine could read on a command line."""
+    """Return the token that the user types at a prompt; on a command line other users of this machine could read it."""
     return (getpass("token: ") if sys.stdin.isatty() else sys.stdin.readline()).strip()
 
 

@@ -1,4 +1,4 @@
-"""Complete `daylight` in a shell (`daylight completion bash`): the shell calls this command for candidates."""
+"""Complete `daylight` in a shell (`daylight completion bash`); the shell calls this command for the candidates."""
 
 from __future__ import annotations
 

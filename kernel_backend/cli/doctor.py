@@ -1,4 +1,4 @@
-"""Check the installation (`daylight doctor`), and say how to fix each problem."""
+"""Check the installation (`daylight doctor`), and advise how to fix each problem."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from kernel_backend.commands.answer import FAILED, OK, Answer, Table
 from kernel_backend.commands.verb import JSON, Call, Verb, argument
 from kernel_backend.environments import uv
 from kernel_backend.errors import DaylightError, HomeUnusable
-from kernel_backend.home import home
+from kernel_backend.home import DATABASE, database_server, home
 from kernel_backend.model.search.methods import SearchMethods
 from kernel_backend.reconnect import remedy
 
-# The last numbers: modules beside torch that it imports, and those of them that each process compiles again.
+# The last two numbers: imported modules besides torch, and those of them that each process must compile again.
 _TORCH = """
 import json, os, sys, torch
 site = os.path.dirname(os.path.dirname(torch.__file__))
@@ -40,7 +40,7 @@ print(json.dumps([horovod.__version__, bool(hvd.gloo_built()), bool(hvd.nccl_bui
 
 @dataclass(frozen=True)
 class Finding:
-    """Result of one check of the installation; `todo` says how to fix a problem, and is empty without one."""
+    """Result of one check of the installation; `todo` says how to fix a problem, and is empty if there is none."""
 
     name: str
     ok: bool
@@ -58,13 +58,13 @@ def _doctor(call: Call) -> Answer:
 
 
 def _pool(client: Client, name: str) -> list[Finding]:
-    """Let the service check a pool, with this interpreter."""
+    """Return the findings of the service about a pool, checked with this interpreter for its trainings."""
     found = client.check_pool(name, sys.executable).findings
     return [Finding(each.name, each.ok, each.says, each.todo) for each in found]
 
 
 def findings() -> Iterator[Finding]:
-    """Run all checks in order; nothing is started or changed."""
+    """Yield the finding of each check, in order; nothing is started or changed."""
     yield Finding("daylight", True, __version__)
     yield _python()
     yield from _torch()
@@ -145,6 +145,8 @@ def _service() -> Iterator[Finding]:
         return
     if address is None:
         yield Finding("service", True, "none runs", "nothing: the first use starts one, as does daylight serve")
+        if server := database_server(home()):
+            yield Finding("database", True, server, f"is looked at by the service; does this open it? psql '{server}'")
         return
     try:
         client = Client(lambda: address, patience=2)
@@ -158,6 +160,9 @@ def _service() -> Iterator[Finding]:
     end = f"kill {address.pid}; running experiments go on" if address.pid else "ask the hub's admins for the same"
     where = f"at {address.url} (pid {address.pid})" if address.pid else f"of the hub, at {address.url}"
     yield Finding("service", same, f"{health['version']} {where}", "" if same else f"it is another version: {end}")
+    if product := health.get("database"):  # an older service does not report it
+        place = f", {database_server(home()) or home() / DATABASE}" if address.pid else ""
+        yield Finding("database", True, f"{product}{place}")
     for note in health.get("notes", []):
         yield Finding("database", False, note, "daylight restore FILE brings a newer backup back, where there is one")
     slots = ", ".join(f"{node.name}: {node.slots} {node.kind}, {node.used} in use" for node in nodes)
@@ -176,7 +181,7 @@ def _search_methods(found: SearchMethods) -> Iterator[Finding]:
 
 
 def _probe(code: str) -> list[str] | str:
-    """Return the JSON output of a new interpreter that runs `code`, or the last line of its error."""
+    """Return the JSON that `code` prints in a new interpreter; on failure the last line of its error output."""
     try:
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

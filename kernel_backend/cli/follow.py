@@ -23,7 +23,7 @@ class Display(Protocol):
         """Update the display to the experiment's current state."""
 
     def say(self, line: str) -> None:
-        """Print a permanent line next to the updated state."""
+        """Print a line that stays, besides the state that is updated."""
 
 
 def wait(client: Client, overview: Overview, stream: TextIO) -> tuple[Overview | None, int]:
@@ -46,7 +46,7 @@ def wait(client: Client, overview: Overview, stream: TextIO) -> tuple[Overview |
 
 
 def follow(client: Client, overview: Overview, stream: TextIO) -> Overview:
-    """Show progress on `stream` until the experiment has ended or needs the user; return its overview."""
+    """Show an experiment's progress on `stream` until it has ended or needs the user; return its overview."""
     number = overview.experiment.number
     with _display(stream) as display:
         display.show(overview)
@@ -73,7 +73,7 @@ class PlainDisplay:
         self._stream, self._begun = stream, False
 
     def show(self, overview: Overview) -> None:
-        """Print the first state only: later changes are printed as lines."""
+        """Print the state the first time only: later changes are printed as lines."""
         if not self._begun:
             self._begun = True
             self.say(f"#{overview.experiment.number}  {state_text(overview)}")
@@ -96,7 +96,7 @@ class LiveDisplay:
         self._task = self.progress.add_task("", total=None, epoch="", metrics="")
 
     def show(self, overview: Overview) -> None:
-        """Move the bar to the experiment's progress."""
+        """Move the progress bar to the experiment's state."""
         trial, config = overview.front, overview.experiment.config
         head = harmless(f"#{overview.experiment.number}  {state_text(overview)}")
         self.progress.update(self._task, description=head)
@@ -110,7 +110,7 @@ class LiveDisplay:
             )
 
     def say(self, line: str) -> None:
-        """Print a line above the bar."""
+        """Print a line above the progress bar."""
         self.progress.console.print(harmless(line), markup=False, highlight=False)
 
 

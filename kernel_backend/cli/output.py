@@ -8,11 +8,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernel_backend.model.record import Record
 from kernel_backend.printable import harmless
 from kernel_backend.text.terminal import tell as tell
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 def print_json(answer: Record | dict[str, Any]) -> None:
@@ -39,7 +42,7 @@ def say(text: str) -> None:
 
 
 def ask(question: str) -> bool:
-    """Ask the user at the terminal to confirm; return True without asking if there is no terminal."""
+    """Ask the user at the terminal to confirm; return the answer, or True without asking if there is no terminal."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return True
     print(f"{question}? [y/N] ", end="", file=sys.stderr, flush=True)
@@ -47,8 +50,14 @@ def ask(question: str) -> bool:
 
 
 def _draw(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    from rich.box import SIMPLE_HEAD
     from rich.console import Console
+
+    Console().print(drawn_table(head, rows))
+
+
+def drawn_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """Return a table of the library rich, with these rows, for a terminal."""
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
@@ -57,7 +66,7 @@ def _draw(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         table.add_column(Text(name))  # as Text, so that a name such as [bold] is not markup
     for row in rows:
         table.add_row(*map(Text, row))
-    Console().print(table)
+    return table
 
 
 def _plain(value: object) -> Any:

@@ -1,4 +1,4 @@
-"""Render answers in a terminal, by a function for each kind of part, or as JSON."""
+"""Render answers in a terminal, with a method for each kind of part, or as JSON."""
 
 from __future__ import annotations
 
@@ -9,9 +9,22 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kernel_backend.cli.follow import wait
+from kernel_backend.cli.live import show_frames
 from kernel_backend.cli.output import ask, print_json, print_table, say, tell
 from kernel_backend.client import Client
-from kernel_backend.commands.answer import Answer, Card, Comparison, File, Log, Shown, Started, Table, Text, Waited
+from kernel_backend.commands.answer import (
+    Answer,
+    Card,
+    Comparison,
+    File,
+    Frames,
+    Log,
+    Shown,
+    Started,
+    Table,
+    Text,
+    Waited,
+)
 from kernel_backend.model.facts import known
 from kernel_backend.model.views.overview import Overview
 from kernel_backend.printable import harmless
@@ -31,7 +44,7 @@ from kernel_backend.text.terminal import hand_over
 
 
 class Terminal:
-    """Console of a command: answers go to standard output, everything else to standard error."""
+    """Console of a command line: answers go to standard output, everything else to standard error."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self._json = getattr(arguments, "json", False)
@@ -53,15 +66,15 @@ class Terminal:
         say(text)
 
     def note(self, text: str) -> None:
-        """Print the note to standard error, since a terminal shows no card that contains it."""
+        """Print a note to standard error, since a terminal shows no card that contains it."""
         say(f"note: {text}")
 
     def agrees(self, question: str) -> bool:
-        """Ask for confirmation at a terminal; return True without asking if there is none."""
+        """Ask the user to confirm; return the answer, or True without asking if there is no terminal."""
         return ask(question)
 
     def waits(self, asked: bool | None) -> bool:
-        """Return whether to wait for the experiment: only if the command line says so."""
+        """Return whether to wait for the experiment, which happens only if the command line says so."""
         return bool(asked)
 
     def wait(self, client: Client, overview: Overview, captured: Sequence[str], quiet: bool = False) -> Waited:
@@ -69,7 +82,7 @@ class Terminal:
         return Waited(*wait(client, overview, sys.stderr if self._json or self._quiet else sys.stdout))
 
     def table(self, table: Table) -> None:
-        """Print a table."""
+        """Print a table, as aligned columns if the output is no terminal."""
         print_table(table.head, table.rows, table.empty)
 
     def text(self, text: Text) -> None:
@@ -78,7 +91,7 @@ class Terminal:
             tell(line)
 
     def file(self, file: File) -> None:
-        """Print text unchanged, Python highlighted on a terminal."""
+        """Print the content of a file unchanged; on a terminal Python is highlighted."""
         if file.python and sys.stdout.isatty():
             from rich.console import Console
             from rich.syntax import Syntax
@@ -88,7 +101,7 @@ class Terminal:
             hand_over(file.text)
 
     def log(self, log: Log) -> None:
-        """Print lines as they arrive."""
+        """Print the lines of a log as they arrive."""
         printed = False
         for line in log.lines:
             hand_over(line, log=True)
@@ -96,8 +109,12 @@ class Terminal:
         if not printed and log.empty:
             say(log.empty)
 
+    def frames(self, frames: Frames) -> None:
+        """Show a live display: redrawn in place on a terminal, as lines elsewhere; return after an interrupt."""
+        show_frames(frames)
+
     def comparison(self, found: Comparison) -> None:
-        """Print the differences, coloured on a terminal."""
+        """Print the differences between two experiments, coloured on a terminal."""
         if not sys.stdout.isatty():
             tell("\n".join(diff_lines(found.diff)))
             return
@@ -111,7 +128,7 @@ class Terminal:
             console.print(Coloured(harmless(line), colours.get(line.strip()[:1], "") if detail else ""))
 
     def card(self, card: Card) -> None:
-        """Print an experiment as lines."""
+        """Print the state of an experiment and its trials as lines."""
         number, front = card.overview.experiment.number, card.overview.front
         facts = card.client.facts(number, front.index if front else 1)
         given = provenance_line(known(facts), card.client.source(number)[1])
@@ -130,6 +147,7 @@ _RENDERERS: dict[type[Shown], Callable[[Terminal, Any], None]] = {
     Text: Terminal.text,
     File: Terminal.file,
     Log: Terminal.log,
+    Frames: Terminal.frames,
     Comparison: Terminal.comparison,
     Card: Terminal.card,
     Started: Terminal.started,
@@ -137,7 +155,10 @@ _RENDERERS: dict[type[Shown], Callable[[Terminal, Any], None]] = {
 
 
 def _card(overview: Overview, given: str, failures: bool) -> list[str]:
-    """Return the lines of an experiment, with its provenance (`given`), and with failures if `failures` is set."""
+    """Return the lines about an experiment, with a line `given` about its provenance.
+
+    Failures are included if `failures` is set.
+    """
     experiment = overview.experiment
     origin = experiment.rerun_of
     again = f"#{origin} again: daylight diff {origin} {experiment.number} compares them" if origin else ""

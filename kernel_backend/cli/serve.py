@@ -6,7 +6,7 @@ from kernel_backend.commands.answer import Answer
 from kernel_backend.commands.verb import Call, Verb, argument
 from kernel_backend.errors import InvalidRequest
 
-SETTINGS = ("port", "idle_timeout", "slots", "user_storage", "config")
+SETTINGS = ("port", "idle_timeout", "slots", "user_storage", "db_url", "config")
 
 
 def _serve(call: Call) -> Answer:
@@ -29,8 +29,9 @@ SERVE = Verb(
         argument("--idle-timeout", metavar="SECONDS", help="ends itself after as long with nothing to do [3600]"),
         argument("--slots", metavar="N", help="how many slots to offer [as many as there are]"),
         argument("--user-storage", metavar="SIZE", help="the most that each user may have on disk: 500GB [any]"),
+        argument("--db-url", metavar="URL", help="PostgreSQL: postgresql://user@host/name [SQLite, in the home]"),
         argument("--config", metavar="FILE", help="file of settings: c.Daylight.idle_timeout = 600", complete="file"),
     ),
-    ("serve", "serve --idle-timeout 600"),
+    ("serve", "serve --idle-timeout 600", "serve --db-url postgresql:///daylight"),
     host="terminal",
 )

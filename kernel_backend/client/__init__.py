@@ -1,4 +1,4 @@
-"""Call the service: a method for each operation, records as results, DaylightErrors as exceptions."""
+"""Call the service from Python: one method per operation, with records as results, DaylightErrors as exceptions."""
 
 from __future__ import annotations
 
@@ -9,19 +9,22 @@ from urllib.parse import quote
 
 from kernel_backend import discovery
 from kernel_backend.client.attempts import AttemptCalls
-from kernel_backend.client.calls import UPLOAD_S, given
+from kernel_backend.client.calls import READING_S, UPLOAD_S, given
 from kernel_backend.client.cluster import ClusterCalls
 from kernel_backend.client.conversation import ANSWER_S, Conversation, Locate
+from kernel_backend.client.measured import MeasuredCalls
+from kernel_backend.client.notices import NoticeCalls
 from kernel_backend.discovery import Address
 from kernel_backend.errors import InvalidRequest, NotFound, ServiceUnreachable
 from kernel_backend.model.artifacts import Artifact, check_name
 from kernel_backend.model.checkpoints import GarbageReport, GarbageRequest
 from kernel_backend.model.diff import Diff, HistoryEntry, Rerun
-from kernel_backend.model.disk import DiskReport, DiskUsage
+from kernel_backend.model.disk import DiskUsage
 from kernel_backend.model.environments import EnvironmentInfo
 from kernel_backend.model.experiment import Submission
 from kernel_backend.model.facts import StoredFact
 from kernel_backend.model.labels import LabelEdit
+from kernel_backend.model.launch.trace import TraceRequest
 from kernel_backend.model.record import Record, checked
 from kernel_backend.model.reports import Kind, StoredReport
 from kernel_backend.model.search.methods import SearchMethods
@@ -34,12 +37,11 @@ from kernel_backend.reconnect import Say, to_stderr
 from kernel_backend.routes import Operation
 from kernel_backend.spec.resume import Resumption
 
-READING_S = 3600.0  # seconds for slow reads, such as those of large or remote checkpoints
 PAGE = 10_000  # reports per request
 ROWS = 1000  # trials of a search per request
 
 
-class Client(ClusterCalls, AttemptCalls):
+class Client(ClusterCalls, NoticeCalls, AttemptCalls, MeasuredCalls):
     """Client of one service; every method raises the DaylightError that the service returned.
 
     The service's address is looked up before each call, so that a service which restarts on another port is found.
@@ -63,17 +65,20 @@ class Client(ClusterCalls, AttemptCalls):
 
     @classmethod
     def at(cls, url: str, token: str, patience: float = ANSWER_S, user: int | None = None) -> Self:
-        """Return a client of the service at `url`, which on this machine must run as `user`, this user or root."""
+        """Return a client of the service at `url`.
+
+        If it is on this machine, it must run as `user`, this user or root.
+        """
         return cls(lambda: Address(url, token, user=user), patience=patience)
 
     def health(self) -> dict[str, Any]:
-        """Return the service's version, process and home."""
+        """Return the service's version, process id and home directory."""
         return self._service.json("GET", "/api/health")
 
     def request(
         self, operation: Operation, method: str, path: str, body: Record | None = None, query: Mapping[str, Any] = {}
     ) -> dict[str, Any]:
-        """Return the JSON answer of an operation in `routes`, without fields that this version does not know."""
+        """Return the JSON answer of an operation that `routes` declares, without fields unknown to this version."""
         limit = READING_S if method == "GET" else ANSWER_S
         found = self._service.json(method, path, record=body, params=query, timeout=limit)
         if isinstance(operation.answer, type):
@@ -86,15 +91,18 @@ class Client(ClusterCalls, AttemptCalls):
         return found
 
     def act(self, number: int, verb: str, body: Record | None = None) -> Overview:
-        """Call an operation that changes an experiment, such as `stop`; raises NotFound, Forbidden, Conflict."""
+        """Call an operation on an experiment, such as `stop`, and return its overview.
+
+        Raises NotFound, Forbidden, Conflict.
+        """
         return self._overview("POST", f"/api/experiments/{number}/{verb}", record=body)
 
     def submit(self, submission: Submission) -> Overview:
-        """Return the new experiment, or an identical active one; the snapshot must have been uploaded before."""
+        """Submit an experiment; return it, or an identical active one. The snapshot must have been uploaded before."""
         return self.submit_once(submission)[0]
 
     def submit_once(self, submission: Submission) -> tuple[Overview, bool]:
-        """Submit like `submit`; also return whether the experiment is new."""
+        """Submit an experiment like `submit`; also return True if the experiment is new."""
         answer = self._service.call("POST", "/api/experiments", record=submission)
         return self._read(Overview, answer.json()), answer.status_code == 201
 
@@ -107,7 +115,7 @@ class Client(ClusterCalls, AttemptCalls):
         group: str | None = None,
         tags: Sequence[str] = (),
     ) -> list[Overview]:
-        """Return experiments, newest first: the user's own, or the visible ones of an owner or a group.
+        """Return at most `limit` experiments, newest first: the user's own, or the visible ones of an owner or a group.
 
         An empty `group` selects all that the user may see; `tags` selects those that have all of these tags.
         """
@@ -127,11 +135,6 @@ class Client(ClusterCalls, AttemptCalls):
         """Return the disk usage of an experiment, and the bytes that deleting it would not free; raises NotFound."""
         body = self._service.json("GET", f"/api/experiments/{number}/usage", timeout=READING_S)
         return self._read(DiskUsage, body)
-
-    def disk(self, everyone: bool = False) -> DiskReport:
-        """Return the disk usage of the user's experiments, or for admins of all users'; raises Forbidden for others."""
-        body = self._service.json("GET", "/api/disk", params={"everyone": int(everyone)}, timeout=READING_S)
-        return self._read(DiskReport, body)
 
     def delete_experiment(self, number: int) -> Overview:
         """Delete an experiment; for a day, `undelete` can restore it.
@@ -186,7 +189,7 @@ class Client(ClusterCalls, AttemptCalls):
         after: int = 0,
         limit: int | None = None,
     ) -> list[StoredReport]:
-        """Return the reports after sequence number `after`, in order; without a limit, all of them."""
+        """Return a trial's reports with sequence numbers above `after`, in order; without a limit, all of them."""
         found: list[StoredReport] = []
         while limit is None or len(found) < limit:
             page = PAGE if limit is None else min(PAGE, limit - len(found))
@@ -205,9 +208,13 @@ class Client(ClusterCalls, AttemptCalls):
         return self._service.call("GET", path, params=given(trial=trial), timeout=READING_S).text
 
     def facts(self, number: int, trial: int = 1) -> list[StoredFact]:
-        """Return the provenance records that a trial's attempts have reported, in order; raises NotFound."""
+        """Return the provenance records of a trial's attempts, in the order reported; raises NotFound."""
         body = self._service.json("GET", f"/api/experiments/{number}/facts", params={"trial": trial})
         return self._list(StoredFact, body, "facts")
+
+    def trace(self, number: int, wanted: TraceRequest) -> Overview:
+        """Have ranks of a running training record steps; raises Conflict, Forbidden, NotFound."""
+        return self.act(number, "trace", wanted)
 
     def curves(self, number: int, trial: int = 1, points: int = 400) -> Curves:
         """Return a trial's curves, downsampled to at most `points` (10 to 2000) points each; raises NotFound."""
@@ -215,7 +222,7 @@ class Client(ClusterCalls, AttemptCalls):
         return self._read(Curves, self._service.json("GET", f"/api/experiments/{number}/curves", params=query))
 
     def front(self, number: int) -> int:
-        """Return the default trial of an experiment: the best so far of a search, else the only one."""
+        """Return the number of an experiment's default trial: of a search the best so far, else the only one."""
         front = self.experiment(number).front
         return front.index if front else 1
 
@@ -255,7 +262,7 @@ class Client(ClusterCalls, AttemptCalls):
         )
 
     def importance(self, number: int) -> Importance:
-        """Return each hyperparameter's share in the variation between trials; raises the same errors as `search`."""
+        """Return how much each hyperparameter affects the metric in a search; raises the same errors as `search`."""
         body = self._service.json("GET", f"/api/experiments/{number}/search/importance", timeout=READING_S)
         return self._read(Importance, body)
 
@@ -264,11 +271,14 @@ class Client(ClusterCalls, AttemptCalls):
         return self.act(number, f"trials/{trial}/promote")
 
     def prune(self, number: int, trial: int) -> Overview:
-        """Prune a trial of a search for good; raises NotFound, and Conflict if it has ended."""
+        """End a trial of a search early and for good; raises NotFound, and Conflict if the trial has ended."""
         return self.act(number, f"trials/{trial}/prune")
 
     def extend(self, number: int, asked: Extension) -> Overview:
-        """Set new limits of trials, slot time or duration of a search; raises Conflict, InvalidRequest without any."""
+        """Set new limits of a search: trials, slot time or duration.
+
+        Raises Conflict, and InvalidRequest without any.
+        """
         return self.act(number, "extend", asked)
 
     def logs(
@@ -291,12 +301,12 @@ class Client(ClusterCalls, AttemptCalls):
         return self._read(LogChunk, self._service.json("GET", f"/api/experiments/{number}/logs", params=query))
 
     def checkpoints(self, number: int) -> list[CheckpointInfo]:
-        """Return the committed checkpoints of all trials, with the reasons why each is retained."""
+        """Return the committed checkpoints of all trials of an experiment, each with the reasons to retain it."""
         body = self._service.json("GET", f"/api/experiments/{number}/checkpoints")
         return self._list(CheckpointInfo, body, "checkpoints")
 
     def artifacts(self, number: int) -> list[Artifact]:
-        """Return the artifacts that all trials saved with `run.artifact`, by trial and name; raises NotFound."""
+        """Return the artifacts of all trials of an experiment, by trial and name; raises NotFound."""
         body = self._service.json("GET", f"/api/experiments/{number}/artifacts")
         return self._list(Artifact, body, "artifacts")
 
@@ -306,7 +316,7 @@ class Client(ClusterCalls, AttemptCalls):
         return self._service.call("GET", path, timeout=READING_S).content
 
     def verify(self, number: int, trial: int, checkpoint: str) -> CheckpointInfo:
-        """Verify every byte of a checkpoint, and return it with the result."""
+        """Verify every byte of a checkpoint; return the checkpoint's record with the result."""
         path = f"{_kept(number, trial, checkpoint)}/verify"
         return self._read(CheckpointInfo, self._service.json("POST", path, timeout=READING_S))
 
@@ -320,7 +330,7 @@ class Client(ClusterCalls, AttemptCalls):
         self._service.call("DELETE", _kept(number, trial, checkpoint))
 
     def manifest(self, number: int, trial: int, checkpoint: str) -> bytes:
-        """Return a checkpoint's manifest: JSON with the parts, their digests, and a digest of the manifest itself."""
+        """Return a checkpoint's manifest, which is JSON with the parts, their digests, and a digest of itself."""
         return self._service.call("GET", _kept(number, trial, checkpoint)).content
 
     def part(self, number: int, trial: int, checkpoint: str, name: str) -> Iterator[bytes]:
@@ -335,18 +345,21 @@ class Client(ClusterCalls, AttemptCalls):
         return self._service.call("GET", f"/api/experiments/{number}/snapshot.zip", timeout=UPLOAD_S).content
 
     def collect(self, number: int | None = None, dry_run: bool = False) -> GarbageReport:
-        """Delete checkpoints that no rule retains, of one experiment or all; a dry run only lists them."""
+        """Delete checkpoints that no retention rule selects, of one experiment or all.
+
+        With `dry_run` only list them.
+        """
         asked = GarbageRequest(experiment=number, dry_run=dry_run)
         answer = self._service.json("POST", "/api/gc", record=asked, timeout=READING_S)
         return self._read(GarbageReport, answer)
 
     def source(self, number: int) -> tuple[str, Snapshot]:
-        """Return the submitted definition, and the description of its snapshot."""
+        """Return the source of the submitted training definition, and the description of its snapshot."""
         body = self._service.json("GET", f"/api/experiments/{number}/source")
         return body["definition"], self._read(Snapshot, body["snapshot"])
 
     def environment(self, number: int) -> EnvironmentInfo:
-        """Return an experiment's environment, its lock, and the packages that could not be locked."""
+        """Return an experiment's Python environment, its lock, and the packages that could not be locked."""
         return self._read(EnvironmentInfo, self._service.json("GET", f"/api/experiments/{number}/environment"))
 
     def picture(self, number: int, dark: bool = False) -> bytes:
@@ -354,7 +367,7 @@ class Client(ClusterCalls, AttemptCalls):
         return self._service.call("GET", f"/api/experiments/{number}/picture.png", params={"dark": int(dark)}).content
 
     def upload_snapshot(self, id: str, data: bytes) -> None:
-        """Store an archive, unless the service has it already; `id` is the sha256 of `data`."""
+        """Store a snapshot's archive in the service, unless it has it already; `id` is the sha256 of `data`."""
         try:
             self._service.call("HEAD", f"/api/snapshots/{id}")
         except NotFound:
@@ -364,7 +377,7 @@ class Client(ClusterCalls, AttemptCalls):
         """Yield every message after number `after`, each once and in order, until the caller stops.
 
         A lost connection is reopened after the last received message. The retry time `patience` starts again after each
-        connection that lasted a while. `close`, called from another thread, ends the iteration, also before the first
+        connection that lasted a while. Calling `close` from another thread ends the iteration, even before the first
         message.
         """
         return self._service.watch(after, experiment)

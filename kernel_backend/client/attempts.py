@@ -1,4 +1,4 @@
-"""Call the routes of an attempt, which its launchers and nobody else may use."""
+"""Call the routes of an attempt, which only its launchers may use."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from kernel_backend.client.calls import UPLOAD_S, Calls
 from kernel_backend.client.conversation import ANSWER_S
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.launch.nodes import JoinAnswer, NodeOffer, NodeOrder, NodeState
-from kernel_backend.model.launch.staging import StagedFile
-from kernel_backend.model.reports import Delivery, Instruction
+from kernel_backend.model.launch.staging import StagedArtifact, StagedFile
+from kernel_backend.model.reports import ArtifactSaved, Delivery, Instruction
 
 
 class AttemptCalls(Calls):
@@ -20,12 +20,12 @@ class AttemptCalls(Calls):
         return self._read(Instruction, self._service.json("POST", path, token=token, content=body))
 
     def join(self, key: AttemptId | str, token: str, offer: NodeOffer) -> JoinAnswer:
-        """Offer a node for a gang, authenticated by the attempt's token; return the launcher's next action."""
+        """Offer a node for a gang, authenticated by the attempt's token; return what the launcher is to do next."""
         body = self._service.json("POST", f"/api/attempts/{key}/join", token=token, record=offer)
         return self._read(JoinAnswer, body)
 
     def node_state(self, key: AttemptId | str, token: str, state: NodeState) -> NodeOrder:
-        """Report the state of a node's ranks; wait up to `state.wait` seconds for the answer, the launcher's order."""
+        """Report the state of a node's ranks; wait up to `state.wait` seconds, and return the order to the launcher."""
         body = self._service.json(
             "POST", f"/api/attempts/{key}/nodes", token=token, record=state, timeout=state.wait + ANSWER_S
         )
@@ -40,8 +40,33 @@ class AttemptCalls(Calls):
         path = f"/api/attempts/{key}/snapshot.zip"
         return self._service.call("GET", path, token=token, timeout=UPLOAD_S).content
 
+    def attempt_environment(self, key: AttemptId | str, token: str, *, everything: bool) -> bytes:
+        """Return the locked environment of an attempt as JSON, with the wheels that no index has.
+
+        With `everything`, all wheels are included.
+        """
+        path, query = f"/api/attempts/{key}/environment.json", {"everything": int(everything)}
+        return self._service.call("GET", path, token=token, params=query).content
+
+    def attempt_wheel(self, key: AttemptId | str, token: str, wheel: str, offset: int) -> bytes:
+        """Return a piece of a wheel from a byte offset, empty at the end; the caller checks the wheel's digest."""
+        path, at = f"/api/attempts/{key}/wheels/{wheel}", {"offset": offset}
+        return self._service.call("GET", path, token=token, params=at, timeout=UPLOAD_S).content
+
     def stage_file(self, key: AttemptId | str, token: str, name: str, offset: int, data: bytes) -> int:
-        """Send a piece of a file of an attempt's folder; return the size that it has at the service."""
+        """Send a piece of a file in an attempt's folder; return how many bytes of it the service has."""
         path, at = f"/api/attempts/{key}/files/{name}", {"offset": offset}
+        body = self._service.json("PUT", path, token=token, content=data, params=at, timeout=UPLOAD_S)
+        return self._read(StagedFile, body).size
+
+    def keep_artifact(self, key: AttemptId | str, token: str, saved: ArtifactSaved) -> StagedArtifact:
+        """Report an artifact to the service, which stores it once all of its bytes have been sent."""
+        path = f"/api/attempts/{key}/artifacts"
+        body = self._service.json("POST", path, token=token, record=saved, timeout=UPLOAD_S)
+        return self._read(StagedArtifact, body)
+
+    def stage_artifact(self, key: AttemptId | str, token: str, digest: str, offset: int, data: bytes) -> int:
+        """Send a piece of an artifact; return how many bytes of it the service has."""
+        path, at = f"/api/attempts/{key}/artifacts/{digest}", {"offset": offset}
         body = self._service.json("PUT", path, token=token, content=data, params=at, timeout=UPLOAD_S)
         return self._read(StagedFile, body).size

@@ -1,4 +1,4 @@
-"""Parse answers as records: the base class of the client."""
+"""Provide the base class of the client, which parses answers as records."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from kernel_backend.client.conversation import Conversation
 from kernel_backend.model.record import Record
 from kernel_backend.model.views.overview import Overview
 
+READING_S = 3600.0  # seconds for slow reads, such as those of large or remote checkpoints
 UPLOAD_S = 300.0  # seconds for the upload of a snapshot
 _Answer = TypeVar("_Answer", bound=Record)
 
 
 class Calls:
-    """Base class of clients: parses answers as records."""
+    """Base class of clients, which parses the service's answers as records."""
 
     def __init__(self, service: Conversation) -> None:
         self._service = service
 
     def _read(self, kind: type[_Answer], body: Mapping[str, Any]) -> _Answer:
-        """Parse an answer's JSON as a record of this class; raises OtherVersion if it does not fit."""
+        """Return an answer's JSON as a record of class `kind`; raises OtherVersion if it does not fit."""
         return self._service.read(kind, body)
 
     def _list(self, kind: type[_Answer], body: Mapping[str, Any], name: str) -> list[_Answer]:
@@ -32,5 +33,5 @@ class Calls:
 
 
 def given(**query: Any) -> dict[str, Any]:
-    """Return the query parameters that are not None."""
+    """Return the query parameters without those that are None."""
     return {name: value for name, value in query.items() if value is not None}

@@ -6,22 +6,33 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from kernel_backend.client.calls import Calls, given
+from kernel_backend.client.calls import READING_S, Calls, given
 from kernel_backend.model.cluster import accounts as sharing
+from kernel_backend.model.cluster.accounting import By, SpendingReport
 from kernel_backend.model.cluster.pool_check import PoolCheck, PoolCheckRequest
 from kernel_backend.model.cluster.pools import PoolSettings, PoolStatus
+from kernel_backend.model.disk import DiskReport
 from kernel_backend.model.record import checked
 from kernel_backend.model.views.overview import NodeUse, Overview
 
+REPORT_S = 300.0  # for a report about all attempts of all time
 CHECK_S = 240.0  # for the answer of a check of a pool
 
 
 class ClusterCalls(Calls):
-    """Calls about accounts, queue, nodes and the audit log; each raises the DaylightError that the service returned."""
+    """Calls about accounts, queue, nodes, pools and the audit log.
+
+    Each raises the DaylightError that the service returned.
+    """
 
     def me(self) -> sharing.Self:
-        """Return the calling user, with their accounts and usage."""
+        """Return the calling user, with the quotas and slot use of the user and of their groups."""
         return self._read(sharing.Self, self._service.json("GET", "/api/me"))
+
+    def disk(self, everyone: bool = False) -> DiskReport:
+        """Return the disk usage of the user's experiments, or for admins of all users'; raises Forbidden for others."""
+        body = self._service.json("GET", "/api/disk", params={"everyone": int(everyone)}, timeout=READING_S)
+        return self._read(DiskReport, body)
 
     def accounts(self) -> list[sharing.Account]:
         """Return users and groups with quotas and usage: all for admins, else the user's own."""
@@ -30,7 +41,7 @@ class ClusterCalls(Calls):
     def set_quota(self, kind: sharing.AccountKind, name: str, numbers: Mapping[str, Any]) -> sharing.Account:
         """Set fields of an account's quota: a number, `none` for no limit, or None to restore the hub's value.
 
-        Raises Forbidden unless the user is an admin, and InvalidRequest that names the invalid number.
+        Raises Forbidden unless the user is an admin, and InvalidRequest for an invalid number.
         """
         body = self._service.json("PUT", f"{_account(kind, name)}/quota", json=dict(numbers))
         return self._read(sharing.Account, body)
@@ -47,11 +58,16 @@ class ClusterCalls(Calls):
         until: float | None = None,
         points: int = 200,
     ) -> sharing.UseOverTime:
-        """Return the slots that an account held over time, by default in the last week; raises NotFound."""
+        """Return how many slots an account held over time, by default in the last week; raises NotFound."""
         whole = {"since": since and int(since), "until": until and int(until), "points": points}
         return self._read(
             sharing.UseOverTime, self._service.json("GET", f"{_account(kind, name)}/use", params=given(**whole))
         )
+
+    def spending(self, by: By = "month", since: float | None = None, until: float | None = None) -> SpendingReport:
+        """Return slot-hours, energy and cost by user, group, month or experiment: for admins of all, else one's own."""
+        asked = given(by=by, since=since and int(since), until=until and int(until))
+        return self._read(SpendingReport, self._service.json("GET", "/api/usage", params=asked, timeout=REPORT_S))
 
     def queue(self) -> list[sharing.Waiting]:
         """Return the queue in scheduling order, pool by pool."""
@@ -82,7 +98,10 @@ class ClusterCalls(Calls):
         return self._list(PoolStatus, self._service.json("GET", "/api/pools"), "pools")
 
     def set_pool(self, name: str, settings: PoolSettings) -> PoolStatus:
-        """Add a pool, or replace its settings; raises InvalidRequest, Conflict, and Forbidden unless for an admin."""
+        """Add a pool, or replace its settings.
+
+        Raises InvalidRequest, Conflict, and Forbidden unless the user is an admin.
+        """
         body = self._service.json("PUT", f"/api/pools/{_part(name)}", record=settings)
         return self._read(PoolStatus, body)
 
@@ -100,16 +119,16 @@ class ClusterCalls(Calls):
         return self._read(PoolCheck, body)
 
     def audit(self, before: int | None = None, limit: int = 100, search: str = "") -> list[sharing.AuditEntry]:
-        """Return the audit log before number `before`, newest first; `search` selects entries with all of its words.
+        """Return at most `limit` audit entries with numbers below `before`, newest first.
 
-        Raises Forbidden unless the user is an admin.
+        `search` selects entries with all of its words. Raises Forbidden unless the user is an admin.
         """
         asked = given(before=before, limit=limit, search=search or None)
         body = self._service.json("GET", "/api/audit", params=asked)
         return self._list(sharing.AuditEntry, body, "audit")
 
     def nodes(self) -> list[NodeUse]:
-        """Return the nodes and the slots in use on each."""
+        """Return the nodes, each with the gangs and notebook servers that hold its slots."""
         return self._list(NodeUse, self._service.json("GET", "/api/nodes"), "nodes")
 
 
@@ -118,5 +137,5 @@ def _account(kind: sharing.AccountKind, name: str) -> str:
 
 
 def _part(name: str) -> str:
-    """Quote a name as one path segment; unquoted, `.` would be removed from the path."""
+    """Return a name quoted as one segment of a path; `.`, too, since it would be removed from the path."""
     return quote(name, safe="").replace(".", "%2E") if set(name) == {"."} else quote(name, safe="")

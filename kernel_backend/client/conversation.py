@@ -1,4 +1,4 @@
-"""Send HTTP requests to a service, and retry them if that is safe; other files of the client do not use HTTP."""
+"""Send HTTP requests to a service, and retry them if that is safe; no other file of the client uses HTTP."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import ValidationError
 
 from kernel_backend import __version__, errors, peers
+from kernel_backend.client.http_library import httpx_module
 from kernel_backend.discovery import Address, CannotStart
 from kernel_backend.errors import DaylightError, InvalidRequest, OtherVersion, ServiceUnreachable
 from kernel_backend.model import versions
@@ -44,7 +45,7 @@ class Conversation:
         self._locate = locate
         self._patience = patience
         self._say = say
-        self._open: httpx.Client | None = None
+        self._open: dict[bool, httpx.Client] = {}  # by whether the connections are encrypted
         self._version = ""  # version of the service, from its last answer
         self._streams: set[ClientConnection] = set()
         self._closed = 0  # number of calls of `close`: earlier watches end
@@ -62,8 +63,7 @@ class Conversation:
 
         The request is retried after a lost connection if `routes` declares it repeatable.
         """
-        import httpx
-
+        httpx = httpx_module()
         if record is not None:
             request["json"] = record.to_json()
         trying = Reconnection(self._patience, self._say)
@@ -71,7 +71,7 @@ class Conversation:
             try:
                 address = self._locate()
                 known = _known(address, token, record)
-                response = self._http().request(method, address.url + path, **known, **request)
+                response = self._http(address.encrypted).request(method, address.url + path, **known, **request)
             except CannotStart:
                 raise  # a retry would fail, too
             except (ServiceUnreachable, httpx.ConnectError, httpx.ConnectTimeout) as error:
@@ -87,7 +87,7 @@ class Conversation:
                 return response
 
     def read(self, kind: type[_Answer], body: bytes | Mapping[str, Any]) -> _Answer:
-        """Parse an answer's JSON as a record of this class; raises the same errors as `read_answer`."""
+        """Return an answer's JSON as a record of class `kind`; raises the same errors as `read_answer`."""
         return read_answer(kind, body, self._version)
 
     def listed(self, body: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
@@ -98,14 +98,13 @@ class Conversation:
         return found
 
     def json(self, method: str, path: str, **request: Any) -> dict[str, Any]:
-        """Return the JSON object of a response; arguments are those of `call`."""
+        """Return the JSON object in the response to a request; arguments are those of `call`."""
         answer: dict[str, Any] = self.call(method, path, **request).json()
         return answer
 
     def pieces(self, path: str, timeout: float) -> Iterator[bytes]:
         """Yield the content at a path in pieces as it arrives; after a lost connection continue where it stopped."""
-        import httpx
-
+        httpx = httpx_module()
         trying, offset = Reconnection(self._patience, self._say), 0
         while True:
             try:
@@ -162,9 +161,9 @@ class Conversation:
         self._closed += 1
         for socket in list(self._streams):
             socket.close()
-        if self._open is not None:
-            self._open.close()
-            self._open = None
+        opened, self._open = self._open, {}
+        for each in opened.values():
+            each.close()
 
     @contextmanager
     def _stream(self, after: int, experiment: int | None) -> Iterator[ClientConnection]:
@@ -197,7 +196,7 @@ class Conversation:
     def _streamed(self, path: str, offset: int, timeout: float) -> Iterator[httpx.Response]:
         address = self._locate()
         asked: dict[str, Any] = {"params": {"offset": offset}, "timeout": timeout, **_known(address)}
-        with self._http().stream("GET", address.url + path, **asked) as response:
+        with self._http(address.encrypted).stream("GET", address.url + path, **asked) as response:
             if response.is_error:
                 raise _error(response.status_code, response.read())
             yield response
@@ -208,19 +207,25 @@ class Conversation:
             return OtherVersion(_versions(self._version, error.message))
         return error
 
-    def _http(self) -> httpx.Client:
-        import httpx
+    def _http(self, encrypted: bool) -> httpx.Client:
+        import ssl
 
-        if self._open is None:
+        httpx = httpx_module()
+        if encrypted not in self._open:
+            # Loading the certificates of all authorities takes 20 ms, most of the time of a request. A context without
+            # any trusts no server.
+            verify = encrypted or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             # No proxy from the environment: the token must reach the service only,
             # and no redirects, which might lead to another address.
             timeout = httpx.Timeout(ANSWER_S, connect=5.0)
-            self._open = httpx.Client(timeout=timeout, trust_env=False, follow_redirects=False)
-        return self._open
+            self._open[encrypted] = httpx.Client(
+                verify=verify, timeout=timeout, trust_env=False, follow_redirects=False
+            )
+        return self._open[encrypted]
 
 
 def read_answer(kind: type[_Answer], body: bytes | Mapping[str, Any], version: str) -> _Answer:
-    """Parse a service's answer as a record, ignoring fields that this version does not know.
+    """Return a service's answer as a record of class `kind`, ignoring fields that this version does not know.
 
     Raises OtherVersion if the answer does not fit the record.
     """
@@ -233,7 +238,10 @@ def read_answer(kind: type[_Answer], body: bytes | Mapping[str, Any], version: s
 
 
 def _known(address: Address, token: str | None = None, record: Record | None = None) -> dict[str, Any]:
-    """Return a request's headers, and a hook that checks the listening process's owner before the token is sent."""
+    """Return the headers of a request, and a hook that checks the owner of the listening process first.
+
+    The token is sent only after that check.
+    """
     headers = {"Authorization": f"Bearer {token or address.token}", versions.VERSION: __version__}
     if record is not None:
         headers[versions.DEFAULTS] = ",".join(versions.at_defaults(record))

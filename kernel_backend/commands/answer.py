@@ -35,20 +35,34 @@ class File(NamedTuple):
 
 
 class Log(NamedTuple):
-    """Log lines, printed as they arrive; `empty` is printed if there are none."""
+    """Lines of a rank's log, printed as they arrive; `empty` is printed if there are none."""
 
     lines: Iterable[str]
     empty: str = ""
 
 
+class Frame(NamedTuple):
+    """State of a live display: lines above tables, and the lines that replace both where there is no terminal."""
+
+    lines: Sequence[str]
+    tables: Sequence[Table]
+    plain: Sequence[str]
+
+
+class Frames(NamedTuple):
+    """Live display, in which each frame replaces the one before; an interrupt ends the display."""
+
+    frames: Iterable[Frame]
+
+
 class Comparison(NamedTuple):
-    """Differences between two experiments."""
+    """Comparison of two experiments, to be shown."""
 
     diff: Diff
 
 
 class Card(NamedTuple):
-    """Experiment with its trials; `failures` is False if its failures have been shown already."""
+    """Experiment with its trials, to be shown; `failures` is False if its failures have been shown already."""
 
     client: Client
     overview: Overview
@@ -56,7 +70,7 @@ class Card(NamedTuple):
 
 
 class Started(NamedTuple):
-    """New experiment; `captured` describes how its source was captured, `hint` names the next command."""
+    """New experiment, to be shown; `captured` says how its source was captured, `hint` names the next command."""
 
     client: Client
     overview: Overview
@@ -64,7 +78,7 @@ class Started(NamedTuple):
     hint: str = ""
 
 
-Shown = Table | Text | File | Log | Comparison | Card | Started
+Shown = Table | Text | File | Log | Frames | Comparison | Card | Started
 
 
 @dataclass(frozen=True)
@@ -81,23 +95,23 @@ class Answer:
 
 
 class Waited(NamedTuple):
-    """Result of waiting: the overview of the ended experiment, None after an interrupt; and the exit code."""
+    """Result of waiting for an experiment: its overview, None after an interrupt, and the exit code."""
 
     overview: Overview | None
     code: int = OK
 
 
 class Console(Protocol):
-    """Console that runs a verb and renders its answer: a terminal or a notebook cell."""
+    """Terminal or notebook cell in which a verb runs, and which renders its answer."""
 
     def say(self, text: str) -> None:
         """Print a message next to the answer."""
 
     def note(self, text: str) -> None:
-        """Print a note about the experiment, unless the console shows a Card, whose overview includes all notes."""
+        """Print a note about the experiment, unless the console shows the experiment as a card, which has all notes."""
 
     def agrees(self, question: str) -> bool:
-        """Ask the user to confirm; return True without asking if there is no terminal."""
+        """Ask the user to confirm; return the answer, or True without asking if there is no terminal."""
 
     def waits(self, asked: bool | None) -> bool:
         """Return whether to wait for an experiment: `asked` if the user has set it, else this console's default."""

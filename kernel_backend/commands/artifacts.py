@@ -21,7 +21,7 @@ NONE = "nothing has been kept"
 
 
 def listed(client: Client, reference: Reference) -> list[Artifact]:
-    """Return the artifacts of an experiment or of one of its trials; raises NotFound if that does not exist."""
+    """Return the artifacts of an experiment, or of one of its trials; raises NotFound if there is no such trial."""
     number, trial = reference.experiment, reference.trial
     found = client.artifacts(number)
     count = sum(client.experiment(number).counts.values())
@@ -31,7 +31,7 @@ def listed(client: Client, reference: Reference) -> list[Artifact]:
 
 
 def brought(client: Client, reference: Reference, found: Sequence[Artifact], options: argparse.Namespace) -> list[Path]:
-    """Download the selected artifacts to `DIR/<trial>/<file>`, replacing existing files.
+    """Download the selected artifacts to `DIR/<trial>/<file>`, replacing existing files; return the paths.
 
     Raises NotFound if no artifact has the requested name, and InvalidRequest if a file cannot be written.
     """

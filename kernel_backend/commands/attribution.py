@@ -1,4 +1,7 @@
-"""Attribute a difference to its causes (`diff --attribute`) by reruns that restore the causes group by group."""
+"""Attribute a difference between two experiments to its causes (`diff --attribute`).
+
+The second experiment is rerun several times, with more and more of the causes restored to those of the first.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +26,10 @@ Back = frozenset[DifferenceKind]
 
 
 def attribute(client: Client, a: int, b: int, tell: Callable[[str], None]) -> Attribution:
-    """Rerun `b` with its causes of difference from `a` restored group by group; wait, and call `tell` with progress.
+    """Rerun `b` with its differences from `a` undone group by group; wait, and return the results.
 
-    An interrupt stops only the waiting, not the experiments. Raises NotFound, InvalidRequest if `a` or `b` has not
-    ended, and errors of the service.
+    `tell` is called with progress. An interrupt ends only the waiting, not the experiments. Raises NotFound,
+    InvalidRequest if `a` or `b` has not ended, and errors of the service.
     """
     diff, before, after = client.diff(a, b), client.experiment(a), client.experiment(b)
     for overview in (before, after):
@@ -76,7 +79,10 @@ def _submitted(client: Client, overview: Overview) -> Submitted:
 
 
 def _train(client: Client, a: Submitted, b: Submitted, step: Step, missing: dict[str, None]) -> Overview:
-    """Run one training of the attribution; add to `missing` the declared data that cannot be restored."""
+    """Run one training of an attribution, and return its overview.
+
+    Add declared data that cannot be restored to `missing`.
+    """
     seen = RestoredData(params(a.experiment, b.experiment, step.back), b.experiment.config.data_at)
     if "data" in step.back:
         seen = restore_data(a, b, seen.params)
@@ -103,7 +109,10 @@ def _train(client: Client, a: Submitted, b: Submitted, step: Step, missing: dict
 
 
 def mixed(a: Submitted, b: Submitted, back: Back) -> tuple[Snapshot, dict[str, bytes]]:
-    """Return a snapshot that has those of code, environment and data that are in `back` from `a`, others from `b`."""
+    """Return a snapshot made from those of two experiments, with its files.
+
+    Of code, environment and data, those kinds that are in `back` come from `a`, the others from `b`.
+    """
     code = a if "code" in back else b
     libraries = a if "environment" in back else b
     data = a if "data" in back else b

@@ -24,7 +24,7 @@ ACTIONS = ("verify", "download", "delete", "pin", "unpin")
 
 
 class CheckpointList(NamedTuple):
-    """Checkpoints of an experiment, or of one trial of it, and the metric that defines the best."""
+    """Checkpoints of an experiment or of one trial, with the metric that defines the best."""
 
     number: int
     metric: Metric
@@ -36,7 +36,7 @@ class CheckpointList(NamedTuple):
 
 
 def listed(client: Client, reference: Reference) -> CheckpointList:
-    """Return the committed checkpoints; raises NotFound for an unknown experiment or trial."""
+    """Return the committed checkpoints of an experiment or trial; raises NotFound if there is none such."""
     number, trial = reference.experiment, reference.trial
     overview = client.experiment(number)
     count = sum(overview.counts.values())
@@ -47,7 +47,7 @@ def listed(client: Client, reference: Reference) -> CheckpointList:
 
 
 def verified(client: Client, found: CheckpointList) -> CheckpointList:
-    """Verify every byte of the checkpoints that are not verified yet; leave out those deleted meanwhile."""
+    """Return the checkpoints after verifying every byte of those not verified yet, without those deleted meanwhile."""
     infos = []
     for each in found.infos:
         with suppress(NotFound):  # a running training deletes old checkpoints
@@ -57,7 +57,7 @@ def verified(client: Client, found: CheckpointList) -> CheckpointList:
 
 
 def chosen(found: CheckpointList, action: str, options: argparse.Namespace) -> list[CheckpointInfo]:
-    """Return the checkpoints to act on: the selected one, or all for `verify` without a selector.
+    """Return the checkpoints to which an action applies: the selected one, or all for `verify` without a selector.
 
     Raises InvalidRequest and NotFound with a hint.
     """
@@ -73,7 +73,10 @@ def chosen(found: CheckpointList, action: str, options: argparse.Namespace) -> l
 def act_on(
     client: Client, found: CheckpointList, action: str, infos: list[CheckpointInfo], options: argparse.Namespace
 ) -> list[tuple[CheckpointInfo, str]]:
-    """Apply an action, such as pin or delete, to checkpoints; if there are several, skip those deleted meanwhile."""
+    """Apply an action, such as pin or delete, to checkpoints; return each with a sentence on the result.
+
+    If there are several checkpoints, those deleted meanwhile are skipped.
+    """
     done = []
     for info in infos:
         try:
@@ -95,7 +98,7 @@ def _means_all(action: str, options: argparse.Namespace) -> bool:
 def act(
     client: Client, found: CheckpointList, action: str, info: CheckpointInfo, options: argparse.Namespace
 ) -> tuple[CheckpointInfo, str]:
-    """Apply an action, such as pin or delete, to a checkpoint; return its new record and a sentence on the result."""
+    """Apply an action, such as pin or delete, to a checkpoint; return its new record, and a sentence on the result."""
     number, trial, name = found.number, info.trial, found.name(info)
     match action:
         case "verify":
@@ -197,7 +200,7 @@ VERBS = (
     ),
     Verb(
         "gc",
-        "delete the checkpoints and logs that no rule retains",
+        "delete the checkpoints, logs and reports that no rule retains",
         _gc,
         (
             argument(

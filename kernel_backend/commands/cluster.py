@@ -101,7 +101,10 @@ def _account(rest: Sequence[str], command: str) -> tuple[AccountKind, str]:
 
 
 def _find(accounts: Sequence[Account], kind: AccountKind, name: str) -> Account:
-    """Return the named account, or an empty one if it is unknown, since a quota may be set before the first use."""
+    """Return the account with this name.
+
+    An empty one if there is none, since a quota may be set before the first use.
+    """
     nobody = {"kind": kind, "name": name, "quota": Quota(), "use": {"held": 0, "decayed": 0.0}}
     found = (each for each in accounts if (each.kind, each.name) == (kind, name))
     return next(found, Account.model_validate(nobody))
@@ -153,7 +156,8 @@ def _nodes(call: Call) -> Answer:
     if not said:
         found = client.nodes()
         rows = [words.node_row(each, time.time()) for each in found]
-        return Answer({"nodes": found}, [Table(words.NODE_HEAD, rows, "there are no nodes")])
+        notes = words.node_notes(found, command, time.time())
+        return Answer({"nodes": found}, [Table(words.NODE_HEAD, rows, "there are no nodes"), Text(notes)])
     if said[0] not in ("drain", "undrain") or len(said) != 2:
         near = nearest(said[0], ("drain", "undrain"))
         known = f"{command} drain NAME, or {command} undrain NAME"
@@ -214,9 +218,12 @@ VERBS = (
     ),
     Verb(
         "nodes",
-        "list nodes, their slots in use and by whom; drain a node",
+        "list nodes, their state, their slots in use and by whom; drain a node",
         _nodes,
-        (_action("nothing: the nodes; drain NAME or undrain NAME (admins)", "node"), JSON),
+        (
+            _action("nothing: the nodes; drain NAME, undrain NAME (admins), which trusts a suspect one, too", "node"),
+            JSON,
+        ),
         ("nodes", "nodes drain gpu7", "nodes undrain gpu7"),
         client=("nodes", "drain", "undrain"),
     ),

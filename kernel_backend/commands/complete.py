@@ -18,7 +18,10 @@ Values = Callable[[Candidates], Sequence[str]]
 
 
 def complete(verbs: Mapping[str, Verb], words: Sequence[str], word: str, host: Host, values: Values) -> list[str]:
-    """Return the completions of `word` after other `words`; `values` returns the values of a kind of argument."""
+    """Return the completions of `word` after the other `words` of a command line.
+
+    `values` returns the possible values of a kind of argument.
+    """
     if words and words[0] in verbs:
         return complete_options(verbs[words[0]].arguments, words[1:], word, host, values)
     found = [*verbs, "help"] if not words else [*verbs] if words == ["help"] else []
@@ -28,7 +31,7 @@ def complete(verbs: Mapping[str, Verb], words: Sequence[str], word: str, host: H
 def complete_options(
     arguments: Sequence[Option], words: Sequence[str], word: str, host: Host, values: Values
 ) -> list[str]:
-    """Return the completions of `word` after `words`, the options and arguments of a verb so far."""
+    """Return the completions of `word` after `words`, which are the verb's options and arguments so far."""
     options = options_for(host, arguments)
     named = {flag: option for option in options for flag in option.flags if flag.startswith("-")}
     before = named.get(words[-1]) if words else None
@@ -43,7 +46,10 @@ def complete_options(
 
 
 def live_values(kind: Candidates) -> Sequence[str]:
-    """Return the values of a kind, such as experiment numbers, from a running service; empty if none runs."""
+    """Return the values of a kind of argument, such as experiment numbers, from a running service.
+
+    Empty if none runs.
+    """
     if kind == "state":
         return STATES
     if kind not in ("experiment", "trial", "node"):

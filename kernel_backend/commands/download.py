@@ -1,4 +1,4 @@
-"""Download a checkpoint from the service, with every byte checked against its digest."""
+"""Download a checkpoint from the service, checking every byte against its digest."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ MANIFEST = "manifest.json"
 
 
 def download(client: Client, number: int, info: CheckpointInfo, to: Path, force: bool = False) -> Path:
-    """Create the folder `to` with a checkpoint's parts and manifest, its code, and a list of its packages.
+    """Download a checkpoint into the new folder `to`: its files and manifest, the code, and a list of packages.
 
-    The folder appears complete or not at all. Raises InvalidRequest if `to` exists (with `force`, only if it is no
-    earlier download) or cannot be written, and CheckpointDamaged for bytes that do not match their digest.
+    Returns the folder, which appears complete or not at all. Raises InvalidRequest if `to` exists (with `force`, only
+    if it is no earlier download) or cannot be written, and CheckpointDamaged for bytes that do not match their digest.
     """
     to = to.expanduser().absolute()
     _check_free(to, force)
@@ -51,7 +51,7 @@ def _downloaded(client: Client, number: int, info: CheckpointInfo, to: Path) -> 
 
 
 def fetch_part(client: Client, number: int, manifest: Manifest, part: Part, into: BinaryIO) -> None:
-    """Write a part into a file; raises CheckpointDamaged if it does not match the manifest."""
+    """Write a checkpoint's part into a file; raises CheckpointDamaged if its bytes do not match the manifest."""
     import xxhash
 
     digest, size = xxhash.xxh3_128(), 0
@@ -106,7 +106,7 @@ def _check_free(to: Path, force: bool) -> None:
 
 
 def _put(folder: Path, to: Path) -> None:
-    """Rename `folder` to `to`; an earlier download at `to` is deleted only after the new one has replaced it."""
+    """Rename `folder` to `to`; an earlier download at `to` is deleted only after it has been replaced."""
     if not to.exists():
         folder.rename(to)
         return

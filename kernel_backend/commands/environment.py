@@ -1,4 +1,4 @@
-"""Define the verb env: show an experiment's environment and its lock."""
+"""Define the verb env, which shows an experiment's Python environment and its lock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Poll an experiment about once a second, so that no connection stays open after an interrupt."""
+"""Follow an experiment by polling about once a second, so that no connection stays open after an interrupt."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOOKS = RetryPolicy(exponential(0.2, 1.0, factor=1.5))  # intervals between poll
 
 @dataclass(frozen=True)
 class Look:
-    """Overview of an experiment at one poll, and its changes since the previous poll."""
+    """Overview of an experiment at one poll, and what has changed since the previous poll."""
 
     before: Overview
     overview: Overview
@@ -28,7 +28,7 @@ class Look:
 
     @property
     def lines(self) -> list[str]:
-        """Return the changes as lines of a plain log: validations, states, ends of attempts, notes."""
+        """Return the changes as lines of a log: validations, changes of state, ends of attempts, notes."""
         found = [message_line(message, self.before, self.overview) for message in self._messages()]
         return [line for line in found if line]
 
@@ -51,9 +51,9 @@ class Look:
 
 
 def follow(client: Client, overview: Overview, timeout: float | None = None) -> Iterator[Look]:
-    """Poll an experiment and yield each state, until it has ended or needs the user, or `timeout` seconds have passed.
+    """Poll an experiment and yield its state at each poll, until it has ended or needs the user.
 
-    Raises errors of the service, but waits for a service that restarts.
+    Ends also after `timeout` seconds. Raises errors of the service, but waits for a service that restarts.
     """
     number, seen = overview.experiment.number, 0
     waits = replace(LOOKS, limit=math.inf if timeout is None else timeout).waits()

@@ -15,6 +15,7 @@ from kernel_backend.text import pools as words
 
 ACTIONS = ("list", "add", "remove")
 YES_NO = {"yes": True, "no": False}
+_REPEATED = {"extra": "OPTION", "node_selector": "LABEL=VALUE", "tolerations": "TAINT", "volumes": "CLAIM:PATH"}
 
 
 def _pool(call: Call) -> Answer:
@@ -38,7 +39,8 @@ def _list(call: Call, names: Sequence[str]) -> Answer:
         raise InvalidRequest(f"{call.command} list takes no {names[0]!r}")
     found = call.client.pools()
     rows = [words.pool_row(each) for each in found]
-    return Answer({"pools": found}, [Table(words.POOL_HEAD, rows, "there are no pools")])
+    table, kept = Table(words.POOL_HEAD, rows, "there are no pools"), words.allocation_lines(found)
+    return Answer({"pools": found}, [table, Text(kept)] if kept else [table])
 
 
 def _add(call: Call, name: str, given: dict[str, Any]) -> Answer:
@@ -71,7 +73,7 @@ def _option(name: str) -> Option:
     if bool in get_args(kind):
         more = {"choices": tuple(YES_NO)}
     elif get_origin(kind) is tuple:
-        more = {"metavar": "OPTION", "action": "append"}
+        more = {"metavar": _REPEATED[name], "action": "append"}
     elif {int, float} & {kind, *get_args(kind)}:
         more = {"metavar": "N"}
     return argument(words.flag(name), help=field.description or "", group="settings, of pool add", **more)
@@ -95,6 +97,7 @@ POOL = Verb(
         "pool",
         "pool add gpu --engine slurm --partition a100",
         "pool add gpu --engine slurm --partition a100 --account vision --extra=--reservation=course",
+        "pool add cloud --engine kubernetes --namespace ml --image registry/team/daylight:1",
         "pool remove gpu",
     ),
     client=("pools", "set_pool", "remove_pool"),

@@ -1,4 +1,4 @@
-"""Write the README of a downloaded checkpoint, which explains how to load its weights without Daylight."""
+"""Write the README of a downloaded checkpoint, which tells how to load its weights without Daylight."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _loading(manifest: Manifest, source: str, snapshot: Snapshot, weights: str) 
 
 
 def _state(manifest: Manifest, weights: str) -> str:
-    """Return the Python expression that reads a part of the checkpoint, with its frozen part if it has one."""
+    """Return the Python expression that reads the weights from the checkpoint's files, including frozen ones."""
     names = [part.name for part in manifest.parts if part.name in (weights, f"{weights}.frozen")]
     read = [f'load_file("{name}.safetensors")' for name in names]
     return " | ".join(read)

@@ -31,7 +31,7 @@ NAMED = 4  # packages that a sentence names
 
 
 class Planned(NamedTuple):
-    """Request of a rerun, and notes about differences from the original training."""
+    """Request of a rerun, and notes on how it will differ from the original training."""
 
     asked: Rerun
     notes: Sequence[str]
@@ -48,13 +48,13 @@ def plan(
     trust: str | None = None,
     checkpoint: str | None = None,
 ) -> Planned:
-    """Plan a rerun of experiment `number`, with some hyperparameters and settings (fields of Config) replaced.
+    """Return the request that reruns experiment `number`, with some hyperparameters and settings replaced.
 
-    If `trial` is set, only that trial of a search is rerun. If `checkpoint` is set, training continues from it. The
-    rerun uses this interpreter if its packages match the recorded ones, else the packages of the lock; `settings` may
-    override that. Declared data is restored as far as possible; `data` (NAME=PLACE) gives its current location. Another
-    user's code is run only if `trust` names its owner. Raises NotFound, and InvalidRequest for a value that looks like
-    a secret or a location without data.
+    `settings` are fields of Config. If `trial` is set, only that trial of a search is rerun. If `checkpoint` is set,
+    training continues from it. The rerun uses this interpreter if its packages match the recorded ones, else the
+    packages of the lock; `settings` may override that. Declared data is restored as far as possible; `data`
+    (NAME=PLACE) gives its current location. Another user's code is run only if `trust` names its owner. Raises
+    NotFound, and InvalidRequest for a value that looks like a secret or a location without data.
     """
     if told := [message for _, message in leaks_on_the_line({**params, "--name": name}, known_secrets())]:
         raise InvalidRequest("\n".join(told))
@@ -96,7 +96,7 @@ def plan(
 
 
 def _searched(before: Search | None, other: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a search's options with the changes `other`; if the method changes, only the limits of use are kept."""
+    """Return a search's options changed by `other`; if the method changes, only the limits of use are taken over."""
     if before is None and "method" not in other:
         raise InvalidRequest(f"--{next(iter(other)).replace('_', '-')} belongs to a search, and there was none")
     kept = before.model_dump(exclude_defaults=True) if before else {}
@@ -108,7 +108,7 @@ def _searched(before: Search | None, other: Mapping[str, Any]) -> dict[str, Any]
 def _data(
     client: Client, experiment: Experiment, snapshot: Snapshot, params: dict[str, Value], moved: Sequence[str]
 ) -> RestoredData:
-    """Locate the declared data for a rerun; the archive is downloaded only if there is any."""
+    """Return where a rerun finds its declared data; the archive is downloaded only if any is declared."""
     if not snapshot.data and not moved:
         return RestoredData(params, experiment.config.data_at)
     one = Submitted(experiment, snapshot, contents(client.archive(experiment.number)))
@@ -116,13 +116,13 @@ def _data(
 
 
 def outcome_text(diff: Diff, verifies: bool = False) -> str:
-    """Return `#97 is a rerun of #41: bit-identical: ...`."""
+    """Return a sentence such as `#97 is a rerun of #41: bit-identical: ...`."""
     what = "verifies" if verifies else "is a rerun of"
     return f"#{diff.b} {what} #{diff.a}: {diff.results.text}"
 
 
 def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return fields of Config as JSON values."""
+    """Return settings, which are fields of Config, as JSON values."""
     given = Config.model_validate(settings).to_json()
     return {name: given[name] for name in settings}
 
@@ -189,7 +189,10 @@ def _verify(call: Call) -> Answer:
 def _waited(
     call: Call, overview: Overview, captured: Sequence[str], *, compared: bool = True, verifies: bool = False
 ) -> Answer:
-    """Wait for the new experiment; if `compared`, report whether its results are bit-identical to the original's."""
+    """Wait for the new experiment; return an answer that says how it ended.
+
+    If `compared`, the answer also says whether the results are bit-identical to the original's.
+    """
     ended, code = call.console.wait(call.client, overview, captured, bool(getattr(call.arguments, "quiet", False)))
     if ended is None or code != OK:
         return Answer(None, code=code)

@@ -1,4 +1,4 @@
-"""Restore declared data to its state at submission, as far as its bytes still exist, or explain why not."""
+"""Restore declared data to its state at submission, as far as its bytes still exist, or explain what is missing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAMED = 3  # files that a sentence names
 
 
 class Submitted(NamedTuple):
-    """Experiment with its snapshot and the files of its archive."""
+    """Experiment with its snapshot and the files of the snapshot's archive."""
 
     experiment: Experiment
     snapshot: Snapshot
@@ -28,7 +28,7 @@ class Submitted(NamedTuple):
 
 
 class RestoredData(NamedTuple):
-    """Hyperparameters and `Config.data_at` with which a training reads its declared data in the state at submission."""
+    """Hyperparameters and `Config.data_at` by which a training reads its declared data as it was at submission."""
 
     params: dict[str, Value]
     data_at: dict[str, str] = {}
@@ -37,7 +37,7 @@ class RestoredData(NamedTuple):
 
 
 class _RestoredPlace(NamedTuple):
-    """Location with a training's declared data in the state at submission or, if that is lost, the current one."""
+    """Location where declared data is as it was at submission or, if it is lost, where the data is now."""
 
     at: str
     changed: str = ""  # changes that are undone by links to other files
@@ -45,10 +45,10 @@ class _RestoredPlace(NamedTuple):
 
 
 def restore_data(a: Submitted, b: Submitted, params: Mapping[str, Value], moved: Sequence[str] = ()) -> RestoredData:
-    """Locate for a training of `b` the data that `a` declared; each of `moved` is `NAME=PLACE`, its current location.
+    """Return where a training of `b` finds the data that `a` declared, as it was at `a`'s submission.
 
-    Raises InvalidRequest for a location without data, for an undeclared name, and for an object store's URL if no
-    hyperparameter can hold it.
+    Each of `moved` is `NAME=PLACE`, the current location of data. Raises InvalidRequest for a location without data,
+    for an undeclared name, and for an object store's URL if no hyperparameter can hold it.
     """
     there = {data.name: data for data in b.snapshot.data}
     moves = _moves(a.snapshot.data, moved)
@@ -84,7 +84,7 @@ def _within(b: Submitted, path: str) -> bool:
 
 
 def _moves(declared: Sequence[Data], words: Sequence[str]) -> dict[str, str]:
-    """Parse `leslie=/mnt/leslie` into a mapping from the name (or path) of declared data to its current location."""
+    """Return the current location of declared data by its name (or path), from words such as `leslie=/mnt/leslie`."""
     moves: dict[str, str] = {}
     for word in words:
         found = [(each, name) for each in declared for name in (each.name, each.path) if word.startswith(f"{name}=")]
@@ -99,7 +99,10 @@ def _moves(declared: Sequence[Data], words: Sequence[str]) -> dict[str, str]:
 
 
 def _found(then: Data, listed: bytes, places: Sequence[str]) -> _RestoredPlace:
-    """Return the first location with the original data, else links that restore it, else the first that exists."""
+    """Return the first of `places` with the original data, else links that restore it, else the first that exists.
+
+    `listed` is the stored list of the original files.
+    """
     present: dict[str, Fingerprint] = {}
     for place in places:
         try:

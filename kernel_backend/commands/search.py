@@ -17,13 +17,13 @@ from kernel_backend.text import duration, head_text, number, search_text, value_
 
 
 def trials_head(status: SearchStatus) -> tuple[str, ...]:
-    """Return the column names of `trial_cells`: columns of the trial, then one for each hyperparameter."""
+    """Return the column names of `trial_cells`: those of the trial, then one for each hyperparameter."""
     metric = status.metric.name
     return ("trial", "state", status.unit, f"best {metric}", f"newest {metric}", "slot time", *status.params)
 
 
 def trial_cells(status: SearchStatus, row: TrialRow) -> list[str]:
-    """Return the cells of a trial's row in the table of trials."""
+    """Return the texts of a trial's row in the table of trials."""
     state = f"{row.state}: {row.failure}" if row.failure else str(row.state)
     return [
         f"{status.number}.{row.trial}",

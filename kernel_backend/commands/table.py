@@ -13,18 +13,24 @@ from kernel_backend.commands import (
     disk,
     environment,
     experiments,
-    export,
     labels,
     pools,
     rerun,
     search,
+    times,
+    usage,
+    webhooks,
 )
+from kernel_backend.commands.exports import export
 from kernel_backend.commands.verb import Verb
 
 VERBS: Mapping[str, Verb] = {
     verb.name: verb
     for verb in (
         *experiments.LOOK,
+        times.PROFILE,
+        times.TOP,
+        times.UTILISATION,
         export.EXPORT,
         *labels.VERBS,
         environment.ENV,
@@ -37,7 +43,9 @@ VERBS: Mapping[str, Verb] = {
         *checkpoints.VERBS,
         artifacts.ARTIFACTS,
         *cluster.VERBS,
+        usage.USAGE,
         pools.POOL,
+        webhooks.WEBHOOK,
         *experiments.CHANGE,
         *deletion.VERBS,
         disk.DU,

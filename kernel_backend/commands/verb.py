@@ -33,7 +33,7 @@ class Call:
 
     @property
     def command(self) -> str:
-        """Return the beginning of the command line, before the arguments: `daylight quota`, `%dl quota`."""
+        """Return the beginning of the command line without the arguments, such as `daylight quota` or `%dl quota`."""
         return str(self.arguments.command)
 
     @property
@@ -48,7 +48,7 @@ class Call:
 
     @property
     def reference(self) -> Reference:
-        """Return the experiment or trial that the arguments name."""
+        """Return the experiment or trial that the arguments of the call name."""
         found: Reference = self.arguments.reference
         return found
 
@@ -57,9 +57,9 @@ class Call:
 class Verb:
     """Verb (subcommand) with its arguments and examples.
 
-    `examples` are lines without the program's name, the most common first. `takes` is a description of the arguments.
-    An argument called `words` collects everything that matches no other argument. `client` and `job` name the
-    equivalent methods of Client and of the job object.
+    `examples` are command lines without the program's name, the most common first. `takes` describes the arguments. An
+    argument called `words` collects everything that matches no other argument. `client` and `job` name the equivalent
+    methods of Client and of the job object.
     """
 
     name: str
@@ -88,7 +88,7 @@ class Verb:
         return parser
 
     def parse(self, tokens: Sequence[str], host: Host) -> argparse.Namespace:
-        """Parse the tokens after the verb; raises InvalidRequest."""
+        """Return the verb's arguments, parsed from the tokens after the verb; raises InvalidRequest."""
         own, program = split_words(tokens) if self.runs else (tokens, None)
         try:
             found = self.parser(host).parse_mixed(own)
@@ -116,7 +116,7 @@ class Verb:
         return [each for each in self.examples if not unavailable & set(each.split())] or [f"{self.name} 12"]
 
     def usage(self) -> str:
-        """Return the verb with its arguments for `%dl help`: `logs NUMBER [--rank N] [--attempt N]`."""
+        """Return the verb with its arguments as one line of `%dl help`: `logs NUMBER [--rank N] [--attempt N]`."""
         words = [
             _usage(option) for option in options_for("notebook", self.arguments) if option.help != argparse.SUPPRESS
         ]
@@ -143,12 +143,12 @@ def _usage(option: Option) -> str:
 def argument(
     *flags: str, help: str, complete: Candidates = "", host: Host = "both", group: str = "", **kwargs: Any
 ) -> Option:
-    """Declare an argument of a verb; `kwargs` are those of `argparse.add_argument`."""
+    """Return the declaration of a verb's argument; `kwargs` are those of `argparse.add_argument`."""
     return Option(flags, group, help, kwargs, host=host, complete=complete)
 
 
 def count(text: str) -> int:
-    """Parse an integer of at least 0; raises InvalidRequest."""
+    """Return the integer in a text; raises InvalidRequest unless it is at least 0."""
     return whole_number(text)
 
 

@@ -1,1 +1,1 @@
-"""Authenticate callers: map a token to a user."""
+"""Authenticate requests to the service: find the user to whom a token belongs."""

@@ -1,4 +1,4 @@
-"""Define the interfaces that map tokens and browsers to users."""
+"""Define the interfaces that identify users by tokens, or by the cookies of browsers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Identity(Protocol):
-    """Authenticate users by their tokens."""
+    """Provider that identifies users by their tokens."""
 
     async def who(self, token: str, *, remembered: bool = False) -> Person | None:
         """Return the user of a token; None if it is unknown. Raises Forbidden for a valid token without access.
@@ -22,7 +22,7 @@ class Identity(Protocol):
 
 
 class Browsers(Protocol):
-    """Authenticate users of browsers by cookies, since pages have no token to send."""
+    """Provider that identifies users of browsers by cookies, since pages have no token to send."""
 
     async def who(self, handler: RequestHandler, *, remembered: bool = False) -> Person | None:
         """Return the signed-in user; None if there is none, or if another site may have caused the request.
@@ -31,7 +31,7 @@ class Browsers(Protocol):
         """
 
     def token(self, handler: RequestHandler) -> str:
-        """Return the signed-in user's token for an Identity; "" if there is none."""
+        """Return the signed-in user's token, as `Identity.who` takes it; "" if there is none."""
 
     def sign_in(self, handler: RequestHandler) -> str:
         """Return the URL of the sign-in page, which redirects back to the requested page."""

@@ -11,7 +11,7 @@ from kernel_backend.model.cluster.people import Person
 
 
 class HubBrowsers:
-    """Authenticate browsers by the hub token in a signed cookie."""
+    """Provider that identifies users of browsers by the hub token in a signed cookie."""
 
     def __init__(self, auth: HubOAuth, identity: HubIdentity) -> None:
         self._auth, self._identity = auth, identity

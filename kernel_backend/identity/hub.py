@@ -1,4 +1,4 @@
-"""Authenticate JupyterHub users by tokens of the hub, whose scopes grant rights in this service."""
+"""Authenticate JupyterHub users by the hub's tokens, whose scopes grant rights in this service."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tornado.web import HTTPError
 from kernel_backend.errors import Forbidden, ServiceUnreachable
 from kernel_backend.model.cluster.people import Person
 
-SUBMIT, ADMIN = "custom:daylight:submit", "custom:daylight:admin"
-HUB_S = 10.0  # for the hub to answer
+SUBMIT, ADMIN, MONITOR = "custom:daylight:submit", "custom:daylight:admin", "custom:daylight:monitor"
+HUB_S = 10.0  # time for the hub to answer
 MOST = 20_000  # tokens in the cache
 
 _TOKEN = re.compile(r"[!-~]{1,500}")
 
 
 class HubIdentity:
-    """Authenticate users by the hub, and cache its answers for `auth.cache_max_age` seconds.
+    """Provider that identifies users through the hub, and caches its answers for `auth.cache_max_age` seconds.
 
     A revoked token therefore still works for that time. While the hub is unreachable, cached users may continue to
     read.
@@ -70,6 +70,8 @@ class HubIdentity:
     def _person(self, model: dict[str, Any]) -> Person:
         admin = bool(self._auth.check_scopes({ADMIN}, model))
         submits = admin or bool(self._auth.check_scopes({SUBMIT}, model))
+        monitors = bool(self._auth.check_scopes({MONITOR}, model))
         if model.get("kind") == "service":  # it might have the name of a user
-            return Person(name=f"service:{model['name']}", admin=admin, submits=submits)
-        return Person(name=model["name"], groups=tuple(model.get("groups", ())), admin=admin, submits=submits)
+            return Person(name=f"service:{model['name']}", admin=admin, submits=submits, monitors=monitors)
+        groups = tuple(model.get("groups", ()))
+        return Person(name=model["name"], groups=groups, admin=admin, submits=submits, monitors=monitors)

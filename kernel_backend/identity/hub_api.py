@@ -16,13 +16,13 @@ ANSWER_S = 20.0
 
 
 class HubApi:
-    """Client of the hub's REST API; raises ServiceUnreachable if the hub does not answer, or refuses."""
+    """Client of the hub's REST API; its methods raise ServiceUnreachable if the hub does not answer or refuses."""
 
     def __init__(self, auth: HubAuth) -> None:
         self._auth = auth
 
     async def all(self, what: str, needs: str, **query: str) -> list[dict[str, Any]]:
-        """Return all rows of `users` or `groups`, page by page; errors name the required scopes, `needs`."""
+        """Return all rows of `users` or `groups` (`what`), page by page; errors name the required scopes, `needs`."""
         found: list[dict[str, Any]] = []
         while True:
             page = urlencode({**query, "offset": len(found), "limit": PAGE})

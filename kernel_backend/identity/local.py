@@ -10,14 +10,14 @@ from kernel_backend.model.cluster.people import Person
 
 
 class LocalIdentity:
-    """Authenticate the Unix user who runs the service."""
+    """Provider that identifies the one Unix user who runs the service."""
 
     def __init__(self, token: str) -> None:
         self._token = token.encode()
         self._person = Person(name=_user(), admin=True)
 
     async def who(self, token: str, *, remembered: bool = False) -> Person | None:
-        """Return that user; None for any other token. Tokens are compared in constant time."""
+        """Return the user who runs the service; None for a wrong token. Tokens are compared in constant time."""
         return self._person if hmac.compare_digest(token.encode(), self._token) else None
 
 

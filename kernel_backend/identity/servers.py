@@ -9,7 +9,7 @@ from kernel_backend.model.cluster.servers import Server, servers_of
 
 
 class HubServers:
-    """List and stop the hub's notebook servers.
+    """Client that lists and stops the hub's notebook servers.
 
     Needs the scopes `read:servers` and, to stop servers, `delete:servers`.
     """
@@ -18,7 +18,10 @@ class HubServers:
         self._api = api
 
     async def read(self) -> tuple[Server, ...]:
-        """Return the servers that hold slots; raises ServiceUnreachable if the hub does not answer, or refuses."""
+        """Return the notebook servers that hold slots.
+
+        Raises ServiceUnreachable if the hub does not answer or refuses.
+        """
         return servers_of(await self._api.all("users", "list:users read:servers", state="active"))
 
     async def stop(self, server: Server) -> None:

@@ -1,1 +1,1 @@
-"""Run the Daylight service: read the actual state, compute scheduling decisions, and apply them."""
+"""Run the Daylight service: read what runs on the cluster, compute scheduling decisions, and apply them."""

@@ -11,7 +11,7 @@ from kernel_backend.store.base import Store
 
 
 async def visible(store: Store, who: Person, number: int) -> Experiment:
-    """Return an experiment; raises NotFound if the user may not see it, or if it was purged."""
+    """Return an experiment; raises NotFound if it does not exist, was purged, or may not be seen by the user."""
     experiment = await asyncio.to_thread(store.experiment, number)
     if not sees(who, experiment):
         raise NotFound(f"there is no experiment #{number}")
@@ -21,9 +21,10 @@ async def visible(store: Store, who: Person, number: int) -> Experiment:
 
 
 async def changeable(store: Store, who: Person, number: int, deleted: bool = False) -> Experiment:
-    """Return an experiment that the user may change; raises NotFound if they may not see it, else Forbidden.
+    """Return an experiment that the user may change, as its owner or as an admin.
 
-    Owners and admins may change an experiment. Raises Conflict for a deleted experiment, unless `deleted` is set.
+    Raises NotFound if the user may not see the experiment, Forbidden if they may see but not change it, and Conflict if
+    it is deleted, unless `deleted` is set.
     """
     experiment = await visible(store, who, number)
     if not who.admin and who.name != experiment.owner:
@@ -34,7 +35,7 @@ async def changeable(store: Store, who: Person, number: int, deleted: bool = Fal
 
 
 def check_not_deleted(experiment: Experiment) -> None:
-    """Raise Conflict for a deleted experiment."""
+    """Raise Conflict if the experiment is deleted."""
     if experiment.deleted_at is not None:
         number = experiment.number
         raise Conflict(f"experiment #{number} is deleted: daylight undelete {number} brings it back for a day")

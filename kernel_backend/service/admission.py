@@ -1,4 +1,4 @@
-"""Refuse submissions that can never run."""
+"""Refuse submissions that can never run, such as those that need more GPUs than any node has."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from kernel_backend.scheduler.state import ClusterState
 from kernel_backend.search import grid
 from kernel_backend.search.samplers.optuna import check_installed
 from kernel_backend.service.state.requests import draft_request, pool_of
+from kernel_backend.spec.config_text import duration_word
 
 
 def check_searcher(search: Search, space: Space) -> None:
@@ -68,9 +69,25 @@ def check_possible(cluster: ClusterState, config: Config, owner: str, group: str
 
 
 def check_staging(config: Config, settings: PoolSettings | None, checkpoints: str) -> None:
-    """Raise InvalidRequest for a training that needs the service's files in a pool whose nodes do not see them."""
-    if settings is not None and not settings.shared and (problem := staging_problem(config, checkpoints)):
+    """Raise InvalidRequest if a training needs files that its pool's nodes cannot read from the service's disk."""
+    if settings is not None and not settings.shared and (problem := staging_problem(checkpoints)):
         raise InvalidRequest(f"--pool {config.pool}: {problem}")
+
+
+def check_keeping(config: Config, pool: str, settings: PoolSettings | None, keeps: bool) -> None:
+    """Raise InvalidRequest if `--keep-allocation` is set for a search and its pool does not support that.
+
+    `keeps` says whether the pool can keep a Slurm allocation for several trials.
+    """
+    if keeps or config.search is None or not config.search.keep_allocation:
+        return
+    if settings is None:
+        reason = f"trials in pool {pool} wait in no queue of a site"
+    elif not settings.shared:
+        reason = f"the nodes of pool {pool} do not see Daylight's home"
+    else:
+        reason = f"gangs in pool {pool} are their owners' own jobs, one for each trial"
+    raise InvalidRequest(f"--keep-allocation {duration_word(config.search.keep_allocation)}: {reason}; leave it out")
 
 
 def _are(names: Sequence[str]) -> str:
@@ -78,7 +95,7 @@ def _are(names: Sequence[str]) -> str:
 
 
 def check_workers(config: Config) -> None:
-    """Raise InvalidRequest for more slots than logical workers, and for `--rng stream` with logical workers."""
+    """Raise InvalidRequest for more slots than logical workers, or for `--rng stream` with logical workers."""
     slots = config.slots
     if config.logical_workers is not None and slots > config.logical_workers:
         raise InvalidRequest(

@@ -23,7 +23,7 @@ from kernel_backend.service.state.site_queues import closed_pools
 def build(context: Context) -> Service:
     """Return a new service with all of its parts, not started yet."""
     store, engines, wake = context.store, context.engines, context.wake
-    preparation = Preparation(context.archive, context.workspaces, wake)
+    preparation = Preparation(context.archive, context.workspaces, engines.settings, wake)
     checkpoint_copies = CheckpointCopies(context.checkpoint_storage, wake)
     search_process = partial(
         ExperimentSearchProcess, archive=context.archive, preparation=preparation, workspaces=context.workspaces
@@ -31,7 +31,12 @@ def build(context: Context) -> Service:
     searches = Searches(store, search_process)
     request_builder = RequestBuilder(store, searches, preparation, checkpoint_copies)
     cluster_state = ClusterStateManager(
-        store, engines, context.stored_quotas, request_builder, context.rules, closed=partial(closed_pools, engines)
+        store,
+        context.nodes,
+        context.stored_quotas,
+        request_builder,
+        context.rules,
+        closed=partial(closed_pools, engines),
     )
     notebooks = Notebooks(store, context.stored_quotas, context.servers, wake)
     ends = AttemptEnder(context, searches, SpoolIntake(store, engines))

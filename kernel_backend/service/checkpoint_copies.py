@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 class CheckpointCopies:
-    """Copy warm-start checkpoints into the trials that begin from them, and remember which copies failed.
+    """Copier of warm-start checkpoints into the trials that begin from them; remembers which copies failed.
 
     Users' files are accessed only in daemon threads, which end with the service.
     """
@@ -48,7 +48,7 @@ class CheckpointCopies:
         return error if isinstance(error, NotFound | CheckpointDamaged) else None
 
     def forget(self, experiment: int, trial: int) -> None:
-        """Drop the copy status of a trial whose first attempt has been created."""
+        """Forget the state of a trial's copy, which is not needed after the trial's first attempt was created."""
         self.lookups.forget((experiment, trial))
         self._failed.pop((experiment, trial), None)
 

@@ -15,12 +15,15 @@ from kernel_backend.engines.make import EngineMaker
 from kernel_backend.engines.marks import FolderMarks, Marks
 from kernel_backend.engines.pools import Make, PoolEngines
 from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.cluster.idle import IdleRule
 from kernel_backend.model.cluster.pools import Pool, read_pool
 from kernel_backend.model.cluster.quotas import Quota
 from kernel_backend.scheduler.rules import Rules
 from kernel_backend.service.effective_quotas import StoredQuotas
 from kernel_backend.service.notebook_servers import Servers
 from kernel_backend.service.notifier import Notifier
+from kernel_backend.service.outbox.config import OutboxConfig
+from kernel_backend.service.state.nodes import MarkedNodes
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.store.base import Store
 from kernel_backend.workspaces.base import Workspaces
@@ -37,8 +40,10 @@ class Context:
     including those stored in the database; `marks` finds gangs that an earlier service has left there, by default those
     in this home. `url` is the service's address for launchers that cannot read its home directory; `servers` gives
     access to the hub's notebook servers, None without a hub; `each_user` is the quota of users for whom admins have set
-    none; `keep_logs` is the number of seconds that logs are retained after an experiment ends, None for ever;
-    `launcher_urls` returns the addresses at which launchers on other nodes reach the service.
+    none; `local_price` is the price of a slot-hour of the local pool; `idle_rule` is the rule about unused slots;
+    `keep_logs` and `keep_reports` are the seconds for which logs, and all training reports, are retained after an
+    experiment ends, None for ever; `launcher_urls` returns the addresses at which launchers on other nodes reach the
+    service; `outbox` configures webhooks and mail.
     """
 
     store: Store
@@ -50,9 +55,13 @@ class Context:
     url: str | None = None
     rules: Rules = field(default_factory=Rules)
     each_user: Quota | None = None
+    local_price: float | None = None
+    idle_rule: IdleRule = field(default_factory=IdleRule)
     keep_logs: float | None = None
+    keep_reports: float | None = None
     servers: Servers | None = None
     launcher_urls: Callable[[], tuple[str, ...]] = tuple
+    outbox: OutboxConfig = field(default_factory=OutboxConfig)
     pools: Mapping[str, Any] = field(default_factory=dict)
     configured_in: str = "the service's configuration"
     make: Make | None = None
@@ -60,6 +69,7 @@ class Context:
     bus: Notifier = field(default_factory=Notifier, init=False)
     engines: PoolEngines = field(init=False)
     stored_quotas: StoredQuotas = field(init=False)
+    nodes: MarkedNodes = field(init=False)
     next_round: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     def __post_init__(self, engine: Engine) -> None:
@@ -72,14 +82,15 @@ class Context:
             ),
         )
         object.__setattr__(self, "stored_quotas", StoredQuotas(self.store, self.each_user))
+        object.__setattr__(self, "nodes", MarkedNodes(self.store, self.engines, self.stored_quotas))
 
     def wake(self) -> None:
-        """Start the loop's next round now."""
+        """Start the control loop's next round now instead of after its usual wait."""
         self.next_round.set()
 
 
 def _pools(configured: Mapping[str, Any], store: Store) -> tuple[list[Pool], dict[str, str]]:
-    """Return the configured and the stored pools, and by name the problems of settings that are invalid."""
+    """Return the configured and the stored pools; also, by pool name, what is wrong with settings that are invalid."""
     found: dict[str, Pool] = {}
     invalid: dict[str, str] = {}
     for name, settings in configured.items():

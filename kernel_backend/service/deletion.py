@@ -1,4 +1,4 @@
-"""Delete experiments: they are marked at once, can be restored for a day, and are then purged from disk."""
+"""Delete experiments: a deletion can be undone for a day, then the files are purged from disk."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _Rule = Callable[[Experiment, float], dict[str, Any]]
 
 
 class Needed(NamedTuple):
-    """Checkpoints and results of an experiment that other experiments need, so that a purge retains them.
+    """Checkpoints and results of a deleted experiment that a purge must retain, as other experiments need them.
 
-    `checkpoints` maps a checkpoint (`1/500-2`) to the experiments that start from it; `results` are the numbers of
-    searches that use the experiment's results as prior data.
+    `checkpoints` maps a checkpoint (such as `1/500-2`) to the experiments that start from it; `results` has the numbers
+    of the searches that use the experiment's results as prior data.
     """
 
     checkpoints: dict[str, list[int]]
@@ -39,7 +39,7 @@ class Needed(NamedTuple):
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Return one sentence for each retained checkpoint, and one if the results are retained."""
+        """Return why data is retained: one sentence for each checkpoint, and one for the results if needed."""
         begun = [
             f"checkpoint {name} stays: {_named(numbers)} begins from it" for name, numbers in self.checkpoints.items()
         ]
@@ -48,25 +48,31 @@ class Needed(NamedTuple):
 
 
 class Deletion:
-    """Delete and undelete experiments, report their disk usage, and purge them from disk."""
+    """Operations that delete and restore experiments, report their disk usage, and purge them from disk."""
 
     def __init__(self, context: Context) -> None:
         self._store, self._storage, self._workspaces = context.store, context.checkpoint_storage, context.workspaces
         self._archive, self._bus = context.archive, context.bus
 
     async def usage(self, who: Person, number: int) -> DiskUsage:
-        """Return the bytes that an experiment holds on disk, by kind; raises NotFound, PlaceUnavailable."""
+        """Return the bytes that an experiment occupies on disk, by kind of file.
+
+        Raises NotFound, and PlaceUnavailable if the files cannot be read.
+        """
         return await asyncio.to_thread(self._usage, await visible(self._store, who, number))
 
     async def delete(self, who: Person, number: int) -> None:
-        """Delete an experiment that has ended; raises Conflict for any other, and for pinned checkpoints."""
+        """Mark an experiment that has ended as deleted.
+
+        Raises Conflict if it has not ended, or if another experiment starts from one of its checkpoints.
+        """
         experiment = await changeable(self._store, who, number, deleted=True)
         disk.delete(experiment, time.time())  # raises Conflict before any storage is read
         await asyncio.to_thread(self._check_pins, experiment)
         await self._change(who, number, "delete", disk.delete)
 
     async def undelete(self, who: Person, number: int) -> None:
-        """Restore a deleted experiment; raises Conflict more than a day after the deletion."""
+        """Restore a deleted experiment; raises Conflict if it was deleted more than a day ago."""
         await changeable(self._store, who, number, deleted=True)
         await self._change(who, number, "undelete", disk.undelete)
 
@@ -80,7 +86,7 @@ class Deletion:
             await asyncio.sleep(HOUSEKEEPING_S)
 
     async def purge(self, now: float) -> None:
-        """Free the disk of experiments that were deleted more than a day before `now`."""
+        """Remove the files of experiments that were deleted more than a day before `now` (seconds since the epoch)."""
         for experiment in await asyncio.to_thread(self._store.deleted_experiments):
             if disk.may_purge(experiment, now):
                 try:

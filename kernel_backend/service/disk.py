@@ -1,4 +1,4 @@
-"""Measure disk usage by user and by experiment, and of files that experiments share."""
+"""Measure disk usage by user and by experiment, counting files that experiments share separately."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ALL = 2**31 - 1  # no limit on the number of experiments listed
 
 
 class DiskMeter:
-    """Disk usage of users and experiments; each call measures it again."""
+    """Meter of the disk usage of users and experiments; it caches nothing, so each call reads the file system."""
 
     def __init__(self, context: Context) -> None:
         self._store, self._workspaces = context.store, context.workspaces
@@ -34,7 +34,7 @@ class DiskMeter:
         return await asyncio.to_thread(self._report, None if everyone else who.name, who.admin)
 
     async def used(self, owner: str) -> Mapping[str, int]:
-        """Return the bytes on disk of a user's experiments by group, including deleted ones that are not purged yet.
+        """Return the bytes that a user's experiments occupy on disk, by group, including deleted ones not purged yet.
 
         Raises DaylightError or OSError if the user's files cannot be read.
         """
@@ -75,7 +75,7 @@ class DiskMeter:
         )
 
     def _measured(self, owners: set[str], warnings: list[str]) -> Mapping[str, WorkspaceUsage]:
-        """Return the disk usage by owner; if several owners share a workspace, it is measured once."""
+        """Return the disk usage by owner; owners who share one workspace get the same measurement."""
         done: dict[Workspace, WorkspaceUsage] = {}
         found = {}
         for owner in sorted(owners):
@@ -108,6 +108,6 @@ def _totals(usages: Sequence[DiskUsage]) -> Iterator[UserDisk]:
 
 
 def _unknown(workspaces: Sequence[WorkspaceUsage], known: set[int]) -> int:
-    """Return the bytes of folders whose experiment is not in the database."""
+    """Return the total bytes of folders whose experiment number is not among `known`, those in the database."""
     rest = (sizes for each in workspaces for number, sizes in each.experiments.items() if number not in known)
     return sum(sum(sizes.values()) for sizes in rest)

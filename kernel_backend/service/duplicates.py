@@ -19,9 +19,9 @@ _log = logging.getLogger(__name__)
 
 
 class DuplicateFinder:
-    """Find the active experiment that a submission duplicates.
+    """Finder of the active experiment that a submission duplicates.
 
-    The normalised code, environment and data of each snapshot are cached: a snapshot never changes.
+    It caches the normalised code, environment and data of each snapshot, since a snapshot never changes.
     """
 
     def __init__(self, store: Store, archive: Archive, confined: Confined) -> None:
@@ -66,7 +66,7 @@ class DuplicateFinder:
         return experiment.config == config or self._submitted(experiment) == config
 
     def _submitted(self, experiment: Experiment) -> Config:
-        """Return an experiment's configuration as submitted: priority and slots may have been changed since."""
+        """Return an experiment's configuration as submitted, before any change of its priority or slots."""
         first = self._store.messages(0, experiment.number, limit=1)
         return Experiment.model_validate(first[0].data).config if first else experiment.config
 

@@ -1,4 +1,4 @@
-"""Provide the quotas in force and the names of drained nodes."""
+"""Provide the quotas in force, from the hub and from admins, and the names of drained nodes."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class EffectiveQuotas(Protocol):
 
     @property
     def users(self) -> Mapping[str, Quota]:
-        """Return the quotas in force by user; users not named have no limit and no guarantee."""
+        """Return the quotas in force by user name; users without an entry have no limit and no guarantee."""
 
     @property
     def groups(self) -> Mapping[str, Quota]:
-        """Return the quotas in force by group; groups not named have no limit and no guarantee."""
+        """Return the quotas in force by group name; groups without an entry have no limit and no guarantee."""
 
     @property
     def drained(self) -> frozenset[str]:
@@ -37,7 +37,7 @@ class EffectiveQuotas(Protocol):
 
 
 class StoredQuotas:
-    """Merge the hub's quotas with those that admins set in this service, which take precedence.
+    """Quotas from the hub, merged with those that admins set in this service, which take precedence.
 
     The store is read only by the constructor and `reload`. `each_user` is the quota of users for whom none is set.
     """
@@ -66,24 +66,24 @@ class StoredQuotas:
         self._settle()
 
     def give(self, directory: Directory) -> None:
-        """Replace the users, their groups and the group quotas by those read from the hub."""
+        """Replace the users, their groups and the groups' quotas by those in `directory`, which come from the hub."""
         if directory != self._directory:
             self._directory = directory
             self._settle()
 
     def given(self, kind: AccountKind, name: str) -> Quota | None:
-        """Return an account's quota without the changes that admins made in this service; None if it has none.
+        """Return an account's quota before changes by admins: for a group the hub's, for a user that of the settings.
 
-        A group's quota comes from the hub, a user's from the service's settings.
+        Returns None if there is none.
         """
         return self._directory.groups.get(name) if kind == "group" else self._each_user
 
     def changed(self, kind: AccountKind, name: str) -> dict[str, Any]:
-        """Return the quota fields of an account that admins have set in this service."""
+        """Return the quota fields that admins have set for an account in this service, by field name."""
         return dict(self._changed.get((kind, name), {}))
 
     def quota(self, kind: AccountKind, name: str) -> Quota:
-        """Return the quota in force for an account."""
+        """Return the quota in force for a user or group."""
         in_force = (self.users if kind == "user" else self.groups).get(name)
         return in_force or self.given(kind, name) or Quota()
 
@@ -98,13 +98,13 @@ class StoredQuotas:
 
     @property
     def people(self) -> set[Key]:
-        """Return all accounts that the hub names."""
+        """Return the keys (kind, name) of all users and groups that the hub names."""
         found: set[Key] = {("user", name) for name in self._directory.members}
         return found | {("group", name) for name in self._directory.groups}
 
     @property
     def named(self) -> set[Key]:
-        """Return all accounts that the hub names, or for which admins have set a quota in this service."""
+        """Return all users and groups that the hub names, or for which admins have set a quota in this service."""
         return self.people | set(self._changed)
 
     def _settle(self) -> None:
@@ -128,9 +128,9 @@ class StoredQuotas:
 
 
 def _both(given: Quota | None, changed: Mapping[str, Any]) -> tuple[Quota, str]:
-    """Return a quota with the fields in `changed` replaced, and a warning if guarantee and limit conflict, else "".
+    """Return the quota `given` with the fields in `changed` replaced, and a warning, or "" if there is none.
 
-    A guarantee above the limit is lowered to the limit.
+    A guarantee above the limit is lowered to the limit, of which the warning tells.
     """
     numbers = {**(given or Quota()).model_dump(), **changed}
     guarantee, limit = numbers["guarantee"], numbers["limit"]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from kernel_backend.environments import uv
 from kernel_backend.errors import DaylightError, Forbidden, NoEnvironment, PlaceUnavailable
+from kernel_backend.model.cluster.pools import PoolSettings
 from kernel_backend.model.environments import EnvironmentInfo, packages
 from kernel_backend.model.experiment import Experiment, ScheduledExperiment
 from kernel_backend.model.snapshot import Environment
@@ -18,27 +19,33 @@ from kernel_backend.service.lookups import Lookups
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.workspaces.base import EnvironmentStorage, Workspaces
 
-AGAIN_S = 60.0  # seconds before a failed build is retried: the network may have been down
+AGAIN_S = 60.0  # seconds before a failed build or lock is retried: the network may have been down
 FRESH_S = 60.0  # seconds after a submission during which its environment counts as unchanged
 NAMED = 5  # packages that a note lists by name
+Settings = Callable[[str], PoolSettings | None]
 _Whose = tuple[str, str]  # owner and id of an environment
 _log = logging.getLogger(__name__)
 
 
 class Preparation:
-    """Lock and build environments of experiments, in daemon threads that end with the service."""
+    """Background builder of Python environments; its daemon threads end with the service."""
 
-    def __init__(self, archive: Archive, workspaces: Workspaces, wake: Callable[[], None]) -> None:
-        self._workspaces = workspaces
+    def __init__(self, archive: Archive, workspaces: Workspaces, settings: Settings, wake: Callable[[], None]) -> None:
+        """Create the builder; `settings` returns a pool's settings, which say where environments are built.
+
+        `wake` is called after each result.
+        """
+        self._workspaces, self._settings = workspaces, settings
         self.recorded: Callable[[str], Environment] = lru_cache(256)(lambda id: archive.snapshot(id).environment)
         self._guard = threading.Lock()
         self._building: dict[_Whose, float] = {}  # start time (time.monotonic()) of each build under way
         self._failed: dict[_Whose, tuple[float, str]] = {}  # time and reason of the last failure
         self._locking: set[_Whose] = set()
+        self._unlocked: dict[_Whose, float] = {}  # time of the last failure to lock after a submission
         self.lookups = Lookups(wake)
 
     def check(self, owner: str, snapshot: str) -> None:
-        """Raise NoEnvironment unless a locked environment of this snapshot exists or can be built."""
+        """Raise NoEnvironment if a snapshot's locked environment neither exists nor can be built."""
         environment = self.recorded(snapshot)
         if self._kept(owner).python(environment) is not None:
             return
@@ -50,15 +57,18 @@ class Preparation:
             raise NoEnvironment("--env locked: there is no uv, which builds environments: pip install uv")
 
     def keep(self, owner: str, snapshot: str, python: str) -> None:
-        """Lock a snapshot's environment and store its wheels in a background thread, unless that was done; do not wait.
+        """Start to lock a snapshot's environment and store its wheels in a background thread, unless that was done.
 
-        A failure, perhaps for lack of a network, is logged; the next submission tries again.
+        A failure, perhaps for lack of a network, is logged; the next submission after `AGAIN_S` seconds tries again.
         """
         environment = self.recorded(snapshot)
+        whose = owner, environment.id
         with self._guard:
-            if (owner, environment.id) in self._locking or environment.daylight is None:
+            failed = self._unlocked.get(whose)
+            waits = failed is not None and time.monotonic() - failed < AGAIN_S
+            if waits or whose in self._locking or environment.daylight is None:
                 return
-            self._locking.add((owner, environment.id))
+            self._locking.add(whose)
         _in_thread(self._keep, owner, environment, Path(python))
 
     def info(self, owner: str, snapshot: str) -> EnvironmentInfo:
@@ -86,22 +96,36 @@ class Preparation:
         except (DaylightError, OSError):
             return ""  # the same error is reported when the trial is started
         owner, whose = experiment.owner, (experiment.owner, environment.id)
-        found = self.lookups.answer(owner, whose, partial(self._find, owner, environment, Path(experiment.python)))
+        here = self._needed_here(experiment)
+        find = partial(self._find, owner, environment, Path(experiment.python), here)
+        found = self.lookups.answer(owner, (*whose, here), find)
         since = self._building.get(whose)
         if since is not None:
-            return f"its locked environment is being built ({time.monotonic() - since:.0f} s)"
+            done = "built" if here else "locked"
+            return f"its locked environment is being {done} ({time.monotonic() - since:.0f} s)"
         return "its locked environment is being looked for" if found is None else found
 
     def python(self, experiment: Experiment) -> str:
-        """Return the path of an experiment's Python interpreter; raises NoEnvironment if its locked one is gone."""
+        """Return the path of an experiment's Python interpreter.
+
+        Raises NoEnvironment if its locked environment is gone.
+        """
         if experiment.config.env != "locked":
             return experiment.python
         environment = self.recorded(experiment.snapshot)
         found = self._kept(experiment.owner).python(environment)
         if found is None:
-            self.lookups.forget((experiment.owner, environment.id))
+            self.lookups.forget((experiment.owner, environment.id, True))
             raise NoEnvironment("its locked environment is gone, and is built again")
         return str(found)
+
+    def launchers_python(self, experiment: Experiment) -> str:
+        """Return the path of the interpreter that runs an experiment's launchers on the nodes.
+
+        If nodes build the locked environment themselves, this is the interpreter with which they do so. Raises
+        NoEnvironment if a locked environment that was built here is gone.
+        """
+        return experiment.python if self._built_on_nodes(experiment) else self.python(experiment)
 
     def note(self, experiment: Experiment, attempts: int) -> str | None:
         """Return a note about packages that are missing, or differ from the snapshot's; None if there are none.
@@ -113,6 +137,15 @@ class Preparation:
             return self._lacking(experiment)
         fresh = attempts == 0 and experiment.rerun_of is None and time.time() - experiment.created_at < FRESH_S
         return None if fresh else self._changed(experiment)
+
+    def _built_on_nodes(self, experiment: ScheduledExperiment) -> bool:
+        settings = self._settings(experiment.config.pool or "")
+        return experiment.config.env == "locked" and settings is not None and not settings.shared
+
+    def _needed_here(self, experiment: ScheduledExperiment) -> bool:
+        """Return whether the service's machine needs the environment, for ranks or a custom search class."""
+        search = experiment.config.search
+        return not self._built_on_nodes(experiment) or (search is not None and search.source is not None)
 
     def _lacking(self, experiment: Experiment) -> str | None:
         recorded, kept = self.recorded(experiment.snapshot), self._kept(experiment.owner)
@@ -142,37 +175,46 @@ class Preparation:
         try:
             self._kept(owner).make_lock(environment, python)
         except DaylightError as error:
+            self._unlocked[owner, environment.id] = time.monotonic()
             _log.warning("environment %s is not locked yet: %s", environment.id[:12], error)
         finally:
             with self._guard:
                 self._locking.discard((owner, environment.id))
 
-    def _find(self, owner: str, environment: Environment, python: Path) -> str:
-        """Build a locked environment unless it exists; return the reason of a failure, "" if the environment exists."""
+    def _find(self, owner: str, environment: Environment, python: Path, here: bool) -> str:
+        """Build an environment, or without `here` only lock it; do nothing if that was done.
+
+        Returns the reason of a failure, "" if there is none. A locked environment is built later by the nodes.
+        """
         try:
-            if self._kept(owner).python(environment) is not None:
+            kept = self._kept(owner)
+            if (kept.python(environment) if here else kept.lock(environment)) is not None:
                 return ""
         except (Forbidden, PlaceUnavailable) as error:
             return error.message
         when, why = self._failed.get((owner, environment.id), (0.0, ""))
         if not why or time.monotonic() - when >= AGAIN_S:
-            why = self._build(owner, environment, python)
+            why = self._build(owner, environment, python, here)
         return why and f"{why}; this is tried again"
 
-    def _build(self, owner: str, environment: Environment, python: Path) -> str:
-        """Build a locked environment; return the reason of a failure, "" on success."""
+    def _build(self, owner: str, environment: Environment, python: Path, here: bool) -> str:
+        """Build an environment on this machine, or only lock it; return the reason of a failure, "" on success."""
         whose = owner, environment.id
         began = self._building[whose] = time.monotonic()
         try:
-            self._kept(owner).build(environment, python)
+            if here:
+                self._kept(owner).build(environment, python)
+            else:
+                self._kept(owner).make_lock(environment, python)
         except Exception as error:  # any error is reported with its experiment
             why = error.message if isinstance(error, DaylightError) else f"{type(error).__name__}: {error}"
             _log.warning("environment %s: %s", environment.id[:12], why)
             self._failed[whose] = time.monotonic(), why
             return why
         finally:
-            del self._building[whose]
-        _log.info("environment %s was built in %.1f s", environment.id[:12], time.monotonic() - began)
+            self._building.pop(whose, None)
+        done = "built" if here else "locked"
+        _log.info("environment %s was %s in %.1f s", environment.id[:12], done, time.monotonic() - began)
         self._failed.pop(whose, None)
         return ""
 

@@ -20,7 +20,11 @@ Damaged = Callable[[Checkpoints, Manifest], bool]
 
 
 class TrialCheckpoints(NamedTuple):
-    """Checkpoints of a trial, oldest first; `line` has the ids of those that no later attempt abandoned."""
+    """Checkpoints of a trial, oldest first.
+
+    `line` has the ids of the checkpoints in the trial's lineage: those that no later attempt discarded by resuming from
+    an older one.
+    """
 
     trial: Trial
     place: Checkpoints
@@ -29,7 +33,7 @@ class TrialCheckpoints(NamedTuple):
 
 
 def trial_checkpoints(store: Store, storage: CheckpointStorage, experiment: int) -> list[TrialCheckpoints]:
-    """Return the trials of an experiment with their checkpoints."""
+    """Return the checkpoints of each trial of an experiment, one record per trial in order."""
     found = []
     for trial in store.trials(experiment):
         place = storage.open(experiment, trial.index)
@@ -42,10 +46,12 @@ def trial_checkpoints(store: Store, storage: CheckpointStorage, experiment: int)
 def reasons(
     experiment: Experiment, found: Sequence[TrialCheckpoints], damaged: Damaged
 ) -> Mapping[tuple[int, str], tuple[str, ...]]:
-    """Return why each checkpoint is retained, by trial and checkpoint id; checkpoints to delete have no reasons.
+    """Return the reasons to retain each checkpoint, by trial and checkpoint id.
 
-    Damaged checkpoints, and those outside the lineage (the trial later resumed from an older one), do not count for
-    the rules: `latest:2` must retain two usable checkpoints.
+    Those without a reason are to be deleted.
+
+    Damaged checkpoints, and those that a trial discarded by resuming from an older one, do not count for the rules:
+    `latest:2` must retain two usable checkpoints.
     """
     bad = {
         checkpoints.trial.index: {each.id for each in checkpoints.manifests if damaged(checkpoints.place, each)}
@@ -83,7 +89,7 @@ def collect(
     dry_run: bool = False,
     damaged: Damaged = lambda place, manifest: False,
 ) -> GarbageReport:
-    """Delete the checkpoints that no rule retains; with `dry_run` only report them.
+    """Delete the checkpoints that no rule retains, and report them; with `dry_run` only report them.
 
     Also deletes damaged checkpoints that were quarantined a week ago, and saves that were never committed. Running
     trials are skipped: their ranks apply the rules themselves, and may be reading checkpoints.
@@ -132,7 +138,7 @@ def _decision(manifest: Manifest, reasons: tuple[str, ...]) -> CheckpointDecisio
 
 
 def _set_aside(checkpoints: TrialCheckpoints, now: float) -> list[CheckpointDecision]:
-    """Return damaged checkpoints that were quarantined more than a week ago."""
+    """Return decisions to delete those damaged checkpoints that were quarantined more than a week before `now`."""
     return [
         CheckpointDecision(
             experiment=checkpoints.trial.experiment,

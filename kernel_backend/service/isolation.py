@@ -21,9 +21,9 @@ _log = logging.getLogger(__name__)
 
 
 class IsolatedTasks:
-    """Run asynchronous work per experiment; each experiment has at most one task at a time.
+    """Runner of asynchronous work per experiment; each experiment has at most one task at a time.
 
-    `wake` is called when a task ends for which `together` did not wait, `failed` after each error.
+    `wake` is called when a background task ends for which `together` no longer waited, `failed` after each error.
     """
 
     def __init__(self, wake: Callable[[], None], failed: Callable[[], None]) -> None:
@@ -35,10 +35,11 @@ class IsolatedTasks:
         """Return whether work on this experiment is still running."""
         return number in self._under_way
 
-    async def patiently(self, number: int, what: str, work: Work) -> None:
-        """Run work on one experiment and wait at most `ROUND_WAIT_S`; slower work continues in the background.
+    async def retried(self, number: int, what: str, work: Work) -> None:
+        """Run `work` on one experiment and wait at most `ROUND_WAIT_S`; slower work continues in the background.
 
-        Does nothing while earlier work on that experiment runs. `what` names the work in the log.
+        Does nothing while earlier work on that experiment runs, or during the backoff after an error. `what` names the
+        work in the log.
         """
         await self.together({number: [(what, work)]})
 
@@ -63,7 +64,7 @@ class IsolatedTasks:
 
     @property
     def troubled(self) -> bool:
-        """Return whether the last try of any work has failed."""
+        """Return whether the last try of any kind of work has failed."""
         return bool(self._failures)
 
     def due(self, what: str) -> bool:

@@ -1,4 +1,4 @@
-"""Cache facts read from users' files; threads read them, since a user's disk or agent may be slow."""
+"""Look up facts in users' files in threads, since a user's disk or agent may be slow, and cache the results."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Question(NamedTuple):
 
 
 class Lookups:
-    """Cache of facts that threads look up in users' files, which may be slow.
+    """Cache of facts that threads read from users' files, which may be slow.
 
     `wake` is called in the event loop when the result for a key has changed.
     """
@@ -48,16 +48,16 @@ class Lookups:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def start(self) -> None:
-        """Record the running event loop, in which `wake` is called."""
+        """Remember the running event loop, in which `wake` will be called."""
         self._loop = asyncio.get_running_loop()
 
     @property
     def unsettled(self) -> bool:
-        """Return whether a new key was looked up since the last `settle`."""
+        """Return whether a lookup of a new key was started since the last `settle`."""
         return bool(self._first)
 
     def answer(self, owner: str, key: Hashable, find: Find) -> str | None:
-        """Return the cached answer for a key, None if there is none yet; start a lookup by `find` if it is stale.
+        """Return the cached result for a key, None if there is none yet; start a lookup by `find` if it is stale.
 
         Does not block. `owner` is the user whose files `find` reads; at most `AT_ONCE` threads run per owner.
         """
@@ -71,7 +71,7 @@ class Lookups:
         return None if known is None else known.text
 
     def forget(self, key: Hashable) -> None:
-        """Drop the cached answer for a key: the next `answer` starts a lookup."""
+        """Drop the cached result for a key, so that the next `answer` starts a lookup."""
         with self._guard:
             self._answers.pop(key, None)
 

@@ -19,7 +19,7 @@ OURSELVES = "daylight"  # the actor in the audit log
 
 
 class Servers(Protocol):
-    """Interface to the hub's notebook servers; its methods raise ServiceUnreachable if the hub does not answer."""
+    """Access to the hub's notebook servers; the methods raise ServiceUnreachable if the hub does not answer."""
 
     async def read(self) -> tuple[Server, ...]:
         """Return the notebook servers that hold slots."""
@@ -29,7 +29,7 @@ class Servers(Protocol):
 
 
 class Notebooks:
-    """Track the notebook servers that hold slots; `changed` is called when their slots have changed."""
+    """Tracker of the notebook servers that hold slots; `changed` is called when their slots have changed."""
 
     def __init__(
         self, store: QuotaStore, stored_quotas: EffectiveQuotas, servers: Servers | None, changed: Callable[[], None]
@@ -38,7 +38,7 @@ class Notebooks:
         self._store, self._stored_quotas, self._servers, self._changed = store, stored_quotas, servers, changed
 
     def give(self, present: Sequence[Server]) -> None:
-        """Replace the known servers by those that the hub reports."""
+        """Replace the known notebook servers by `present`, those that the hub reports."""
         before, self._stored_quotas.servers = self._stored_quotas.servers, present
         if _held(before) != _held(present):
             self._changed()
@@ -62,5 +62,5 @@ class Notebooks:
 
 
 def _held(servers: Sequence[Server]) -> set[Server]:
-    """Return the servers with their time of last activity removed, so that only changes of slots count."""
+    """Return the servers without their times of last activity, so that a comparison shows only changes of slots."""
     return {server.model_copy(update={"last_activity": 0.0}) for server in servers}

@@ -6,7 +6,7 @@ import asyncio
 
 
 class Notifier:
-    """Event source for tasks that wait for changes: `notify` wakes all tasks that are waiting."""
+    """Source of events for tasks that wait for changes; `notify` wakes all tasks that are waiting."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Number new experiments above every number in the database and in folders, as a restored database may lack some."""
+"""Number new experiments above every number in use by the database or a folder: a restored database may lack some."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _log = logging.getLogger(__name__)
 
 
 class Numbering:
-    """Find the largest experiment number that any folder has, since a restored database may lack experiments.
+    """Largest experiment numbers found in folders, which may be above those in a restored database.
 
-    The folders of each owner are read once. `note` is a message if the database is older than the folders in the
-    service's home, else "".
+    The folders of each owner are read once. `note` is a warning if the database is older than the folders in the
+    service's home directory, else "".
     """
 
     def __init__(self, store: Store, storage: CheckpointStorage, workspaces: Workspaces, home: Path) -> None:
@@ -29,7 +29,10 @@ class Numbering:
         self.note = ""
 
     def look(self) -> None:
-        """Compare the store's largest numbers with those of the home's folders; set `note` if the store is older."""
+        """Compare the largest numbers in the store and in the home directory's folders.
+
+        Set `note` if the store is older.
+        """
         attempts = self._store.newest_attempts()
         newest = max((each.number for each in self._store.experiments(limit=1)), default=0)
         self.note = forgotten(newest, largest_number(self._home), attempts, names_of_attempts(self._home))
@@ -37,7 +40,7 @@ class Numbering:
             _log.warning("%s", self.note)
 
     def beyond(self, owner: str) -> int:
-        """Return the largest experiment number in the folders that this owner's experiments may write to."""
+        """Return the largest experiment number in use by any folder to which this owner's experiments may write."""
         known = self._known.get(owner)
         if known is None:  # without a lock, since one owner's folders or agent may be slow and must not block others
             known = max(largest_number(self._home), self._in_workspace(owner), self._in_checkpoints())
@@ -59,7 +62,7 @@ def forgotten(newest: int, largest: int, attempts: dict[tuple[int, int], int], n
     """Return a note about experiments and attempts that have folders but are not in the store; "" if there are none.
 
     `newest` is the largest experiment number in the store, `largest` the one in the folders; `attempts` maps
-    experiment and trial to the newest attempt in the store, `names` are the names of attempts' folders.
+    (experiment, trial) to the number of the newest attempt in the store; `names` are the names of attempts' folders.
     """
     unknown = sorted(key for key in map(_key, names) if key and key.number > attempts.get(key[:2], 0))
     if largest <= newest and not unknown:

@@ -20,9 +20,9 @@ from kernel_backend.snapshots.archive import UNREADABLE, Archive
 
 
 def bound(root: Path, submission: Submission) -> Bound:
-    """Return a submission's hyperparameters and search space, checked against its definition.
+    """Return a submission's hyperparameters and search space, checked against the training definition in its cell.
 
-    Raises InvalidDefinition.
+    `root` is the folder that holds the snapshot. Raises InvalidDefinition.
     """
     archive = Archive(root)
     source = archive.definition(submission.snapshot)
@@ -49,12 +49,12 @@ def meaning(root: Path, id: str) -> str:
 
 
 def causes_of(pairs: Sequence[Sequence[Side]]) -> list[tuple[Difference, ...]]:
-    """Return the differences between the two snapshots of each pair; an empty tuple if a snapshot is missing."""
+    """Return, for each pair of snapshots, the differences between the two; an empty tuple if one is missing."""
     return [_causes(*sides) if len(sides) == 2 else () for sides in pairs]
 
 
 def unread(which: str, error: Exception) -> Difference:
-    """Return a `Difference` that reports an unreadable snapshot, so that the other pairs can still be compared."""
+    """Return a `Difference` which says that snapshot `which` could not be read, so that other pairs can be compared."""
     text = f"the snapshot of {which} cannot be read ({type(error).__name__}): not compared"
     return Difference(kind="code", name="snapshot", text=text)
 

@@ -18,10 +18,10 @@ from kernel_backend.model.views.overview import CheckpointInfo
 
 
 def as_requested_by(who: Person, before: Experiment, asked: Rerun) -> Experiment:
-    """Return the experiment to rerun; its group is removed if the user is not in it: the default then applies.
+    """Return the experiment to rerun on behalf of a user, without its group if the user is not in it.
 
-    Raises Forbidden for another user's experiment unless `asked.trust` names its owner, because its code would run
-    with the caller's permissions.
+    Without a group the user's default group applies. Raises Forbidden for another user's experiment unless
+    `asked.trust` names its owner, because its code would run with the caller's permissions.
     """
     if asked.trust != before.owner != who.name:
         raise Forbidden(

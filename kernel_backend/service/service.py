@@ -1,4 +1,4 @@
-"""Implement the operations that users, views and launchers call through the API."""
+"""Implement the operations that users, views and launchers call through the HTTP API."""
 
 from __future__ import annotations
 
@@ -26,10 +26,12 @@ from kernel_backend.model.reports import Delivery, Instruction, Kind, Report, St
 from kernel_backend.model.search import registry
 from kernel_backend.model.snapshot import Snapshot
 from kernel_backend.model.states import EXPERIMENT_ENDED, ExperimentState, IllegalTransition, TrialState
+from kernel_backend.model.times import Times
 from kernel_backend.model.trial import checkpoint_step
 from kernel_backend.model.views.curves import Curves
 from kernel_backend.model.views.overview import LogChunk, Overview
 from kernel_backend.model.views.search_status import SearchStatus
+from kernel_backend.model.webhooks.records import EndedExperiments
 from kernel_backend.service.access import changeable, check_not_deleted, may_submit, visible
 from kernel_backend.service.admission import check_possible, check_workers
 from kernel_backend.service.audit import audit_entry
@@ -38,10 +40,11 @@ from kernel_backend.service.deletion import Deletion
 from kernel_backend.service.disk import DiskMeter
 from kernel_backend.service.duplicates import DuplicateFinder
 from kernel_backend.service.environments import Preparation
-from kernel_backend.service.log_retention import LogRetention
 from kernel_backend.service.loop.gang_nodes import GangNodes
+from kernel_backend.service.loop.idle_review import IdleReview
 from kernel_backend.service.loop.loop import Loop
 from kernel_backend.service.numbering import Numbering
+from kernel_backend.service.outbox.sender import OutboxSender
 from kernel_backend.service.rerun import (
     as_requested_by,
     choose_checkpoint,
@@ -49,22 +52,31 @@ from kernel_backend.service.rerun import (
     rerun_submission,
     single_trial,
 )
+from kernel_backend.service.retention import Retention
 from kernel_backend.service.storage_limits import StorageLimits
 from kernel_backend.service.submission import SubmissionValidator
 from kernel_backend.service.verbs.artifacts import ArtifactVerbs
 from kernel_backend.service.verbs.checkpoints import CheckpointVerbs
 from kernel_backend.service.verbs.cluster import ClusterVerbs
 from kernel_backend.service.verbs.compare import CompareVerbs
+from kernel_backend.service.verbs.node_environments import NodeEnvironments
 from kernel_backend.service.verbs.pools import PoolVerbs
 from kernel_backend.service.verbs.quotas import QuotaVerbs
 from kernel_backend.service.verbs.search import SearchVerbs
 from kernel_backend.service.verbs.staging import Staging
+from kernel_backend.service.verbs.traces import TraceVerbs
+from kernel_backend.service.verbs.webhooks import WebhookVerbs
 from kernel_backend.service.views.curves import CurveReader
+from kernel_backend.service.views.ended import read_ended
+from kernel_backend.service.views.monitoring import Monitoring
 from kernel_backend.service.views.overviews import Overviews
 from kernel_backend.service.views.redaction import NoteRedactor
+from kernel_backend.service.views.spending import SpendingReader
+from kernel_backend.service.views.times import read_times
+from kernel_backend.service.views.utilisation import UtilisationReader
 from kernel_backend.service.views.watchers import WatcherFeed
 from kernel_backend.spec.resume import resized_note
-from kernel_backend.store.base import NewExperiment
+from kernel_backend.store.base import NewExperiment, StoreUnavailable
 
 _log = logging.getLogger(__name__)
 
@@ -72,7 +84,7 @@ EVERY = 2**31 - 1  # all trials of a search
 
 
 class Service:
-    """Implement the operations behind the API.
+    """Operations behind the HTTP API.
 
     An operation changes the store and wakes the loop; only the loop starts and ends gangs.
     """
@@ -90,8 +102,8 @@ class Service:
         self._curves = CurveReader(store)
         self._confined = Confined()
         self._duplicates, self._submitting = DuplicateFinder(store, archive, self._confined), asyncio.Lock()
-        self._log_retention = LogRetention(context)
-        self.checkpoints = CheckpointVerbs(store, storage, self._log_retention)
+        self._retention = Retention(context)
+        self.checkpoints = CheckpointVerbs(store, storage, self._retention)
         self.artifacts = ArtifactVerbs(store, workspaces)
         self.compare = CompareVerbs(store, archive, storage, self._confined)
         self.numbering = Numbering(store, storage, workspaces, context.home)
@@ -104,11 +116,19 @@ class Service:
             context, loop.cluster_state, preparation, self.checkpoints, self._confined, self._storage
         )
         self.quotas = QuotaVerbs(store, self.stored_quotas, loop.cluster_state.looking, self._changed)
-        self.cluster = ClusterVerbs(store, self.stored_quotas, loop.cluster_state, self.overview, self._changed)
+        self.idle = IdleReview(context, loop.cluster_state, self._changed)
+        self.cluster = ClusterVerbs(context, loop.cluster_state, self.overview, self._changed, lambda: self.idle.idle)
         self.pools = PoolVerbs(store, engine, loop.cluster_state, context, self._changed)
-        self.gang_nodes = GangNodes(store, engine.settings, self._bus, context.wake)
-        self.staging = Staging(store, archive, context.home)
+        self.monitoring = Monitoring(store, loop.cluster_state, self.pools.statuses, loop.round_age)
+        self.utilisation = UtilisationReader(store)
+        self.spending = SpendingReader(store, engine, context.local_price)
+        self.gang_nodes = GangNodes(store, engine.settings, self._bus, context.wake, context.nodes.blame)
+        self.staging = Staging(store, archive, context.home, context.bus)
+        self.node_environments = NodeEnvironments(store, preparation.recorded, self.staging.open, context.home)
         self.deletion = Deletion(context)
+        self._outbox = OutboxSender(store, context.bus, context.outbox)
+        self.webhooks = WebhookVerbs(context, self._outbox)
+        self.traces = TraceVerbs(store, self.overview, self._changed)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -120,7 +140,9 @@ class Service:
         self._tasks = [
             asyncio.create_task(self._loop.run(), name="loop"),
             asyncio.create_task(self.deletion.run(), name="housekeeping"),
-            asyncio.create_task(self._log_retention.run(), name="log retention"),
+            asyncio.create_task(self._retention.run(), name="retention"),
+            asyncio.create_task(self.idle.run(), name="idle slots"),
+            asyncio.create_task(self._outbox.run(), name="outbox"),
         ]
 
     async def close(self) -> None:
@@ -132,11 +154,24 @@ class Service:
         await asyncio.to_thread(self._store.close)
 
     async def busy(self) -> bool:
-        """Return whether any experiment runs, waits or is ending; paused experiments do not count."""
-        if await asyncio.to_thread(self._store.live_trials):
+        """Return whether any unpaused experiment runs, waits or is ending, or a webhook has not got its notices.
+
+        True while the database cannot tell.
+        """
+        try:
+            if await asyncio.to_thread(self._store.waiting_notices):
+                return True
+            if await asyncio.to_thread(self._store.live_trials):
+                return True
+            unfinished = await asyncio.to_thread(self._store.unfinished_experiments)
+        except StoreUnavailable as error:
+            _log.warning("whether there is work is not known: %s", error)
             return True
-        unfinished = await asyncio.to_thread(self._store.unfinished_experiments)
         return any(each.config.search and each.state is ExperimentState.ACTIVE for each in unfinished)
+
+    async def database(self) -> str:
+        """Return the product and version of the service's database."""
+        return await asyncio.to_thread(self._store.product)
 
     # Submissions
 
@@ -145,15 +180,18 @@ class Service:
         return await asyncio.to_thread(self._archive.spare, id)
 
     async def put_snapshot(self, who: Person, id: str, data: bytes) -> None:
-        """Store the archive `data` of a snapshot; raises InvalidRequest unless `id` is its sha256, and Forbidden."""
+        """Store `data`, the archive of a snapshot; raises InvalidRequest unless `id` is its sha256.
+
+        Raises Forbidden if the user may not submit.
+        """
         may_submit(who)
         await asyncio.to_thread(self._archive.put, id, data)
 
     async def submit_once(self, who: Person, submission: Submission) -> tuple[Overview, bool]:
         """Queue a new experiment, unless it duplicates an active one; return its overview, and True if it is new.
 
-        Raises NotFound for an unknown snapshot, InvalidDefinition for an error in the cell or a hyperparameter, and
-        ImpossibleAsk for a submission that can never run. Nothing is stored then.
+        Raises NotFound for an unknown snapshot, InvalidDefinition for an error in the notebook cell or a
+        hyperparameter, and ImpossibleAsk for a submission that can never run. After an error nothing is stored.
         """
         draft = await self._validator.draft(who, submission)
         if submission.again or submission.rerun_of is not None:
@@ -179,8 +217,8 @@ class Service:
         """Queue a new experiment with the snapshot and seeds of an earlier one.
 
         If `asked.trial` is set, only that trial of a search is run. If `asked.checkpoint` is set, training continues
-        from that checkpoint. Raises NotFound, InvalidRequest for an unknown option or a length that was reached
-        already, and the errors of `submit_once`.
+        from that checkpoint. Raises NotFound, InvalidRequest for an unknown option or if the trial has already reached
+        the given length, and the errors of `submit_once`.
         """
         before = await self._before(who, number, asked)
         if asked.checkpoint is not None:
@@ -219,7 +257,7 @@ class Service:
         return await self._add(who, await self._validator.draft(who, submission, begins_from))
 
     async def _before(self, who: Person, number: int, asked: Rerun) -> Experiment:
-        """Return the experiment to rerun, in one of the user's groups; raises NotFound, Conflict, Forbidden."""
+        """Return the experiment to rerun as the user may run it; raises NotFound, Conflict, Forbidden."""
         before = await self._visible(who, number)
         check_not_deleted(before)
         may_submit(who)
@@ -242,25 +280,33 @@ class Service:
         group: str | None = None,
         tags: Sequence[str] = (),
     ) -> list[Overview]:
-        """Return the user's experiments, newest first; or those of `owner` or `group` that the user may see.
+        """Return the newest `limit` experiments of the user, or of `owner` or `group` as far as the user may see them.
 
-        An empty `group` selects all experiments that they may see; `tags` selects those that have all of these tags.
+        They are ordered newest first. An empty `group` selects all experiments that the user may see; `tags` selects
+        those that have all of these tags.
         """
         mine = who.name if owner is None and group is None else owner
         known = await asyncio.to_thread(self._store.overviews, mine, state, search, limit, group or None, who, tags)
         return await self._overviews.complete(who, known)
 
+    async def ended(self, who: Person, since: float) -> EndedExperiments:
+        """Return the user's own experiments that ended after `since`, and whether others have not ended."""
+        return await asyncio.to_thread(read_ended, self._store, who.name, since, time.time())
+
     async def reports(
         self, who: Person, number: int, trial: int, kind: Kind | None, after: int, limit: int | None
     ) -> list[StoredReport]:
-        """Return a trial's reports in the order in which they were stored, from number `after` on."""
+        """Return at most `limit` reports of a trial above number `after`, in the order of storage.
+
+        `kind` selects reports of one kind; None selects all.
+        """
         await self._visible(who, number)
         return await asyncio.to_thread(self._store.reports, number, trial, kind, after, limit)
 
     async def export(self, who: Person, number: int, trial: int | None) -> SearchStatus | Sequence[StoredReport]:
-        """Return the reports of a trial, by default the first; for a search without `trial`, its status.
+        """Return the reports of a trial, by default the first.
 
-        The status of a search lists all of its trials.
+        For a search without `trial`, the status with all its trials.
         """
         experiment = await self._visible(who, number)
         if experiment.config.search is not None and trial is None:
@@ -269,9 +315,17 @@ class Service:
         return await asyncio.to_thread(self._store.reports, number, trial or 1)
 
     async def facts(self, who: Person, number: int, trial: int) -> list[StoredFact]:
-        """Return the provenance records of a trial's attempts, in order: conditions on which its result depends."""
+        """Return the provenance records of a trial's attempts in order, such as files read and library versions."""
         await self._visible(who, number)
         return await asyncio.to_thread(self._store.facts, number, trial)
+
+    async def times(self, who: Person, number: int, trial: int | None) -> Times:
+        """Return the time that each part of a trial's work took.
+
+        For a search without `trial`, summed over all its trials.
+        """
+        experiment = await self._visible(who, number)
+        return await asyncio.to_thread(read_times, self._store, experiment, trial, time.time())
 
     async def curves(self, who: Person, number: int, trial: int, points: int) -> Curves:
         """Return a trial's curves, of at most `points` points each."""
@@ -288,11 +342,11 @@ class Service:
         offset: int = 0,
         tail: int | None = None,
     ) -> LogChunk:
-        """Return a rank's log from a byte offset, or about its last `tail` bytes, starting at the beginning of a line.
+        """Return a piece of a rank's log, from a byte offset or about its last `tail` bytes, from the start of a line.
 
-        The default is the newest attempt, and the rank that failed, else rank 0.
+        By default it is the log of the newest attempt, and of the rank that failed, else of rank 0.
         """
-        self._log_retention.check(await self._visible(who, number), time.time())
+        self._retention.check(await self._visible(who, number), time.time())
         newest = await asyncio.to_thread(self._store.trial, number, trial)
         if newest.attempt == 0:
             return LogChunk(attempt=0, rank=rank or 0, text="", offset=0, size=0, ended=False)
@@ -301,7 +355,7 @@ class Service:
         return await self._engine.logs(chosen.id, speaker, offset, tail)
 
     async def source(self, who: Person, number: int) -> tuple[str, Snapshot]:
-        """Return the text of an experiment's definition, and the description of its snapshot."""
+        """Return the source text of an experiment's training definition, and the description of its snapshot."""
         experiment = await self._visible(who, number)
         text = await asyncio.to_thread(self._archive.definition, experiment.snapshot)
         return text, await asyncio.to_thread(self._archive.snapshot, experiment.snapshot)
@@ -312,12 +366,15 @@ class Service:
         return await asyncio.to_thread(self._preparation.info, experiment.owner, experiment.snapshot)
 
     async def archive(self, who: Person, number: int) -> bytes:
-        """Return an experiment's snapshot as an archive: definition, project files and description."""
+        """Return an experiment's snapshot as an archive: training definition, project files and description."""
         experiment = await self._visible(who, number)
         return await asyncio.to_thread(self._archive.get, experiment.snapshot)
 
     async def watch(self, who: Person, after: int, experiment: int | None) -> AsyncGenerator[str, None]:
-        """Yield, as JSON, every message after number `after` that the user may see, then new ones, without end."""
+        """Yield messages about experiments that the user may see, as JSON.
+
+        First come those above number `after`, then new ones, without end. `experiment` selects those of one experiment.
+        """
         if experiment is not None:
             await self._visible(who, experiment)
         reader, seen = NoteRedactor(self._store, who), {experiment: True}  # constant for the life of a watcher
@@ -344,7 +401,7 @@ class Service:
         return await self.overview(who, number)
 
     async def stop(self, who: Person, number: int) -> Overview:
-        """Stop an experiment for good; its checkpoints stay. Idempotent."""
+        """Stop an experiment for good; its checkpoints remain. Idempotent."""
         return await self._change(who, number, e.Stop(), {ExperimentState.STOPPING, ExperimentState.STOPPED})
 
     async def pause(self, who: Person, number: int) -> Overview:
@@ -352,11 +409,11 @@ class Service:
         return await self._change(who, number, e.Paused(), {ExperimentState.PAUSED})
 
     async def resume(self, who: Person, number: int, slots: int | None = None) -> Overview:
-        """Resume a paused experiment from its newest checkpoint, with `slots` slots per gang if that is given.
+        """Resume a paused experiment from its newest checkpoint, with `slots` slots per gang if given.
 
-        Raises Conflict if `slots` differs and the experiment is not paused, ImpossibleAsk if the gang could never
-        run, and Forbidden for users who may no longer submit. If slots change, a note on each trial that has begun
-        says how that affects its result.
+        Raises Conflict if `slots` differs and the experiment is not paused, ImpossibleAsk if the gang could never run,
+        and Forbidden for users who may no longer submit. If the slots change, each trial that has begun gets a note on
+        how that affects its result.
         """
         before = await changeable(self._store, who, number)
         may_submit(who)
@@ -399,7 +456,7 @@ class Service:
     # Called by launchers
 
     async def check_attempt(self, key: AttemptId, token: str) -> None:
-        """Raise Unauthenticated unless the token belongs to this attempt."""
+        """Raise Unauthenticated unless the token was issued for this attempt."""
         try:
             known = await asyncio.to_thread(self._store.token_digest, key)
         except NotFound:
@@ -408,10 +465,10 @@ class Service:
             raise Unauthenticated("this token is no attempt's")
 
     async def deliver(self, key: AttemptId, token: str, delivery: Delivery) -> Instruction:
-        """Store an attempt's records; return how many were accepted, and an instruction for its ranks.
+        """Store records that an attempt sends; return how many were accepted, and an instruction for its ranks.
 
-        Raises Unauthenticated for a wrong token, and Fenced if there is a newer attempt. In that case, records up to
-        the step from which the newer attempt resumed are stored before.
+        Raises Unauthenticated for a wrong token. If there is a newer attempt, records up to the step from which it
+        resumed are stored, and Fenced is raised.
         """
         await self.check_attempt(key, token)
         accepted = 0
@@ -420,6 +477,10 @@ class Service:
             if any(isinstance(record, Report) and record.kind == "validation" for record in delivery.records):
                 await self._decide(key.experiment)
             self._bus.notify()
+        if delivery.times:
+            await asyncio.to_thread(self._store.keep_times, key, delivery.times, time.time())
+        if delivery.use:
+            await asyncio.to_thread(self._store.keep_use, key, delivery.use)
         for text in delivery.notes:
             await asyncio.to_thread(self._store.note, key, text, time.time())
             self._bus.notify()
@@ -427,10 +488,13 @@ class Service:
         if trial.attempt != key.number:
             raise Fenced(f"attempt {key} was followed by attempt {trial.attempt}: exit", accepted=accepted)
         instruct = {TrialState.RELEASING: "release", TrialState.STOPPING: "stop"}.get(trial.state, "continue")
-        return Instruction.model_validate({"accepted": accepted, "instruct": instruct, "until": trial.until})
+        trace = await self.traces.pending(key)
+        return Instruction.model_validate(
+            {"accepted": accepted, "instruct": instruct, "until": trial.until, "trace": trace}
+        )
 
     async def _decide(self, number: int) -> None:
-        """Let a search process a validation report at once, since the ranks of that trial may wait for the decision."""
+        """Let a search process a validation report at once, since the ranks of that trial may wait for its decision."""
         experiment = await asyncio.to_thread(self._store.experiment, number)
         if experiment.config.search is not None and await asyncio.to_thread(self._loop.searches.take_news, experiment):
             self._loop.wake()

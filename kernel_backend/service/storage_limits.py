@@ -27,7 +27,7 @@ class _Measured(NamedTuple):
 
 
 class _Storage(NamedTuple):
-    """Storage used by an account, and its limit, in bytes."""
+    """Bytes of storage that a user or group uses, and the limit."""
 
     kind: AccountKind
     name: str
@@ -41,7 +41,7 @@ class _Storage(NamedTuple):
 
 
 class StorageLimits:
-    """Check the storage limits of users and groups; only files of accounts with a limit are measured."""
+    """Checker of the storage limits of users and groups; it measures only the files of those with a limit."""
 
     def __init__(self, meter: DiskMeter, stored_quotas: StoredQuotas) -> None:
         self._meter, self._stored_quotas = meter, stored_quotas

@@ -1,4 +1,4 @@
-"""Validate submissions: bind them to their definition, and refuse those that could never run."""
+"""Validate submissions: parse the notebook cell, bind hyperparameters to it, and refuse what could never run."""
 
 from __future__ import annotations
 
@@ -12,11 +12,19 @@ from kernel_backend.model.snapshot import DEFINITION
 from kernel_backend.model.trial import WEIGHTS
 from kernel_backend.service import warm_start
 from kernel_backend.service.access import check_not_deleted, may_submit, visible
-from kernel_backend.service.admission import check_possible, check_searcher, check_staging, check_workers, group_of
+from kernel_backend.service.admission import (
+    check_keeping,
+    check_possible,
+    check_searcher,
+    check_staging,
+    check_workers,
+    group_of,
+)
 from kernel_backend.service.context import Context
 from kernel_backend.service.environments import Preparation
 from kernel_backend.service.parsing import bound
 from kernel_backend.service.state.cluster_state import ClusterStateManager
+from kernel_backend.service.state.requests import pool_of
 from kernel_backend.service.storage_limits import StorageLimits
 from kernel_backend.service.verbs.checkpoints import CheckpointVerbs
 from kernel_backend.spec.config_text import check_bounds
@@ -25,7 +33,7 @@ from kernel_backend.store.base import NewExperiment
 
 
 class SubmissionValidator:
-    """Validate submissions. Nothing is stored, but warm-start checkpoints are pinned."""
+    """Validator of submissions. It stores nothing, but pins the checkpoints from which trials start."""
 
     def __init__(
         self,
@@ -45,8 +53,8 @@ class SubmissionValidator:
     async def draft(self, who: Person, submission: Submission, begins_from: str | None = None) -> NewExperiment:
         """Return the validated new experiment; its trials start from checkpoint `begins_from` if that is set.
 
-        Raises NotFound for an unknown snapshot, InvalidDefinition for an error in the cell or a hyperparameter,
-        ImpossibleAsk for a submission that can never run, and Forbidden.
+        Raises NotFound for an unknown snapshot, InvalidDefinition for an error in the notebook cell or a
+        hyperparameter, ImpossibleAsk for a submission that can never run, and Forbidden.
         """
         may_submit(who)
         check_bounds(submission.config)
@@ -68,8 +76,12 @@ class SubmissionValidator:
             check_not_deleted(await visible(self._store, who, number))
             await asyncio.to_thread(warm_start.check, self._store, number, submission.config, space)
         nodes = await self._engine.nodes()
-        check_possible(await self._cluster_state.now(), submission.config, who.name, group)
-        check_staging(submission.config, self._engine.settings(submission.config.pool or ""), self._root)
+        cluster = await self._cluster_state.now()
+        check_possible(cluster, submission.config, who.name, group)
+        pool = pool_of(submission.config, cluster)
+        settings = self._engine.settings(pool)
+        check_staging(submission.config, settings, self._root)
+        check_keeping(submission.config, pool, settings, pool in self._engine.keeping())
         check_workers(submission.config)
         threads = submission.config.threads or min(node.threads_per_slot for node in nodes)
         return NewExperiment(

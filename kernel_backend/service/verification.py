@@ -1,4 +1,4 @@
-"""Cache the results of verifying checkpoints byte by byte, until their files change."""
+"""Cache the results of verifying checkpoints byte by byte; a result is valid until a file of the checkpoint changes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ REMEMBERED = 10_000  # checkpoints in the cache
 
 
 class VerificationCache:
-    """Cache of verification results by storage location and checkpoint: "" for an intact one, else the damage."""
+    """Cache of verification results by storage location and checkpoint.
+
+    A result is "" for an intact checkpoint, else a description of the damage.
+    """
 
     def __init__(self) -> None:
         self._found: OrderedDict[tuple[str, str], tuple[str, str]] = OrderedDict()
@@ -23,7 +26,7 @@ class VerificationCache:
         return found[1] if found and found[0] == files_of(manifest) else None
 
     def read(self, place: Checkpoints, manifest: Manifest) -> str:
-        """Verify every byte of a checkpoint and cache the result; return a description of the damage, or ""."""
+        """Verify every byte of a checkpoint and cache the result; return a description of the damage, "" if intact."""
         files = files_of(manifest)  # read before the verification, so that a change during it invalidates the result
         try:
             place.verify(manifest)
@@ -34,7 +37,7 @@ class VerificationCache:
         return problem
 
     def remember(self, place: Checkpoints, manifest: Manifest, problem: str) -> None:
-        """Cache the result of another verification: `problem` describes the damage, or is ""."""
+        """Cache the result of a verification made elsewhere: `problem` describes the damage, "" if intact."""
         self._remember(place, manifest, files_of(manifest), problem)
 
     def _remember(self, place: Checkpoints, manifest: Manifest, files: str, problem: str) -> None:

@@ -1,4 +1,4 @@
-"""Resolve what trials warm-start from: results of earlier experiments, or the weights of an earlier trial."""
+"""Resolve what the trials of a submission start from: earlier experiments' results, or an earlier trial's weights."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kernel_backend.store.base import Store
 
 
 def named(search: Search | None) -> list[int]:
-    """Return the distinct experiments whose results a search uses as prior data."""
+    """Return the numbers, without repeats, of the experiments whose results a search uses as prior data."""
     references = [parse_reference(each) for each in (search.warm if search else ())]
     return list(dict.fromkeys(each.experiment for each in references if each.trial is None))
 
@@ -42,7 +42,7 @@ def weights(config: Config) -> Reference | None:
 
 
 def prior_results(store: Store, config: Config, space: Space) -> list[PriorTrial]:
-    """Return the trials, with their results so far, of the earlier experiments that a search warm-starts from.
+    """Return the trials of the earlier experiments named by a search's `--warm`, with their results so far.
 
     Trials whose hyperparameters lie outside `space` are left out.
     """
@@ -53,7 +53,7 @@ def prior_results(store: Store, config: Config, space: Space) -> list[PriorTrial
 
 
 def check(store: Store, number: int, config: Config, space: Space) -> None:
-    """Raise InvalidRequest if a search with this configuration cannot use any result of experiment `number`."""
+    """Raise InvalidRequest if a search with this configuration could use no result of experiment `number`."""
     other = store.experiment(number)
     if (other.config.steps is None) != (config.steps is None):
         theirs, ours = ("epochs", "--steps") if other.config.steps is None else ("steps", "--epochs")

@@ -40,7 +40,7 @@ def number(value: float) -> str:
 
 
 def counted(count: int, word: str) -> str:
-    """Format a count: `1 slot`, `2 slots`."""
+    """Format a number with its noun: `1 slot`, `2 slots`."""
     return f"{count} {word}{'' if count == 1 else 's'}"
 
 
@@ -51,14 +51,14 @@ def metrics_text(metrics: Mapping[str, float]) -> str:
 
 
 def newest_text(trial: Trial) -> str:
-    """Format the newest validation values; `training loss 0.412` if there is no validation."""
+    """Format a trial's newest validation metrics; `training loss 0.412` if there is no validation."""
     kind, metrics = trial.newest
     text = metrics_text(metrics)
     return f"training {text}" if text and kind == "training" else text
 
 
 def params_text(params: Mapping[str, Value]) -> str:
-    """Format hyperparameters in the order of the definition: `width=64 lr=0.01`."""
+    """Format hyperparameters in their order in the training definition: `width=64 lr=0.01`."""
     return " ".join(
         f"{name}={value!r}" if isinstance(value, str) else f"{name}={value}" for name, value in params.items()
     )
@@ -72,7 +72,7 @@ def value_text(value: Value) -> str:
 
 
 def search_text(overview: Overview) -> str:
-    """Format the progress of a search; "" for an experiment without a search.
+    """Format the progress of a search; "" for an experiment that is no search.
 
     Example: `12 of 64 trials: 3 running, 9 paused; best error 0.034 (12.7: lr=0.003 width=64)`. Only searched
     hyperparameters are shown, in short form.
@@ -91,7 +91,7 @@ def search_text(overview: Overview) -> str:
 
 
 def trials_text(overview: Overview) -> str:
-    """Format the number of trials: `12 of 64 trials`, `12 trials` without a limit; "" without a search."""
+    """Format the number of a search's trials: `12 of 64 trials`, `12 trials` without a limit; "" without a search."""
     search, total = overview.experiment.config.search, sum(overview.counts.values())
     if search is None:
         return ""
@@ -190,7 +190,7 @@ def gang_text(overview: Overview) -> str:
 
 
 def _nodes_text(overview: Overview) -> str:
-    """Return ` on n1 and n2` once an engine has chosen the nodes of the only trial, or the number of many nodes."""
+    """Return ` on n1 and n2`, or the number of nodes if there are many; "" before the only trial has nodes."""
     nodes = overview.attempts[-1].nodes if overview.attempts and overview.experiment.config.search is None else ()
     if not nodes:
         return ""
@@ -200,7 +200,7 @@ def _nodes_text(overview: Overview) -> str:
 
 
 def guarantee_text(overview: Overview) -> str:
-    """Return the reproducibility guarantee of the newest attempt that reported one; "" if none has.
+    """Return the reproducibility guarantee that the newest attempt with one has reported; "" if none has.
 
     A cell that is run unchanged has none.
     """
@@ -216,12 +216,12 @@ def new_notes(before: Overview, after: Overview) -> list[str]:
 
 
 def already_text(before: Overview) -> list[str]:
-    """Return `it is running already` if an experiment to resume was not paused; else nothing."""
+    """Return the line `it is running already` if an experiment to be resumed was not paused; else no line."""
     return [f"it is {before.state} already"] if before.experiment.state == "active" else []
 
 
 def elapsed(overview: Overview, now: float) -> float:
-    """Return the seconds during which the experiment has held slots.
+    """Return for how many seconds an experiment has held slots.
 
     Without attempts, or if the overview lacks the first ones, return the seconds since the submission.
     """
@@ -271,7 +271,7 @@ OWNED_HEAD = ("id", "owner", "group", *TABLE_HEAD[1:])
 
 
 def message_line(message: Message, before: Overview, after: Overview) -> str | None:
-    """Return the line of a plain log for a message that changed `before` into `after`; None for most messages.
+    """Return a log line for a message that changed the overview `before` into `after`; None for most messages.
 
     There is a line for each validation, change of state, end of an attempt, and note.
     """
@@ -310,7 +310,7 @@ def attempt_lines(overview: Overview) -> list[str]:
 
 
 def _attempt_news(attempt: Attempt, before: Overview) -> str | None:
-    """Return a line about an attempt's start or end, if `before` does not show it yet; else None."""
+    """Return a line about an attempt's start or end, None if the overview `before` shows it already."""
     known = next((each for each in before.attempts if each.id == attempt.id), None)
     parts = [_begins(attempt)] if known is None else []
     if known is None or known.outcome is None:
@@ -336,7 +336,10 @@ def _ends(attempt: Attempt) -> str | None:
 
 
 def hang_text(overview: Overview, trial: int, number: int) -> str:
-    """Return the stacks of the ranks of an attempt that hung, which are in no log; "" for other attempts."""
+    """Return the stack traces taken from the ranks when an attempt hung, as the logs do not contain them.
+
+    "" if it did not hang.
+    """
     failures = [each.failure for each in overview.attempts if (each.trial, each.number) == (trial, number)]
     final = [
         each for each in overview.trials if each.state == "failed" and (each.index, each.attempt) == (trial, number)
@@ -359,6 +362,9 @@ def _first_line(text: str) -> str:
 
 
 def same_text(what: str, overview: Overview) -> str:
-    """Return the message for a submission that duplicates an active experiment; `what` is `this cell` or `train.py`."""
+    """Return the message for a submission that duplicates an active experiment.
+
+    `what` is the submitted thing: `this cell` or `train.py`.
+    """
     number = overview.experiment.number
     return f"{what} is experiment #{number}, which is {overview.state}: shown here; --again makes another"

@@ -1,9 +1,9 @@
-"""Format a shared cluster as text: quotas, queue, nodes and audit log."""
+"""Format the state of a shared cluster as text: quotas, queue, nodes and audit log."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kernel_backend.model.cluster.accounts import Account, AccountKind, AuditEntry, UseOverTime, Waiting
@@ -32,7 +32,7 @@ def bar(part: float, whole: float) -> str:
 
 
 def quota_row(account: Account) -> tuple[str, ...]:
-    """Return the row of an account, under QUOTA_HEAD; a star marks fields that were set in this service."""
+    """Return an account's row in the table with the head QUOTA_HEAD; a star marks fields set in this service."""
     quota, use, here = account.quota, account.use, account.changed
 
     def starred(name: str, text: str) -> str:
@@ -70,7 +70,7 @@ def _storage(quota: Quota, here: bool) -> str:
 
 
 def quota_notes(accounts: Sequence[Account]) -> list[str]:
-    """Return the notes below a table of quotas."""
+    """Return the notes below a table of quotas: what stars mean, and problems of quotas."""
     notes = []
     if any(account.changed for account in accounts):
         notes.append("* set here; what the hub gives counts for the others")
@@ -85,7 +85,7 @@ def quota_notes(accounts: Sequence[Account]) -> list[str]:
 
 
 def account_lines(account: Account, use: UseOverTime) -> list[str]:
-    """Return lines about one account: members, the hub's quota, and recent use."""
+    """Return lines about one account: its members, the hub's quota, and its recent use of slots."""
     lines = []
     if account.members:
         lines.append(f"{'members' if account.kind == 'group' else 'groups'}: {', '.join(account.members)}")
@@ -107,7 +107,7 @@ def sparkline(values: Sequence[float], top: float | None = None) -> str:
 
 
 def changed_lines(before: Account, after: Account, command: str) -> list[str]:
-    """Describe the change of a quota, with the command that reverts it, which begins with `command`."""
+    """Return lines on the change of a quota, with the command that reverts it; `command` is its beginning."""
     names = [name for name in Quota.model_fields if getattr(before.quota, name) != getattr(after.quota, name)]
     who = f"{after.kind} {after.name}"
     words = (f"{label(name)} {spelled(name, before.quota)} -> {spelled(name, after.quota)}" for name in names)
@@ -122,7 +122,10 @@ def changed_lines(before: Account, after: Account, command: str) -> list[str]:
 
 
 def undo_text(before: Account, after: Account, command: str) -> str:
-    """Return the command line that reverts `after` to `before`; "" if no field differs."""
+    """Return the command line, which begins with `command`, that reverts a quota from `after` to `before`.
+
+    "" if they are equal.
+    """
     differ = _differ(before, after)
     given = [name for name in differ if name in before.changed]
     cleared = [name for name in differ if name not in before.changed]
@@ -137,13 +140,13 @@ def undo_text(before: Account, after: Account, command: str) -> str:
 
 
 def quoted(name: str) -> str:
-    """Quote a name for a command line, if needed."""
+    """Return a name, quoted for a command line if needed."""
     plain = name and all(letter.isalnum() or letter in "@._-+/" for letter in name) and not name.startswith("-")
     return name if plain else "'" + name.replace("'", "'\\''") + "'"
 
 
 def _differ(before: Account, after: Account) -> list[str]:
-    """Return the quota fields whose admin-set value was added, removed or changed."""
+    """Return the names of the quota fields for which the value set by admins was added, removed or changed."""
 
     def setting(account: Account, name: str) -> tuple[bool, Any]:
         return name in account.changed, account.changed.get(name)
@@ -198,11 +201,41 @@ def whose(owner: str, group: str) -> str:
 
 
 def node_row(node: NodeUse, now: float) -> tuple[str, ...]:
-    """Return the row of a node, under NODE_HEAD."""
-    state = "away" if not node.healthy else "drained" if node.drained else "ready"
-    devices = _counted_names(node.devices)
+    """Return a node's row in the table with the head NODE_HEAD."""
     held = f"{bar(node.used, node.slots)} {node.used} of {node.slots}"
-    return node.name, node.pool, node.kind, held, ", ".join(_run(each, now) for each in node.runs), state, devices
+    by_whom = ", ".join(_run(each, now) for each in node.runs)
+    return node.name, node.pool, node.kind, held, by_whom, node_state(node), _counted_names(node.devices)
+
+
+def node_state(node: NodeUse) -> str:
+    """Format the state of a node: `ready`, `suspect`, `drained` or `away`, with the engine's own term if that differs.
+
+    Examples
+    --------
+    >>> node_state(NodeUse(name="n1", kind="cpu", slots=1, used=0, healthy=False, state="down*"))
+    'away (down*)'
+    """
+    suspect = node.suspicion is not None and node.suspicion.left_out
+    word = "drained" if node.drained else "away" if not node.healthy else "suspect" if suspect else "ready"
+    return f"{word} ({node.state})" if node.state and node.state != word else word
+
+
+def node_notes(nodes: Sequence[NodeUse], command: str, now: float) -> list[str]:
+    """Return lines that say why nodes cannot be used, and what admins may do about suspect ones."""
+    found = [f"{node.name}: {why}" for node in nodes for why in _why(node, now)]
+    suspect = next((quoted(node.name) for node in nodes if node.suspicion is not None), None)
+    if suspect is not None:
+        trust, keep = f"{command} undrain {suspect}", f"{command} drain {suspect}"
+        found.append(f"for admins: {trust} trusts it again, {keep} keeps it out")
+    return found
+
+
+def _why(node: NodeUse, now: float) -> Iterator[str]:
+    if node.reason:
+        yield node.reason
+    if (suspicion := node.suspicion) is not None:
+        used = "left out" if suspicion.left_out else "suspect, but used as half of its pool is left out,"
+        yield f"{used} for {duration(max(0.0, suspicion.until - now))} more: {suspicion.reason}"
 
 
 def _run(run: NodeRun, now: float) -> str:
@@ -211,11 +244,11 @@ def _run(run: NodeRun, now: float) -> str:
     if run.experiment is None:
         return f"{whose(run.owner, run.group)} {run.slots}"
     trial = f".{run.trial}" if run.trial is not None and run.trial > 1 else ""
-    return f"{run.owner} {run.slots} (#{run.experiment}{trial})"
+    return f"{run.owner} {run.slots} (#{run.experiment}{trial}{_idle(run, now)})"
 
 
 def _idle(run: NodeRun, now: float) -> str:
-    """Format the idle time of a notebook server: `, idle for 40 min 00 s, may be stopped for its slots now`."""
+    """Format the idle time of a server or a gang: `, idle for 40 min 00 s, may be stopped for its slots now`."""
     idle = now - run.last_activity if run.last_activity is not None else 0.0
     said = f", idle for {duration(idle)}" if idle >= 60 else ""
     if run.take_back_at is not None:
@@ -230,7 +263,7 @@ def _counted_names(names: Sequence[str]) -> str:
 
 
 def drained_lines(node: NodeUse, command: str, now: float) -> list[str]:
-    """Return lines about a node that was drained or undrained, with the command that reverts it."""
+    """Return lines about a node that was drained or undrained, with the command that undoes this."""
     if not node.drained:
         said = f"{node.name}: gangs are started there again"
         return [said, f"to take it back: {command} drain {quoted(node.name)}"]
@@ -243,13 +276,13 @@ def drained_lines(node: NodeUse, command: str, now: float) -> list[str]:
 
 
 def audit_row(entry: AuditEntry) -> tuple[str, ...]:
-    """Return the row of an audit entry, under AUDIT_HEAD; the time is local to this machine."""
+    """Return an audit entry's row in the table with the head AUDIT_HEAD; times are in this machine's time zone."""
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.at))
     return str(entry.seq), when, entry.who, entry.act, entry.on, entry.detail
 
 
 def set_numbers(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert options of a command line to fields of Quota: numbers are parsed, other texts are not changed."""
+    """Return command-line options as fields of Quota, with numbers parsed and other texts unchanged."""
     return {name: _number(str(options[name])) for name in Quota.model_fields if options.get(name) is not None}
 
 
@@ -263,7 +296,7 @@ def _number(text: str) -> Any:
 
 
 def account_kind(text: str) -> AccountKind:
-    """Return `user` or `group`; raises ValueError for another word."""
+    """Return the kind of account, `user` or `group`; raises ValueError for another word."""
     if text == "user":
         return "user"
     if text == "group":

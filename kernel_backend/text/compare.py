@@ -14,7 +14,10 @@ HISTORY_HEAD = ("number", "name", "state", "age", "changed since", "what", "resu
 
 
 def results_lines(results: Results) -> list[str]:
-    """Return lines that say whether the results are equal, with both metrics: `error 0.303 and 0.528`."""
+    """Return lines that say whether the results of two experiments are equal, with the metrics of both.
+
+    Example: `error 0.303 and 0.528`.
+    """
     rows = [f"{name}  {_or_none(a)} and {_or_none(b)}" for name, (a, b) in results.metrics.items()]
     return [results.text, *rows]
 
@@ -47,7 +50,7 @@ def shortened(lines: Sequence[str], most: int) -> list[str]:
 
 
 def history_row(entry: HistoryEntry, now: float) -> list[str]:
-    """Return the row of an experiment in a history: its changes since the previous one."""
+    """Return an experiment's row in a history, with its changes since the previous experiment."""
     told = [each.text for each in entry.differences if not each.harmless]
     what = clipped("; ".join(told), 160) if told else "nothing" if entry.before else ""
     since = f"#{entry.before}" if entry.before else "(none before)"
@@ -56,24 +59,24 @@ def history_row(entry: HistoryEntry, now: float) -> list[str]:
 
 
 def clipped(text: str, most: int) -> str:
-    """Return the text, truncated with `...` to `most` characters."""
+    """Return a text cut to at most `most` characters, with `...` at its end."""
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def attribution_head(found: Attribution) -> tuple[str, ...]:
-    """Return the column names of `attribution_row`."""
+    """Return the column names of the rows that `attribution_row` returns."""
     return "what", found.metric, "off", "experiment"
 
 
 def attribution_row(row: AttributionRow) -> list[str]:
-    """Return the row of a training in an attribution: label, value, distance from the baseline, and number."""
+    """Return a training's row in an attribution: label, metric, distance from the baseline, and experiment number."""
     off = "" if row.off is None else "0.0" if row.off == 0 else number(row.off)
     value = row.state if row.value is None else number(row.value)
     return [row.label, value, off, f"#{row.experiment}" if row.experiment else ""]
 
 
 def attribution_lines(found: Attribution) -> list[str]:
-    """Return the lines below an attribution's table: the last row's results, and causes that cannot be restored."""
+    """Return the lines below an attribution's table: results of the last training, and what cannot be restored."""
     verdict = [f"the last row and #{found.a}: {found.results.text}"] if found.results else []
     notes = [f"{row.label}: {row.note}" for row in found.rows if row.note]
     return [*verdict, *notes, *(f"cannot be put back: {text}" for text in found.beyond)]

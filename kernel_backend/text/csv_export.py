@@ -1,4 +1,4 @@
-"""Format reports, trials and lists of experiments as CSV, safe to open in a spreadsheet."""
+"""Format reports, trials and lists of experiments as CSV that is safe to open in a spreadsheet."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from kernel_backend.model.cluster.accounting import Spending, SpendingReport
 from kernel_backend.model.reports import StoredReport
 from kernel_backend.model.views.overview import Overview
 from kernel_backend.model.views.search_status import TrialRow
@@ -42,6 +43,13 @@ def experiments_csv(found: Sequence[Overview]) -> str:
     return _csv([*_LISTED, *names], rows)
 
 
+def spending_csv(report: SpendingReport) -> str:
+    """Return CSV with a row for each user, group, month or experiment of a report; what is unknown is empty."""
+    fields = [name for name in Spending.model_fields if name != "name"]
+    rows = ([row.name, *(getattr(row, name) for name in fields)] for row in report.rows)
+    return _csv([report.by, *fields], rows)
+
+
 def _field(overview: Overview, name: str) -> Any:
     experiment = overview.experiment
     if name in ("slots", "epochs"):
@@ -58,7 +66,7 @@ def _csv(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def _cell(value: Any) -> Any:
-    """Convert a value for a CSV cell; a text that a spreadsheet would evaluate is prefixed with `'`."""
+    """Return a value for a CSV cell; a text that a spreadsheet would evaluate gets the prefix `'`."""
     if value is None or isinstance(value, bool):
         return "" if value is None else str(value).lower()
     if isinstance(value, tuple) and all(isinstance(each, str) for each in value):

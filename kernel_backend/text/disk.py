@@ -21,7 +21,7 @@ def usage_lines(usage: DiskUsage) -> list[str]:
 
 
 def experiment_rows(report: DiskReport, limit: int) -> list[list[str]]:
-    """Return a table row for each of the `limit` largest experiments."""
+    """Return a table row for each of the `limit` largest experiments, the largest first."""
     return [
         [str(each.experiment), each.name, each.owner, size(each.total), *_cells(each.bytes)]
         for each in report.experiments[:limit]
@@ -29,12 +29,12 @@ def experiment_rows(report: DiskReport, limit: int) -> list[list[str]]:
 
 
 def user_rows(report: DiskReport) -> list[list[str]]:
-    """Return a row for each user."""
+    """Return a table row for each user, with the bytes on disk."""
     return [[each.name, size(each.total), *_cells(each.bytes)] for each in report.users]
 
 
 def report_lines(report: DiskReport, limit: int) -> list[str]:
-    """Return the lines below the tables: sums, shared files, free space of the file system, and warnings."""
+    """Return the lines below the tables: sums, files that experiments share, free space, and warnings."""
     rest = report.experiments[limit:]
     lines = [f"and {len(rest)} more: {size(sum(each.total for each in rest))}"] if rest else []
     lines.append(f"all experiments: {size(sum(each.total for each in report.experiments))}")

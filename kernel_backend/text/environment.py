@@ -1,4 +1,4 @@
-"""Format the environment of an experiment as text: its packages and its lock."""
+"""Format the Python environment of an experiment as text: its packages and its lock."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def environment_lines(found: EnvironmentInfo) -> list[str]:
 
 
 def lock_text(found: EnvironmentInfo, number: int) -> str:
-    """Return the lock as requirements with hashes, for pip; raises NoEnvironment if there is no lock yet."""
+    """Return the lock as requirements with hashes, as pip reads them; raises NoEnvironment if there is no lock yet."""
     if found.lock is None:
         raise NoEnvironment(f"the environment of #{number} is {_NOT_LOCKED}")
     return found.lock

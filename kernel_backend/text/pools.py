@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from kernel_backend.model.cluster.pools import PoolSettings, PoolStatus, changes, spelled
+import time
+from collections.abc import Iterable
+
+from kernel_backend.model.cluster.allocations import HeldAllocation
+from kernel_backend.model.cluster.pools import PoolSettings, PoolStatus, changes, parts, spelled
+from kernel_backend.text import counted
 from kernel_backend.text.cluster import bar
 
 POOL_HEAD = ("pool", "engine", "where", "nodes", "slots in use", "kind", "waiting", "state")
 
 
 def flag(name: str) -> str:
-    """Return the option of `pool add` that sets a field of PoolSettings."""
+    """Return the option of `pool add` that sets a field of PoolSettings: `--cpus-per-slot` for `cpus_per_slot`."""
     return f"--{name.replace('_', '-')}"
 
 
 def pool_row(pool: PoolStatus) -> tuple[str, ...]:
-    """Return the row of a pool, under POOL_HEAD."""
+    """Return a pool's row in the table with the head POOL_HEAD."""
     where = ""
     if pool.settings is not None:
-        where = pool.settings.partition or "default partition"
+        where = _where(pool.settings)
     return (
         pool.name,
         pool.engine,
@@ -28,6 +33,28 @@ def pool_row(pool: PoolStatus) -> tuple[str, ...]:
         str(pool.waiting),
         pool.problem or "ready",
     )
+
+
+def _where(settings: PoolSettings) -> str:
+    if settings.engine == "kubernetes":
+        return settings.namespace or "default namespace"
+    return settings.partition or "default partition"
+
+
+def allocation_lines(pools: Iterable[PoolStatus]) -> list[str]:
+    """Return a line about each Slurm allocation that a search keeps for its trials, or waits for."""
+    return [_allocation(each) for pool in pools for each in pool.allocations]
+
+
+def _allocation(each: HeldAllocation) -> str:
+    slots = counted(each.slots, "slot")
+    what = f"pool {each.pool}: job {each.job or 'being submitted'}, {slots} of search #{each.experiment}"
+    if each.closing:
+        return f"{what}: is given back ({each.closing})"
+    if not each.running:
+        return f"{what}: waits in the site's queue"
+    until = f" until {time.strftime('%H:%M', time.localtime(each.ends))}" if each.ends is not None else ""
+    return f"{what}: kept{until}; {f'{each.gang} runs in it' if each.gang else 'idle'}"
 
 
 def set_lines(before: PoolStatus | None, after: PoolStatus, program: str) -> list[str]:
@@ -51,9 +78,9 @@ def removed_lines(removed: PoolStatus, command: str) -> list[str]:
 
 
 def options(settings: PoolSettings) -> str:
-    """Return the options of `pool add` that give these settings."""
+    """Return the options of `pool add` that result in these settings."""
     given = settings.model_dump(exclude_defaults=True)
-    each = ((name, part) for name, value in given.items() for part in (value if name == "extra" else (value,)))
+    each = ((name, part) for name, value in given.items() for part in parts(value))
     return " ".join(_option(name, spelled(part)) for name, part in each)
 
 

@@ -1,11 +1,11 @@
-"""Format the provenance of a training besides its code: data, files, initial weights and runtime."""
+"""Format what a training's result depends on besides its code: data, files, initial weights and runtime."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from kernel_backend.model.facts import Delivered, FactName, Observed, TestResult, Weights
+from kernel_backend.model.facts import Delivered, FactName, LoaderSetting, Observed, TestResult, Weights
 from kernel_backend.model.sizes import size
 from kernel_backend.model.snapshot import Snapshot
 from kernel_backend.model.versions import read
@@ -14,9 +14,9 @@ MOST_FILES = 20  # of a list that is shown
 
 
 def provenance_line(known: Mapping[FactName, Mapping[str, Any]], snapshot: Snapshot) -> str:
-    """Format provenance of data: `data: 1,797 samples delivered (digest 5f3a...), 2 files read`; "" if none is known.
+    """Format a trial's provenance of data in one line; "" if none is known.
 
-    `known` has the provenance records of a trial by name.
+    Example: `data: 1,797 samples delivered (digest 5f3a...), 2 files read`. `known` has the provenance records by name.
     """
     said = []
     if "delivered" in known:
@@ -31,7 +31,7 @@ def provenance_line(known: Mapping[FactName, Mapping[str, Any]], snapshot: Snaps
 
 
 def fact_lines(known: Mapping[FactName, Mapping[str, Any]], snapshot: Snapshot) -> list[str]:
-    """Return a line for each provenance record on which a result depends, besides its code."""
+    """Return a line for each provenance record of a trial, that is for what its result depends on besides code."""
     lines = []
     if "delivered" in known:
         delivered = read(Delivered, known["delivered"])
@@ -51,6 +51,11 @@ def fact_lines(known: Mapping[FactName, Mapping[str, Any]], snapshot: Snapshot) 
         test = read(TestResult, known["test"])
         found = ", ".join(f"{name} {value:.6g}" for name, value in test.metrics.items())
         lines.append(f"test       {found} with checkpoint {test.checkpoint}")
+    if "loader" in known:
+        loader = read(LoaderSetting, known["loader"])
+        lines.append(
+            f"loader     {_many(loader.workers, 'worker')}, each {_many(loader.prefetch, 'batch', 'batches')} ahead"
+        )
     lines += [f"runtime    {name} {value}" for name, value in sorted(known.get("runtime", {}).items())]
     return lines
 
@@ -73,8 +78,8 @@ def _samples(delivered: Delivered) -> str:
     return _many(delivered.samples, "sample")
 
 
-def _many(count: int, word: str) -> str:
-    return f"{count:,} {word}{'' if count == 1 else 's'}"
+def _many(count: int, word: str, several: str = "") -> str:
+    return f"{count:,} {word if count == 1 else several or word + 's'}"
 
 
 def _files(observed: Observed) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kernel_backend.model.artifacts import Artifact
 from kernel_backend.model.checkpoints import CheckpointDecision, GarbageReport
 from kernel_backend.model.sizes import size
@@ -17,7 +19,7 @@ def checkpoint_head(metric: str) -> tuple[str, ...]:
 
 
 def checkpoint_row(info: CheckpointInfo, metric: str, now: float) -> tuple[str, ...]:
-    """Return a row of a list of checkpoints."""
+    """Return a checkpoint's row in the table with the head `checkpoint_head`."""
     value = info.metrics.get(metric)
     return (
         str(info.trial),
@@ -33,13 +35,16 @@ def checkpoint_row(info: CheckpointInfo, metric: str, now: float) -> tuple[str, 
 
 
 def artifact_row(artifact: Artifact, now: float) -> tuple[str, ...]:
-    """Return a row of a list of artifacts, under `ARTIFACT_HEAD`."""
+    """Return an artifact's row in the table with the head `ARTIFACT_HEAD`."""
     when = f"{duration(now - artifact.at)} ago"
     return str(artifact.trial), artifact.name, size(artifact.size), artifact.media, str(artifact.step), when
 
 
 def collected_lines(found: GarbageReport, dry_run: bool, verbose: bool = False) -> list[str]:
-    """Return lines with the deleted checkpoints and their total size, and with `verbose` the retained ones."""
+    """Return lines with the checkpoints that garbage collection deleted, and their total size.
+
+    With `verbose`, the retained ones are listed, too.
+    """
     lines = [f"{_decision(each)}  {', '.join(each.reasons)}" for each in found.goes]
     if verbose:
         lines += [f"{_decision(each)}  stays: {', '.join(each.reasons)}" for each in found.stays]
@@ -49,11 +54,22 @@ def collected_lines(found: GarbageReport, dry_run: bool, verbose: bool = False) 
     lines += [
         f"{each.experiment}  logs and code  {size(each.bytes)}  ended {each.days} days ago" for each in found.logs
     ]
+    lines += [
+        f"{each.experiment}  training reports  {each.removed:,} of {each.of:,}  ended {each.days} days ago"
+        for each in found.reports
+    ]
     last = [f"{count or 'no'} checkpoint{'' if count == 1 else 's'} {verb}{total}"]
     if found.logs:
-        whose = f"{len(found.logs)} ended experiment{'' if len(found.logs) == 1 else 's'}"
-        last.append(f"logs of {whose} {verb}, {size(sum(each.bytes for each in found.logs))}")
+        last.append(f"logs of {_ended(found.logs)} {verb}, {size(sum(each.bytes for each in found.logs))}")
+    if found.reports:
+        last.append(
+            f"training reports of {_ended(found.reports)} {verb}, {sum(each.removed for each in found.reports):,}"
+        )
     return [*lines, *found.problems, *last]
+
+
+def _ended(decisions: Sequence[object]) -> str:
+    return f"{len(decisions)} ended experiment{'' if len(decisions) == 1 else 's'}"
 
 
 def _decision(each: CheckpointDecision) -> str:

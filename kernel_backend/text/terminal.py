@@ -13,12 +13,12 @@ from kernel_backend.printable import harmless, harmless_log
 
 
 def tell(text: object, file: TextIO | None = None, log: bool = False) -> None:
-    """Print text with control characters escaped; a log keeps its colours and progress bars."""
+    """Print a text with control characters escaped; with `log`, colours and progress bars stay."""
     print((harmless_log if log else harmless)(str(text)), file=file, flush=True)
 
 
 def hand_over(text: str, log: bool = False) -> None:
-    """Print the content of a file (source, a lock, a log) unchanged, but escaped on a terminal."""
+    """Print the content of a file (source, a lock, a log) unchanged to a pipe, but escaped on a terminal."""
     if sys.stdout.isatty():
         text = harmless_log(text) if log else harmless(text)
     print(text, end="", flush=log)

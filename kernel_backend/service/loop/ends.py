@@ -20,6 +20,7 @@ from kernel_backend.lifecycle.resume import progressed, remembered
 from kernel_backend.model import events as e
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.reports import AttemptResult
+from kernel_backend.model.resources import LOCAL
 from kernel_backend.model.states import HOLDING_SLOTS, AttemptState, ExperimentState, Outcome, TrialState
 from kernel_backend.model.trial import Attempt, Failure, Trial, checkpoint_step
 from kernel_backend.service.context import Context
@@ -27,19 +28,19 @@ from kernel_backend.service.loop.spools import SpoolIntake
 from kernel_backend.service.search.runner import Searches
 
 PROMPT_S = 1.0  # how long the slots of an ended gang wait for its trial to advance
-STOP_GRACE_S = 30.0  # for a gang to exit if its trial ends for good; else the scheduler's grace period applies
+STOP_GRACE_S = 30.0  # time for a gang to exit if its trial ends for good; else the scheduler's grace period applies
 
 _log = logging.getLogger(__name__)
 
 
 class AttemptEnder:
-    """End attempts: the one part of the service that kills gangs and records their end."""
+    """The one part of the service that kills gangs and records the ends of their attempts."""
 
     def __init__(self, context: Context, searches: Searches, spools: SpoolIntake) -> None:
-        self._store, self._engine = context.store, context.engines
+        self._store, self._engine, self._nodes = context.store, context.engines, context.nodes
         self._storage, self._spools = context.checkpoint_storage, spools
         self._searches, self._bus, self._wake = searches, context.bus, context.wake
-        self._grace = context.rules.grace  # for a gang to exit if its trial continues later
+        self._grace = context.rules.grace  # seconds for a gang to exit if its trial continues later
         self._settling: dict[AttemptId, asyncio.Task[None]] = {}
         self._asked: dict[AttemptId, float] = {}  # when each gang was asked to exit, by time.monotonic()
 
@@ -71,6 +72,7 @@ class AttemptEnder:
         except Unconfirmed as error:
             _log.warning("%s", error)
             return
+        outcome = await self._without_bad_nodes(attempt, outcome, result)
         failure = result.failure if result else None
         settling = self._begin(attempt.model_copy(update={"outcome": outcome, "failure": failure}), result)
         await asyncio.wait({settling}, timeout=PROMPT_S)
@@ -79,12 +81,28 @@ class AttemptEnder:
         if settling.done():  # else a later round finds it as an unknown gang, and forgets it
             await self._engine.forget(attempt.id)
 
+    async def _without_bad_nodes(self, attempt: Attempt, outcome: Outcome, result: AttemptResult | None) -> Outcome:
+        """Record faults of the nodes on which a gang ended; return the gang's outcome, corrected for such faults.
+
+        A gang that failed because of a node that is now excluded counts as lost: the trial continues on other nodes,
+        and no retry is used up.
+        """
+        if outcome not in (Outcome.LOST, Outcome.FAILED):
+            return outcome
+        experiment = await asyncio.to_thread(self._store.experiment, attempt.experiment)
+        pool = experiment.config.pool or LOCAL
+        left_out = await self._nodes.blame_for(attempt, pool, outcome, result)
+        for fault in left_out:
+            text = f"node {fault.node} is left out for now: {fault.reason}"
+            await asyncio.to_thread(self._store.note, attempt.id, text, time.time())
+        return Outcome.LOST if left_out else outcome
+
     async def settle(self, attempt: Attempt, result: AttemptResult | None) -> None:
-        """Advance a trial whose attempt has ended; used if `end` could not do so in time."""
+        """Advance a trial whose attempt has ended, if `end` could not do so in time."""
         self._check(attempt.id, self._begin(attempt, result))
 
     def cancel(self) -> None:
-        """Cancel the tasks that advance trials; the next service advances those trials."""
+        """Cancel the tasks that advance trials; the next start of the service advances those trials."""
         for task in list(self._settling.values()):
             task.cancel()
 
@@ -102,12 +120,12 @@ class AttemptEnder:
         self._wake()
 
     def _check(self, key: AttemptId, task: asyncio.Task[None]) -> None:
-        """Raise the error of a finished task that could not advance its trial; the next `settle` tries again."""
+        """Raise the error of a task that could not advance its trial, so that the next `settle` tries again."""
         if task.done() and self._settling.pop(key, None) is not None:
             task.result()
 
     async def _settle(self, attempt: Attempt, result: AttemptResult | None) -> None:
-        """Store the rest of an attempt's spool, then advance its trial, unless the trial has advanced already."""
+        """Store the remaining records of an attempt's spool, then advance its trial, unless that was done already."""
         trial = await asyncio.to_thread(self._store.trial, attempt.experiment, attempt.trial)
         if trial.attempt == attempt.number and trial.state in HOLDING_SLOTS:
             experiment = await asyncio.to_thread(self._store.experiment, attempt.experiment)
@@ -125,7 +143,9 @@ class AttemptEnder:
         matched = result.matched if result else ()
         progress = await asyncio.to_thread(self._progressed, trial)
         what = attempt_end(trial, attempt, outcome, failure, progress, experiment.config.max_restarts, matched)
-        for note in what.notes:
+        trace = (await asyncio.to_thread(self._store.attempt, attempt.id)).trace
+        untraced = ["the trace that was asked for is not there: the attempt ended before it was recorded"]
+        for note in [*what.notes, *(untraced if trace is not None else [])]:
             await asyncio.to_thread(self._store.note, attempt.id, note, time.time())
         if what.pause and experiment.state is ExperimentState.ACTIVE:
             # The trial first: if the service dies before the attempt is closed, the next one finds and closes it.
@@ -161,7 +181,7 @@ class AttemptEnder:
         await self._engine.forget(attempt.id)
 
     async def _ended(self, attempt: Attempt, outcome: Outcome, failure: Failure | None) -> None:
-        """Record the end of an attempt, which frees its slots."""
+        """Store the end of an attempt, which frees its slots."""
         await asyncio.to_thread(
             self._store.advance_attempt, attempt.id, e.Ended(), time.time(), outcome=outcome, failure=failure
         )
@@ -169,13 +189,13 @@ class AttemptEnder:
         self._bus.notify()
 
     async def remove_unknown(self, key: AttemptId) -> None:
-        """Kill and forget a gang whose attempt is unknown to the store or has ended: it must hold no slots."""
+        """Kill and forget a gang that must hold no slots: its attempt has ended or is unknown to the store."""
         with contextlib.suppress(Unconfirmed):
             await self._engine.kill(key)
             await self._engine.forget(key)
 
     async def set_aside(self, key: AttemptId) -> None:
-        """Kill a gang and rename its folder, as it is of an attempt with the same number in a lost database."""
+        """Kill a gang and rename its folder: both belong to another attempt of this number, in a lost database."""
         _log.warning("the folder of attempt %s is another attempt's: it is set aside", key)
         with contextlib.suppress(Unconfirmed):
             await self._engine.set_aside(key)

@@ -1,54 +1,60 @@
-"""Bring the launchers of a gang's nodes together, and tell each of them when another one's ranks cannot go on."""
+"""Coordinate the launchers of a gang's nodes: let them start together, and end all when one node's ranks fail."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
 from kernel_backend import __version__
-from kernel_backend.lifecycle.joining import Impossible, Joined, Wanted, joined
+from kernel_backend.lifecycle.joining import Impossible, Joined, Wanted, joined, wrong_clocks
 from kernel_backend.model import events as e
 from kernel_backend.model.cluster.pools import PoolSettings
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.launch.nodes import GangNode, JoinAnswer, NodeOffer, NodeOrder, NodeState
+from kernel_backend.model.node_faults import FaultKind, NodeFault, NodeName, node_fault
+from kernel_backend.model.resources import LOCAL
 from kernel_backend.model.states import AttemptState, TrialState
 from kernel_backend.model.trial import Attempt
 from kernel_backend.service.notifier import Notifier, wait_for
 from kernel_backend.store.base import Store
 
-LOOK_S = 5.0  # between looks at an attempt whose launcher waits for news
-SILENT_S = 90.0  # after which a node that has not been heard of is given up, while others are heard of
-CLOCK_S = 5.0  # difference of clocks that is told
+LOOK_S = 5.0  # between checks of an attempt whose launcher waits for news
+SILENT_S = 90.0  # time without a message from a node, while others send some, after which the node counts as lost
+CLOCK_S = 5.0  # difference between clocks that is reported as a fault
 
 Settings = Callable[[str], PoolSettings | None]  # settings of the pool of an attempt's experiment
+Blame = Callable[[Iterable[NodeFault]], Awaitable[frozenset[NodeName]]]  # stores faults; returns nodes now left out
 
 
 @dataclass
 class _Gang:
-    """Hold the state of a gang's launchers; a restarted service learns it again from their next calls."""
+    """State of a gang's launchers; a restarted service rebuilds it from their next requests."""
 
-    began: float  # when the first launcher joined, by time.monotonic()
-    complete: float | None = None  # when the last one did
+    began: float  # monotonic time of the first launcher's first request
+    complete: float | None = None  # monotonic time at which the last launcher joined
     offers: dict[int, NodeOffer] = field(default_factory=dict)
     refused: JoinAnswer | None = None
-    heard: dict[int, float] = field(default_factory=dict)  # when each node's state came last
+    heard: dict[int, float] = field(default_factory=dict)  # monotonic time of each node's last message
     ended: set[int] = field(default_factory=set)
     broken: dict[int, str] = field(default_factory=dict)
     changed: Notifier = field(default_factory=Notifier)
 
 
 class GangNodes:
-    """Nodes of the gangs that an engine's own queue has placed."""
+    """Handler of launchers' requests, for gangs that are placed by an engine's own queue, such as Slurm's."""
 
-    def __init__(self, store: Store, settings: Settings, bus: Notifier, wake: Callable[[], None]) -> None:
-        self._store, self._settings, self._bus, self._wake = store, settings, bus, wake
+    def __init__(self, store: Store, settings: Settings, bus: Notifier, wake: Callable[[], None], blame: Blame) -> None:
+        self._store, self._settings, self._bus, self._wake, self._blame = store, settings, bus, wake, blame
         self._gangs: dict[AttemptId, _Gang] = {}
-        self._lock = asyncio.Lock()  # of decisions, each of which is stored once
+        self._lock = asyncio.Lock()  # held during a decision, so that each one is stored once
 
     async def join(self, key: AttemptId, offer: NodeOffer) -> JoinAnswer:
-        """Take a launcher's offer, and answer whether its ranks begin; the first answer `go` is stored."""
+        """Record which node a launcher offers, and answer whether its ranks may start.
+
+        The first answer `go` is stored.
+        """
         async with self._lock:
             attempt = await asyncio.to_thread(self._store.attempt, key)
             over = await self._over(attempt)
@@ -65,7 +71,10 @@ class GangNodes:
             return await self._decide(attempt, gang, offer)
 
     async def state(self, key: AttemptId, state: NodeState) -> NodeOrder:
-        """Take the state of a node's ranks; answer with news at once, or after `state.wait` seconds without any."""
+        """Record the state of a node's ranks.
+
+        Answer with an order as soon as there is news, at most after `state.wait` s.
+        """
         gang = self._gangs.setdefault(key, _Gang(time.monotonic()))
         self._take(gang, state)
         deadline = time.monotonic() + state.wait
@@ -75,7 +84,7 @@ class GangNodes:
             if (over := await self._over(attempt)) is not None:
                 self._gangs.pop(key, None)
                 return NodeOrder(action="leave", reason=over.reason)
-            if len(gang.ended) == len(attempt.nodes):
+            if attempt.nodes and len(gang.ended) == len(attempt.nodes):
                 self._gangs.pop(key, None)
             if reason := _news(gang, state.node, attempt.nodes):
                 return NodeOrder(action="end", reason=reason)
@@ -94,7 +103,7 @@ class GangNodes:
             gang.changed.notify()
 
     async def _over(self, attempt: Attempt) -> JoinAnswer | None:
-        """Return the answer to the launchers of an attempt that shall not go on; None if it shall."""
+        """Return the answer to the launchers of an attempt that must not continue; None if it may."""
         trial = await asyncio.to_thread(self._store.trial, attempt.experiment, attempt.trial)
         if attempt.state is AttemptState.ENDED or trial.attempt != attempt.number:
             return JoinAnswer(action="leave", reason=f"attempt {attempt.id} is over", outcome="lost")
@@ -111,13 +120,16 @@ class GangNodes:
         now = time.monotonic()
         if gang.complete is None and len(gang.offers) == offer.nodes:
             gang.complete = now
-        wanted = await self._wanted(attempt)
-        found = joined(gang.offers, wanted, now - gang.began, 0.0 if gang.complete is None else now - gang.complete)
+        experiment = await asyncio.to_thread(self._store.experiment, attempt.experiment)
+        pool = experiment.config.pool or LOCAL
+        wanted = self._wanted(attempt, pool)
+        waited = now - max([gang.began, *gang.heard.values()])  # nodes that are staging in send messages, too
+        found = joined(gang.offers, wanted, waited, 0.0 if gang.complete is None else now - gang.complete)
         if isinstance(found, Impossible):
-            gang.refused = JoinAnswer(action="leave", reason=found.reason, outcome=found.outcome)
+            gang.refused = await self._refused(attempt, pool, found)
             return gang.refused
         if isinstance(found, Joined):
-            await self._begin(attempt, found, gang)
+            await self._begin(attempt, pool, found, gang)
             return _again(found.nodes, offer)
         first = gang.offers.get(0)
         return JoinAnswer(
@@ -128,39 +140,53 @@ class GangNodes:
             process=first.process if first is not None else "",
         )
 
-    async def _wanted(self, attempt: Attempt) -> Wanted:
-        experiment = await asyncio.to_thread(self._store.experiment, attempt.experiment)
+    async def _refused(self, attempt: Attempt, pool: str, why: Impossible) -> JoinAnswer:
+        """Return the answer to the launchers of a gang that cannot start, for the reason `why`.
+
+        If the cause is a fault of a node that is now excluded, no retry is used up: the gang starts on other nodes.
+        """
+        if why.fault is None or not await self._is_left_out(attempt, pool, why.node, why.fault, why.reason):
+            return JoinAnswer(action="leave", reason=why.reason, outcome=why.outcome)
+        reason = f"{why.reason}. Node {why.node} is left out for now, and the gang goes elsewhere"
+        return JoinAnswer(action="leave", reason=reason, outcome="lost")
+
+    async def _is_left_out(self, attempt: Attempt, pool: str, node: str, kind: FaultKind, reason: str) -> bool:
+        """Store the fault of a node; return whether the node is now excluded from new gangs."""
+        name = NodeName(pool, node)
+        return name in await self._blame([node_fault(kind, name, attempt.id, time.time(), reason)])
+
+    def _wanted(self, attempt: Attempt, pool: str) -> Wanted:
         slots = sum(len(share.slots) for share in attempt.placement)
         kind = attempt.placement[0].kind if attempt.placement else "cpu"
-        settings = self._settings(experiment.config.pool or "")
+        settings = self._settings(pool)
         if settings is None:
             return Wanted(slots, kind, __version__)
         return Wanted(slots, kind, __version__, settings.interface, settings.join_timeout)
 
-    async def _begin(self, attempt: Attempt, found: Joined, gang: _Gang) -> None:
-        """Store where the gang runs: from now on its slots are charged."""
+    async def _begin(self, attempt: Attempt, pool: str, found: Joined, gang: _Gang) -> None:
+        """Store the nodes on which the gang runs; from now on the slots count as used."""
         at = time.time()
         await asyncio.to_thread(
             self._store.advance_attempt, attempt.id, e.Placed(), at, granted_at=at, nodes=found.nodes
         )
-        for offer in gang.offers.values():
-            if abs(ahead := offer.clock - at) > CLOCK_S + (time.monotonic() - gang.began):
-                text = f"the clock of {offer.name} is {abs(ahead):.0f} s {'ahead' if ahead > 0 else 'behind'}"
-                await asyncio.to_thread(self._store.note, attempt.id, text, at)
+        tolerance = CLOCK_S + (time.monotonic() - gang.began)  # offers may be this old
+        for node, text in wrong_clocks(gang.offers.values(), at, tolerance).items():
+            await asyncio.to_thread(self._store.note, attempt.id, text, at)
+            await self._is_left_out(attempt, pool, node, "clock", text)
         gang.began = time.monotonic()
         self._bus.notify()
         self._wake()
 
 
 def _again(nodes: tuple[GangNode, ...], offer: NodeOffer) -> JoinAnswer:
-    """Return the answer to a launcher of a gang that has begun: `go` for its own launchers, and no others."""
+    """Answer a launcher that joins after the gang has begun: `go` only if it is one of those that began."""
     if offer.node < len(nodes) and nodes[offer.node].process == offer.process:
         return JoinAnswer(action="go", nodes=nodes)
     return JoinAnswer(action="leave", reason="the gang has begun with other launchers", outcome="lost")
 
 
 def _news(gang: _Gang, node: int, nodes: tuple[GangNode, ...]) -> str:
-    """Return why the ranks of a node are to be ended; "" if they go on."""
+    """Return why the ranks of a node must end; "" if they may continue."""
     names = [each.name for each in nodes]
     for other, broken in gang.broken.items():
         if other != node:

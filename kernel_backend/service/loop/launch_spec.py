@@ -1,4 +1,4 @@
-"""Build the launch spec of an attempt."""
+"""Build the launch spec of an attempt: what launchers need to start its ranks."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from pathlib import Path
 
 from kernel_backend.checkpoints.storage import CheckpointStorage
 from kernel_backend.home import attempt_folder
+from kernel_backend.model.cluster.allocations import allocation_length
 from kernel_backend.model.experiment import Experiment
+from kernel_backend.model.facts import LoaderSetting, known
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.resources import LOCAL
 from kernel_backend.model.trial import Attempt, Trial
+from kernel_backend.model.versions import read
+from kernel_backend.store.base import Store
 
 
 def job_of(
@@ -24,11 +28,14 @@ def job_of(
     url: str | None,
     urls: tuple[str, ...] = (),
     staged: bool = False,
+    keeps: bool = False,
+    loader: LoaderSetting | None = None,
 ) -> LaunchSpec:
-    """Return the launch spec of an attempt.
+    """Return the launch spec of an attempt; `python` is the interpreter of its ranks.
 
     `url` is the service's address, set only if launchers cannot read the service's home; `urls` are those for launchers
-    on other nodes; `staged` is set if these do not see the home.
+    on other nodes; `staged` is set if these nodes do not see the home, `keeps` if searches can keep allocations in the
+    pool, `loader` if an earlier attempt has tuned its loader processes.
     """
     return LaunchSpec(
         experiment=experiment.number,
@@ -52,5 +59,18 @@ def job_of(
         service_uid=os.getuid() if url is not None or urls else None,
         excluded=tuple(sorted(trial.excluded)),
         service_urls=urls if attempt.granted_at is None else (),
+        keep_allocation=allocation_length(experiment.config.search, keeps) or None,  # not 0, as older versions read it
         staged=staged,
+        loader=loader,
     )
+
+
+def tuned_loader(store: Store, experiment: Experiment, trial: int) -> LoaderSetting | None:
+    """Return what `--loader-workers auto` has found in this trial, the first one, or the experiment that is rerun."""
+    if experiment.config.loader_workers is not None:
+        return None
+    places = [(experiment.number, trial), (experiment.number, 1)]
+    if experiment.rerun_of is not None:
+        places.append((experiment.rerun_of, trial))
+    found = (known(store.facts(*place)).get("loader") for place in dict.fromkeys(places))
+    return next((read(LoaderSetting, each) for each in found if each is not None), None)

@@ -1,4 +1,4 @@
-"""Reconcile the engine and the store in rounds: observe, decide, apply. The first round recovers from a restart."""
+"""Reconcile running gangs with the store in rounds: observe, decide, apply. The first round recovers from a restart."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from kernel_backend.service.checkpoint_copies import CheckpointCopies
 from kernel_backend.service.context import Context
 from kernel_backend.service.garbage import collect
 from kernel_backend.service.isolation import IsolatedTasks, Work
+from kernel_backend.service.loop.allocation_review import AllocationReview
 from kernel_backend.service.loop.ends import AttemptEnder
 from kernel_backend.service.loop.starts import AttemptStarter
 from kernel_backend.service.notebook_servers import Notebooks
@@ -59,8 +60,10 @@ class Loop:
         self._bus, self._wake, self.wake = context.bus, context.next_round, context.wake
         self.cluster_state, self.searches, self.notebooks = cluster_state, searches, notebooks
         self._checkpoint_copies, self._starts, self._ends = checkpoint_copies, starts, ends
+        self._allocations = AllocationReview(context.engines, cluster_state)
         self._isolated = IsolatedTasks(self.wake, cluster_state.reconcile_all)
         self.settling = asyncio.Lock()  # held while experiments are being ended
+        self._rounded = time.monotonic()
         self._own: set[AttemptId] = set()  # attempts whose running gang was verified to be their own
 
     async def run(self) -> None:
@@ -79,7 +82,7 @@ class Loop:
             self._starts.cancel()
 
     async def round(self) -> bool:
-        """Reconcile the engine and the store once; return whether there is any unfinished work."""
+        """Reconcile the running gangs and the store once; return whether there is any unfinished work."""
         await self.cluster_state.now()
         statuses = {status.key: status for status in await self._engine.statuses()}
         self.cluster_state.pending = {key: each.reason for key, each in statuses.items() if each.reason}
@@ -87,8 +90,14 @@ class Loop:
         await self._end_times()
         busy |= await self._reconcile()
         await self._start_queued()
+        busy |= await self._allocations.review()
         await self.cluster_state.keep()
+        self._rounded = time.monotonic()
         return busy
+
+    def round_age(self) -> float:
+        """Return the seconds since the last complete round, or since the loop was created."""
+        return time.monotonic() - self._rounded
 
     # Running gangs
 
@@ -121,7 +130,7 @@ class Loop:
         return wanted and known and status is not None and status.phase != "ended"
 
     async def _is_own(self, attempt: Attempt, status: GangStatus) -> bool:
-        """Return whether a gang was started for this attempt, and not for one of the same number in a lost database."""
+        """Return whether a gang was started for this attempt, not for one with the same number in a lost database."""
         if not status.token_digest or attempt.id in self._own:
             return True
         if status.token_digest != await asyncio.to_thread(self._store.token_digest, attempt.id):
@@ -150,7 +159,7 @@ class Loop:
             await self._ends.see_off(trial, attempt, self.cluster_state.asked_to_go(attempt.id))
 
     async def _end_times(self) -> None:
-        """Pause experiments that have used up their `--max-time`, after their gangs have saved a checkpoint."""
+        """Pause the experiments that have used up their `--max-time`; their gangs first save a checkpoint."""
         cluster = await self.cluster_state.now()
         for run in [run for run in cluster.runs.values() if run.ends is not None and run.ends <= cluster.at]:
             trial = self.cluster_state.cache.trial(run.key.experiment, run.key.trial)
@@ -225,15 +234,15 @@ class Loop:
             self._bus.notify()
             self.searches.forget(experiment.number)
             tidy = partial(self._tidy, ended)
-            await self._isolated.patiently(ended.number, f"the checkpoints of experiment #{ended.number}", tidy)
+            await self._isolated.retried(ended.number, f"the checkpoints of experiment #{ended.number}", tidy)
 
     async def _tidy(self, ended: Experiment) -> None:
         await asyncio.to_thread(collect, self._store, self._storage, ended, time.time())
 
     async def _search_over(self, experiment: Experiment) -> bool | None:
-        """Let a search process its reports, and return whether it has ended; None if the experiment is no search.
+        """Let a search process new reports; return whether it has ended, or None if the experiment is no search.
 
-        A search whose budget or time limit is used up is closed.
+        A search whose budget or time limit is used up is closed first.
         """
         search, now = experiment.config.search, time.time()
         if search is None:
@@ -270,7 +279,7 @@ class Loop:
     async def _put_aside(self, preempt: Preempt) -> None:
         """Preempt a gang: ask it to commit a checkpoint and exit.
 
-        The trial gets no hold: it is requeued at its old position.
+        The trial gets no hold: it is requeued at its old position in the queue.
         """
         number, index = preempt.run.key.experiment, preempt.run.key.trial
         trial = await asyncio.to_thread(self._store.trial, number, index)
@@ -278,8 +287,10 @@ class Loop:
             return
         await asyncio.to_thread(self._store.advance_trial, number, index, e.Release(), time.time())
         note = f"attempt {trial.attempt} was preempted: {preempt.reason}; it resumes when slots are free"
-        await asyncio.to_thread(self._store.note, AttemptId(number, index, trial.attempt), note, time.time())
+        key = AttemptId(number, index, trial.attempt)
+        await asyncio.to_thread(self._store.note, key, note, time.time())
         self._bus.notify()
+        await self._allocations.preempted(key, preempt.reason)
 
 
 def possible(cluster: ClusterState, experiment: ScheduledExperiment, trial: ScheduledTrial) -> bool:

@@ -1,7 +1,7 @@
-"""Store the spools of ended attempts page by page, one page at a time per user.
+"""Store the records that ended attempts left in their spools (files of reports), a page at a time per user.
 
-A spool is written by the user's processes, so its length and content are not trusted. Its attempt holds no slots any
-more: reading it delays only its own trial.
+A spool is written by the user's processes, so its length and content are not trusted. As the attempt holds no slots any
+more, reading its spool delays only its own trial.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kernel_backend.model.reports import SpoolPage, SpoolPosition, SpoolRecord
 from kernel_backend.retry import RetryPolicy, exponential
 from kernel_backend.store.base import Store, StoreUnavailable
 
-PAGES_AT_ONCE = 16  # for all users: in memory a page takes about twenty times its size on disk
+PAGES_AT_ONCE = 16  # pages of all users at once: in memory a page takes about twenty times its size on disk
 MOST_PAGES = 1024  # per spool: about 1 GiB of new records
 LONGEST_PAUSE_S = 1.0  # between pages: as long as the last page took, so that other work is not starved
 RETRY = RetryPolicy(exponential(0.5, 10.0), limit=60.0)  # of reading a spool
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 class SpoolIntake:
-    """Reader that stores the records left in the spools of ended attempts."""
+    """Reader that stores the records which ended attempts left in their spools."""
 
     def __init__(self, store: Store, engine: Engine) -> None:
         self._store, self._engine = store, engine
@@ -36,7 +36,7 @@ class SpoolIntake:
         self._pages = asyncio.Semaphore(PAGES_AT_ONCE)
 
     async def take_in(self, key: AttemptId, owner: str) -> None:
-        """Store the records of an attempt's spool that are not stored yet; a note reports those that are refused.
+        """Store the records of an attempt's spool that are not stored yet; a note on the trial lists refused records.
 
         Raises StoreUnavailable: another call continues after the last stored record.
         """
@@ -45,7 +45,7 @@ class SpoolIntake:
         for _ in range(MOST_PAGES):
             began = time.monotonic()
             try:
-                page, refused = await self._patiently(key, owner, after, begin)
+                page, refused = await self._retried(key, owner, after, begin)
             except _Unreadable as error:
                 await self._note(key, f"what attempt {key.number} still had to say cannot be read: {error}")
                 return
@@ -61,10 +61,13 @@ class SpoolIntake:
         if left_out:
             await self._note(key, left_out_note(key.number, left_out, problem))
 
-    async def _patiently(
+    async def _retried(
         self, key: AttemptId, owner: str, after: int, begin: SpoolPosition
     ) -> tuple[SpoolPage, list[Refused]]:
-        """Read a page of a spool and store it, retrying for a while; raises _Unreadable if it cannot be read."""
+        """Store a page of a spool, and return it with the refused records; retry for a while.
+
+        Raises _Unreadable if the spool cannot be read.
+        """
         waits = RETRY.waits()
         while True:
             try:

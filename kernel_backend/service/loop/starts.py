@@ -27,20 +27,20 @@ from kernel_backend.service.context import Context
 from kernel_backend.service.environments import Preparation
 from kernel_backend.service.isolation import ROUND_WAIT_S, Work
 from kernel_backend.service.loop.ends import AttemptEnder
-from kernel_backend.service.loop.launch_spec import job_of
+from kernel_backend.service.loop.launch_spec import job_of, tuned_loader
 from kernel_backend.service.search.runner import Searches
 from kernel_backend.service.state.cluster_state import ClusterStateManager
 from kernel_backend.service.state.requests import RequestBuilder, StartError
 
 Launch = tuple[int, str, Work]  # experiment, description for the log, and the work
 
-FRESH_S = 5.0  # after which a lookup is repeated: a checkpoint may be deleted while its trial waits
+FRESH_S = 5.0  # age from which a lookup is repeated, as a checkpoint may be deleted while its trial waits
 
 _log = logging.getLogger(__name__)
 
 
 class _Begins(NamedTuple):
-    """Interpreter and resume checkpoint of an attempt to be created, as looked up in its owner's files."""
+    """Interpreter and resume checkpoint with which an attempt will be created, as found in its owner's files."""
 
     python: str
     resume: Resume
@@ -49,7 +49,7 @@ class _Begins(NamedTuple):
 
 
 class AttemptStarter:
-    """Start attempts: the only part of the service that creates attempts and submits gangs."""
+    """The only part of the service that creates attempts and submits their gangs."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class AttemptStarter:
         ends: AttemptEnder,
     ) -> None:
         """Create a starter; `ends` ends the attempts that fail to start."""
-        self._store, self._engine = context.store, context.engines
+        self._store, self._engine, self._nodes = context.store, context.engines, context.nodes
         self._archive, self._workspaces = context.archive, context.workspaces
         self._bus, self._wake, self._cluster_state = context.bus, context.wake, cluster_state
         self._job = partial(job_of, storage=context.checkpoint_storage, home=context.home, url=context.url)
@@ -78,10 +78,10 @@ class AttemptStarter:
         self._patience = ROUND_WAIT_S  # seconds that this round may still wait for lookups of trials of searches
 
     async def look(self, starts: Sequence[Start]) -> list[Start]:
-        """Look up the resume checkpoints of these starts concurrently; return the starts that are ready in time.
+        """Look up the resume checkpoints for `starts` concurrently; return the starts whose lookup ended in time.
 
-        Waits at most `ROUND_WAIT_S`, since the owner's files or agent may be slow. A later round makes the other
-        starts, after their lookup has ended.
+        Waits at most `ROUND_WAIT_S`, since the owner's files or agent may be slow. The other starts are made in a later
+        round.
         """
         self._patience = ROUND_WAIT_S
         # Drop the lookups of trials that were stopped before they began.
@@ -97,7 +97,7 @@ class AttemptStarter:
         return [start for start in starts if start.request.key not in known or known[start.request.key].done()]
 
     async def start(self, start: Start) -> Launch | None:
-        """Create an attempt and return the call that launches its gang; None if no gang is to be launched now.
+        """Create an attempt and return a function that launches its gang; None if no gang is to be launched now.
 
         An error is recorded as the reason why the trial waits, and raised.
         """
@@ -121,7 +121,10 @@ class AttemptStarter:
             task.cancel()
 
     def _begin_look(self, key: RequestKey) -> asyncio.Task[_Begins]:
-        """Return the task that looks up a trial's resume checkpoint: one per attempt, replaced when stale."""
+        """Return the task that looks up a trial's resume checkpoint.
+
+        A new one if the last is for another attempt or stale.
+        """
         trial = self._cluster_state.cache.trial(key.experiment, key.trial)
         about = key.experiment, key.trial, trial.attempt if trial is not None else 0
         task = self._looks.get(about)
@@ -132,13 +135,13 @@ class AttemptStarter:
 
     async def _look(self, key: RequestKey) -> _Begins:
         experiment = await asyncio.to_thread(self._store.experiment, key.experiment)
-        python = await asyncio.to_thread(self._preparation.python, experiment)
+        python = await asyncio.to_thread(self._preparation.launchers_python, experiment)
         resume = resume_point(*await asyncio.to_thread(self._ends.history, key.experiment, key.trial))
         beyond = await asyncio.to_thread(self._last_attempt, experiment, key.trial)
         return _Begins(python, resume, beyond, time.monotonic())
 
     async def _grant(self, start: Start) -> Launch | None:
-        """Let a search choose the trial for a gang that was granted to it, and start that trial.
+        """Let a search choose the trial that gets a granted gang, and start that trial.
 
         Returns None if the trial cannot start at once; it is then queued with its own request.
         """
@@ -160,7 +163,7 @@ class AttemptStarter:
         return await self._begin(start, request.key)
 
     async def _begin(self, start: Start, key: RequestKey) -> Launch | None:
-        """Store the new attempt, then return the call that launches its gang.
+        """Store the new attempt, then return the function that launches its gang.
 
         Storing the attempt fences older attempts, and fixes the checkpoint from which the new one resumes.
         """
@@ -172,7 +175,7 @@ class AttemptStarter:
         token = secrets.token_urlsafe(32)
         async with self._cluster_state.starting(key, start):
             add = partial(self._store.add_attempt, number, index, start.placement, resume.point, token_digest(token))
-            granted = self._engine.places(start.request.pool)  # else its nodes are known once its launchers have met
+            granted = self._engine.places(start.request.pool)  # else its nodes are known once its launchers join
             attempt = await asyncio.to_thread(add, time.time(), beyond, granted)
         missing: DaylightError | None = self._checkpoint_copies.missing(number, index)
         self._checkpoint_copies.forget(number, index)
@@ -193,19 +196,25 @@ class AttemptStarter:
         )
 
     def _last_attempt(self, experiment: Experiment, index: int) -> int:
-        """Return the largest attempt number of which files exist: a restored database may lack attempts."""
+        """Return the largest attempt number for which the trial has files: a restored database may lack attempts."""
         number, workspace = experiment.number, self._workspaces.of(experiment.owner)
         newest = max(self._store.trial(number, index).attempt, self._ends.newest_attempt(number, index))
         return workspace.last_attempt(number, index, newest)
 
     async def _launch(self, experiment: Experiment, attempt: Attempt, python: str, token: str, pool: str) -> None:
-        """Unpack the code of an attempt, and submit its gang."""
+        """Unpack the code of an attempt into its folder, and submit its gang."""
         try:
             trial = await asyncio.to_thread(self._store.trial, attempt.experiment, attempt.trial)
             settings = self._engine.settings(pool)
             check_staging(experiment.config, settings, self._root)  # the pool may have changed since the submission
             staged = settings is not None and not settings.shared
-            job = self._job(experiment, trial, attempt, python, pool, urls=self._launcher_urls(), staged=staged)
+            keeps, urls = pool in self._engine.keeping(), self._launcher_urls()
+            loader = await asyncio.to_thread(tuned_loader, self._store, experiment, attempt.trial)
+            job = self._job(
+                experiment, trial, attempt, python, pool, urls=urls, staged=staged, keeps=keeps, loader=loader
+            )
+            if not self._engine.places(pool):
+                job = job.model_copy(update={"excluded": tuple({*job.excluded, *self._nodes.left_out(pool)})})
             note = await asyncio.to_thread(self._preparation.note, experiment, attempt.number - 1)
             if note:
                 await asyncio.to_thread(self._store.note, attempt.id, note, time.time())
@@ -223,7 +232,10 @@ class AttemptStarter:
             await self._ends.end(attempt, Outcome.FAILED, result)
 
     async def _unpacked(self, owner: str, job: LaunchSpec) -> LaunchSpec:
-        """Unpack the code of an attempt; return its launch spec with the working folder, about which a note may say."""
+        """Unpack the code of an attempt; return its launch spec, completed by the working folder.
+
+        A note on the trial may warn about that folder.
+        """
         archive = await asyncio.to_thread(self._archive.get, job.snapshot)
         working = await asyncio.to_thread(self._workspaces.of(owner).unpack, job, archive)
         if working.note:
@@ -232,7 +244,7 @@ class AttemptStarter:
         return job.model_copy(update={"cwd": working.cwd})
 
     async def _refuse(self, attempt: Attempt, missing: DaylightError) -> None:
-        """Fail a trial whose warm-start checkpoint is missing for good, and end its attempt."""
+        """Fail a trial whose warm-start checkpoint is gone for good, and end its attempt."""
         failure = Failure(rank=0, type=type(missing).__name__, message=missing.message)
         event = e.Errored(retries_left=False)
         await asyncio.to_thread(

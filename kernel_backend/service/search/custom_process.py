@@ -15,10 +15,10 @@ from kernel_backend.workspaces.base import SearchClass, SearchClassProcess, Work
 
 
 class ClosableProcess(SearchProcess, Protocol):
-    """Process of a search class that can be ended."""
+    """Process that runs a custom search class and can be ended."""
 
     def close(self) -> None:
-        """End the process."""
+        """End the process of the search class."""
 
 
 class ExperimentSearchProcess:
@@ -44,7 +44,7 @@ class ExperimentSearchProcess:
         return self._asked().tell(trial, params, unit, value)
 
     def close(self) -> None:
-        """End the process."""
+        """End the process of the search class."""
         if self._child is not None:
             self._child.close()
 
@@ -67,21 +67,21 @@ class ExperimentSearchProcess:
 
 
 class FailedSearchProcess:
-    """Process of a search that has failed: every call raises SearchFailed, without calling the class."""
+    """Stand-in for the process of a search that has failed: every call raises SearchFailed."""
 
     def __init__(self, message: str) -> None:
         self._message = message
 
     def interval(self) -> Any:
-        """Raise SearchFailed."""
+        """Raise SearchFailed, as every call of a failed search does."""
         raise SearchFailed(self._message)
 
     def ask(self, trial: int) -> Any:
-        """Raise SearchFailed."""
+        """Raise SearchFailed, as every call of a failed search does."""
         raise SearchFailed(self._message)
 
     def tell(self, trial: int, params: dict[str, Value], unit: int, value: float) -> Any:
-        """Raise SearchFailed."""
+        """Raise SearchFailed, as every call of a failed search does."""
         raise SearchFailed(self._message)
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
 """Run active searches: pass trial reports to their searchers, and store the decisions.
 
 Each decision is stored in one transaction with its effect on the trial. After a restart a searcher is rebuilt by
-replaying its log, then reads the reports stored since. Searchers that may be slow (custom search classes, Gaussian
-processes) run in a separate thread; meanwhile their search requests no gangs.
+replaying its log, then reads the reports stored since then. Searchers that may be slow (custom search classes, Gaussian
+processes) run in a separate thread; until they have answered, their search requests no gangs.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _log = logging.getLogger(__name__)
 
 
 class StoredFailure(NamedTuple):
-    """Error that keeps a search from proceeding, and the time of the next try."""
+    """Error that keeps a search from proceeding, and the time at which it is tried again."""
 
     message: str
     pause: float  # seconds before the next try
@@ -69,7 +69,7 @@ class StoredFailure(NamedTuple):
 
 
 class Searches:
-    """Run all searches. Methods may be called from any thread; each search is used by one thread at a time."""
+    """Runner of all searches. Methods may be called from any thread; each search is used by one thread at a time."""
 
     def __init__(self, store: Store, process: Callable[[Experiment], ClosableProcess]) -> None:
         """Create the runner; `process` returns the process object of a custom search, without starting it."""
@@ -82,13 +82,13 @@ class Searches:
     # Called by the loop
 
     def wants(self, experiment: Experiment) -> int:
-        """Return how many more gangs a search could use, beyond those that its trials hold or wait for."""
+        """Return how many more gangs a search could use, besides those that its trials hold or are queued for."""
         return self._answer(experiment, lambda known: known.searcher.wants(), 0)
 
     def on_slot(self, experiment: Experiment) -> Trial | None:
         """Return the queued trial that gets a granted gang; None if no trial can use it now.
 
-        A trial that must first leave its last gang, or wait for a copy of a checkpoint, is queued later. A slow
+        A trial whose previous gang has not ended yet, or wait for a copy of a checkpoint, is queued later. A slow
         searcher decides in a thread: the call returns None, and the chosen trial is queued after the decision.
         """
         if is_slow(experiment):
@@ -98,7 +98,7 @@ class Searches:
             return self._on_slot(experiment, known) if known else None
 
     def take_news(self, experiment: Experiment) -> bool:
-        """Pass new reports of its trials to a search; return whether it has made any decision."""
+        """Pass a search the new reports of its trials; return whether the search has made any decision."""
         if is_slow(experiment):
             if self._news(experiment):
                 self._isolated(experiment, self._take_all)
@@ -107,7 +107,7 @@ class Searches:
             return self._take_all(experiment, known) if known else False
 
     def over(self, experiment: Experiment) -> bool:
-        """Return whether a search has ended: no trial is training, and none will be started."""
+        """Return whether a search has ended: no trial is training, and none will be started any more."""
         return self._answer(experiment, lambda known: known.failure is None and known.searcher.over(), False)
 
     def failed(self, experiment: Experiment) -> str | None:
@@ -127,17 +127,20 @@ class Searches:
         return self.failed(experiment) or (failure.message if failure is not None else None)
 
     def close(self, experiment: Experiment, limit: Limit) -> None:
-        """Close a search: it starts no more trials, and its active trials are paused. Idempotent."""
+        """Close a search: it starts no more trials, and its active trials are paused, for the reason `limit`.
+
+        Idempotent.
+        """
         with self._locked(experiment) as known:
             if known and not known.closed:
                 paused = self._paused(experiment)
                 self._happen(experiment, known, Closed(limit=limit), lambda _: paused)
 
     def unprepared(self, experiment: Experiment, trial: int, failure: Failure) -> None:
-        """End a search, as `prepare` has failed in one trial after all retries, and would fail in every trial.
+        """End a search because `prepare` failed in one trial after all retries, and would fail in every trial.
 
         The other trials are paused; trials of a custom search class are paused at their next target. If a slow searcher
-        is busy, the search ends with the next trial that fails in this way.
+        is busy, nothing happens now, and the next trial whose `prepare` fails ends the search.
         """
         with self._locked(experiment) as known:
             if known and known.failed is None:
@@ -165,7 +168,10 @@ class Searches:
             self._happen(experiment, known, Promoted(trial=trial))
 
     def extend(self, experiment: Experiment, trials: int | None) -> None:
-        """Set the total number of trials; raises Conflict if the search has more trials already."""
+        """Set the total number of trials (None: as many as the budget allows).
+
+        Raises Conflict if the search already has more.
+        """
         with self._locked(experiment, patient=True) as known:
             assert known is not None
             self._happen(experiment, known, Extended(trials=trials))
@@ -194,7 +200,10 @@ class Searches:
         return self._locks.setdefault(number, threading.Lock())
 
     def _answer(self, experiment: Experiment, question: Callable[[SearchState], T], otherwise: T) -> T:
-        """Return `question(state)` for a search; `otherwise` if it has ended, is busy, or a slow searcher raises."""
+        """Return `question(state)` for a search.
+
+        `otherwise` if the search has ended, is busy, or a slow searcher raises.
+        """
         with self._locked(experiment) as known:
             if known is None:
                 return otherwise
@@ -207,7 +216,10 @@ class Searches:
                 return otherwise
 
     def _isolated(self, experiment: Experiment, verb: Callable[[Experiment, SearchState], object]) -> None:
-        """Run `verb` on a slow search in a thread; do nothing while a thread runs, or during backoff after an error."""
+        """Run `verb` on a slow search in a thread.
+
+        Do nothing while such a thread runs, or during backoff after an error.
+        """
         failure = self._errors.get(experiment.number)
         if failure is not None and time.monotonic() < failure.until:
             return
@@ -235,7 +247,7 @@ class Searches:
             return bool(heard) or known.failure is not None or self._ended(experiment) != known.looked
 
     def _fails(self, experiment: Experiment, error: Exception) -> None:
-        """Record and log the error that keeps a search from proceeding, and schedule a retry."""
+        """Record and log an error that keeps a search from proceeding, and schedule a retry."""
         number, expected = experiment.number, isinstance(error, DaylightError)
         before = self._errors.get(number)
         pause = min(PAUSES_S[1], 2 * before.pause) if before is not None else PAUSES_S[0]
@@ -294,7 +306,10 @@ class Searches:
         return known
 
     def _begin(self, experiment: Experiment, known: SearchState) -> None:
-        """Write the results of earlier experiments (prior data) as the first log entries, in one transaction."""
+        """Write the results of earlier experiments (prior data) as the first entries of a search's log.
+
+        They are written in one transaction.
+        """
         now, entries = time.time(), list[LogEntry]()
         trials = warm_start.prior_results(self._store, experiment.config, experiment.space)
         with self._believing(experiment):
@@ -359,9 +374,9 @@ class Searches:
         event: Happening,
         effects: Callable[[Decision | None], Sequence[Effect]] = lambda decision: (),
     ) -> list[Trial]:
-        """Apply an event to the searcher, and store it with the decision and its effects.
+        """Apply an event to the searcher; store it with the searcher's decision and the effects of that decision.
 
-        Returns the trials changed by the effects.
+        `effects` returns the effects of a decision. Returns the trials that they changed.
         """
         with self._believing(experiment):
             decision = apply_event(known.searcher, event)
@@ -372,7 +387,7 @@ class Searches:
 
     @contextlib.contextmanager
     def _believing(self, experiment: Experiment) -> Iterator[None]:
-        """Drop the cached searcher if the block raises, so that the next use rebuilds it from the stored log."""
+        """Drop the cached searcher if the block raises; its next use then rebuilds it from the stored log."""
         try:
             yield
         except Exception:

@@ -1,4 +1,4 @@
-"""Hold the state of a search, rebuilt from its log: the searcher, and whether the search is closed or has failed."""
+"""Hold the state of a search: the searcher, rebuilt from a log, and whether the search is closed or has failed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from kernel_backend.service.search.custom_process import ClosableProcess
 
 @dataclass
 class SearchState:
-    """State of a search after `entries` log entries; `heard` is the number of the last report that it processed."""
+    """State of a search after `entries` entries of its log.
+
+    `heard` is the number of the last trial report that the searcher processed.
+    """
 
     searcher: Searcher
     entries: int = 0
@@ -40,15 +43,15 @@ class SearchState:
 
     @property
     def failure(self) -> str | None:
-        """Return the search class's failure if the log does not contain it yet, else None."""
+        """Return the error message of the search class if it has failed and the log does not say so yet, else None."""
         found = self.searcher.failure if isinstance(self.searcher, Custom) and self.failed is None else None
         return found.message if found is not None else None
 
 
 def failure_in(log: Sequence[LogEntry]) -> str | None:
-    """Return the failure message that ended a search, read from its log.
+    """Return the error message with which a search ended, read from its log.
 
-    None if the search has not failed, or was extended since.
+    None if the search has not failed, or was extended since then.
     """
     last = next((each.event for each in reversed(log) if isinstance(each.event, Failed | Extended)), None)
     return last.message if isinstance(last, Failed) else None

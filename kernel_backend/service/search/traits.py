@@ -26,7 +26,7 @@ def is_custom(experiment: Experiment) -> bool:
 
 
 def is_slow(experiment: Experiment) -> bool:
-    """Return whether an experiment's searcher may be slow or raise: custom code, plugins, samplers of a library."""
+    """Return whether an experiment's searcher may be slow or raise, as custom classes, plugins and libraries may."""
     search, method = experiment.config.search, method_of(experiment)
     return search is not None and (method is None or method.slow or search.samples_by in NEEDED)
 
@@ -45,7 +45,7 @@ def unprepared_text(failure: Failure) -> str:
 
 
 def exit_reason(trial: Trial) -> Reason:
-    """Return why a trial ended, as the reason for `Searcher.on_exit`."""
+    """Return why a trial ended, in the form that `Searcher.on_exit` expects."""
     if trial.state is TrialState.FAILED:
         return "invalid" if trial.failure is not None and trial.failure.invalid else "failed"
     if trial.state is TrialState.COMPLETED:  # it lacks the final report, which every trial of a search must make

@@ -1,1 +1,1 @@
-"""Maintain the scheduler's cluster state from the records in the store."""
+"""Maintain the scheduler's cluster state (nodes, gangs, queue, usage) from the records in the store."""

@@ -9,12 +9,11 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from typing import Any
 
-from kernel_backend.engines.base import Engine
 from kernel_backend.model.cluster.quotas import Quota
 from kernel_backend.model.cluster.usage import UsageInterval
 from kernel_backend.model.experiment import Experiment, ScheduledExperiment
@@ -31,6 +30,7 @@ from kernel_backend.scheduler.rules import Rules
 from kernel_backend.scheduler.run_lengths import PastLengths
 from kernel_backend.scheduler.state import FREE, ClusterState, UsageByName
 from kernel_backend.service.effective_quotas import EffectiveQuotas
+from kernel_backend.service.state.nodes import MarkedNodes, set_nodes
 from kernel_backend.service.state.requests import RequestBuilder, pool_of
 from kernel_backend.service.state.reservations import StoredReservations, reservation
 from kernel_backend.service.state.store_cache import RecordChange, StoreCache
@@ -42,26 +42,26 @@ SET_BACK_S = 5.0  # clock steps backwards up to this many seconds are ignored
 
 
 class ClusterStateManager:
-    """Manage the cluster state, which only tasks on the event loop change, one at a time.
+    """Owner of the cluster state, which only tasks on the event loop change, one at a time.
 
-    To read it on the event loop without an `await` in between, use `now`. To read it in a thread, use `looking`,
+    To read the state on the event loop without an `await` in between, use `now`. To read it in a thread, use `looking`,
     which locks it against changes.
     """
 
     def __init__(
         self,
         store: Store,
-        engine: Engine,
+        marked_nodes: MarkedNodes,
         stored_quotas: EffectiveQuotas,
         request_builder: RequestBuilder,
         rules: Rules,
         clock: Callable[[], float] = time.time,
         closed: Callable[[ClusterState, StoreCache], Mapping[str, str]] = lambda *_: {},
     ) -> None:
-        """Create the state; `closed` returns why no gang is started in a pool now, by pool."""
-        self._store, self._engine, self._stored_quotas, self._request_builder, self._rules = (
+        """Create the manager; `closed` returns, by pool, why no gang is started there now."""
+        self._store, self._marked_nodes, self._stored_quotas, self._request_builder, self._rules = (
             store,
-            engine,
+            marked_nodes,
             stored_quotas,
             request_builder,
             rules,
@@ -88,7 +88,7 @@ class ClusterStateManager:
 
     @asynccontextmanager
     async def looking(self) -> AsyncIterator[ClusterState]:
-        """Yield the current cluster state, which nothing changes during the block."""
+        """Yield the current cluster state, locked against changes during the block."""
         async with self._lock:
             yield await self._current()
 
@@ -99,7 +99,7 @@ class ClusterStateManager:
 
     @asynccontextmanager
     async def settled(self) -> AsyncIterator[ClusterState]:
-        """Yield the cluster state for a decision, after waiting briefly for look-ups in users' files.
+        """Yield the cluster state for a scheduling decision, after a short wait for look-ups in users' files.
 
         Thus users whose files can be read in time keep their queue positions after a restart, and a slow disk or agent
         delays no other user.
@@ -113,7 +113,7 @@ class ClusterStateManager:
             yield cluster
 
     def requests_of(self, experiment: int) -> list[SlotRequest]:
-        """Return the slot requests of an experiment, in order."""
+        """Return the slot requests of an experiment, ordered as its trials."""
         if self._cluster is None:
             return []
         requests = self._cluster.queue.requests
@@ -135,7 +135,7 @@ class ClusterStateManager:
         try:
             if self._cluster is not None and self._clock() < self._cluster.at - SET_BACK_S:
                 self._begin()  # rebuild it: its clock would stand still, and with it backoff and time limits
-            nodes = [self._with_drain(node) for node in await self._engine.nodes()]
+            nodes = await self._marked_nodes.newest()
             if self._cluster is None:
                 with _no_collection():
                     self._cluster = await self._begun(nodes)
@@ -144,7 +144,8 @@ class ClusterStateManager:
             changes = await asyncio.to_thread(self.cache.read)
             cluster = self._cluster
             cluster.pass_to(self._clock())
-            self._set_nodes(cluster, nodes)
+            if set_nodes(cluster, nodes):
+                self.reconcile_all()  # the change may make placements possible or impossible
             await self._set_quotas(cluster)
             for change in changes:
                 self._take_in(cluster, change)
@@ -160,7 +161,7 @@ class ClusterStateManager:
     # Applying decisions
 
     def decided(self, cluster: ClusterState, decisions: Decisions) -> None:
-        """Apply the new reservations; a request that is starting keeps its reservation until it holds its slots."""
+        """Apply the scheduler's reservations; a request whose gang is starting keeps its own until it holds slots."""
         starting = (start.reservation for start in decisions.starts)
         cluster.reservations = (*(each for each in starting if each is not None), *decisions.reservations)
 
@@ -191,11 +192,11 @@ class ClusterStateManager:
             await self._reservations.keep(self._cluster, self._starting)
 
     def reconcile_all(self) -> None:
-        """Mark all experiments for reconciliation, after an error or a change that may affect any of them."""
+        """Mark all experiments as changed, so that the next round reconciles each of them."""
         self.unaligned |= self.cache.experiments.keys()
 
     def look_again(self, key: RequestKey) -> None:
-        """Request that a slot request is rebuilt in the next round, because of a change outside of the store."""
+        """Have a slot request rebuilt in the next round, after a change that the store does not show."""
         self._touched.add(key)
 
     # Rebuilding
@@ -239,43 +240,30 @@ class ClusterStateManager:
             return None  # its gangs still count as holding slots
 
     def _horizon(self, cluster: ClusterState) -> float:
-        """Return the earliest time (seconds since the epoch) from which slot use affects fair shares or slot-hours."""
+        """Return the time (seconds since the epoch) before which slot use has no effect on the schedule.
+
+        It is that of the longest slot-hours window, or of the use that still counts for fair shares.
+        """
         quotas = [*cluster.users.quotas.values(), *cluster.groups.quotas.values()]
         longest = max((each.slot_hours.window for each in quotas if each.slot_hours is not None), default=0.0)
         return cluster.at - max(FADED * self._rules.half_life, longest)
 
     def _lasting(self, cluster: ClusterState, intervals: Iterable[UsageInterval]) -> Iterator[UsageInterval]:
-        """Yield the usage intervals, open-ended for each gang that holds slots in the cluster state.
+        """Yield the usage intervals; those of gangs that hold slots in the cluster state are made open-ended.
 
-        The store may be newer than the cluster state: an interval may have ended there whose gang still holds slots
-        here.
+        The store may be newer than the cluster state, so that an interval may have ended in the store though the
+        cluster state still shows its gang.
         """
         for interval in intervals:
             key = RequestKey(interval.attempt.experiment, interval.attempt.trial)
             if self._numbers.get(key) == interval.attempt.number:
                 if cluster.runs[key].waiting:
-                    continue  # it uses nothing before its engine has granted its slots
+                    continue  # a gang uses nothing before its engine has granted its slots
                 yield interval._replace(ended=None)
             elif interval.ended is not None:
                 yield interval
 
-    # Nodes and quotas
-
-    def _with_drain(self, node: Node) -> Node:
-        drained = node.name in self._stored_quotas.drained
-        return node.model_copy(update={"drained": True}) if drained and not node.drained else node
-
-    def _set_nodes(self, cluster: ClusterState, nodes: Sequence[Node]) -> None:
-        known = cluster.nodes
-        # Identity first: comparing thousands of records field by field is slow.
-        changed = [node for node in nodes if (old := known.get(node.name)) is not node and old != node]
-        gone = cluster.nodes.keys() - {node.name for node in nodes}
-        for node in changed:
-            cluster.set_node(node)
-        for name in gone:
-            cluster.remove_node(name)
-        if changed or gone:
-            self.reconcile_all()  # the change may make placements possible or impossible
+    # Quotas
 
     async def _set_quotas(self, cluster: ClusterState) -> None:
         users = _differences(cluster.users, self._stored_quotas.users)
@@ -337,7 +325,7 @@ class ClusterStateManager:
                 self._request_builder.got(attempt.experiment, attempt.created_at)
 
     def _grant(self, cluster: ClusterState, key: RequestKey, attempt: Attempt) -> None:
-        """Start a gang's charge and its time limit at the time at which the engine granted its slots."""
+        """Count a gang's slots and its time limit from the time at which the engine granted the slots."""
         run = cluster.runs[key]
         if not run.waiting or attempt.granted_at is None:
             return
@@ -381,7 +369,7 @@ class ClusterStateManager:
         self._watch(cluster, run, trial, self._clock())
 
     def _watch(self, cluster: ClusterState, run: Allocation, trial: ScheduledTrial | None, at: float) -> None:
-        """Record when a gang committed its first checkpoint, and when it was asked to exit."""
+        """Update two times of a gang: when it committed its first checkpoint, and when it was asked to exit."""
         own = trial is not None and trial.checkpoint and checkpoint_order(trial.checkpoint)[1] == self._numbers[run.key]
         if own and run.committed is None:
             cluster.change(run.key, committed=at)
@@ -389,7 +377,7 @@ class ClusterStateManager:
             cluster.change(run.key, leaving=at)
 
     def asked_to_go(self, attempt: AttemptId) -> float | None:
-        """Return when an attempt's gang was asked to exit (seconds since the epoch), else None."""
+        """Return when an attempt's gang was asked to exit (seconds since the epoch), None if it was not."""
         key = RequestKey(attempt.experiment, attempt.trial)
         run = self._cluster.runs.get(key) if self._cluster is not None else None
         return run.leaving if run is not None and self._numbers.get(key) == attempt.number else None
@@ -419,10 +407,10 @@ class ClusterStateManager:
     def _asked(
         self, cluster: ClusterState, keys: Iterable[RequestKey], searches: Iterable[Experiment]
     ) -> tuple[dict[RequestKey, tuple[SlotRequest | None, bool]], dict[int, list[SlotRequest]]]:
-        """Return the current requests of these keys and of searches. Blocks.
+        """Return the current requests of the trials in `keys` and of `searches`. Blocks.
 
         The first mapping has for each key its request (None if nothing is requested), and True if that may change
-        without a change in the store; the second has the requests of each search.
+        without a change in the store; the second has the requests of each search by experiment number.
         """
         requests: dict[RequestKey, tuple[SlotRequest | None, bool]] = {}
         experiments, trials, builder = self.cache.experiments, self.cache.trials, self._request_builder
@@ -474,7 +462,10 @@ def _pool(cluster: ClusterState, placement: Placement) -> str:
 
 
 def _differences(accounts: UsageByName, wanted: Mapping[str, Quota]) -> dict[str, Quota]:
-    """Return the quotas that differ, by name; accounts that are not in `wanted` get the default quota."""
+    """Return the quotas in `wanted` that differ from those of `accounts`, by name.
+
+    The default for names not in `wanted`.
+    """
     known = accounts.quotas
     changed = {name: quota for name, quota in wanted.items() if known.get(name, FREE) != quota}
     gone = (name for name in known if isinstance(name, str) and name not in wanted and known[name] != FREE)
@@ -482,6 +473,6 @@ def _differences(accounts: UsageByName, wanted: Mapping[str, Quota]) -> dict[str
 
 
 def _windows(accounts: UsageByName) -> set[tuple[object, float]]:
-    """Return the accounts with a slot-hours quota and its window in seconds: how far back usage must be known."""
+    """Return each account with a slot-hours quota, with the length of its window in seconds."""
     quotas = accounts.quotas.items()
     return {(name, quota.slot_hours.window) for name, quota in quotas if quota.slot_hours is not None}

@@ -22,7 +22,7 @@ from kernel_backend.store.base import Store
 
 
 class StartError(NamedTuple):
-    """Error in starting a trial, with the time of the next try; until then its slot request blocks no others."""
+    """Error in starting a trial, and the time of the next try; until then the trial's request blocks no others."""
 
     text: str
     failures: int  # number of failures in a row
@@ -30,18 +30,18 @@ class StartError(NamedTuple):
 
     @classmethod
     def after(cls, before: StartError | None, text: str) -> StartError:
-        """Return the error of another failed try; its backoff is longer than that of `before`."""
+        """Return an error with a later time of the next try than the one of `before`, the last failed try."""
         failures = 1 + (before.failures if before is not None else 0)
         return cls(text, failures, time.monotonic() + RETRY.pause(failures))
 
     @property
     def reason(self) -> str:
-        """Return the text that explains why the trial waits; "" once the start may be tried again."""
+        """Return why the trial waits, for users; "" once the start may be tried again."""
         return f"cannot be started just now, and is tried again: {self.text}" if time.monotonic() < self.again else ""
 
 
 class RequestBuilder:
-    """Build slot requests. Methods may block on the store, but never wait for users' files; call them in a thread."""
+    """Builder of slot requests. Methods may block on the store, but never on users' files; call them in a thread."""
 
     def __init__(
         self, store: Store, searches: Searches, preparation: Preparation, checkpoint_copies: CheckpointCopies
@@ -53,11 +53,11 @@ class RequestBuilder:
 
     @property
     def unsettled(self) -> bool:
-        """Return whether a new look-up in users' files was started since the last `settle`."""
+        """Return whether a lookup of something new in users' files was started since the last `settle`."""
         return self._preparation.lookups.unsettled or self._checkpoint_copies.lookups.unsettled
 
     async def settle(self) -> None:
-        """Wait a short time for first lookups in users' files."""
+        """Wait a short time for lookups in users' files that were started for the first time."""
         await asyncio.gather(self._preparation.lookups.settle(), self._checkpoint_copies.lookups.settle())
 
     def for_trial(self, experiment: ScheduledExperiment, trial: ScheduledTrial, pool: str) -> SlotRequest:
@@ -78,10 +78,10 @@ class RequestBuilder:
         return replace(request, failed_at=attempts[-1].ended_at or 0.0, rest=rest(trial, attempts))
 
     def for_search(self, experiment: Experiment, in_hand: int, nodes: Iterable[Node], pool: str) -> list[SlotRequest]:
-        """Return one request for each gang that a search can use; its searcher chooses a trial once a gang is granted.
+        """Return one request for each gang that a search can use, besides the `in_hand` gangs that it has.
 
-        Promotions are therefore decided on the newest results. A search whose gangs fit no node still makes one
-        request, so that users see the reason.
+        The searcher chooses a trial only when a gang is granted, so that promotions are decided on the newest results.
+        A search whose gangs fit no node still makes one request, so that users see the reason.
         """
         search, slots = experiment.config.search, experiment.config.slots
         free = max(1, sum(node.slots for node in nodes if node.pool == pool) // slots)
@@ -97,7 +97,7 @@ class RequestBuilder:
         return [first, *(replace(first, nth=nth) for nth in range(1, wanted))] if wanted else []
 
     def got(self, experiment: int, at: float) -> None:
-        """Record when a search was granted a gang; its next request is treated as queued at that time."""
+        """Record the time at which a search was granted a gang; its next request counts as queued at that time."""
         self._granted[experiment] = max(at, self._granted.get(experiment, at))
 
     def may_change(self, experiment: ScheduledExperiment, trial: ScheduledTrial) -> bool:

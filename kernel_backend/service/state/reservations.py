@@ -17,18 +17,18 @@ BRIEF_S = 60.0  # shorter times at the head of a user queue are not stored
 
 
 class StoredReservations:
-    """Store the reservations of the cluster state, writing only those that have changed."""
+    """Reservations and queue positions in the store; only those that have changed are written."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._kept: dict[RequestKey, ReservationRecord] = {}
 
     def read(self) -> None:
-        """Load the stored reservation records. Blocks."""
+        """Load all reservation records from the store. Blocks."""
         self._kept = {RequestKey(*record.key): record for record in self._store.reservations()}
 
     def of(self, key: RequestKey) -> ReservationRecord | None:
-        """Return the stored record of a request or gang; None if there is none."""
+        """Return the stored reservation record of a trial's request or gang; None if there is none."""
         return self._kept.get(key)
 
     def restore(self, cluster: ClusterState) -> None:
@@ -43,7 +43,10 @@ class StoredReservations:
                 line.since = max(line.since, cluster.at - BRIEF_S) if since is None else since
 
     async def keep(self, cluster: ClusterState, starting: Mapping[RequestKey, Start]) -> None:
-        """Store the reservations and queue positions that have changed since the last call; nothing if none has."""
+        """Store the reservations and queue positions that have changed since the last call.
+
+        `starting` has the requests whose gangs are being started: they keep their reservations.
+        """
         wanted = _reservations(cluster, starting)
         made = [record for key, record in wanted.items() if self._kept.get(key) != record]
         gone = [record for key, record in self._kept.items() if key not in wanted]

@@ -14,7 +14,7 @@ from kernel_backend.service.state.store_cache import StoreCache
 
 
 def closed_pools(engines: PoolEngines, cluster: ClusterState, cache: StoreCache) -> dict[str, str]:
-    """Return, by pool, why nothing is started there now: a problem, or enough gangs in its external queue."""
+    """Return why no gang is started in a pool now, by pool: it has a problem, or enough gangs wait in its queue."""
     most, found = engines.most_waiting(), {}
     waiting = _waiting(most, cluster, cache)
     for pool, limit in most.items():
@@ -24,9 +24,9 @@ def closed_pools(engines: PoolEngines, cluster: ClusterState, cache: StoreCache)
 
 
 def admitted(starts: Sequence[Start], most: Mapping[str, int], cluster: ClusterState, cache: StoreCache) -> list[Start]:
-    """Return the starts, in order, without those beyond the number of gangs that may wait in an external queue.
+    """Return `starts` in order, without those by which too many gangs would wait in a pool's external queue.
 
-    `most` is that number by pool; pools whose nodes Daylight chooses itself are not in it.
+    `most` is the number of gangs that may wait, by pool; pools whose nodes Daylight chooses itself are not in it.
     """
     waiting, found = _waiting(most, cluster, cache), []
     for start in starts:

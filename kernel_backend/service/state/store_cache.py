@@ -21,7 +21,7 @@ _Record = TypeVar("_Record")
 
 
 class RecordChange(NamedTuple):
-    """Changed record of the store, with the time of the change."""
+    """Record of the store after a change, with the time of the change."""
 
     at: float
     record: _Records
@@ -42,7 +42,7 @@ class StoreCache:
 
     @property
     def open_attempts(self) -> list[Attempt]:
-        """Return all attempts that have not ended."""
+        """Return all attempts that have not ended, in any experiment."""
         return [*self.older.values(), *self.attempts.values()]
 
     def trial(self, experiment: int, index: int) -> ScheduledTrial | None:
@@ -50,7 +50,7 @@ class StoreCache:
         return self.trials.get(experiment, {}).get(index)
 
     def live(self, experiment: int) -> int:
-        """Return how many trials of an experiment are neither paused nor ended."""
+        """Return how many trials of an experiment are active: neither paused nor ended."""
         return sum(trial.state in LIVE for trial in self.trials.get(experiment, {}).values())
 
     def read_all(self) -> Scheduled:
@@ -66,7 +66,7 @@ class StoreCache:
         return scheduled
 
     def fill(self, scheduled: Scheduled) -> None:
-        """Fill an empty cache with all unfinished records, five times as fast as `take_in` would."""
+        """Fill an empty cache with all unfinished records, which is five times as fast as `take_in`."""
         self.experiments = {each.number: each for each in scheduled.experiments}
         self.searches = {
             each.number: each

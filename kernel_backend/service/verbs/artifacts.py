@@ -18,7 +18,7 @@ from kernel_backend.workspaces.base import Contents, Workspace, Workspaces
 
 
 class Opened(NamedTuple):
-    """Artifact whose file is open for reading: its record, its size in bytes, and its content in pieces."""
+    """Artifact whose file is open for reading: its record, its size in bytes, and an iterator over its bytes."""
 
     artifact: Artifact
     size: int
@@ -26,18 +26,21 @@ class Opened(NamedTuple):
 
 
 class ArtifactVerbs:
-    """Operations on artifacts: the store has their records, the owner's workspace their files."""
+    """Operations on artifacts, whose records are in the store and whose files are in the owner's workspace."""
 
     def __init__(self, store: Store, workspaces: Workspaces) -> None:
         self._store, self._workspaces = store, workspaces
 
     async def listed(self, who: Person, number: int) -> list[Artifact]:
-        """Return the artifacts of an experiment's trials, by trial and name; raises NotFound."""
+        """Return the artifacts of all trials of an experiment, by trial and name; raises NotFound."""
         await visible(self._store, who, number)
         return await asyncio.to_thread(self._store.artifacts, number)
 
     async def read(self, who: Person, number: int, trial: int, name: str) -> Opened:
-        """Return a trial's artifact with its content; raises NotFound, also if the file differs from its record."""
+        """Return a trial's artifact, opened for reading.
+
+        Raises NotFound, also if the size or digest of the file differs from the artifact's record.
+        """
         experiment = await visible(self._store, who, number)
         artifact = await asyncio.to_thread(self._store.artifact, number, trial, name)
         workspace = self._workspaces.of(experiment.owner)
@@ -45,10 +48,10 @@ class ArtifactVerbs:
         return Opened(artifact, contents.size, _passed(contents.pieces))
 
     def _contents(self, workspace: Workspace, artifact: Artifact, number: int) -> Contents:
-        """Return the content of an artifact's file; raises NotFound if its size or digest differs from the record.
+        """Return the bytes of an artifact's file; raises NotFound if its size or digest differs from the record.
 
-        They differ if a restored database records another file of that name. Artifacts of running trials are not
-        checked.
+        They differ if a restored database has the record of an earlier file of that name. Artifacts of running trials
+        are not checked.
         """
         read = partial(workspace.artifact, number, artifact.trial, artifact.name)
         if self._store.trial(number, artifact.trial).state in HOLDING_SLOTS:

@@ -10,14 +10,14 @@ from typing import ParamSpec, TypeVar
 from kernel_backend.checkpoints.base import Checkpoints, Manifest, dump
 from kernel_backend.checkpoints.storage import CheckpointStorage
 from kernel_backend.errors import CheckpointDamaged, Conflict, NotFound, PlaceUnavailable
-from kernel_backend.model.checkpoints import CheckpointSelector, GarbageReport, GarbageRequest, choose
+from kernel_backend.model.checkpoints import CheckpointSelector, GarbageReport, GarbageRequest, ReportsDecision, choose
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.views.overview import CheckpointInfo
 from kernel_backend.service.access import changeable, visible
 from kernel_backend.service.audit import audit_entry, keep_audit_entry
 from kernel_backend.service.garbage import collect, reasons, trial_checkpoints
-from kernel_backend.service.log_retention import LogRetention
+from kernel_backend.service.retention import Retention
 from kernel_backend.service.verification import VerificationCache
 from kernel_backend.store.base import Store
 
@@ -32,27 +32,30 @@ T = TypeVar("T")
 class CheckpointVerbs:
     """Operations on checkpoints. Each reads the checkpoint storage, the only record of which checkpoints exist."""
 
-    def __init__(self, store: Store, storage: CheckpointStorage, logs: LogRetention) -> None:
-        self._store, self._storage, self._logs = store, storage, logs
+    def __init__(self, store: Store, storage: CheckpointStorage, retention: Retention) -> None:
+        self._store, self._storage, self._retention = store, storage, retention
         self._verified = VerificationCache()
         # One request at a time verifies checkpoints of an owner, to leave the disks to other work.
         self._reading: dict[str, asyncio.Lock] = {}
 
     async def listed(self, who: Person, number: int) -> list[CheckpointInfo]:
-        """Return the committed checkpoints of an experiment's trials, oldest first, with the reasons to retain each."""
+        """Return the committed checkpoints of an experiment with the reasons to retain each.
+
+        They are ordered by trial, and oldest first within a trial.
+        """
         experiment = await visible(self._store, who, number)
         return await _asked(self._listed, experiment)
 
     async def best(self, who: Person, number: int, trial: int) -> str:
-        """Return the id of a trial's best checkpoint by its experiment's metric.
+        """Return the id of a trial's best checkpoint by the metric of its experiment.
 
-        Raises NotFound if it has none.
+        Raises NotFound if the trial has no checkpoint.
         """
         experiment = await visible(self._store, who, number)
         return await _asked(self._best, experiment, trial)
 
     async def manifest(self, who: Person, number: int, trial: int, checkpoint: str) -> bytes:
-        """Return a checkpoint's manifest as it was written: JSON with a digest of itself; raises NotFound."""
+        """Return a checkpoint's manifest as the bytes of its file, which is JSON; raises NotFound."""
         await visible(self._store, who, number)
         _, manifest = await _asked(self._find, number, trial, checkpoint)
         return dump(manifest)
@@ -60,9 +63,11 @@ class CheckpointVerbs:
     async def part(
         self, who: Person, number: int, trial: int, checkpoint: str, name: str, offset: int = 0
     ) -> tuple[int, AsyncIterator[bytes]]:
-        """Return the number of a part's bytes from `offset` on, and these bytes, after verifying the whole part.
+        """Verify a file of a checkpoint, the part `name`.
 
-        Raises NotFound and CheckpointDamaged.
+        Return how many bytes it has from `offset` on, and these bytes.
+
+        Raises NotFound, and CheckpointDamaged if any byte of the part is damaged.
         """
         await visible(self._store, who, number)
         place, manifest = await _asked(self._find, number, trial, checkpoint)
@@ -78,7 +83,10 @@ class CheckpointVerbs:
         return max(0, part.size - offset), _pieces(stream)
 
     async def verify(self, who: Person, number: int, trial: int, checkpoint: str) -> CheckpointInfo:
-        """Verify every byte of a checkpoint and return its status; a damaged one is not quarantined."""
+        """Verify every byte of a checkpoint and return its status.
+
+        A damaged one stays where it is, unlike on resume.
+        """
         experiment = await visible(self._store, who, number)
         async with self._reading.setdefault(experiment.owner, asyncio.Lock()):
             place, manifest = await _asked(self._find, number, trial, checkpoint)
@@ -107,8 +115,9 @@ class CheckpointVerbs:
             chosen = await _asked(self._store.experiments, who.name, None, None, ALL)
         done = [await _asked(self._collect, each, asked.dry_run) for each in chosen]
         for each, one in zip(chosen, done, strict=True):
-            if (one.goes or one.logs) and not asked.dry_run:
-                what = f"{len(one.goes)} checkpoints{' and the logs' if one.logs else ''}"
+            if (one.goes or one.logs or one.reports) and not asked.dry_run:
+                removed = [f"{len(one.goes)} checkpoints", *["the logs"] * len(one.logs), *map(_thinned, one.reports)]
+                what = " and ".join(removed)
                 await keep_audit_entry(self._store, audit_entry(who, each, "gc", what))
         return GarbageReport(
             goes=tuple(each for one in done for each in one.goes),
@@ -116,6 +125,7 @@ class CheckpointVerbs:
             running=tuple(each for one in done for each in one.running),
             problems=tuple(each for one in done for each in one.problems),
             logs=tuple(each for one in done for each in one.logs),
+            reports=tuple(each for one in done for each in one.reports),
         )
 
     async def _written(self, who: Person, experiment: Experiment, act: str, trial: int, checkpoint: str) -> None:
@@ -177,15 +187,16 @@ class CheckpointVerbs:
         place.discard(checkpoint)
 
     def _resumed(self, number: int, trial: int, checkpoint: str) -> bool:
-        """Return whether an open attempt was resumed from a checkpoint: its ranks may still be reading it."""
+        """Return whether an attempt that has not ended resumed from this checkpoint, and may still be reading it."""
         attempts = [each for each in self._store.open_attempts() if (each.experiment, each.trial) == (number, trial)]
         return any(each.resume_from == checkpoint for each in attempts)
 
     def _collect(self, experiment: Experiment, dry_run: bool) -> GarbageReport:
         now = time.time()
         found = collect(self._store, self._storage, experiment, now, dry_run=dry_run, damaged=self._damaged)
-        logs = self._logs.collect(experiment, now, dry_run=dry_run)
-        return found if logs is None else found.model_copy(update={"logs": (logs,)})
+        logs, reports = self._retention.collect(experiment, now, dry_run=dry_run)
+        removed = {"logs": (logs,) if logs else (), "reports": (reports,) if reports else ()}
+        return found.model_copy(update=removed)
 
     def _damaged(self, place: Checkpoints, manifest: Manifest) -> bool:
         return bool(self._verified.known(place, manifest))
@@ -198,7 +209,7 @@ async def _pieces(stream: Iterator[bytes | memoryview]) -> AsyncIterator[bytes]:
 
 
 async def _asked(ask: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call `ask`, which reads storage, in a thread; raise PlaceUnavailable for an OSError."""
+    """Call `ask`, which reads storage, in a thread and return its result; raise PlaceUnavailable for an OSError."""
     try:
         return await asyncio.to_thread(ask, *args, **kwargs)
     except OSError as error:
@@ -206,6 +217,10 @@ async def _asked(ask: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         raise PlaceUnavailable(
             f"the checkpoints cannot be reached just now: {error.strerror or error}{place}"
         ) from error
+
+
+def _thinned(decision: ReportsDecision) -> str:
+    return f"{decision.removed} training reports"
 
 
 def _missing(number: int, trial: int, checkpoint: str) -> NotFound:

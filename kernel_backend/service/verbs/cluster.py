@@ -7,12 +7,16 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
+from types import MappingProxyType
 from typing import Any
 
 from kernel_backend.errors import Conflict, Forbidden, InvalidRequest, NotFound
 from kernel_backend.model.cluster.accounts import AuditEntry, Waiting
+from kernel_backend.model.cluster.idle import TrialKey
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.experiment import FIRST, MOST_PRIORITY, Experiment
+from kernel_backend.model.node_faults import Suspicion
+from kernel_backend.model.resources import Node
 from kernel_backend.model.states import EXPERIMENT_ENDED
 from kernel_backend.model.values import nearest
 from kernel_backend.model.views.overview import NodeRun, NodeUse, Overview, Wait
@@ -23,34 +27,37 @@ from kernel_backend.scheduler.reservations import preemptible_at
 from kernel_backend.scheduler.run_lengths import Lengths
 from kernel_backend.scheduler.state import ClusterState
 from kernel_backend.service.access import visible
-from kernel_backend.service.effective_quotas import StoredQuotas
+from kernel_backend.service.context import Context
 from kernel_backend.service.state.cluster_state import ClusterStateManager
+from kernel_backend.service.state.nodes import name_of
 from kernel_backend.service.verbs.quotas import check_admin
-from kernel_backend.store.base import Store
 
 EXPLAINED = 200  # requests per pool whose wait is explained; later ones wait for these
-EXPLAINED_BEHIND = 10  # of requests that are not eligible, and of the user's own beyond the limit
+EXPLAINED_BEHIND = 10  # the same for requests that are not eligible, and for the user's own beyond the limit
 
 
 class ClusterVerbs:
-    """Operations on queue and nodes. A change wakes the scheduler, whose next decision applies it."""
+    """Operations on queue and nodes. A change wakes the scheduler, which applies it in its next decision."""
 
     def __init__(
         self,
-        store: Store,
-        stored_quotas: StoredQuotas,
+        context: Context,
         cluster_state: ClusterStateManager,
         overview: Callable[[Person, int], Awaitable[Overview]],
         changed: Callable[[], None],
+        idle: Callable[[], Mapping[TrialKey, float]],
     ) -> None:
-        self._store, self._stored_quotas, self._cluster_state = store, stored_quotas, cluster_state
+        """Create the operations; `idle` returns the gangs that leave their slots unused, with the seconds."""
+        self._idle = idle
+        self._store, self._stored_quotas, self._cluster_state = context.store, context.stored_quotas, cluster_state
+        self._nodes = context.nodes
         self._overview, self._changed = overview, changed
         self._ordering = asyncio.Lock()  # if two experiments are put first at once, the second one is ahead
 
     # The queue
 
     async def queue(self, who: Person, limit: int) -> list[Waiting]:
-        """Return the queue by pool, in scheduling order; requests that are not eligible come last.
+        """Return the queue by pool, in scheduling order; requests that cannot be scheduled now come last.
 
         At most the first `limit` requests of each pool are listed, and all of the user's own.
         """
@@ -61,9 +68,9 @@ class ClusterVerbs:
         return [_named(each, names) for each in found]
 
     async def priority(self, who: Person, number: int, priority: int | None) -> Overview:
-        """Set the priority of an experiment: admins may set any, owners one that their quota allows.
+        """Set an experiment's priority: admins may set any, owners one that their quota allows.
 
-        An owner may lower a priority that an admin has set. An admin's None restores the owner's priority. Raises
+        An owner may lower a priority that an admin has set. None, from an admin, restores the owner's priority. Raises
         NotFound, Forbidden, InvalidRequest, and Conflict if the experiment has ended.
         """
         await visible(self._store, who, number)
@@ -83,7 +90,7 @@ class ClusterVerbs:
         return await self._first(who, number)
 
     async def _first(self, who: Person, number: int, had: int | None = None) -> Overview:
-        """Set a priority above all others; with `had`, set that priority, which this method set earlier."""
+        """Set a priority above all others; with `had`, restore that priority, which an earlier call has set."""
         async with self._ordering:
             await self._cluster_state.now()  # applies the latest changes
             unfinished = self._cluster_state.cache.experiments.values()
@@ -123,36 +130,47 @@ class ClusterVerbs:
     # Nodes
 
     async def nodes(self, who: Person) -> list[NodeUse]:
-        """Return the nodes, each with its gangs and notebook servers and their slots."""
+        """Return all nodes, each with the gangs and notebook servers on it and the slots that they hold."""
         async with self._cluster_state.looking() as cluster:
-            runs = _runs(cluster, who)
-            return [self._node(cluster, name, runs.get(name, [])) for name in cluster.nodes]
+            runs, suspect = _runs(cluster, who, self._idle()), self._nodes.suspicions(cluster.nodes.values())
+            return [
+                self._node(node, runs.get(name, []), suspect.get(name_of(node))) for name, node in cluster.nodes.items()
+            ]
 
     async def drain(self, who: Person, name: str, drained: bool = True) -> NodeUse:
         """Drain a node, so that nothing new starts on it, or undrain it; running gangs continue.
 
-        Admins only. Raises Forbidden, and NotFound with the most similar node name.
+        A suspect node that is undrained is trusted again. Admins only. Raises Forbidden, and NotFound, which suggests
+        the most similar node name.
         """
         check_admin(who, "nodes are drained by admins")
         async with self._cluster_state.looking() as picture:
-            known, held = set(picture.nodes), len(_runs(picture, who).get(name, []))
+            known, held = dict(picture.nodes), len(_runs(picture, who).get(name, []))
+            suspicion = self._suspicion(picture, name)
         if name not in known and not (name in self._stored_quotas.drained and not drained):
             raise NotFound(f"there is no node {name}{nearest(name, known)}; there are {', '.join(sorted(known))}")
         act = "drain" if drained else "undrain"
         running = f"{held} gang{'' if held == 1 else 's'} there" if held else ""
         entry = AuditEntry(at=time.time(), who=who.name, act=act, on=f"node {name}", detail=running)
         await asyncio.to_thread(self._store.set_drained, name, drained, entry)
+        if not drained and name in known:
+            detail = f"it was suspect: {suspicion.reason}" if suspicion is not None else "its faults are forgotten"
+            await self._nodes.forgive(known[name], entry.model_copy(update={"act": "trust", "detail": detail}))
         await self._stored_quotas.reload()
         self._changed()
         async with self._cluster_state.looking() as cluster:
             if name not in cluster.nodes:
                 return NodeUse(name=name, kind="", slots=0, used=0, healthy=False)
-            return self._node(cluster, name, _runs(cluster, who).get(name, []))
+            node, runs = cluster.nodes[name], _runs(cluster, who, self._idle()).get(name, [])
+            return self._node(node, runs, self._suspicion(cluster, name))
 
-    def _node(self, cluster: ClusterState, name: str, runs: list[NodeRun]) -> NodeUse:
-        node = cluster.nodes[name]
+    def _suspicion(self, cluster: ClusterState, name: str) -> Suspicion | None:
+        node = cluster.nodes.get(name)
+        return None if node is None else self._nodes.suspicions(cluster.nodes.values()).get(name_of(node))
+
+    def _node(self, node: Node, runs: list[NodeRun], suspicion: Suspicion | None) -> NodeUse:
         return NodeUse(
-            name=name,
+            name=node.name,
             kind=node.kind,
             slots=node.slots,
             used=sum(run.slots for run in runs),
@@ -160,13 +178,16 @@ class ClusterVerbs:
             healthy=node.healthy,
             pool=node.pool,
             address=node.address,
-            drained=node.drained or name in self._stored_quotas.drained,
+            drained=node.drained or node.name in self._stored_quotas.drained,
+            state=node.state,
+            reason=node.reason,
+            suspicion=suspicion,
             runs=tuple(runs),
         )
 
 
 def _given(who: Person, before: Experiment, priority: int, act: str) -> tuple[Mapping[str, Any], AuditEntry]:
-    """Return the change that sets an admin's priority on an experiment, with its audit entry."""
+    """Return the change of an experiment's record by which an admin sets a priority, with its audit entry."""
     _check_open(before)
     was = before.config.priority if before.priority is None else before.priority
     detail = f"priority {_spelled(was)} -> {_spelled(priority)}, of {before.owner}"
@@ -176,7 +197,10 @@ def _given(who: Person, before: Experiment, priority: int, act: str) -> tuple[Ma
 
 
 def _taken_back(who: Person, before: Experiment) -> tuple[Mapping[str, Any], AuditEntry | None]:
-    """Return the change that restores the owner's priority, with its audit entry; no change if no admin set one."""
+    """Return the change of an experiment's record that restores the owner's priority, with its audit entry.
+
+    There is no change if no admin has set a priority.
+    """
     _check_open(before)
     if before.priority is None:
         return {}, None
@@ -204,7 +228,7 @@ class _Look:
     limit: int
 
     def rows(self) -> list[Waiting]:
-        """Return the rows of the queue, pool by pool."""
+        """Return the requests in the queue as rows, pool by pool."""
         return [row for pool in sorted(self.cluster.pools) for row in self._of_pool(pool)]
 
     def _of_pool(self, pool: str) -> Iterator[Waiting]:
@@ -257,25 +281,29 @@ def _named(row: Waiting, names: Mapping[int, str]) -> Waiting:
     return row if row.experiment is None else row.model_copy(update={"name": names.get(row.experiment, "")})
 
 
-def _runs(cluster: ClusterState, who: Person) -> dict[str, list[NodeRun]]:
+def _runs(
+    cluster: ClusterState, who: Person, idle: Mapping[TrialKey, float] = MappingProxyType({})
+) -> dict[str, list[NodeRun]]:
     """Return the allocations on each node; owner and number are left out if the user may not see them."""
     found: dict[str, list[NodeRun]] = {}
     for key, run in sorted(cluster.runs.items()):
         for share in () if run.waiting else run.actual or run.placement:
             about: dict[str, Any] = {"slots": len(share.slots), "group": _group(who, run.owner, run.group)}
             if who.sees(run.owner, run.group):
-                about |= {"owner": run.owner, **(_of_server(cluster, run) if key.server else _of_gang(key))}
+                about |= {"owner": run.owner, **(_of_server(cluster, run) if key.server else _of_gang(key, idle))}
             found.setdefault(share.node, []).append(NodeRun.model_validate(about))
     return found
 
 
 def _group(who: Person, owner: str, group: str) -> str:
-    """Return an allocation's group; "" for a group of one (a user's name) that the reader may not see."""
+    """Return an allocation's group; "" if it is only the name of an owner whom the reader may not see."""
     return "" if group == owner and not who.sees(owner, group) else group
 
 
-def _of_gang(key: RequestKey) -> dict[str, Any]:
-    return {"experiment": key.experiment, "trial": key.trial}
+def _of_gang(key: RequestKey, idle: Mapping[TrialKey, float]) -> dict[str, Any]:
+    seconds = idle.get((key.experiment, key.trial))
+    last = None if seconds is None else time.time() - seconds
+    return {"experiment": key.experiment, "trial": key.trial, "last_activity": last}
 
 
 def _of_server(cluster: ClusterState, run: Allocation) -> dict[str, Any]:

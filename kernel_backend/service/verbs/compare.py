@@ -31,7 +31,7 @@ REMEMBERED = 16  # snapshots in the cache: an archive never changes
 
 
 class CompareVerbs:
-    """Operations that compare experiments; none changes anything."""
+    """Read-only operations that compare experiments."""
 
     def __init__(self, store: Store, archive: Archive, storage: CheckpointStorage, confined: Confined) -> None:
         self._store, self._archive, self._storage, self._confined = store, archive, storage, confined
@@ -55,7 +55,7 @@ class CompareVerbs:
         ]
 
     def _with_tensor(self, found: Diff, a: Side, b: Side) -> Diff:
-        """Add the name of the first tensor that differs to a diff, if both experiments have checkpoints to compare."""
+        """Return a diff with the name of the first tensor that differs, if both experiments have checkpoints."""
         parted = found.results.parted_at
         if parted is None:
             return found
@@ -84,7 +84,10 @@ class CompareVerbs:
         return entry, sides
 
     def _sides(self, before: Experiment | None, after: Experiment) -> tuple[list[Side], tuple[Difference, ...]]:
-        """Return both sides of a comparison; if a snapshot cannot be read, none and a difference that reports it."""
+        """Return both sides of a comparison, and no differences.
+
+        If a snapshot cannot be read, return no sides and a difference that says so.
+        """
         found: list[Side] = []
         for each in (before, after):
             if before is None or each is None:
@@ -123,7 +126,9 @@ class CompareVerbs:
             return
 
     def _first_difference(self, a: int, b: int, step: int) -> str:
-        """Return a text that names the first tensor that differs between two checkpoints of a step; "" if none does.
+        """Return a text that names the first tensor that differs between two experiments' checkpoints of the same step.
+
+        "" if none does.
 
         Example: `the first tensor that differs after step 8: 0.weight of model`.
         """

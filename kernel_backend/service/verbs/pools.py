@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from kernel_backend.engines.base import CheckContext
 from kernel_backend.engines.pools import PoolEngines
 from kernel_backend.errors import Conflict, NotFound
 from kernel_backend.model.cluster.accounts import AuditEntry
+from kernel_backend.model.cluster.allocations import HeldAllocation
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.cluster.pool_check import PoolCheck, PoolCheckRequest
 from kernel_backend.model.cluster.pools import PoolSettings, PoolStatus, changes, read_pool
@@ -24,7 +25,7 @@ from kernel_backend.store.base import Store
 
 
 class PoolVerbs:
-    """Operations on pools. A change wakes the scheduler, whose next decision applies it."""
+    """Operations on pools. A change wakes the scheduler, which applies it in its next decision."""
 
     def __init__(
         self,
@@ -40,21 +41,27 @@ class PoolVerbs:
         self._checkpoints, self._urls = context.checkpoint_storage.root, context.launcher_urls
         self._setting = asyncio.Lock()  # store and engines change together
 
-    async def statuses(self) -> list[PoolStatus]:
-        """Return the pools, the local one first: settings, nodes, slots in use, requests, and problems."""
+    async def statuses(self, who: Person | None = None) -> list[PoolStatus]:
+        """Return the pools, the local one first: settings, nodes, slots in use, requests, and problems.
+
+        Kept allocations are listed only for experiments that the user may see; if `who` is None, for all.
+        """
         async with self._cluster_state.looking() as cluster:
             found = {each.name: each for each in self._engines.statuses_of_pools()}
-            for name in sorted(cluster.pools - found.keys()):  # of nodes of the local engine, or of requests
+            for name in sorted(cluster.pools - found.keys()):  # pools only of local nodes or of requests
                 there = bool(cluster.of_pool(name))
                 problem = "" if there else "it was removed, and experiments wait for it"
                 found[name] = PoolStatus(name=name, engine=found[LOCAL].engine if there else "", problem=problem)
-            return [_with_use(cluster, each) for each in found.values() if each.name != LOCAL or _is_used(cluster)]
+            held = [each for each in self._engines.allocations() if who is None or self._may_see(who, each)]
+            return [
+                _with_use(cluster, each, held) for each in found.values() if each.name != LOCAL or _is_used(cluster)
+            ]
 
     async def put(self, who: Person, name: str, settings: PoolSettings) -> PoolStatus:
         """Add a pool, or replace its settings; running gangs continue.
 
-        Raises Forbidden unless the user is an admin, Conflict for a pool of the service's configuration, and
-        InvalidRequest if no engine can be created with this name or these settings.
+        Raises Forbidden unless the user is an admin, Conflict if the pool is defined in the service's configuration,
+        and InvalidRequest if no engine can be created with this name or these settings.
         """
         check_admin(who, "pools are set by admins")
         pool = read_pool(name, settings.model_dump())
@@ -69,9 +76,9 @@ class PoolVerbs:
         return await self._status(name)
 
     async def remove(self, who: Person, name: str) -> PoolStatus:
-        """Remove a pool, and return it as it was; raises Conflict while experiments that have not ended use it.
+        """Remove a pool, and return its last status; raises Conflict while experiments that have not ended use it.
 
-        Raises Forbidden unless the user is an admin, and NotFound with the most similar name.
+        Raises Forbidden unless the user is an admin, and NotFound, which suggests the most similar name.
         """
         check_admin(who, "pools are removed by admins")
         async with self._setting:
@@ -89,11 +96,11 @@ class PoolVerbs:
         return status
 
     async def check(self, who: Person, name: str, request: PoolCheckRequest) -> PoolCheck:
-        """Check a pool: its engine, and on its nodes (by a probe) all that trainings need; up to two minutes.
+        """Check a pool's engine, and run a probe on its nodes for what trainings need; takes up to two minutes.
 
-        The check runs as the Unix user who asks, where trainings do; elsewhere as the service, and for admins alone.
-        Raises Forbidden, NotFound with the most similar name, and Conflict for a pool whose settings cannot be used, or
-        that is being checked.
+        The probe runs as the user's Unix user if trainings do so; elsewhere it runs as the service, and only for
+        admins. Raises Forbidden, NotFound, which suggests the most similar name, and Conflict for a pool whose settings
+        cannot be used, or that is being checked.
         """
         if not (who.submits and self._engines.per_user(name)):
             check_admin(who, "pools are checked by admins")
@@ -104,6 +111,10 @@ class PoolVerbs:
         await self._check_exists(name)
         context = CheckContext(request.python or sys.executable, self._checkpoints, self._urls(), who.name)
         return PoolCheck(pool=name, findings=tuple(await self._engines.check(name, context)))
+
+    def _may_see(self, who: Person, held: HeldAllocation) -> bool:
+        experiment = self._cluster_state.cache.experiments.get(held.experiment)
+        return who.admin or (experiment is not None and who.sees(experiment.owner, experiment.group))
 
     async def _check_exists(self, name: str) -> None:
         if self._engines.pool(name) is None:
@@ -128,11 +139,11 @@ class PoolVerbs:
 
 
 def _is_used(cluster: ClusterState) -> bool:
-    """Return whether the local pool has nodes or requests; a service may have only other pools."""
+    """Return whether the local pool has nodes or requests: a service may have only other pools."""
     return LOCAL in cluster.pools
 
 
-def _with_use(cluster: ClusterState, pool: PoolStatus) -> PoolStatus:
+def _with_use(cluster: ClusterState, pool: PoolStatus, held: Sequence[HeldAllocation]) -> PoolStatus:
     nodes = cluster.of_pool(pool.name)
     return pool.model_copy(
         update={
@@ -140,6 +151,7 @@ def _with_use(cluster: ClusterState, pool: PoolStatus) -> PoolStatus:
             "nodes": len(nodes),
             "slots": sum(node.slots for node in nodes),
             "used": sum(run.slots for run in cluster.runs.values() if run.pool == pool.name and not run.waiting),
+            "allocations": tuple(each for each in held if each.pool == pool.name),
             "waiting": sum(request.pool == pool.name for request in cluster.queue if request.nth == 0),
         }
     )

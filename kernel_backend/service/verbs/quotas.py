@@ -1,4 +1,4 @@
-"""Implement operations on accounts (their quotas and slot use) and the audit log."""
+"""Implement operations on users and groups (quotas and slot use) and on the audit log."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Looking = Callable[[], AbstractAsyncContextManager[ClusterState]]
 
 
 class QuotaVerbs:
-    """Operations on quotas. A change wakes the scheduler, whose next decision applies it."""
+    """Operations on quotas. A change wakes the scheduler, which applies it in its next decision."""
 
     def __init__(
         self, store: Store, stored_quotas: StoredQuotas, looking: Looking, changed: Callable[[], None]
@@ -36,12 +36,12 @@ class QuotaVerbs:
         self._setting = asyncio.Lock()  # each change is checked against the one before it
 
     def learn(self, directory: Directory) -> None:
-        """Replace the users and groups by those read from the hub."""
+        """Replace the users and groups by those in `directory`, which come from the hub."""
         self._stored_quotas.give(directory)
         self._changed()
 
     async def me(self, who: Person) -> Self:
-        """Return the calling user, with the accounts of the user and of their groups."""
+        """Return the calling user, with the quotas and slot use of the user and of their groups."""
         async with self._looking() as cluster:
             accounts = tuple(map(AccountsSnapshot(self._stored_quotas, cluster, who).account, _own(who)))
         servers = tuple(server for server in self._stored_quotas.servers if server.owner == who.name)
@@ -57,7 +57,7 @@ class QuotaVerbs:
     async def set_quota(self, who: Person, kind: AccountKind, name: str, given: Mapping[str, Any]) -> Account:
         """Set some quota fields of an account; fields that are None are reset to the hub's values.
 
-        Raises Forbidden unless the user is an admin, and InvalidRequest that names an invalid number.
+        Raises Forbidden unless the user is an admin, and InvalidRequest for an invalid number.
         """
         check_admin(who, "quotas are set by admins")
         if not name.isprintable() or len(name) > MOST_NAME:
@@ -130,7 +130,7 @@ class AccountsSnapshot:
 
     @property
     def all(self) -> set[Key]:
-        """Return all accounts that the hub names, that have a quota here, or that request or recently held slots."""
+        """Return all accounts that the hub names, have a quota in this service, or request or recently held slots."""
         found = self._known | self._stored_quotas.named
         # A user without a group requests slots for a group of their own name, which is not listed separately.
         return {key for key in found if not self._shadow(key)}
@@ -173,7 +173,7 @@ class AccountsSnapshot:
 
     @cached_property
     def _guarantees(self) -> dict[Key, int]:
-        """Return the guarantees of all accounts, without those of members whose group's guarantee contains theirs."""
+        """Return the guaranteed slots by account, without users whose group has a guarantee that includes theirs."""
         stored_quotas = self._stored_quotas
         groups = {name: quota.guarantee for name, quota in stored_quotas.groups.items() if quota.guarantee}
         within = {user for name in groups for user in stored_quotas.members("group", name)}
@@ -188,6 +188,6 @@ def _own(who: Person) -> list[Key]:
 
 
 def check_admin(who: Person, what: str) -> None:
-    """Raise Forbidden unless the user is an admin."""
+    """Raise Forbidden with the message `what` unless the user is an admin."""
     if not who.admin:
         raise Forbidden(f"{what}: {who.name} is no admin")

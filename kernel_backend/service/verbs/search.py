@@ -18,17 +18,14 @@ from kernel_backend.model.states import EXPERIMENT_ENDED, TRIAL_ENDED, Experimen
 from kernel_backend.model.views.search_status import Extension, Importance, SearchCurves, SearchStatus
 from kernel_backend.scheduler.budgets import used_up
 from kernel_backend.search.effects import effect
-from kernel_backend.search.report.status import Page, SearchHistory, curves, ranked_values, search_status
-from kernel_backend.search.report.study import importance
+from kernel_backend.search.report.status import Page
 from kernel_backend.search.settings import settings_of
 from kernel_backend.service.access import changeable, may_submit, visible
 from kernel_backend.service.audit import audit_entry, keep_audit_entry
 from kernel_backend.service.loop.loop import Loop
+from kernel_backend.service.search.reader import SearchReader
 from kernel_backend.spec.config_text import check_bounds
 from kernel_backend.store.base import Store
-
-KEPT = 8  # searches whose history is cached: the next read continues it
-PAGE = 5000  # log entries that are read at once
 
 
 class SearchVerbs:
@@ -36,8 +33,7 @@ class SearchVerbs:
 
     def __init__(self, store: Store, loop: Loop, changed: Callable[[], None]) -> None:
         self._store, self._loop, self._changed = store, loop, changed
-        self._histories: dict[int, SearchHistory] = {}  # most recently used last
-        self._lock = asyncio.Lock()  # one reader at a time, so that concurrent callers share the cached history
+        self._reader = SearchReader(store)
 
     # Reading
 
@@ -54,53 +50,17 @@ class SearchVerbs:
         Raises NotFound, Conflict if the experiment is no search, and InvalidRequest for an unknown column.
         """
         experiment = await visible(self._store, who, number)
-        async with self._lock:
-            return await asyncio.to_thread(self._status, experiment, Page(sort, limit, offset))
+        return await self._reader.status(experiment, _settings(experiment), Page(sort, limit, offset))
 
     async def curves(self, who: Person, number: int, limit: int, points: int) -> SearchCurves:
         """Return the learning curves of a search's trials, best first; raises the same errors as `status`."""
         experiment = await visible(self._store, who, number)
-        async with self._lock:
-            return await asyncio.to_thread(self._curves, experiment, limit, points)
+        return await self._reader.curves(experiment, _settings(experiment), limit, points)
 
     async def importance(self, who: Person, number: int) -> Importance:
-        """Return the importance of each hyperparameter of a search; raises the same errors as `status`."""
+        """Return how much each hyperparameter of a search affects the metric; raises the same errors as `status`."""
         experiment = await visible(self._store, who, number)
-        async with self._lock:
-            return await asyncio.to_thread(self._importance, experiment)
-
-    def _status(self, experiment: Experiment, page: Page) -> SearchStatus:
-        history, now = self._history(experiment), time.time()
-        trials = self._store.outlines(experiment.number)
-        return search_status(experiment, history, trials, self._store.trial_seconds(experiment.number, now), now, page)
-
-    def _curves(self, experiment: Experiment, limit: int, points: int) -> SearchCurves:
-        history = self._history(experiment)
-        return curves(experiment, history, self._store.outlines(experiment.number), limit, points)
-
-    def _importance(self, experiment: Experiment) -> Importance:
-        history = self._history(experiment)
-        unit, values = ranked_values(history)
-        return importance(
-            experiment.config.metric.mode,
-            experiment.space,
-            [history.trials[trial].params for trial in values],
-            list(values.values()),
-            unit,
-        )
-
-    def _history(self, experiment: Experiment) -> SearchHistory:
-        """Return the history of a search: the cached one plus new log entries, or rebuilt if settings have changed."""
-        settings = _settings(experiment)
-        known = self._histories.pop(experiment.number, None)
-        if known is None or known.settings != settings:
-            known = SearchHistory(settings, experiment.space, experiment.created_at)
-        while page := self._store.search_log(experiment.number, known.entries, PAGE):
-            known.take(page)
-        self._histories[experiment.number] = known
-        while len(self._histories) > KEPT:
-            del self._histories[next(iter(self._histories))]
-        return known
+        return await self._reader.importance(experiment, _settings(experiment))
 
     # Steering
 
@@ -115,7 +75,7 @@ class SearchVerbs:
         self._changed()
 
     async def prune(self, who: Person, number: int, trial: int) -> None:
-        """Prune a trial for good; raises NotFound, and Conflict if it has ended. Idempotent."""
+        """End a trial for good before its full length; raises NotFound, and Conflict if it has ended. Idempotent."""
         experiment = await self._open(who, number)
         found = await asyncio.to_thread(self._store.trial, number, trial)
         if found.state in TRIAL_ENDED:

@@ -1,62 +1,103 @@
-"""Pass files of attempts between the service and nodes that do not see its home."""
+"""Transfer files of attempts between the service and nodes that cannot read its home directory."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import stat
+import re
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 from weakref import WeakValueDictionary
 
 from kernel_backend.errors import Fenced, InvalidRequest, NotFound, PlaceUnavailable, TooLarge
-from kernel_backend.home import attempt_folder
+from kernel_backend.home import artifact_folder, attempt_folder
 from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.launch.staging import LOG_LIMIT, StagedFile, is_log, is_staged, news
+from kernel_backend.model.launch.staging import DIGEST, LIMIT, StagedArtifact, StagedFile, is_log, is_staged
+from kernel_backend.model.reports import ArtifactSaved
 from kernel_backend.model.states import AttemptState
+from kernel_backend.service.notifier import Notifier
+from kernel_backend.service.verbs.staged_files import append, content_file, keep_content, sweep_contents
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.store.base import Store
 
+_T = TypeVar("_T")
+
 
 class Staging:
-    """Files of attempts whose nodes do not see this home: the launchers fetch some, and send others.
+    """Operations by which launchers fetch and send files of attempts on nodes that cannot read the home directory.
 
-    What they send is in the attempt's folder as if they had written it there, so that engines and views read it.
+    Files that they send are written into the attempt's folder, where engines and views read them.
     """
 
-    def __init__(self, store: Store, archive: Archive, home: Path) -> None:
-        self._store, self._archive, self._home = store, archive, home
+    def __init__(self, store: Store, archive: Archive, home: Path, bus: Notifier) -> None:
+        self._store, self._archive, self._home, self._bus = store, archive, home, bus
         self._locks: WeakValueDictionary[AttemptId, asyncio.Lock] = WeakValueDictionary()
 
     async def job(self, key: AttemptId) -> bytes:
         """Return the launch spec of an attempt as JSON; raises NotFound, and Fenced if the attempt is over."""
-        folder = await self._open(key)
+        folder = await self.open(key)
         return await asyncio.to_thread((folder.path / "job.json").read_bytes)
 
     async def snapshot(self, key: AttemptId) -> bytes:
         """Return the archive of an attempt's code; raises NotFound, and Fenced if the attempt is over."""
-        await self._open(key)
+        await self.open(key)
         experiment = await asyncio.to_thread(self._store.experiment, key.experiment)
         return await asyncio.to_thread(self._archive.get, experiment.snapshot)
 
     async def write(self, key: AttemptId, name: str, offset: int, data: bytes) -> StagedFile:
-        """Append to a log what is new in a piece at an offset, or replace a record; return the file's size.
+        """Append to an attempt's log `name` what it does not have yet of `data`, or replace a record.
 
-        The same piece may come again. Raises InvalidRequest for other names, TooLarge for a log beyond its limit,
-        NotFound, and Fenced if the attempt is over.
+        Returns the file's size. The call is idempotent. Raises InvalidRequest if `name` is no log or record, TooLarge
+        for a log beyond its limit, NotFound, and Fenced if the attempt is over.
         """
         if not is_staged(name):
             raise InvalidRequest(f"{name[:100]!r} is no file that launchers send")
-        folder = await self._open(key)
-        lock = self._locks.setdefault(key, asyncio.Lock())  # a repeated piece may overtake the first one
-        try:
-            async with lock:
-                return StagedFile(size=await asyncio.to_thread(_write, folder, name, offset, data))
-        except OSError as error:
-            raise PlaceUnavailable(f"{folder.path / name} cannot be written: {error.strerror or error}") from None
+        folder = await self.open(key)
+        return StagedFile(size=await self._alone(key, folder.path / name, partial(_write, folder, name, offset, data)))
 
-    async def _open(self, key: AttemptId) -> AttemptFolder:
-        """Return the folder of an attempt that has not ended, and whose files are staged."""
+    async def write_artifact(self, key: AttemptId, digest: str, offset: int, data: bytes) -> StagedFile:
+        """Append `data`, which begins at `offset`, to an artifact's temporary file; return the file's size.
+
+        Raises the errors of `write`.
+        """
+        await self.open(key)
+        content = content_file(artifact_folder(self._home, key.experiment, key.trial), key.number, digest)
+        return StagedFile(size=await self._alone(key, content.parent, partial(_write_content, content, offset, data)))
+
+    async def keep_artifact(self, key: AttemptId, saved: ArtifactSaved) -> StagedArtifact:
+        """Store an artifact of which all bytes have arrived; otherwise return how many have.
+
+        An artifact with another digest is deleted. Raises InvalidRequest for an invalid digest, TooLarge, NotFound, and
+        Fenced if the attempt is over.
+        """
+        if re.fullmatch(DIGEST, saved.digest) is None:
+            raise InvalidRequest(f"{saved.digest[:100]!r} is no digest of an artifact")
+        if saved.size > LIMIT:
+            raise TooLarge(f"it has more than {LIMIT // 2**30} GiB: write it to a store", limit=LIMIT)
+        await self.open(key)
+        content = content_file(artifact_folder(self._home, key.experiment, key.trial), key.number, saved.digest)
+        size = await self._alone(key, content.parent, partial(_keep, content, key.number, saved))
+        if size is not None:
+            return StagedArtifact(size=size)
+        await asyncio.to_thread(self._store.keep_artifact, key, saved)
+        self._bus.notify()
+        return StagedArtifact(size=saved.size, stored=True)
+
+    async def _alone(self, key: AttemptId, path: Path, write: Callable[[], _T]) -> _T:
+        """Run `write` in a thread, one at a time per attempt, since a repeated request may overtake the first."""
+        try:
+            async with self._locks.setdefault(key, asyncio.Lock()):
+                return await asyncio.to_thread(write)
+        except OSError as error:
+            raise PlaceUnavailable(f"{path} cannot be written: {error.strerror or error}") from None
+
+    async def open(self, key: AttemptId) -> AttemptFolder:
+        """Return the folder of an attempt whose files are transferred.
+
+        Raises NotFound, and Fenced if the attempt is over.
+        """
         attempt = await asyncio.to_thread(self._store.attempt, key)
         trial = await asyncio.to_thread(self._store.trial, key.experiment, key.trial)
         if attempt.state is AttemptState.ENDED or trial.attempt != key.number:
@@ -75,22 +116,24 @@ def _is_staged_attempt(folder: AttemptFolder) -> bool:
 
 
 def _write(folder: AttemptFolder, name: str, offset: int, data: bytes) -> int:
-    """Write a piece of a log, or a whole record; return the file's size."""
+    """Write a piece of a log, or replace a whole record; return the file's size."""
     if is_log(name):
-        return _append(folder.path / name, offset, data)
+        return append(folder.path / name, offset, data)
     folder.write(name, data)
     return len(data)
 
 
-def _append(path: Path, offset: int, data: bytes) -> int:
-    """Write what of a piece is new to the end of a log; return its size. The ranks' own user may have put a link."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    with open(os.open(path, flags, 0o600), "wb", buffering=0) as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(f"{path} is no file")
-        if new := news(status.st_size, offset, data):
-            if status.st_size + len(new) > LOG_LIMIT:
-                raise TooLarge(f"{path.name} is larger than {LOG_LIMIT // 2**30} GiB", limit=LOG_LIMIT)
-            file.write(new)
-        return os.fstat(file.fileno()).st_size
+def _write_content(content: Path, offset: int, data: bytes) -> int:
+    """Write a piece of an artifact to its temporary file; on an error remove the file, which frees its space."""
+    content.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        return append(content, offset, data)
+    except (OSError, TooLarge):
+        content.unlink(missing_ok=True)
+        raise
+
+
+def _keep(content: Path, attempt: int, saved: ArtifactSaved) -> int | None:
+    content.parent.mkdir(parents=True, exist_ok=True)
+    sweep_contents(content.parent, attempt)
+    return keep_content(content, saved)

@@ -1,4 +1,4 @@
-"""Read the curves of trials; values are cached, so that only new reports are read from the store."""
+"""Read the curves of trials from their reports; points are cached, so that only new reports are read from the store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ KEPT = 1_000_000  # values of all cached trials together, 32 bytes each
 
 
 class CurveReader:
-    """Read and downsample curves, for one caller at a time, so that concurrent callers share the cache."""
+    """Reader that downsamples curves for one caller at a time, so that concurrent callers share its cache."""
 
     def __init__(self, store: Store, kept: int = KEPT) -> None:
         self._store, self._kept = store, kept

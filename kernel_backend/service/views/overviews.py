@@ -26,7 +26,7 @@ WARNED = 4096  # snapshots whose warnings are cached: an archive never changes
 
 
 class Overviews:
-    """Add wait reasons and snapshot warnings to overviews, and redact them for a user."""
+    """View that adds wait reasons and snapshot warnings to overviews, and redacts them for a user."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Overviews:
         )
 
     def _wait(self, who: Person, known: Overview, cluster: ClusterState) -> Wait | None:
-        """Return why and for how long an experiment has been waiting; None if it is not.
+        """Return why and since when an experiment has been waiting; None if it is not waiting.
 
         The cluster state that is read may be slightly newer than the trials of the overview.
         """
@@ -90,7 +90,7 @@ class Overviews:
 
 
 def _impossible(who: Person, experiment: Experiment, trials: Sequence[Trial], cluster: ClusterState) -> Wait | None:
-    """Return why trials are held by the engine: no node is large enough now, or policies exclude too many."""
+    """Return why no node can hold the experiment's trials: all are too small now, or policies exclude too many."""
     held = [trial for trial in trials if Hold.ENGINE in trial.holds]
     if not held:
         return None

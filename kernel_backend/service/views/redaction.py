@@ -1,4 +1,4 @@
-"""Redact notes for users who may not see the experiments that they name: the number is replaced."""
+"""Redact notes: replace the numbers of experiments that the reader may not see."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _PREEMPTED_FOR = re.compile(r"(?:(?<= was preempted: )|(?<= was put aside: ))#(\
 
 
 class NoteRedactor:
-    """Redact notes for one user; blocks to look up the experiments that notes name."""
+    """Redactor of notes for one user; it blocks to look up the experiments that notes name."""
 
     def __init__(self, store: Store, who: Person) -> None:
         self._store, self._who = store, who
         self._sees: Callable[[int], bool] = cache(self._look)
 
     def note(self, text: str) -> str:
-        """Return a note's text; an experiment number that the user may not see becomes "another's training"."""
+        """Return a note's text, where "another's training" replaces experiment numbers that the user may not see."""
         return _PREEMPTED_FOR.sub(lambda found: found[0] if self._sees(int(found[1])) else "another's training", text)
 
     def note_message(self, json: str) -> str:
-        """Return the JSON of a note's message with its text redacted."""
+        """Return a message in JSON, with the text of its note redacted."""
         message = Message.model_validate_json(json)
         data = {**message.data, "text": self.note(str(message.data["text"]))}
         return message.model_copy(update={"data": data}).model_dump_json()

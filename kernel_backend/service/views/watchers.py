@@ -20,7 +20,7 @@ KEPT = 32  # cached pages of older messages, which watchers that start together 
 
 
 class EncodedMessage(NamedTuple):
-    """Message encoded as JSON once for all watchers."""
+    """Message of the stream, encoded as JSON once for all watchers."""
 
     seq: int
     experiment: int
@@ -29,7 +29,7 @@ class EncodedMessage(NamedTuple):
 
 
 class WatcherFeed:
-    """Read new messages while there are watchers, and older ones page by page on demand."""
+    """Reader of new messages while there are watchers, and of older ones page by page on demand."""
 
     def __init__(self, store: Store, bus: Notifier) -> None:
         self._store, self._bus = store, bus
@@ -41,7 +41,7 @@ class WatcherFeed:
         self._pump: asyncio.Task[None] | None = None
 
     async def frames(self, after: int, experiment: int | None = None) -> AsyncGenerator[EncodedMessage, None]:
-        """Yield every message above `after`, of one experiment or of all, then each new one.
+        """Yield messages of one experiment or of all: every one above number `after`, then each new one.
 
         Raises StoreUnavailable.
         """
@@ -81,7 +81,7 @@ class WatcherFeed:
         return _Page(wanted, max(after, self._read), last=True)
 
     async def _earlier(self, after: int, experiment: int | None) -> _Page:
-        """Return the next page of messages from the store; concurrent readers of the same page share the read."""
+        """Return the next page of messages from the store; callers that want the same page share one read."""
         key = after, experiment
         if key not in self._pages:
             self._pages[key] = asyncio.create_task(asyncio.to_thread(self._page, after, experiment))
@@ -137,7 +137,7 @@ class WatcherFeed:
 
 
 class _Page(NamedTuple):
-    """Page of messages in order; it is complete up to message number `upto`."""
+    """Consecutive messages, complete up to message number `upto`."""
 
     frames: list[EncodedMessage]
     upto: int

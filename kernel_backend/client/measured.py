@@ -1,0 +1,26 @@
+"""Read what launchers measure of a training: where its time goes, and the use of its slots."""
+
+from __future__ import annotations
+
+from kernel_backend.client.calls import Calls, given
+from kernel_backend.model.launch.utilisation import Utilisation
+from kernel_backend.model.times import Times
+
+
+class MeasuredCalls(Calls):
+    """Calls about what was measured; each raises NotFound for an experiment that the user may not see."""
+
+    def times(self, number: int, trial: int | None = None) -> Times:
+        """Return where the time of a trial goes; for a search without `trial`, of all its trials; raises NotFound."""
+        body = self._service.json("GET", f"/api/experiments/{number}/times", params=given(trial=trial))
+        return self._read(Times, body)
+
+    def utilisation(self, number: int, trial: int | None = None, points: int = 200) -> Utilisation:
+        """Return the use of a trial's slots, with at most `points` periods of each; raises NotFound.
+
+        For a search without `trial` it is that of all its trials together, without ranks.
+        """
+        query = given(trial=trial, points=points)
+        return self._read(
+            Utilisation, self._service.json("GET", f"/api/experiments/{number}/utilisation", params=query)
+        )

@@ -1,0 +1,38 @@
+"""Call the service's operations on notices: webhooks, and experiments that have ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kernel_backend.client.calls import Calls
+from kernel_backend.model.record import checked
+from kernel_backend.model.webhooks.records import ENDS, EndedExperiments, NewWebhook, Tried, Webhook
+
+TEST_S = 60.0  # for the answer of a test
+
+
+class NoticeCalls(Calls):
+    """Calls about notices; each raises the DaylightError that the service returned."""
+
+    def webhooks(self, everyone: bool = False) -> list[Webhook]:
+        """Return the user's webhooks, or those of all users; raises Forbidden unless an admin requests these."""
+        asked = {"everyone": 1} if everyone else None
+        return self._list(Webhook, self._service.json("GET", "/api/webhooks", params=asked), "webhooks")
+
+    def add_webhook(self, url: str, events: Sequence[str] = ENDS, secret: str = "", everyone: bool = False) -> Webhook:
+        """Add a webhook, and return it with its secret; raises InvalidRequest, Conflict and Forbidden."""
+        asked = checked(NewWebhook, url=url, events=tuple(events), secret=secret, everyone=everyone)
+        return self._read(Webhook, self._service.json("POST", "/api/webhooks", record=asked))
+
+    def remove_webhook(self, id: int) -> Webhook:
+        """Remove a webhook with what waits for it, and return its last state; raises NotFound."""
+        return self._read(Webhook, self._service.json("DELETE", f"/api/webhooks/{id}"))
+
+    def test_webhook(self, id: int) -> Tried:
+        """Have a test message sent now, and return whether it was delivered; raises NotFound."""
+        return self._read(Tried, self._service.json("POST", f"/api/webhooks/{id}/test", timeout=TEST_S))
+
+    def ended(self, since: int = 0) -> EndedExperiments:
+        """Return the user's experiments that ended after `since` (seconds since the epoch), at most twenty."""
+        body = self._service.json("GET", "/api/experiments/ended", params={"since": since})
+        return self._read(EndedExperiments, body)

@@ -1,0 +1,1 @@
+"""Export experiments: as CSV, and as event files of TensorBoard."""

@@ -1,0 +1,60 @@
+"""Give back Slurm allocations that searches keep for several trials, once they are not needed or are due to others."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+
+from kernel_backend.engines.pools import PoolEngines
+from kernel_backend.errors import DaylightError
+from kernel_backend.model.cluster.allocations import HeldAllocation
+from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.states import ExperimentState
+from kernel_backend.scheduler.search_allocations import SearchOwner, given_back
+from kernel_backend.service.state.cluster_state import ClusterStateManager
+
+_log = logging.getLogger(__name__)
+
+
+class AllocationReview:
+    """Reviewer of the allocations that searches keep between trials in all pools; each round of the loop calls it."""
+
+    def __init__(self, engines: PoolEngines, cluster_state: ClusterStateManager) -> None:
+        self._engines, self._cluster_state = engines, cluster_state
+
+    async def review(self) -> bool:
+        """Give back the kept allocations that `search_allocations` selects; return whether any is held or pending."""
+        by_pool: defaultdict[str, list[HeldAllocation]] = defaultdict(list)
+        for each in self._engines.allocations():
+            by_pool[each.pool].append(each)
+        if not by_pool:
+            return False
+        searches = self._cluster_state.cache.searches.values()
+        active = {
+            each.number: SearchOwner(each.owner, each.group)
+            for each in searches
+            if each.state is ExperimentState.ACTIVE
+        }
+        async with self._cluster_state.looking() as cluster:
+            found = {pool: given_back(cluster, pool, held, active) for pool, held in by_pool.items()}
+        for pool, why_by_id in found.items():
+            for id, why in why_by_id.items():
+                await self._give_back(pool, id, why)
+        return True
+
+    async def preempted(self, key: AttemptId, why: str) -> None:
+        """Give back the kept allocation in which a gang runs that is preempted for the reason `why`.
+
+        Otherwise the freed slots would go to the next trial of the same search.
+        """
+        for each in self._engines.allocations():
+            if each.gang == str(key) and not each.closing:
+                await self._give_back(each.pool, each.id, f"attempt {key} is preempted: {why}")
+
+    async def _give_back(self, pool: str, id: str, why: str) -> None:
+        if (engine := self._engines.keeping().get(pool)) is None:  # the pool has been removed
+            return
+        try:
+            await engine.give_back(id, why)
+        except (DaylightError, OSError) as error:
+            _log.warning("allocation %s in pool %s cannot be given back now: %s", id, pool, error)

@@ -1,0 +1,1 @@
+"""Deliver notices about experiments to webhooks: over HTTP, and as mail."""

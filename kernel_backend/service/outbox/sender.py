@@ -1,0 +1,146 @@
+"""Deliver the notices in the outbox: for each webhook in order, again until they have arrived."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from uuid import uuid4
+
+from kernel_backend.errors import InvalidRequest, NotFound
+from kernel_backend.model.views.overview import Overview
+from kernel_backend.model.webhooks.payload import TEST, Payload, payload
+from kernel_backend.model.webhooks.records import Notice, StoredWebhook
+from kernel_backend.model.webhooks.rules import check_url, reason_off, redacted
+from kernel_backend.retry import RetryPolicy
+from kernel_backend.service.notifier import Notifier, wait_for
+from kernel_backend.service.outbox.base import NotDelivered
+from kernel_backend.service.outbox.config import OutboxConfig
+from kernel_backend.store.base import Store, StoreUnavailable
+
+LOOK_S = 1.0  # between looks at the outbox, at least
+QUIET_S = 60.0  # between looks while nothing changes
+AT_ONCE = 16  # messages that are being sent at the same time
+BACKOFF = RetryPolicy((1.0, 5.0, 30.0, 120.0, 600.0, 1800.0))
+
+_log = logging.getLogger(__name__)
+
+
+class OutboxSender:
+    """Deliver notices at least once: a notice leaves the outbox after its receiver has confirmed it.
+
+    Each webhook has a task of its own while notices wait for it, so that a slow receiver delays no other.
+    """
+
+    def __init__(self, store: Store, bus: Notifier, config: OutboxConfig) -> None:
+        self._store, self._bus, self._transports, self._rules = store, bus, config.transports(), config.rules
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._again: dict[int, asyncio.Event] = {}  # set to retry a webhook now
+        self._places = asyncio.Semaphore(AT_ONCE)
+
+    async def run(self) -> None:
+        """Deliver notices until cancelled."""
+        try:
+            while True:
+                changed = self._bus.listen()
+                try:
+                    for id in await asyncio.to_thread(self._store.waiting_notices):
+                        self._begin(id)
+                except StoreUnavailable as error:
+                    _log.debug("the outbox is read later: %s", error)
+                await asyncio.sleep(LOOK_S)
+                await wait_for(changed, QUIET_S)
+        finally:
+            await self._end()
+
+    async def test(self, hook: StoredWebhook) -> str:
+        """Send a test message now; return why it was not delivered, or "".
+
+        If it was delivered, a webhook that was switched off is switched on, and what waits for it is sent.
+        """
+        notice = Notice(seq=0, id=uuid4().hex, webhook=hook.id, event=TEST, experiment=0, at=time.time())
+        try:
+            await self._send(hook, payload(notice, None))
+        except NotDelivered as error:
+            return error.message
+        await asyncio.to_thread(self._store.change_webhook, hook, off="", problem="", failing_since=None)
+        if (waiting := self._again.get(hook.id)) is not None:
+            waiting.set()
+        return ""
+
+    def _begin(self, id: int) -> None:
+        if id not in self._tasks or self._tasks[id].done():
+            self._tasks[id] = asyncio.create_task(self._drain(id), name=f"webhook {id}")
+
+    async def _end(self) -> None:
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        for transport in self._transports.values():
+            transport.close()
+
+    async def _drain(self, id: int) -> None:
+        """Send what waits for a webhook, the oldest first, until nothing is left or it is switched off."""
+        failures, again = 0, asyncio.Event()
+        self._again[id] = again
+        try:
+            while True:
+                again.clear()
+                try:
+                    delivered = await self._next(id, failures)
+                except StoreUnavailable as error:
+                    _log.debug("webhook %d is continued later: %s", id, error)
+                    delivered = False
+                if delivered is None:
+                    return
+                failures = 0 if delivered else failures + 1
+                if failures:
+                    await wait_for(again, BACKOFF.pause(failures))
+        finally:
+            self._again.pop(id, None)
+            self._tasks.pop(id, None)
+
+    async def _next(self, id: int, failures: int) -> bool | None:
+        """Send the oldest notice of a webhook; return whether it was delivered, and None if no more is to be sent."""
+        notice = await asyncio.to_thread(self._store.next_notice, id)
+        if notice is None:
+            return None
+        try:
+            hook = await asyncio.to_thread(self._store.webhook, id)
+        except NotFound:  # removed meanwhile, with its notices
+            return None
+        if hook.off:
+            return None
+        try:
+            await self._send(hook, payload(notice, await self._overview(notice.experiment)))
+        except NotDelivered as error:
+            return await self._failed(hook, error, failures + 1)
+        await asyncio.to_thread(self._store.delivered, notice, time.time())
+        return True
+
+    async def _send(self, hook: StoredWebhook, message: Payload) -> None:
+        """Send a message now; raises NotDelivered."""
+        try:
+            check_url(hook.url, self._rules)  # the rules may have changed since it was added
+        except InvalidRequest as error:
+            raise NotDelivered(error.message) from None
+        async with self._places:
+            await self._transports[hook.url.partition(":")[0].lower()].send(hook, message)
+
+    async def _overview(self, number: int) -> Overview | None:
+        try:
+            found = await asyncio.to_thread(self._store.overview, number)
+        except NotFound:
+            return None
+        return None if found.experiment.purged_at is not None else found
+
+    async def _failed(self, hook: StoredWebhook, error: NotDelivered, tries: int) -> bool | None:
+        """Record a failure; return False if the message is tried again, None if the webhook is switched off."""
+        now = time.time()
+        since = hook.failing_since or now
+        off = reason_off(error.message, since, now, tries, error.gone)
+        if off or hook.failing_since is None:
+            _log.warning("webhook %d (%s): %s", hook.id, redacted(hook.url), off or error.message)
+        changes = {"problem": error.message, "failing_since": since, "off": off}
+        await asyncio.to_thread(self._store.change_webhook, hook, **changes)
+        return None if off else False

@@ -1,0 +1,51 @@
+"""Settings of the service about webhooks and mail, read from its configuration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from traitlets import List, TraitError, Unicode, validate
+from traitlets.config import Configurable
+
+from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.webhooks.rules import HostRules, patterns_problem
+from kernel_backend.service.outbox.config import OutboxConfig
+from kernel_backend.service.outbox.mail import check_smtp_url
+
+
+class OutboxSettings(Configurable):
+    """Part of the service's configuration: `c.Daylight.webhook_hosts` and others."""
+
+    webhook_hosts = List(
+        Unicode(),
+        help="hosts to which webhooks and mail may go, such as hooks.example.org or *.example.org; all by default. "
+        "Under a hub, addresses of the service's own machine are refused unless they are listed without *",
+    ).tag(config=True)
+    smtp_url = Unicode(
+        help="server that sends mail: smtp://host, smtps:// or smtp+starttls://user:password@host:port; none by default"
+    ).tag(config=True)
+    mail_from = Unicode(help="sender of mail, such as daylight@example.org").tag(config=True)
+
+    @validate("webhook_hosts")
+    def _valid_hosts(self, proposal: Any) -> list[str]:
+        if problem := patterns_problem(proposal["value"]):
+            raise TraitError(f"webhook_hosts: {problem}")
+        return list(proposal["value"])
+
+    @validate("smtp_url")
+    def _valid_server(self, proposal: Any) -> str:
+        try:
+            check_smtp_url(proposal["value"])
+        except InvalidRequest as error:
+            raise TraitError(f"smtp_url: {error}") from None
+        return str(proposal["value"])
+
+    def outbox(self, inside: bool) -> OutboxConfig:
+        """Return the configuration of the outbox; `inside` allows addresses of this machine.
+
+        Raises TraitError if a mail server is set without a sender.
+        """
+        if self.smtp_url and "@" not in self.mail_from:
+            raise TraitError(f"mail_from={self.mail_from}: smtp_url needs a sender such as daylight@example.org")
+        rules = HostRules(hosts=tuple(self.webhook_hosts), inside=inside, mail=bool(self.smtp_url))
+        return OutboxConfig(rules, self.smtp_url, self.mail_from)

@@ -1,0 +1,132 @@
+"""Provide the nodes of all pools, and mark drained and suspect ones, on which no gang may be placed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from kernel_backend.engines.base import Engine
+from kernel_backend.lifecycle.node_health import REMEMBERED_S, faults_of, suspicions
+from kernel_backend.model.cluster.accounts import AuditEntry
+from kernel_backend.model.node_faults import NodeFault, NodeName, Suspicion
+from kernel_backend.model.reports import AttemptResult
+from kernel_backend.model.resources import Node
+from kernel_backend.model.states import Outcome
+from kernel_backend.model.trial import Attempt
+from kernel_backend.scheduler.state import ClusterState
+from kernel_backend.service.effective_quotas import EffectiveQuotas
+from kernel_backend.store.base import QuotaStore
+
+_log = logging.getLogger(__name__)
+
+
+class MarkedNodes:
+    """Nodes of all pools, with marks on drained and suspect ones.
+
+    Faults that attempts meet are stored, so that a restarted service suspects the same nodes.
+    """
+
+    def __init__(
+        self,
+        store: QuotaStore,
+        engine: Engine,
+        stored_quotas: EffectiveQuotas,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Create the list, and read the faults of the last days from the store; blocks."""
+        self._store, self._engine, self._stored_quotas, self._clock = store, engine, stored_quotas, clock
+        self._faults = store.node_faults(clock() - REMEMBERED_S)
+        self._last: Sequence[Node] = ()
+        self._marked: dict[str, tuple[Node, dict[str, Any], Node]] = {}
+
+    async def newest(self) -> Sequence[Node]:
+        """Return all nodes as the engines report them now, marked as drained or suspect."""
+        nodes = await self._engine.nodes()
+        suspect = self.suspicions(nodes)
+        self._last = [self._with_marks(node, suspect.get(name_of(node))) for node in nodes]
+        return self._last
+
+    def suspicions(self, nodes: Iterable[Node]) -> Mapping[NodeName, Suspicion]:
+        """Return, by name, why nodes among `nodes` are suspect; `nodes` must include all nodes of their pools."""
+        if not self._faults:
+            return {}
+        nodes = list(nodes)
+        found = suspicions(self._faults, Counter(node.pool for node in nodes), self._clock())
+        return {name: each for node in nodes if (each := found.get(name := name_of(node))) is not None}
+
+    def left_out(self, pool: str) -> tuple[str, ...]:
+        """Return the nodes that a pool's engine must not choose, by their names in the engine."""
+        own = self._stored_quotas.drained
+        found = (node for node in self._last if node.pool == pool and (node.suspect or node.name in own))
+        return tuple(sorted(node.engine_name for node in found))
+
+    async def blame(self, faults: Iterable[NodeFault]) -> frozenset[NodeName]:
+        """Store faults of nodes; return the names of those nodes that are now excluded from new gangs."""
+        names = set()
+        for fault in faults:
+            if await asyncio.to_thread(self._store.add_node_fault, fault, self._clock() - REMEMBERED_S):
+                _log.warning("node %s of pool %s: %s (attempt %s)", fault.node, fault.pool, fault.reason, fault.attempt)
+                self._faults = [*self._faults, fault]
+            names.add(fault.name)
+        if not names:
+            return frozenset()
+        suspect = self.suspicions(self._last or await self.newest())
+        return frozenset(name for name in names if name in suspect and suspect[name].left_out)
+
+    async def blame_for(
+        self, attempt: Attempt, pool: str, outcome: Outcome, result: AttemptResult | None
+    ) -> list[NodeFault]:
+        """Store the faults of nodes that ended an attempt; return those whose nodes are now excluded from new gangs."""
+        away = {node.engine_name for node in self._last if node.pool == pool and not node.healthy}
+        faults = faults_of(attempt, pool, outcome, result, away, self._clock())
+        left_out = await self.blame(faults)
+        return [fault for fault in faults if fault.name in left_out]
+
+    async def forgive(self, node: Node, entry: AuditEntry) -> bool:
+        """Forget the faults of a node, so that gangs are placed there again; return False if there are none."""
+        name = name_of(node)
+        known = await asyncio.to_thread(self._store.forgive_node, name, entry)
+        self._faults = [fault for fault in self._faults if fault.name != name]
+        return known
+
+    def _with_marks(self, node: Node, suspicion: Suspicion | None) -> Node:
+        """Return a node with its marks; the same object if nothing has changed, which makes comparisons fast."""
+        marks: dict[str, Any] = {}
+        if node.name in self._stored_quotas.drained and not node.drained:
+            marks["drained"] = True
+        if suspicion is not None and suspicion.left_out:
+            marks["suspect"] = True
+        if not marks:
+            return node
+        known = self._marked.get(node.name)
+        if known is None or known[0] is not node or known[1] != marks:
+            known = self._marked[node.name] = node, marks, node.model_copy(update=marks)
+        return known[2]
+
+
+def name_of(node: Node) -> NodeName:
+    """Return the pool of a node with the node's name in that pool's engine."""
+    return NodeName(node.pool, node.engine_name)
+
+
+def set_nodes(cluster: ClusterState, nodes: Sequence[Node]) -> bool:
+    """Replace the nodes of a cluster state; return whether that may make placements possible or impossible."""
+    known = cluster.nodes
+    # Identity first: comparing thousands of records field by field is slow.
+    changed = [node for node in nodes if (old := known.get(node.name)) is not node and old != node]
+    gone = cluster.nodes.keys() - {node.name for node in nodes}
+    matters = bool(gone) or any(_matters(known.get(node.name), node) for node in changed)
+    for node in changed:
+        cluster.set_node(node)
+    for name in gone:
+        cluster.remove_node(name)
+    return matters
+
+
+def _matters(old: Node | None, new: Node) -> bool:
+    """Return whether two versions of a node differ in more than the text with which the engine describes it."""
+    return old is None or old.model_copy(update={"state": new.state, "reason": new.reason}) != new
