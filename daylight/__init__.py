@@ -52,7 +52,7 @@ def submit(
     Parameters
     ----------
     file : str or Path
-        Python file with the functions of the definition: `model`, `train_data`, `loss`, ...
+        Python file with the functions of the training definition: `model`, `train_data`, `loss`, ...
     name : str, optional
         Name of the experiment.
     params : dict of str to Any, optional
@@ -204,7 +204,7 @@ def load_ipython_extension(shell: Any) -> None:
 
 
 def unload_ipython_extension(shell: Any) -> None:
-    """Remove the magics; called by `%unload_ext daylight`.
+    """Unregister the magics; called by `%unload_ext daylight`.
 
     Parameters
     ----------

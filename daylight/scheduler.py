@@ -1,4 +1,4 @@
-"""Simulate the scheduler, to see how a workload would be served under given quotas."""
+"""Simulate the scheduler of the service, to see how long users wait with a given workload and quotas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Detect the frontend of a notebook, and whether it runs headless."""
+"""Detect the program that shows a notebook (JupyterLab, VS Code, ...), and whether it runs without a user."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STATIC = Path(__file__).parent / "views" / "static"
 
 
 def this_shell() -> Any:
-    """Return the running IPython shell; None in a plain program."""
+    """Return the running IPython shell; None in a plain Python program."""
     from IPython.core.getipython import get_ipython
 
     return get_ipython()
@@ -42,13 +42,13 @@ def headless(shell: Any) -> bool:
 
 
 def notebook_path(shell: Any) -> str | None:
-    """Return the path of the notebook file, if the frontend reports it, else None."""
+    """Return the path of the notebook file if the frontend reports it, else None."""
     path = shell.user_ns.get("__vsc_ipynb_file__") or os.environ.get("JPY_SESSION_NAME")
     return str(path) if path else None
 
 
 def front_end(shell: Any, environment: Mapping[str, str] = os.environ) -> FrontEnd:
-    """Return the frontend that shows the notebook."""
+    """Return which frontend shows the notebook, `jupyter`, `vscode` or `colab`."""
     if "google.colab" in sys.modules or "COLAB_RELEASE_TAG" in environment:
         return "colab"
     if "__vsc_ipynb_file__" in getattr(shell, "user_ns", {}):
@@ -58,9 +58,10 @@ def front_end(shell: Any, environment: Mapping[str, str] = os.environ) -> FrontE
 
 
 def wants_widget(asked: str | None, shell: Any) -> bool:
-    """Return whether to show a widget: as `asked` says, else DAYLIGHT_VIEW, else only if the frontend needs one.
+    """Return whether to show a widget instead of a card.
 
-    A headless notebook always gets the card, as a widget would show nothing. Raises InvalidRequest.
+    The option `asked` decides, else the variable DAYLIGHT_VIEW, else whether the frontend needs a widget. A headless
+    notebook always gets the card, as a widget would show nothing. Raises InvalidRequest for an invalid option.
     """
     name = "view" if asked else "DAYLIGHT_VIEW"
     view = asked or os.environ.get("DAYLIGHT_VIEW") or "auto"
@@ -72,7 +73,7 @@ def wants_widget(asked: str | None, shell: Any) -> bool:
 
 
 def lacks_for_widget() -> str | None:
-    """Return why this installation cannot show widgets, with a remedy; None if it can."""
+    """Return what this installation lacks to show widgets, with a remedy; None if it can show them."""
     if importlib.util.find_spec("anywidget") is None:
         return "the live view here needs anywidget: pip install anywidget"
     if not all((STATIC / name).is_file() for name in ("widget.js", "widget.css")):
@@ -81,7 +82,7 @@ def lacks_for_widget() -> str | None:
 
 
 class Hearing:
-    """Clock of the seconds since the page's last message; it stands still while a running cell delays messages."""
+    """Clock of the time since the page's last message, which stands still while a running cell delays messages."""
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
@@ -90,7 +91,7 @@ class Hearing:
         shell.events.register("post_run_cell", self._cell_ended)
 
     def heard(self) -> None:
-        """Record a message from the page."""
+        """Record that a message from the page has arrived."""
         self._last = time.monotonic()
 
     def silence(self) -> float:
@@ -98,7 +99,7 @@ class Hearing:
         return 0.0 if self._busy else time.monotonic() - self._last
 
     def close(self) -> None:
-        """Unregister the kernel's callbacks."""
+        """Unregister the callbacks by which the clock learns that a cell runs."""
         self._shell.events.unregister("pre_run_cell", self._cell_begins)
         self._shell.events.unregister("post_run_cell", self._cell_ended)
 

@@ -1,4 +1,4 @@
-"""Capture a cell with all its dependencies as one readable module, or list the problems that prevent it."""
+"""Capture a notebook cell with all that it depends on as one readable module, or list what prevents that."""
 
 from __future__ import annotations
 

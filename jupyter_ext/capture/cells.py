@@ -18,7 +18,7 @@ _SUBMITTED = re.compile(r"(?:[^\S\n]*(?:#.*)?\n)*%%dlsubmit\b.*")  # comments ma
 
 @dataclass(frozen=True)
 class Cell:
-    """Executed cell: source, execution count (`In [4]`), line of the error and duration."""
+    """Executed notebook cell: source, execution count (`In [4]`), line of the error if it failed, and duration."""
 
     source: str
     error_line: int | None = None  # counted from 1; None: it ran to its end
@@ -40,7 +40,7 @@ class Magic:
 
 @dataclass(frozen=True)
 class Parsed:
-    """Parsed cell, with the cell's own line numbers; the tree is empty if the cell contains no Python."""
+    """Parsed notebook cell, with the cell's own line numbers; the tree is empty if the cell contains no Python."""
 
     lines: tuple[str, ...]  # as they were written
     plain: tuple[str, ...]  # with IPython syntax replaced by comments
@@ -49,12 +49,12 @@ class Parsed:
 
 
 def magics_run(cell: Cell, parsed: Parsed) -> list[Magic]:
-    """Return the magics that were executed: in a failed cell, those above the failing line."""
+    """Return the magics of a cell that were executed: all, or those above the failing line if it failed."""
     return [each for each in parsed.magics if cell.error_line is None or each.line < cell.error_line]
 
 
 def parse_cell(source: str) -> Parsed:
-    """Parse a cell into statements; those from IPython syntax contain a call of `get_ipython`."""
+    """Parse a cell into statements; IPython syntax such as magics becomes calls of `get_ipython`."""
     source = _TIMED.sub(r"\1", _without_cell_magic(source))
     lines = tuple(source.split("\n"))
     opening = _CELL_MAGIC.match(source)
@@ -75,7 +75,7 @@ def parse_cell(source: str) -> Parsed:
 
 
 def unparsed(source: str) -> Parsed:
-    """Return a cell that cannot be parsed: its source lines, without statements and magics."""
+    """Return the record of a cell that is not valid Python: its source lines, without statements and magics."""
     lines = tuple(source.split("\n"))
     return Parsed(lines, lines, _NOTHING)
 
@@ -90,7 +90,7 @@ def _commented(lines: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _without_magics(lines: tuple[str, ...], magics: list[Magic]) -> tuple[str, ...]:
-    """Replace magics by comments, or by `pass` within a block, so that line numbers stay the same."""
+    """Return the lines with magics replaced by comments, or by `pass` within a block; line numbers do not change."""
     plain = list(lines)
     for magic in magics:
         at = magic.line - 1
@@ -104,7 +104,7 @@ def _without_magics(lines: tuple[str, ...], magics: list[Magic]) -> tuple[str, .
 
 
 def _without_cell_magic(source: str) -> str:
-    """Blank the line of a cell magic if its body is plain Python, as after `%%time`."""
+    """Return the cell with the line of its cell magic blanked if the rest is plain Python, as after `%%time`."""
     opening = _SUBMITTED.match(source) or _CELL_MAGIC.match(source)
     if opening is None or (opening.lastindex and opening[1] not in _TRANSPARENT):
         return source
@@ -112,7 +112,7 @@ def _without_cell_magic(source: str) -> str:
 
 
 def _cleaned(source: str) -> str:
-    """Remove the common indentation of a cell and pasted prompts, as IPython does."""
+    """Return the cell's source without common indentation and pasted prompts, as IPython runs it."""
     from IPython.core.inputtransformer2 import classic_prompt, ipython_prompt, leading_indent
 
     lines = source.split("\n")

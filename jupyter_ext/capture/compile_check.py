@@ -19,8 +19,8 @@ def uncompiled(
 ) -> Iterator[Problem]:
     """Yield a problem for each needed statement that is not valid in a module, else one for all of `source`.
 
-    `line` is the line of its cell where the target's text begins. `where` converts a line of `source` to a location in
-    the notebook. Source that is not valid Python is left to the parser of the definition.
+    `line` is the line of the submitted cell at which its text below the magic begins. `where` converts a line of
+    `source` to a location in the notebook. Source that is not valid Python is left to the parser of the definition.
     """
     whole = _error(source)
     if whole is None or not _parses(source):
@@ -41,7 +41,10 @@ def uncompiled(
 
 
 def unparsable(target: str, number: int, line: int) -> Iterator[Problem]:
-    """Yield a problem for a submitted cell that is not valid Python; `line` is where its text begins."""
+    """Yield a problem if the submitted cell `target`, with execution count `number`, is not valid Python.
+
+    `line` is the line of the cell at which its text below the magic begins.
+    """
     parsed = analyse(target)[0]
     if parsed.tree.body or parsed.magics or all(each.lstrip()[:1] in ("", "#") for each in parsed.lines):
         return

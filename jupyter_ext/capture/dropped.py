@@ -18,7 +18,10 @@ _SHORTEST = 3  # letters; shorter names are not specific enough
 
 
 def dropped(executed: Executed, needed: Sequence[int]) -> Iterator[str]:
-    """Yield warnings about directory changes, and about commands that wrote files named in needed statements."""
+    """Yield warnings about changes of the working directory, and about files that commands wrote and the cell may read.
+
+    Such a file is named in a string of a `needed` statement.
+    """
     names = _named(executed, needed)
     for cell, parsed in zip(executed.cells, executed.parsed, strict=True):
         for magic in magics_run(cell, parsed):
@@ -32,14 +35,14 @@ def dropped(executed: Executed, needed: Sequence[int]) -> Iterator[str]:
 
 
 def _named(executed: Executed, needed: Sequence[int]) -> set[str]:
-    """Return the path components in the string constants of these statements."""
+    """Return the parts of paths that occur in string constants of the needed statements."""
     nodes = [each for time in needed for node in executed.statements[time].nodes for each in ast.walk(node)]
     texts = [each.value for each in nodes if isinstance(each, ast.Constant) and isinstance(each.value, str)]
     return {part for text in texts if len(text) < 1000 and "\n" not in text for part in _PART.findall(text)}
 
 
 def _files(magic: Magic, lines: Sequence[str]) -> set[str]:
-    """Return the arguments that may be names of files or folders, in a command that creates files."""
+    """Return the arguments of a file-creating command that may be names of files or folders."""
     if magic.name not in _SHELLS:
         return set()
     body = "\n".join(lines[magic.line :]) if magic.name in ("%%bash", "%%sh", "%%script") else ""
@@ -85,7 +88,7 @@ def _changes_folder(nodes: Sequence[ast.stmt]) -> bool:
 
 
 def _calls_with_a_text(nodes: Sequence[ast.stmt]) -> bool:
-    """Return True if these statements may open a file by name."""
+    """Return True if these statements call something with a string argument, and so may open a file by name."""
     if all(isinstance(node, FunctionNode | ast.ClassDef | ast.Import | ast.ImportFrom) for node in nodes):
         return False
     calls = [each for node in nodes for each in ast.walk(node) if isinstance(each, ast.Call)]

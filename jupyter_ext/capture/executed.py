@@ -1,4 +1,4 @@
-"""List the statements of all executed cells in order; those of the submitted cell come last."""
+"""List the top-level statements of all executed cells in order; those of the submitted cell come last."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Executed:
                 self._cell.append(index)
 
     def _fail(self, statement: Statement, index: int) -> None:
-        """Add a failed statement with the changes it may have made; the names that it assigns are not bound."""
+        """Add a failed statement, with changes that it may have made before; names that it assigns are not bound."""
         blocks = all(isinstance(node, _BLOCKS) for node in statement.nodes)
         alone = statement.after is None and statement.before is None
         if alone and can_be_tried(self.parsed[index].plain[statement.start - 1 : statement.end]):
@@ -61,19 +61,19 @@ class Executed:
             self._cell.append(index)
 
     def index(self, time: int) -> int:
-        """Return the index of the cell that contains a statement."""
+        """Return the index of the cell to which the statement at index `time` belongs."""
         return self._cell[time]
 
     def cell(self, time: int) -> Cell:
-        """Return the cell that contains a statement."""
+        """Return the cell to which the statement at index `time` belongs."""
         return self.cells[self._cell[time]]
 
     def lines(self, time: int) -> tuple[str, ...]:
-        """Return all lines of the cell that contains a statement."""
+        """Return all source lines of the cell to which the statement at index `time` belongs."""
         return self.parsed[self._cell[time]].lines
 
     def text(self, time: int) -> str:
-        """Return the source of a statement."""
+        """Return the source of the statement at index `time`."""
         return "\n".join(self.cut(self.lines(time), time, time, self.statements[time].start))
 
     def cut(self, lines: Sequence[str], first: int, last: int, start: int) -> list[str]:
@@ -91,7 +91,7 @@ class Executed:
 
 
 def can_be_tried(lines: Sequence[str]) -> bool:
-    """Return True if these lines can be indented by one level, that is, if no string spans several lines."""
+    """Return True if these lines can be indented, to stand within `try`: no string spans several lines."""
     try:
         tokens = list(tokenize.generate_tokens(io.StringIO("\n".join(lines)).readline))
     except (tokenize.TokenError, SyntaxError):

@@ -1,4 +1,4 @@
-"""Define the record of one top-level statement: the names it binds and reads, from its syntax."""
+"""Define the record of one top-level statement: the names that its syntax binds and reads."""
 
 from __future__ import annotations
 

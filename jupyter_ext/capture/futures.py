@@ -1,4 +1,4 @@
-"""Merge `from __future__` imports: in a notebook they apply from that cell on, in a module to the whole module."""
+"""Merge the cells' `from __future__` imports, which apply to later cells in a notebook, but to all of a module."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jupyter_ext.capture.executed import Executed
 
 
 class FutureLine(NamedTuple):
-    """The module's `from __future__` line, if any, and warnings if it changes the meaning of earlier code."""
+    """The module's line of `from __future__` imports, "" if none, and warnings if it changes earlier code's meaning."""
 
     lines: list[str]
     warnings: list[str]

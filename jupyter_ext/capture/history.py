@@ -11,7 +11,7 @@ from jupyter_ext.capture.loaded import star_names
 
 
 class History:
-    """Index of executed statements; a *time* is an index into `executed`.
+    """Index of executed statements by name; a *time* is an index into `executed`.
 
     `displayed` holds the times of statements whose value the notebook showed.
     """

@@ -1,4 +1,4 @@
-"""Inspect the modules imported in this process: exported names, and packages that project modules use."""
+"""Inspect the modules imported in this process: which names they export, and which packages project modules use."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def is_of_project(module: types.ModuleType) -> bool:
 
 
 def star_names(nodes: Iterable[ast.stmt]) -> set[str]:
-    """Return the names that `from x import *` among these statements binds, if the module is loaded."""
+    """Return the names that `from x import *` among these statements binds, as far as the modules are loaded."""
     found: set[str] = set()
     for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":

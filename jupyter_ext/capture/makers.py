@@ -1,4 +1,4 @@
-"""Find magics that may have bound a name without Python code; a job cannot repeat these."""
+"""Find magics that may have bound a name without Python code, as a job cannot run them again."""
 
 from __future__ import annotations
 

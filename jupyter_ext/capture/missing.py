@@ -1,4 +1,4 @@
-"""Write small values and imports into the module for names that no executed cell binds, but never secrets."""
+"""Define names that no executed cell binds by lines with their small values or imports, but never secrets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DISPLAY = "from IPython.display import display"  # prints if there is no notebo
 
 @dataclass
 class WrittenLines:
-    """Module lines that define names which no executed cell binds, with warnings, and the names `left` undefined."""
+    """Module lines for names that no executed cell binds, with warnings, and the names `left` undefined."""
 
     lines: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)

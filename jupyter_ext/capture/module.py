@@ -40,7 +40,7 @@ _FUTURE = re.compile(r"from\s+__future__\s+import\s+(.+)")
 
 @dataclass(frozen=True)
 class Capture:
-    """Captured module in `source`, with the origin of each line; it cannot be submitted if there are `problems`."""
+    """Captured module: its source and the origin of each line. If there are `problems`, it cannot be submitted."""
 
     source: str
     pieces: tuple[Piece, ...]
@@ -70,7 +70,7 @@ class Capture:
 
     @property
     def described(self) -> str:
-        """Describe the module, as `12 lines from cells 1 and 2`."""
+        """Return a description of the module, such as `12 lines from cells 1 and 2`."""
         count = sum(piece.count for piece in self.pieces)
         names = list(dict.fromkeys(str(each.cell) if each.cell is not None else str(each.file) for each in self.pieces))
         listed = " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
@@ -79,7 +79,10 @@ class Capture:
 
     @property
     def _values_drawn(self) -> str:
-        """Return `, with the notebook's x (3.2 MB), which is drawn without a seed`; "" if there are no such values."""
+        """Return the end of the text of `described` about values that are drawn without a seed; "" if there are none.
+
+        Example: `, with the notebook's x (3.2 MB), which is drawn without a seed`.
+        """
         found = [f"{each.name} ({size(each.bytes)})" for each in self.captured if each.name in self.drawn]
         verb = "is" if len(found) == 1 else "are"
         return f", with the notebook's {', '.join(found)}, which {verb} drawn without a seed" if found else ""
@@ -114,9 +117,9 @@ def capture_cell(
     """Return `target` and the statements in `history` (executed cells, oldest first) that it depends on, as one module.
 
     `number` is the target's execution count, and `line` is the line of its cell where its text begins (2 below a cell
-    magic). Values of `captured` names are sent in files, which the module reads where the names were last bound. The
-    same is done with values that are drawn without a seed, unless `draws_anew` is set. Never raises: reasons that
-    prevent the capture are listed in `problems`.
+    magic). Values of `captured` names are sent in files, which the module reads at the places where the names were last
+    bound. The same is done with values that are drawn without a seed, unless `draws_anew` is set. Never raises: reasons
+    that prevent the capture are listed in `problems`.
     """
     cells = [_numbered(each, index) for index, each in enumerate(history)]
     number = number if number is not None else (cells[-1].number or 0) + 1 if cells else 1
@@ -206,7 +209,7 @@ def _numbered(cell: Cell | str, index: int) -> Cell:
 
 
 def _shared(executed: Executed) -> list[str]:
-    """Return the names of the cell's functions whose results a role requires as an argument of the same name."""
+    """Return the names of the cell's functions whose results a role takes as an argument of the same name."""
     functions: dict[str, tuple[int, FunctionNode]] = {}
     for time, statement in enumerate(executed.statements):
         for name in statement.binds:
@@ -247,7 +250,7 @@ def _unseen(executed: Executed, sliced: Slice) -> Iterator[str]:
 
 
 class _Writer:
-    """Writer of the module's lines, which records the cell of each piece."""
+    """Writer of the module's lines, which records the notebook cell of each piece."""
 
     def __init__(self, executed: Executed, head: Sequence[str]) -> None:
         self.executed = executed
@@ -257,7 +260,7 @@ class _Writer:
         self._values, self._read_times, self._reader = Values(), dict[str, int](), ""
 
     def read(self, found: Values, read_times: Mapping[str, int]) -> None:
-        """Write the import of the function that reads captured values.
+        """Write the import of the function by which the module reads captured values.
 
         `read_times` maps each value to the index of the statement before which the module reads it.
         """
@@ -269,7 +272,7 @@ class _Writer:
         self._values, self._read_times = found, dict(read_times)
 
     def _read_values(self, until: int) -> None:
-        """Write lines that read the captured values needed by the statements up to index `until`."""
+        """Write the lines that read captured values which statements up to index `until` need."""
         due = [name for name, time in self._read_times.items() if time <= until]
         for name in due:
             del self._read_times[name]
@@ -277,7 +280,7 @@ class _Writer:
             self.captured.append(self._values.record(name, len(self.lines)))
 
     def write(self, taken: Sequence[int]) -> None:
-        """Write the needed statements of earlier cells."""
+        """Write the needed statements of earlier cells; `taken` has their indices."""
         for time, last, first in self._runs(taken):
             self._read_values(time)
             index = self.executed.index(time)
@@ -302,7 +305,7 @@ class _Writer:
         self.lines += [f"# {line}" if _FUTURE.match(line) else line for line in text]
 
     def _try(self, number: int | None, text: Sequence[str], first: int) -> None:
-        """Write a statement that failed in the notebook, possibly after some effects, within `try`."""
+        """Write within `try` a statement that failed in the notebook, possibly after it had some effects."""
         self._mark(number)
         self.lines.append("try:")
         self.pieces.append(Piece(cell=number, line=len(self.lines) + 1, count=len(text), cell_line=first))
@@ -316,9 +319,9 @@ class _Writer:
             self.lines.append(f"# cell [{number}]")
 
     def _runs(self, taken: Sequence[int]) -> list[tuple[int, int, int]]:
-        """Return groups of adjacent statements: first and last, and the line where comments directly above begin.
+        """Return groups of adjacent needed statements: indices of first and last, and the line where to begin.
 
-        A failed statement is a group of its own.
+        The line is that of comments directly above. A failed statement is a group of its own.
         """
         runs: list[tuple[int, int, int]] = []
         previous = -2

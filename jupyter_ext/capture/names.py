@@ -1,4 +1,4 @@
-"""Find the names that expressions and bodies bind and read, from their syntax."""
+"""Find the names that expressions and bodies of functions and classes bind and read, from their syntax."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def root(node: ast.AST) -> tuple[str | None, tuple[str, ...]]:
 
 
 def parameters(arguments: ast.arguments) -> frozenset[str]:
-    """Return all names in a signature."""
+    """Return the names of all parameters in a signature."""
     every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
     return frozenset(each.arg for each in every if each)
 
@@ -67,7 +67,7 @@ def local_names(node: Scope) -> frozenset[str]:
 
 @lru_cache(maxsize=8192)
 def body(node: Scope) -> Body:
-    """Return the names bound in the body of a function or class, and whether it contains `yield`."""
+    """Return the names that the body of a function or class binds, and whether it contains `yield`."""
     found = scan([node.body] if isinstance(node, ast.Lambda) else node.body)
     return found if isinstance(node, ast.ClassDef) else Body(found.names | parameters(node.args), found.yields)
 

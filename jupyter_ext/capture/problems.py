@@ -14,7 +14,7 @@ from jupyter_ext.capture.slice import Slice
 
 @dataclass(frozen=True)
 class Problem:
-    """Reason why a cell cannot be submitted: the name, its cell, and a message with advice."""
+    """Reason why a cell cannot be submitted: the variable's name, the cell, and a message with advice."""
 
     code: str
     name: str
@@ -23,7 +23,7 @@ class Problem:
 
 
 def is_experiment(value: object) -> bool:
-    """Return True if a value is a Job; it is recognised by its class's name, as Job's module imports this package."""
+    """Return True if a value is a Job; its class's name tells, as importing the class here would be circular."""
     return type(value).__module__ == "jupyter_ext.job.job"
 
 
@@ -38,7 +38,7 @@ def problems(
 ) -> Iterator[Problem]:
     """Yield a problem for each needed name that a magic created, or that nothing binds.
 
-    `line` is the line of its cell where the target's text begins.
+    `line` is the line of the submitted cell at which its text below the magic begins.
     """
     for time in sorted(sliced.needed):
         for name in sorted(executed.statements[time].magics - sliced.captured):
@@ -75,7 +75,7 @@ def _made_by_magic(name: str, executed: Executed, time: int) -> Problem:
 
 
 def _user(name: str, sliced: Slice) -> int:
-    """Return the index of the last needed statement that reads the name, else of the last statement."""
+    """Return the index of the last needed statement that reads `name`; if none does, of the last statement."""
     users = [t for t in sliced.needed if name in sliced.history.executed[t].later | sliced.history.executed[t].now]
     return max(users, default=sliced.end - 1)
 

@@ -38,7 +38,7 @@ class _Reader(ast.NodeVisitor):
         self.consumed: set[ast.GeneratorExp] = set()  # consumed by the call that takes them as arguments
 
     def visit(self, node: ast.AST) -> None:
-        """Dispatch by node class through a table, as the base class's look-up by name takes most of the time."""
+        """Call the visitor for a node's class, found in a table: the base class's lookup by name is slow."""
         kind = node.__class__
         if kind not in _VISITS:
             _VISITS[kind] = getattr(_Reader, f"visit_{kind.__name__}", _Reader.generic_visit)
@@ -191,7 +191,7 @@ class _Reader(ast.NodeVisitor):
         self.generic_visit(node)
 
     def _text(self, node: ast.expr) -> None:
-        """Visit the code in `exec("x = 1")` at the top level like the statement's own."""
+        """Visit the code in a top-level `exec("x = 1")` as if it stood in the statement itself."""
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             try:
                 statements = ast.parse(node.value).body

@@ -1,4 +1,4 @@
-"""Warn about earlier cells that every job runs again although they are slow or train a model."""
+"""Warn about earlier cells that every job will run again although they are slow or train a model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DEFINES = FunctionNode | ast.ClassDef | ast.Import | ast.ImportFrom
 
 
 def repeated(executed: Executed, taken: Sequence[int]) -> Iterator[str]:
-    """Yield one warning for each cell with needed statements that train a model or took long."""
+    """Yield a warning for each cell that took long or trains a model, and from which statements are needed."""
     told: set[int | None] = set()
     for time in taken:
         if not _works(executed, time):

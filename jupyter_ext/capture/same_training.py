@@ -1,4 +1,4 @@
-"""Remove a training from earlier cells if the submitted cell has it, too: it was only tried out there."""
+"""Remove a training from earlier cells if the submitted cell contains it, too, as it was only tried out there."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Untried(NamedTuple):
 
 
 def without_same_training(cells: Sequence[Cell], target: str) -> Untried:
-    """Blank statements of earlier cells that train and are also, with the same text, in the submitted cell.
+    """Return the earlier cells, in which statements that train are blanked if the submitted cell has the same ones.
 
     If a loop was run in the notebook and is then submitted, the job would train twice, as it repeats all statements
     that computed notebook values. Line numbers do not change.

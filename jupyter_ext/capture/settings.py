@@ -1,4 +1,4 @@
-"""Convert magics for a job: `%pip install` to a requirement, `%env` to an environment variable."""
+"""Convert magics to settings of a job: `%pip install` to a requirement, `%env` to an environment variable."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _REQUIREMENT = re.compile(r"[A-Za-z0-9][\w.-]*")
 
 @dataclass(frozen=True)
 class Settings:
-    """Requirements as `name==version`, and environment variables by name."""
+    """Settings of a job that magics imply: requirements as `name==version`, and environment variables by name."""
 
     requirements: tuple[str, ...]
     environment: dict[str, str]
@@ -27,10 +27,9 @@ class Settings:
 
 
 def settings(cells: Iterable[tuple[Cell, Parsed]], variables: Mapping[str, str]) -> Settings:
-    """Return the settings from the magics of all executed cells; later magics take precedence.
+    """Return the settings that the magics of all executed cells imply; later magics take precedence.
 
-    `variables` is the notebook's environment. It holds the values of `%env A={x}` and `%env A=$x`, which the text of
-    the magic does not contain.
+    `variables` is the notebook's environment, which has the values of `%env A={x}` and `%env A=$x`.
     """
     requirements: dict[str, None] = {}
     environment: dict[str, str] = {}

@@ -27,7 +27,10 @@ _KNOWN = (frozenset(dir(builtins)) - _OF_IPYTHON) | _MODULE_NAMES
 
 
 class Slice:
-    """Program slice of the submitted statements: indices of `needed` ones, and `missing` names that none binds."""
+    """Program slice of the submitted statements.
+
+    `needed` has the indices of the statements on which they depend, `missing` the names that no statement binds.
+    """
 
     def __init__(
         self,
@@ -66,7 +69,7 @@ class Slice:
 
     @property
     def read(self) -> frozenset[str]:
-        """Return all names that needed statements read."""
+        """Return all names that the needed statements read."""
         return frozenset(name for name, _ in self._resolved)
 
     @property
@@ -78,7 +81,7 @@ class Slice:
 
     @property
     def compared(self) -> tuple[str, ...]:
-        """Return names whose values the submitted cell uses but does not change, so that a job can compare its own.
+        """Return names whose values the submitted cell uses but does not change, which a job compares with its own.
 
         Names of functions, classes and imports are left out.
         """
@@ -134,7 +137,7 @@ class Slice:
             self._due += self._settings(statement.packages_later, self.end)
 
     def _settings(self, packages: Iterable[str], until: int) -> list[int]:
-        """Return the indices below `until` of statements that change settings of these packages or of ones they use."""
+        """Return the indices below `until` of statements that change settings of `packages` or of packages they use."""
         set_in = self.history.settings
         used = {each for package in packages for each in ({package} | self._used_by(package)) & set_in.keys()}
         return sorted({time for package in used for time in set_in[package] if time < until})
@@ -172,7 +175,7 @@ class Slice:
             self._take(changer, changer)
 
     def _binding(self, name: str, binders: Sequence[int]) -> list[int]:
-        """Return the indices of statements that may have bound `name`, from the last certain one on."""
+        """Return the indices of statements that may have bound `name`: the last that surely has, and later ones."""
         found: list[int] = []
         for time in reversed(binders):
             found.append(time)
@@ -183,7 +186,10 @@ class Slice:
         return found
 
     def _submodules(self, name: str, binders: Sequence[int]) -> list[int]:
-        """Return earlier imports of submodules, as `import torch.utils.data` still applies after `import torch`."""
+        """Return the indices of earlier imports of submodules, which a later import of the package does not replace.
+
+        For example, `import torch.utils.data` still applies after `import torch`.
+        """
         texts: dict[str, int] = {}
         for time in binders:
             statement = self.history.executed[time]

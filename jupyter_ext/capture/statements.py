@@ -16,7 +16,7 @@ from kernel_backend.secret_scan import find_secrets, is_secret, names_secret
 
 @lru_cache(maxsize=4096)
 def analyse(source: str) -> tuple[Parsed, tuple[Statement, ...]]:
-    """Parse a cell into its text and its top-level statements, in order; results are cached by text."""
+    """Parse a cell; return its text and its top-level statements in order. Results are cached by text."""
     parsed = parse_cell(source)
     try:
         return parsed, tuple(_statements(parsed))
@@ -45,7 +45,7 @@ def _statements(parsed: Parsed) -> list[Statement]:
 
 
 def _column(line: str, offset: int) -> int:
-    """Convert a byte offset, as in syntax trees, to a character column."""
+    """Return the column in characters of a line for a byte offset, as syntax trees have it."""
     return len(line.encode()[:offset].decode(errors="ignore"))
 
 
@@ -80,7 +80,10 @@ def _holds_secret(statement: ast.stmt) -> bool:
 
 
 def _pairs(node: ast.AST) -> Iterator[tuple[str, ast.AST, ast.expr]]:
-    """Yield literal names with their values, as in `environ["A"] = "1"`, `setdefault("A", "1")` or `update(A="1")`."""
+    """Yield names written as literals, each with its syntax node and the expression of its value.
+
+    Examples are `environ["A"] = "1"`, `setdefault("A", "1")` and `update(A="1")`.
+    """
     found: list[tuple[ast.AST | None, ast.expr]] = []
     if isinstance(node, ast.Assign):
         found = [(each.slice, node.value) for each in node.targets if isinstance(each, ast.Subscript)]
@@ -96,7 +99,7 @@ def _pairs(node: ast.AST) -> Iterator[tuple[str, ast.AST, ast.expr]]:
 
 
 def _stores(statement: Statement) -> Iterator[tuple[ast.stmt, tuple[str | None, ...]]]:
-    """Yield the stores and storing calls of a statement, with the names on the path to each target."""
+    """Yield the assignments and storing calls of a statement, with the names on the path to each target."""
     for top in statement.nodes:
         for node in ast.walk(top):
             if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):

@@ -1,4 +1,4 @@
-"""Find values that a job would compute from other random numbers: small ones are sent with it, others rejected."""
+"""Find values that a job would compute from other random numbers: small ones are sent along, others rejected."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _FILES = (
 
 @dataclass
 class Unseeded:
-    """Values drawn without a seed: `held` ones are sent with the submission, `problems` name those that cannot be."""
+    """Values drawn without a seed: `held` ones are sent with the submission; `problems` has one for each other."""
 
     held: Values = field(default_factory=Values)
     problems: list[Problem] = field(default_factory=list)
 
 
 def unseeded(executed: Executed, sliced: Slice, namespace: Mapping[str, object] | None) -> Unseeded:
-    """Capture the notebook values that the submitted cell needs and that differ each time they are computed.
+    """Capture the notebook values that the submitted cell needs and that would differ if computed again.
 
     Initial weights of a torch module are drawn by the job's seed instead, unless a cell has trained the module.
     """
@@ -106,7 +106,7 @@ def _refused(name: str, value: object, why: str, executed: Executed, time: int) 
 
 
 def _lines(name: str, value: object) -> tuple[str, str]:
-    """Return two lines of Python for a hint: one writes the value to a file, the other reads it."""
+    """Return two lines of Python for a hint: the first writes the value to a file, the second reads it."""
     for library, kind, save, load in _FILES:
         module = sys.modules.get(library)
         if module is not None and isinstance(value, getattr(module, kind, ())):

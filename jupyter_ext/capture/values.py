@@ -1,4 +1,4 @@
-"""Write the values of `--capture` names to files, or report why they cannot be written."""
+"""Serialise the values of `--capture` names into files, or report why that is impossible."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from kernel_backend.snapshots.loaded import travelling
 
 @dataclass
 class Values:
-    """Captured values in file form, by name, and a problem for each value that could not be captured."""
+    """Captured values as contents of files, by name, and a problem for each value that could not be captured."""
 
     written: dict[str, WrittenValue] = field(default_factory=dict)
     kinds: dict[str, str] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
     def add(self, name: str, namespace: Mapping[str, object], most: int = MAX_BYTES) -> None:
-        """Serialise the value of `name`; raise Refused if it is no value, a secret, or exceeds `most` bytes."""
+        """Serialise the value of `name`; raise Refused if it cannot be, is a secret, or exceeds `most` bytes."""
         self.written[name] = _written(name, namespace, most)
         self.kinds[name] = type(namespace[name]).__name__
 
     def with_others(self, others: Values) -> Values:
-        """Return the union of these values and others."""
+        """Return the union of these captured values and `others`."""
         return Values({**self.written, **others.written}, {**self.kinds, **others.kinds}, self.problems)
 
     @property
     def needs(self) -> list[str]:
-        """Return the names of the notebook's classes and functions that are needed to read the values."""
+        """Return the names of the notebook's classes and functions without which the values cannot be read."""
         return [need for each in self.written.values() for need in each.needs]
 
     @property
     def files(self) -> dict[str, bytes]:
-        """Return the archive members: a file for each value, and files of loaded definitions that they depend on."""
+        """Return the files for the archive by path: one for each value, and the definitions that values depend on."""
         definitions = {each for written in self.written.values() for each in written.definitions}
         own = {written.file(name): written.data for name, written in self.written.items()}
         return own | {name: data for each in definitions for name, data in travelling(each).items()}
@@ -55,7 +55,7 @@ class Values:
         return f'{name} = {function}("{name}")  # {about}'
 
     def record(self, name: str, line: int) -> Captured:
-        """Return the record of a value for the snapshot."""
+        """Return the record of a value for the snapshot; `line` is where the module reads it."""
         written = self.written[name]
         digest, count = xxhash.xxh3_128_hexdigest(written.data), len(written.data)
         fields = {"format": written.format, "bytes": count, "digest": digest, "line": line}
@@ -63,7 +63,7 @@ class Values:
 
 
 def values(names: Iterable[str], namespace: Mapping[str, object] | None) -> Values:
-    """Write the values of these names in the notebook to files."""
+    """Return the values of these names in the notebook, serialised into files."""
     found = Values()
     for name in dict.fromkeys(names):
         try:
@@ -93,7 +93,7 @@ def made_by_target(sliced: Slice, found: Values) -> Iterator[Problem]:
 
 
 def unused(sliced: Slice, found: Values) -> Iterator[str]:
-    """Yield a warning for each captured value that no code reads."""
+    """Yield a warning for each captured value that no code of the module reads."""
     for name in found.written:
         if name not in sliced.read:
             yield f"--capture {name}: it travels, and nothing in the cell uses it"

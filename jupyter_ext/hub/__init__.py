@@ -1,4 +1,4 @@
-"""Run Daylight as a JupyterHub service: call `daylight(c, home="/srv/daylight")` in `jupyterhub_config.py`."""
+"""Configure Daylight as a JupyterHub service: call `daylight(c, home="/srv/daylight")` in `jupyterhub_config.py`."""
 
 from jupyter_ext.hub.configure import daylight, service
 from jupyter_ext.hub.profiles import check_server, profiles

@@ -13,18 +13,20 @@ from typing import Any
 from urllib.parse import urlsplit
 
 NAME = "daylight"
-SUBMIT, ADMIN = "custom:daylight:submit", "custom:daylight:admin"
+SUBMIT, ADMIN, MONITOR = "custom:daylight:submit", "custom:daylight:admin", "custom:daylight:monitor"
 USES = f"access:services!service={NAME}"
 SCOPES = {
     SUBMIT: {"description": "Have trainings run by Daylight"},
     ADMIN: {
         "description": "Manage Daylight: quotas, queue, nodes, and what others have had run",
-        "subscopes": [SUBMIT],
+        "subscopes": [SUBMIT, MONITOR],
     },
+    MONITOR: {"description": "Read the numbers of Daylight, as a monitoring system does"},
 }
+DB_URL = "DAYLIGHT_DB_URL"  # variable with the URL of the service's database
 STOPS = "delete:servers"  # needed only if idle notebook servers may be stopped
 SPAWN_HELPER = "/run/daylight/spawn.sock"  # default path of the spawn helper's socket
-LEAST_IDLE_S = 900.0  # the hub updates activity every five minutes
+LEAST_IDLE_S = 900.0  # shortest idle time, since the hub updates activity every five minutes
 # Scopes of the service's token, and additional scopes of notebook servers' tokens.
 READS = ["list:groups", "read:groups", "list:users", "read:users", "read:servers"]
 OF_SERVERS = ["users:activity!user", "access:servers!server", USES, SUBMIT, ADMIN]
@@ -36,10 +38,13 @@ def service(
     *,
     slots: int | None = None,
     accounts: str | None = None,
+    db_url: str | None = None,
     options: Iterable[str] = (),
     environment: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Return the service's entry of `c.JupyterHub.services`; `options` are further options of `daylight serve`."""
+    """Return Daylight's entry for `c.JupyterHub.services`; `options` are further options of `daylight serve`."""
+    # The hub logs the command, and every user of the machine can read it: a URL may have a password.
+    database = {DB_URL: db_url} if db_url else {}
     counted = [f"--slots={slots}"] if slots else []
     if accounts:
         options = [*options, f"--spawn-helper={SPAWN_HELPER}"]
@@ -48,7 +53,7 @@ def service(
         "name": NAME,
         "url": url,
         "command": [sys.executable, "-P", "-m", "kernel_backend", "--hub", f"--home={home}", *counted, *options],
-        "environment": dict(environment or {}),
+        "environment": {**database, **(environment or {})},
         "oauth_client_allowed_scopes": [USES, SUBMIT, ADMIN],
         "oauth_no_confirm": True,
         "display": True,
@@ -67,6 +72,7 @@ def daylight(
     slots: int | None = None,
     accounts: str | None = None,
     idle_servers: float | None = None,
+    db_url: str | None = None,
     options: Iterable[str] = (),
     environment: Mapping[str, str] | None = None,
 ) -> None:
@@ -74,7 +80,8 @@ def daylight(
 
     All users may submit, unless `users` or `groups` restrict that; `admins` are users who may also manage the cluster.
     The service listens at `url`; `address` is its URL for notebook servers, if that differs. `accounts` is the name of
-    the service's Unix user, for sites where trainings run as the Unix users who submit them. Notebook servers that were
+    the service's Unix user, for sites where trainings run as the Unix users who submit them. `db_url` is a database on
+    PostgreSQL, such as postgresql:///daylight, in place of a SQLite file in `home`. Notebook servers that were
     idle for `idle_servers` seconds may be stopped if a request within a guarantee lacks slots; by default none is
     stopped. Raises ValueError if that time is shorter than the hub can measure, and for an unknown Unix user.
     """
@@ -89,7 +96,9 @@ def daylight(
         rights.append(STOPS)
         options = [*options, f"--Daylight.idle_servers={idle_servers:g}"]
     _add(
-        hub, "services", [service(home, url, slots=slots, accounts=accounts, options=options, environment=environment)]
+        hub,
+        "services",
+        [service(home, url, slots=slots, accounts=accounts, db_url=db_url, options=options, environment=environment)],
     )
     everybody = users is None and groups is None
     roles = [
@@ -109,7 +118,7 @@ def daylight(
 
 
 def _uid(accounts: str | None) -> int:
-    """Return the uid of the service, since notebook servers send tokens only to a port of that user."""
+    """Return the uid as which the service runs; notebook servers send their tokens only to a port of that user."""
     if accounts is None:
         return os.getuid()  # the hub's own user
     try:
@@ -122,7 +131,7 @@ def _uid(accounts: str | None) -> int:
 
 
 def _merge(hub: Any, roles: list[dict[str, Any]]) -> None:
-    """Add Daylight's roles; if a role exists, its scopes are extended."""
+    """Add Daylight's roles to the hub's configuration; if a role exists, its scopes are extended."""
     present = hub.get("load_roles", [])
     if hasattr(present, "get_value"):  # a configuration value to which items were only added
         present = present.get_value([])
@@ -149,7 +158,7 @@ def _put(section: Any, name: str, more: Mapping[str, Any]) -> None:
 
 
 def _below(url: str, base: str) -> str:
-    """Return the URL below which the service has its routes: the hub's base URL and the service's name."""
+    """Return the URL that precedes all of the service's routes: the hub's base URL with the service's name."""
     where = urlsplit(url)
     path = "/".join(part for part in (base.strip("/"), "services", NAME) if part)
     return f"{where.scheme}://{where.netloc}/{path}"

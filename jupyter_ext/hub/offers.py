@@ -1,4 +1,4 @@
-"""Compute the GPU profiles that the hub offers for a notebook server, within the user's quotas."""
+"""Compute the GPU profiles that the hub offers for a notebook server within the user's quotas."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ SLOTS, POOL, OWNER = "daylight/slots", "daylight/pool", "daylight/owner"  # labe
 
 
 class OfferContext(NamedTuple):
-    """Accounts whose quotas limit a user, and the nodes' current use."""
+    """Accounts whose quotas limit a user, and the current use of the nodes."""
 
     accounts: Sequence[Account] = ()  # the user's own, and that of their group
     nodes: Sequence[NodeUse] = ()
-    known: bool = True  # False if the service did not answer: quotas are the hub's, and the use of nodes is unknown
+    known: bool = True  # False if the service did not answer: then only the hub's quotas are known
 
 
 def most(context: OfferContext, pool: str | None, default: int) -> int:
@@ -35,7 +35,7 @@ def offers(
     images: Mapping[str, str],
     default: int,
 ) -> list[dict[str, Any]]:
-    """Return a `profile_list`: no GPU (the default), then possible numbers of GPUs in each pool.
+    """Return a `profile_list` for KubeSpawner: no GPU (the default), then possible numbers of GPUs in each pool.
 
     Spawners are reused, so that each profile also resets the settings that it does not use.
     """
@@ -64,7 +64,7 @@ def offers(
 
 
 def describe(context: OfferContext, slots: int, pool: str | None) -> str:
-    """Describe an offer of `slots`: how many more the limits allow, how many are free, and whether it must wait."""
+    """Return a text on an offer of `slots`: how many more are allowed, how many are free, whether it must wait."""
     if not context.known:
         return "Daylight does not answer just now: how many are free is not known."
     limits = [each for each in map(_left, context.accounts) if each is not None]
@@ -82,7 +82,7 @@ def describe(context: OfferContext, slots: int, pool: str | None) -> str:
 
 
 def refusal(asked: ServerRequest, context: OfferContext, beside: int = 0) -> str | None:
-    """Return why a server may not have the requested slots, and the nearest allowed number; None if it may.
+    """Return why a server may not have the requested slots, with the nearest allowed number; None if it may.
 
     `beside` is the number of slots of the user's other servers according to the hub, which the service may not have
     recorded yet.
@@ -148,11 +148,11 @@ def _of(pool: str | None) -> str:
 
 
 def _nodes(context: OfferContext, pool: str | None) -> Iterable[NodeUse]:
-    return [node for node in context.nodes if (pool is None or node.pool == pool) and node.healthy and not node.drained]
+    return [node for node in context.nodes if (pool is None or node.pool == pool) and node.usable]
 
 
 def _largest(context: OfferContext, pool: str | None) -> int:
-    """Return the number of slots of the largest node, since a server runs on a single node."""
+    """Return the number of slots of a pool's largest node, since a server runs on a single node."""
     return max((node.slots for node in context.nodes if pool is None or node.pool == pool), default=0)
 
 

@@ -1,4 +1,4 @@
-"""Define kubespawner profiles with GPUs, and a hook that enforces quotas for any spawner."""
+"""Provide GPU profiles for KubeSpawner, and a hook that enforces quotas for any spawner."""
 
 from __future__ import annotations
 
@@ -68,7 +68,10 @@ def check_server(*, url: str | None = None, then: Callable[[Any], Any] | None = 
 
 
 async def offer_context(spawner: Any, url: str | None = None) -> OfferContext:
-    """Return the accounts and nodes that limit the spawner's user: from the service, else quotas of hub groups."""
+    """Return the accounts and nodes that limit a spawner's user, as the service reports them.
+
+    If the service does not answer, only quotas of the user's hub groups are used.
+    """
     address = url or spawner.environment.get("DAYLIGHT_URL")
     if address:
         token = None
@@ -94,7 +97,7 @@ def _ask(url: str, token: str, own: str, uid: int | None) -> OfferContext:
 
 
 def _without(account: Account, slots: int) -> Account:
-    """Return a copy of the account that holds `slots` fewer slots."""
+    """Return a copy of an account, as if it held `slots` fewer slots."""
     use = account.use.model_copy(update={"held": account.use.held - slots})
     return account.model_copy(update={"use": use})
 
@@ -109,7 +112,7 @@ def _revoke(spawner: Any, token: str) -> None:
 
 
 def _given(user: Any) -> list[Account]:
-    """Return an account with the quota of the user's first hub group, and none of its slots in use."""
+    """Return an account with the quota of the user's first hub group, as if none of its slots were in use."""
     first = next(iter(user.groups), None)
     quota = read_quota(first.properties)[0] if first is not None else None
     if first is None or quota is None:

@@ -1,1 +1,1 @@
-"""Provide the job object: an experiment's state, metrics and trained model in a notebook."""
+"""Provide the job object: a handle of an experiment in a notebook, for its state, metrics and trained model."""

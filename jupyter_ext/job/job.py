@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jupyter_ext.frontend import this_shell, wants_widget
@@ -12,17 +14,22 @@ from jupyter_ext.trials_frame import frame
 from jupyter_ext.views import LiveView, bundle
 from jupyter_ext.views.saved_state import curves_of, picture_of, search_of
 from kernel_backend.client import Client
+from kernel_backend.commands.exports.tensorboard import write_tensorboard
 from kernel_backend.commands.follow import follow
 from kernel_backend.commands.rerun import plan
 from kernel_backend.commands.search import extension
+from kernel_backend.commands.times import record_trace, traces_of
 from kernel_backend.definition.plain import RESULT
 from kernel_backend.errors import DaylightError, ExperimentFailed, Forbidden, InvalidRequest, NotFound
 from kernel_backend.model.artifacts import Artifact
 from kernel_backend.model.checkpoints import CheckpointSelector, candidates
 from kernel_backend.model.diff import Diff, Results
 from kernel_backend.model.labels import LabelEdit
+from kernel_backend.model.launch.trace import RankTrace, TraceRequest
+from kernel_backend.model.launch.utilisation import Utilisation
 from kernel_backend.model.record import Value, checked
 from kernel_backend.model.reports import Kind, StoredReport
+from kernel_backend.model.times import Times
 from kernel_backend.model.views.overview import CheckpointInfo, Overview
 from kernel_backend.text import already_text, failure_text, head_text, metrics_text, new_notes, search_text
 from kernel_backend.text.terminal import tell
@@ -37,7 +44,7 @@ MOST = 10_000  # curves in a study, and values of each
 
 
 class Job:
-    """Handle of an experiment: read its state, output and results, steer it, and load the trained model.
+    """Handle of an experiment, to read its state, output and results, to steer it, and to load the trained model.
 
     Everything is fetched from the service whenever it is read.
 
@@ -77,7 +84,7 @@ class Job:
 
     @property
     def status(self) -> str:
-        """Return the state: `queued`, `running`, `completed`, `failed`, ..."""
+        """Return the experiment's state: `queued`, `running`, `completed`, `failed`, ..."""
         return self.overview.state
 
     @property
@@ -148,6 +155,28 @@ class Job:
         """
         return self._client.export(self.number, trial)
 
+    def to_tensorboard(self, folder: str | PathLike[str], trial: int | None = None) -> Path:
+        """Write event files of TensorBoard: a run for each trial with its metrics, hyperparameters and PNG artifacts.
+
+        Parameters
+        ----------
+        folder : str or PathLike
+            Folder of the runs, for `tensorboard --logdir`. Runs of an earlier export are replaced.
+        trial : int, optional
+            The only trial to write; by default all.
+
+        Returns
+        -------
+        Path
+            The folder.
+
+        Raises
+        ------
+        InvalidRequest
+            tensorboardX is not installed, or the folder cannot be written.
+        """
+        return write_tensorboard(self._client, self.number, trial, Path(folder)).folder
+
     def checkpoints(self) -> list[CheckpointInfo]:
         """Return the committed checkpoints.
 
@@ -157,6 +186,68 @@ class Job:
             Trial, step, epoch, metrics and size (bytes) of each.
         """
         return self._client.checkpoints(self.number)
+
+    def times(self, trial: int | None = None) -> Times:
+        """Return the seconds that each part of the training takes, by rank, and the main cause of lost time.
+
+        Parameters
+        ----------
+        trial : int, optional
+            Number of the trial; for a search, by default all trials together, without ranks.
+
+        Returns
+        -------
+        Times
+            `whole` and `minute` (the last 60 seconds) have `steps`, `parts` in seconds by name, and `share("data")`;
+            `ranks` has the same of each rank, and `sentence` the cause and the way out, "" if nothing stands out.
+        """
+        return self._client.times(self.number, trial)
+
+    def utilisation(self, trial: int | None = None, points: int = 200) -> Utilisation:
+        """Return the use of the slots: GPU, CPU, memory, temperature and power, now, on average and as curves.
+
+        Parameters
+        ----------
+        trial : int, optional
+            Number of the trial; for a search, by default all trials together, without ranks.
+        points : int, optional
+            Most periods of each curve, 0 to 2000.
+
+        Returns
+        -------
+        Utilisation
+            `latest` and `whole` have `gpu` (0 to 1), `cpu` (cores), `memory` and `gpu_memory` (bytes), `temperature`
+            (degrees Celsius), `watts` and `kwh`; what cannot be measured is None. `ranks` has the same of each rank,
+            and its `curve`.
+        """
+        return self._client.utilisation(self.number, trial, points)
+
+    def trace(self, steps: int = 10, ranks: Sequence[int] = (0,), trial: int | None = None) -> list[RankTrace]:
+        """Record some steps of the running training by torch.profiler, and wait for the trace.
+
+        The traces are artifacts, `trace-rank-0.json` and so on, which open in Perfetto or chrome://tracing.
+
+        Parameters
+        ----------
+        steps : int, optional
+            Number of steps to record.
+        ranks : sequence of int, optional
+            Ranks that record.
+        trial : int, optional
+            Number of the trial; by default the only one, or the best of a search.
+
+        Returns
+        -------
+        list of RankTrace
+            Steps and longest operations of each rank: `operations` have `name`, `calls`, `cpu_ms` and `device_ms`.
+
+        Raises
+        ------
+        Conflict
+            The training does not run, or ended before the trace was recorded.
+        """
+        record_trace(self._client, self.number, checked(TraceRequest, trial=trial, steps=steps, ranks=tuple(ranks)))
+        return traces_of(self._client, self.number, trial)
 
     def artifacts(self) -> list[Artifact]:
         """Return the artifacts that the trials saved with `run.artifact`.
@@ -191,7 +282,7 @@ class Job:
         return self._client.artifact(self.number, self._meant(trial), name)
 
     def source(self) -> str:
-        """Return the definition that was submitted.
+        """Return the training definition that was submitted.
 
         Returns
         -------
@@ -526,7 +617,7 @@ class Job:
         Raises
         ------
         Conflict
-            If it has not ended, or has a pinned checkpoint.
+            The experiment has not ended, or has a pinned checkpoint.
         """
         self._client.delete_experiment(self.number)
         return self
@@ -542,7 +633,7 @@ class Job:
         Raises
         ------
         Conflict
-            If it was deleted more than a day ago.
+            The experiment was deleted more than a day ago.
         """
         self._client.undelete(self.number)
         return self
@@ -736,7 +827,7 @@ class Job:
 
 
 def raise_if_failed(overview: Overview) -> None:
-    """Raise ExperimentFailed with the first failure's frames if the experiment failed or waits for the user."""
+    """Raise ExperimentFailed, with the first failure, if the experiment failed or the user must fix something."""
     number = overview.experiment.number
     if overview.stuck is not None:
         text = f"experiment #{number} is paused: {overview.stuck.message}; then: %dl resume {number}"
@@ -752,7 +843,10 @@ def raise_if_failed(overview: Overview) -> None:
 
 
 def final_lines(overview: Overview) -> list[str]:
-    """Return lines with the final state and each validation metric (in a search the best trial's): `accuracy 0.953`."""
+    """Return lines for users: the final state, then each validation metric as `accuracy 0.953`.
+
+    For a search they are the metrics of the best trial.
+    """
     lines = [line for line in (head_text(overview, time.time()), search_text(overview)) if line]
     for trial in [overview.front] if overview.front else []:
         lines += [metrics_text({name: value}) for name, value in trial.metrics.items()]

@@ -7,22 +7,23 @@ import inspect
 import textwrap
 from collections.abc import Mapping
 from types import CodeType, FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
-if TYPE_CHECKING:
-    import torch
-
+M = TypeVar("M")  # a torch module, or a Keras model
 _ABOUT = {"__module__", "__dict__", "__weakref__", "__doc__", "__firstlineno__", "__static_attributes__"}
 
 
-def with_own_classes(model: torch.nn.Module, module: ModuleType, notebook: Mapping[str, Any]) -> torch.nn.Module:
-    """Give the model's modules the notebook's classes of the same names if these are equivalent; return the model.
+def with_own_classes(model: M, module: ModuleType, notebook: Mapping[str, Any]) -> M:
+    """Replace the classes of a model's modules by the notebook's classes of the same names, if equivalent.
+
+    Return the model.
 
     Then `isinstance(net, Net)` is True in the notebook, and pickles of the model can be loaded wherever these cells
-    have run.
+    have run. A model of Keras on TensorFlow has layers in place of modules.
     """
     same = _Same(module.__dict__, notebook)
-    for part in model.modules():
+    whole: Any = model
+    for part in whole.modules() if hasattr(whole, "modules") else whole._flatten_layers():
         kind = type(part)
         own = notebook.get(kind.__qualname__)
         if kind.__module__ == module.__name__ and isinstance(own, type) and same.classes(kind, own):
@@ -31,7 +32,7 @@ def with_own_classes(model: torch.nn.Module, module: ModuleType, notebook: Mappi
 
 
 class _Same:
-    """Compare classes and functions of two namespaces by code, values, and the objects to which they refer."""
+    """Comparison of classes and functions of two namespaces, by code, values, and the objects to which they refer."""
 
     def __init__(self, one: Mapping[str, Any], other: Mapping[str, Any]) -> None:
         self._one, self._other = one, other
@@ -102,7 +103,7 @@ class _Same:
 
 
 def _same_source(one: CodeType, other: CodeType) -> bool:
-    """Return whether two functions have the same source; False if that of one is unknown.
+    """Return whether two functions have the same source; False if the source of one is unknown.
 
     Equal sources may have different bytecode: calls such as `F.relu` are compiled differently if the import is in the
     same cell.

@@ -1,4 +1,4 @@
-"""Read the values that a cell with `%%dlrun` has returned."""
+"""Read the values that a job of `%%dlrun` has returned."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from kernel_backend.errors import NotFound
 
 
 def result(data: bytes, name: str | None = None) -> Any:
-    """Return the value of the last expression, or of variable `name`, from the artifact's bytes; raises NotFound."""
+    """Return the value of the cell's last expression, or of variable `name`; raises NotFound if it was not returned.
+
+    `data` is the content of the artifact with the returned values.
+    """
     kept = pickle.loads(data)
     if name is not None and name not in kept["names"]:
         there = ", ".join(kept["names"]) or "none"

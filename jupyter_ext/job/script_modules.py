@@ -1,4 +1,4 @@
-"""Load the modules of a program that has its own training loop, by the names of its variables."""
+"""Load the torch modules of a program that has its own training loop, by the names of its variables."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _USUAL = ("model", "net", "network")
 
 
 def chosen(found: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return the selected modules by name; `auto` selects the only one, else one with a usual name, else all.
+    """Return modules of a program by name: the one called `name`, or for `auto` the most likely model.
 
-    Raises InvalidRequest for a name that the program does not have.
+    `auto` selects the only module, else one with a usual name, else all. Raises InvalidRequest for an unknown name.
     """
     if name == "auto":
         likely = list(found) if len(found) == 1 else [each for each in _USUAL if each in found][:1]
@@ -34,7 +34,10 @@ def chosen(found: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def made(name: str, state: dict[str, Any], definitions: ModuleType) -> torch.nn.Module | dict[str, Any]:
-    """Return a module with its weights, in evaluation mode; if that fails, print why and return its state_dict."""
+    """Return the module `name` with its weights, in evaluation mode.
+
+    If the module cannot be created from `definitions`, the reason is printed, and its state_dict returned.
+    """
     from kernel_backend.runner.forms.script.state.skeleton import module_of
 
     if SKELETON not in state:

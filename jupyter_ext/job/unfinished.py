@@ -1,4 +1,4 @@
-"""Wait for an unfinished training before its weights are loaded, or print that they are partial."""
+"""Wait for a running training before its weights are loaded, or print that they are not final."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _tell_unfinished(overview: Overview) -> None:
 
 
 def _how_far(overview: Overview, trial: int | None) -> str:
-    """Format the progress of a training: `#127, epoch 3/8`."""
+    """Return the progress of a training as text, such as `#127, epoch 3/8`."""
     name = f"#{overview.experiment.number}" + (f".{trial}" if trial is not None else "")
     front = _trial(overview, trial)
     if front is None or front.step == 0:

@@ -1,4 +1,4 @@
-"""Load a trained model from a checkpoint: execute its definition in this process, and download the weights."""
+"""Load a trained model from a checkpoint: run its training definition in this process, and download the weights."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kernel_backend.artifacts.run import Run
     from kernel_backend.checkpoints.base import Manifest
 
-Weights = Literal["auto", "model", "ema"] | str  # or the name of a part that a user's own training loop has registered
+Weights = Literal["auto", "model", "ema"] | str  # or a part's name that a user's loop registered
 
 
 # One module, or several by name; for a training loop without a function `model`, the state_dict of a part.
@@ -38,11 +38,12 @@ Models: TypeAlias = "torch.nn.Module | dict[str, Any]"
 
 
 def load(client: Client, number: int, choices: Sequence[CheckpointInfo], weights: Weights) -> Models:
-    """Call the definition's `model()`, load the weights of the first intact checkpoint in `choices`, and set `eval()`.
+    """Return the model that the definition creates, in evaluation mode, with the weights of a checkpoint.
 
-    If `model()` returns several models, they are returned by name. For `train(run, ...)` without a function `model`,
-    the state of a registered part is returned: `model`, or the part named by `weights`. Damaged checkpoints are
-    reported on standard error. Raises CheckpointDamaged if all checkpoints in `choices` are damaged.
+    It is the first intact one in `choices`. If `model()` returns several models, they are returned by name. For
+    `train(run, ...)` without a function `model`, the state of a registered object is returned: `model`, or the one
+    named by `weights`. Damaged checkpoints are reported on standard error. Raises CheckpointDamaged if all checkpoints
+    in `choices` are damaged.
     """
     import torch
 
@@ -65,7 +66,7 @@ def load(client: Client, number: int, choices: Sequence[CheckpointInfo], weights
             if role not in definition.functions:
                 return state
             if definition.form == "keras":
-                choose_backend()
+                choose_backend(definition.keras_backend)
             model = _model(client, number, manifest.params, definition.functions[role])
             if definition.form == "keras":
                 set_weights(model, manifest, state)
@@ -78,7 +79,7 @@ def load(client: Client, number: int, choices: Sequence[CheckpointInfo], weights
 
 
 def _of_program(client: Client, number: int, choices: Sequence[CheckpointInfo], weights: Weights) -> Models | None:
-    """Return the modules of a program that is run unchanged; None for any other form of definition."""
+    """Return the torch modules of a program that is run unchanged; None if the definition has another form."""
     for place, info in enumerate(choices, 1):
         try:
             manifest = _manifest(client, number, info)
@@ -103,7 +104,7 @@ def _manifest(client: Client, number: int, info: CheckpointInfo) -> Manifest:
 
 
 def _state(client: Client, number: int, manifest: Manifest, weights: Weights) -> dict[str, Any]:
-    """Download the `state_dict` of the averaged (EMA) or the plain weights from a checkpoint."""
+    """Return the `state_dict` of the averaged (EMA) or the plain weights, downloaded from a checkpoint."""
     from kernel_backend.checkpoints.writer import tensors_of, unflatten
 
     name = weights if weights != "auto" else "ema" if "ema" in manifest.state else "model"

@@ -1,4 +1,4 @@
-"""Complete `%dl` and the options of `%%dlsubmit` in a cell, by completers for IPython."""
+"""Complete the words of `%dl` and the options of `%%dlsubmit` in a cell, as completers for IPython."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from kernel_backend.spec.options import OPTIONS
 
 
 def complete_line(shell: Any, event: Any) -> list[str]:
-    """Complete the word at the cursor of a `%dl` line, with experiments and nodes of a running service."""
+    """Return completions of the word at the cursor in a `%dl` line, with experiments and nodes of a running service."""
     before, word = _words(event)
     return complete(VERBS, before, word, "notebook", live_values)
 
 
 def complete_submission(shell: Any, event: Any) -> list[str]:
-    """Complete an option, or its value, in the line of `%%dlsubmit`."""
+    """Return completions of an option, or of its value, in the line of `%%dlsubmit`."""
     before, word = _words(event)
     return complete_options(OPTIONS, before, word, "notebook", live_values)
 

@@ -16,7 +16,7 @@ _EXPRESSION = re.compile(r"\{([^{}]+)\}")
 
 
 def words(line: str, namespace: Mapping[str, object]) -> list[str]:
-    """Split a line at spaces outside quotes and brackets; `{rate}` in `lr={rate}` is replaced by its value.
+    """Split a line at spaces outside quotes and brackets; `{rate}` in `lr={rate}` is replaced by the variable's value.
 
     Quotes around an option's value are removed; those in `name='a b'` stay, since they mark a string. Raises
     InvalidRequest for an unclosed quote, and for an expression that cannot be evaluated.

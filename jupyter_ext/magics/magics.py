@@ -83,7 +83,7 @@ def _names(text: str, wrong: list[str]) -> list[str]:
 
 @magics_class
 class DaylightMagics(Magics):
-    """Magics of one kernel, with a record of its executed cells."""
+    """Magics of one kernel, with a record of the cells that it has executed."""
 
     def __init__(self, shell: Any) -> None:
         super().__init__(shell)
@@ -203,7 +203,7 @@ class DaylightMagics(Magics):
     def _define(self, cell: str, definition: Definition) -> None:
         """Execute the cell's definitions in the notebook, too; an error is shown, but does not affect the experiment.
 
-        A role never replaces a notebook value that is not a function: a trained `model` stays.
+        A function never replaces a notebook value that is not a function: a trained `model` stays.
         """
         names = {each.attribute for each in definition.functions.values() if not each.value}
         held = self.kernel.user_ns
@@ -235,7 +235,7 @@ DaylightMagics.dl.__doc__ = HELP
 
 
 def load(shell: Any) -> None:
-    """Register the magics, and record executed cells from now on."""
+    """Register the magics in IPython, and record executed cells from now on."""
     if getattr(shell, _ATTRIBUTE, None) is None:
         magics = DaylightMagics(shell)
         magics.recorder.register()
@@ -248,7 +248,7 @@ def load(shell: Any) -> None:
 
 
 def unload(shell: Any) -> None:
-    """Unregister the kernel's callbacks."""
+    """Unregister the callbacks by which the kernel records executed cells."""
     magics = getattr(shell, _ATTRIBUTE, None)
     if magics is not None:
         magics.recorder.unregister()

@@ -16,7 +16,7 @@ class Recorder:
     """Executed cells of one kernel, oldest first, in the form required by `capture_cell`."""
 
     def __init__(self, shell: Any, imported: Imported) -> None:
-        """Set up the recorder of a kernel; `imported` looks for new modules now and after each cell."""
+        """Create the recorder of a kernel; `imported` looks for new modules now and after each cell."""
         self._shell = shell
         self._began = 0.0
         self.started = time.time()  # a notebook saved earlier belongs to another session
@@ -32,12 +32,12 @@ class Recorder:
         self.cells = [Cell(source, number=number) for number, source in enumerate(past[:-1], start=1)]
 
     def register(self) -> None:
-        """Register the callbacks of the kernel."""
+        """Register the kernel callbacks by which cells are recorded."""
         self._shell.events.register("pre_run_cell", self.before)
         self._shell.events.register("post_run_cell", self.after)
 
     def unregister(self) -> None:
-        """Unregister the callbacks of the kernel."""
+        """Unregister the kernel callbacks by which cells are recorded."""
         self._shell.events.unregister("pre_run_cell", self.before)
         self._shell.events.unregister("post_run_cell", self.after)
 
@@ -49,7 +49,7 @@ class Recorder:
             self._retained, self._source = frozenset(), None
 
     def after(self, result: Any) -> None:
-        """Record a cell that ran or failed; a cell with a syntax error has no effect."""
+        """Record a cell that has run or failed; one with a syntax error is not recorded, as it had no effect."""
         self._depth = max(self._depth - 1, 0)  # recording may have begun inside a cell
         if self._depth:
             failed = result.error_in_exec
@@ -77,7 +77,7 @@ class Recorder:
         analyse(cell.source)  # done now, since the user is not waiting
 
     def body_ran(self, error_line: int | None, retained: Collection[str] = (), source: str | None = None) -> None:
-        """Record that the running cell's magic has executed its body, even if the magic raises later.
+        """Record that a magic has executed the body of the running cell, even if the magic raises later.
 
         Functions named in `retained` are not recorded as bound, as the notebook kept its own values of these names.
         `source` is the cell with all statements blanked that were not executed.

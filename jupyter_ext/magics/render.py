@@ -1,4 +1,4 @@
-"""Render answers of `%dl` in a cell, by a function for each kind of part."""
+"""Render answers of `%dl` below a cell, with a method for each kind of part."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from kernel_backend.commands.answer import (
     Card,
     Comparison,
     File,
+    Frames,
     Log,
     Shown,
     Started,
@@ -28,31 +29,31 @@ from kernel_backend.text.terminal import tell
 
 
 class Cell:
-    """Console of one `%dl` line: tables and cards are displayed as MIME bundles, other parts as text."""
+    """Output of one `%dl` line: tables and cards are displayed as MIME bundles, other parts as text."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self._view: str | None = getattr(arguments, "view", None)
 
     def show(self, answer: Answer) -> None:
-        """Render each part of an answer below the cell, then print its notes."""
+        """Render each part of an answer below the cell, then print the answer's notes."""
         for each in answer.shown:
             _RENDERERS[type(each)](self, each)
         for note in answer.notes:
             tell(note)
 
     def say(self, text: str) -> None:
-        """Print the text."""
+        """Print a text below the cell."""
         tell(text)
 
     def note(self, text: str) -> None:
-        """Print nothing, as the experiment's card shows the note."""
+        """Print nothing, as the experiment's card shows the note already."""
 
     def agrees(self, question: str) -> bool:
-        """Return True without asking the user, who has confirmed the action by running the line."""
+        """Return True without asking, as the user has confirmed the action by running the line."""
         return True
 
     def waits(self, asked: bool | None) -> bool:
-        """Return whether to wait for the experiment: as the line's options say, else only if the kernel is headless."""
+        """Return whether to wait for the experiment: as the option `asked` says, else if the kernel is headless."""
         return headless(this_shell()) if asked is None else asked
 
     def wait(self, client: Client, overview: Overview, captured: Sequence[str], quiet: bool = False) -> Waited:
@@ -64,7 +65,7 @@ class Cell:
         _display(table(found.head, found.rows, found.empty))
 
     def text(self, text: Text) -> None:
-        """Print the answer's lines, if any."""
+        """Print the lines of a text, if it has any."""
         if text.lines:
             tell("\n".join(text.lines))
 
@@ -73,20 +74,25 @@ class Cell:
         tell(file.text.rstrip() if file.python else file.text)
 
     def log(self, log: Log) -> None:
-        """Print a log's lines, all at once."""
+        """Print all lines of a log at once."""
         tell("".join(log.lines).rstrip() or log.empty, log=True)
 
+    def frames(self, frames: Frames) -> None:
+        """Print the lines of each frame of a live display one below the other."""
+        for frame in frames.frames:
+            tell("\n".join(frame.plain))
+
     def comparison(self, found: Comparison) -> None:
-        """Show the differences between two experiments."""
+        """Show the differences between two experiments below the cell."""
         _display(diff_bundle(found.diff))
 
     def card(self, card: Card) -> None:
-        """Show an experiment, as a card or a widget."""
+        """Show an experiment's state as a card or a widget."""
         widget = wants_widget(self._view, this_shell())
         LiveView(card.client, widget=widget).show(card.overview, final=True)
 
     def started(self, started: Started) -> None:
-        """Show a new experiment and its progress."""
+        """Show a new experiment and its progress below the cell."""
         show(started.client, started.overview, started.captured)
 
 
@@ -95,6 +101,7 @@ _RENDERERS: dict[type[Shown], Callable[[Cell, Any], None]] = {
     Text: Cell.text,
     File: Cell.file,
     Log: Cell.log,
+    Frames: Cell.frames,
     Comparison: Cell.comparison,
     Card: Cell.card,
     Started: Cell.started,

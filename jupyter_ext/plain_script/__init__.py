@@ -1,1 +1,1 @@
-"""Write a submission as a plain Python script that trains in one process and needs no Daylight."""
+"""Write a submission as a plain Python script that trains in one process without Daylight."""

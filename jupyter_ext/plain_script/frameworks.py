@@ -1,4 +1,4 @@
-"""Write the script of a cell that a framework's Trainer trains: the cell's code with the submission's values."""
+"""Write the script for a cell in which a framework's Trainer trains: its code with the submission's values."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _TRAINER = "Its numbers are those of the experiment on one slot, with as many th
 def framework_script(
     source: str, roles_from: int, definition: Definition, config: Config, params: Mapping[str, Value], command: str
 ) -> str:
-    """Return the script of a definition of the form trainer or lightning; `params` are its hyperparameters.
+    """Return the script for a training definition of the form trainer or lightning; `params` are its hyperparameters.
 
     Raises InvalidRequest for a cell that does not call a training, and for options that must be set in the code
     instead.
@@ -133,7 +133,7 @@ def _end(node: ast.expr | ast.keyword, begins: list[int]) -> int:
 
 
 def _of_trainer(config: Config, own: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the TrainingArguments for which the options differ from the cell."""
+    """Return the TrainingArguments that the submission's options set to other values than the cell."""
     found: dict[str, Any] = {"seed": config.seed} if config.seed != own["seed"] else {}
     if config.steps is not None and config.steps != own.get("steps"):
         found["max_steps"] = config.steps
@@ -145,7 +145,7 @@ def _of_trainer(config: Config, own: Mapping[str, Any]) -> dict[str, Any]:
 def _of_lightning(
     tree: ast.Module, roles_from: int, definition: Definition, config: Config, changed: Mapping[str, Value]
 ) -> dict[ast.Call, dict[str, Any]]:
-    """Return the arguments of classes and Trainer for which the submission differs from the cell."""
+    """Return, by call, the arguments of the classes and the Trainer that the submission sets to other values."""
     cell = lightning_cell(tree, roles_from)
     if cell.fit is None or cell.trainer is None:
         raise InvalidRequest(

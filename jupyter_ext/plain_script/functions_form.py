@@ -25,17 +25,17 @@ _INPUT = "(named or (inputs[0] if len(inputs) == 1 else tuple(inputs)))"
 
 
 class FunctionsForm:
-    """Source text of the training of a definition that consists of functions."""
+    """Writer of the training's source text, for a definition that consists of functions."""
 
     def __init__(self, definition: Definition, config: Config, source: str) -> None:
-        """Set up the script; `source` is the user's code."""
+        """Create the writer; `source` is the user's code."""
         self._definition, self._config, self._source = definition, config, source
         self._made: set[str] = set()
         self._roles = definition.steps or ("loss",)
         self._flags = self._decided()
 
     def text(self) -> str:
-        """Return the functions of the script, and its `main`."""
+        """Return the source of the script's functions, including its `main`."""
         main = self._main()
         evaluate = self._evaluate() if self._flags & {"judged", "test"} else ""
         whole = "target" not in self._asked("loss", "metrics", *self._definition.steps)
@@ -61,7 +61,7 @@ class FunctionsForm:
         return role in self._definition.roles
 
     def _asked(self, *roles: str) -> set[str]:
-        """Return the training loop's values, such as `output`, that the functions of these roles take as arguments."""
+        """Return the training loop's values, such as `output`, that functions of these roles take as arguments."""
         functions = [self._definition.functions[role] for role in roles if self._has(role)]
         return {each.value_of for function in functions for each in function.parameters if each.kind == "loop"}
 
@@ -147,7 +147,10 @@ class FunctionsForm:
         return f"{THEIRS}{function.attribute}({', '.join(found)})"
 
     def _values(self, batch: str, index: str) -> dict[str, str]:
-        """Return the expressions for the values that a training step passes to the user's functions, by name."""
+        """Return expressions by name for the values that a training step passes to the user's functions.
+
+        `batch` and `index` are the expressions of the batch and its number.
+        """
         found = {"output": "output", "target": "target", "input": _INPUT, "batch": batch, "epoch": "epoch"}
         if self._definition.steps:
             found |= {"index": index, "model": "net"} | self._parts
@@ -158,7 +161,7 @@ class FunctionsForm:
         return {name: f'net["{name}"]' for name in self._definition.models}
 
     def _make(self, name: str, given: Mapping[str, str] = {}) -> list[str]:
-        """Return the statements that compute a function's result, preceded by those for the results that it takes."""
+        """Return the statements that compute a function's result, after those for the results that it takes."""
         if name in self._made:
             return []
         self._made.add(name)
@@ -280,6 +283,6 @@ class FunctionsForm:
 
 
 def _label(role: str) -> str:
-    """Return the name of a training step's loss in reports."""
+    """Return the name under which a training step's loss is reported."""
     key = role.removeprefix("step_")
     return "loss" if key in ("loss", "step") else f"{key}_loss"

@@ -1,4 +1,4 @@
-"""Compose a script: its description, its flags, the user's code, and the training loop."""
+"""Compose a plain script: its description, its flags, the user's code, and the training loop."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def plain_script(
     modules: Sequence[str] = (),
     roles_from: int = 1,
 ) -> str:
-    """Return the script of a definition, with hyperparameters as flags whose defaults are `params`.
+    """Return the script for a training definition, with hyperparameters as flags whose defaults are `params`.
 
     `source` is the user's code, which imports `modules` of its project; the submitted cell begins at line `roles_from`.
     For the form trainer or lightning, hyperparameters are written into the code instead. Raises InvalidRequest for
@@ -208,7 +208,7 @@ def _flag(name: str, value: Value, more: str) -> str:
 
 
 def _parted(source: str) -> tuple[str, str]:
-    """Split source code into its `from __future__` imports, which must come first in a file, and the rest.
+    """Return the `from __future__` imports of source code, which must come first in a file, and the rest of it.
 
     Code within `if __name__ == "__main__":` is left out, as in a job.
     """
@@ -224,7 +224,7 @@ def _parted(source: str) -> tuple[str, str]:
 
 
 def _renamed(code: str, text: str) -> str:
-    """Return the script's own text, in which names that the user's code also binds are renamed."""
+    """Return the script's own code `text` with names changed that the user's `code` binds, too."""
     theirs = set(_bound(ast.parse(code)))
     for name in sorted(_OURS & theirs):
         text = re.sub(rf"""(?<![\w."'<\0-]){name}\b(?!=[^=])""", f"{name}_", text)

@@ -1,4 +1,4 @@
-"""Fill in the templates from which scripts are composed."""
+"""Fill in the templates from which plain scripts are composed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collect the files that a definition needs: local modules that it imports, and those named by `--include`."""
+"""Collect the files that a training definition needs: local modules that it imports, and those named by `--include`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LIMIT = 64_000_000  # bytes, by default
 
 @dataclass(frozen=True)
 class ProjectFiles:
-    """Project files of a snapshot, besides the definition; `files` maps their names in the archive to their content."""
+    """Project files of a snapshot; `files` maps paths in the archive to the files' contents."""
 
     project: Project | None = None
     files: dict[str, bytes] = field(default_factory=dict)
@@ -93,7 +93,7 @@ class _Collector:
                 queue += [(deeper, False) for each in self._take(name, own) for deeper in _names(each)]
 
     def check(self, wanted: Sequence[Import]) -> None:
-        """Report each of these modules that cannot be found, as a problem or a warning."""
+        """Report a problem or a warning for each of these imports whose module cannot be found."""
         for each in wanted:
             self._check(each)
 
@@ -109,7 +109,7 @@ class _Collector:
             self.warnings.append(f"{what}: what is put into sys.path is known only when it runs")
 
     def _take(self, name: str, own: bool) -> list[Import]:
-        """Add a module's file, or a package's whole folder, if it is local; return the module's imports."""
+        """Add a module's file, or a package's whole folder, if it is local; return what the module imports."""
         top = self.modules.find(name.split(".")[0])
         found = None if top is None or top.name in OURS or is_third_party(top) else self.modules.find(name)
         if found is None or top is None:
@@ -173,7 +173,7 @@ class _Collector:
     # Reading the files
 
     def read(self, limit: int) -> ProjectFiles:
-        """Read the collected files. Above `limit` bytes, report a problem and read only the smallest that fit."""
+        """Return the collected files. Above `limit` bytes, report a problem and read only the smallest that fit."""
         left = [f"{self._name(each)} leads out of the project folder and does not travel" for each in self.tree.left]
         if sum(self.sizes.values()) > limit:
             self._problem("size", "project", self._too_large(limit))
@@ -232,7 +232,7 @@ def _storable(path: Path) -> bool:
 
 
 def _names(wanted: Import) -> Iterator[str]:
-    """Yield the modules of an import: `a`, `a.b`, `a.b.c` for `from a.b import c`."""
+    """Yield the names of the modules that an import loads: `a`, `a.b`, `a.b.c` for `from a.b import c`."""
     parts = wanted.name.split(".")
     yield from (".".join(parts[: end + 1]) for end in range(len(parts)))
     yield from (f"{wanted.name}.{each}" for each in wanted.perhaps)

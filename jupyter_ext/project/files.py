@@ -1,4 +1,4 @@
-"""List the files below a folder that a snapshot includes, by ignore rules and link targets."""
+"""List the files below a folder that a snapshot includes, following ignore rules and checking links."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jupyter_ext.project.ignored import Ignored
 
 
 class Tree:
-    """Walk project folders; `left` lists symbolic links that lead out of the project, which are not followed."""
+    """Walk over project folders; `left` lists symbolic links that lead out of the project and are not followed."""
 
     def __init__(self, root: Path) -> None:
         self.left: list[Path] = []

@@ -14,14 +14,14 @@ _RULES = (".gitignore", ".daylightignore")  # rules of the second file take prec
 
 
 class Ignored:
-    """Ignore rules of a folder tree; as in git, those of a deeper folder take precedence."""
+    """Ignore rules of a folder and its subfolders; as in git, those of a deeper folder take precedence."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._rules = cache(_rules)
 
     def __call__(self, path: Path, folder: bool) -> bool:
-        """Return whether a path under the root is excluded."""
+        """Return whether the rules exclude a path below the root; `folder` tells whether it is a folder."""
         if path.name in NEVER or (folder and (path / "pyvenv.cfg").is_file()):
             return True
         for above in path.parents:
@@ -35,7 +35,7 @@ class Ignored:
         return False
 
     def file(self, path: Path) -> bool:
-        """Return whether a file is excluded, by itself or by one of its parent folders."""
+        """Return whether the rules exclude a file, by its own path or by one of its parent folders."""
         above = [each for each in path.parents if each != self._root and each.is_relative_to(self._root)]
         return self(path, False) or any(self(each, True) for each in above)
 

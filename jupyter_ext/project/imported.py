@@ -1,4 +1,4 @@
-"""Track project modules that this kernel has imported, because a job gets the current files."""
+"""Track project modules that this kernel has imported, because a job gets their current files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ class _Import(NamedTuple):
 
 
 class Imported:
-    """Track new modules in `sys.modules`; a check after each cell takes a millisecond for some thousands of modules."""
+    """Record of the project modules imported by this kernel.
+
+    A check takes a millisecond for some thousands of modules.
+    """
 
     def __init__(self) -> None:
         self._known: dict[str, object] = {}  # checked modules: name -> spec at that time

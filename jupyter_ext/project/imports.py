@@ -9,7 +9,10 @@ from typing import NamedTuple
 
 
 class Import(NamedTuple):
-    """Import of a module by its full name; `certain` means unconditional, so that the code fails without it."""
+    """Import of a module by its full name.
+
+    `certain` if it is unconditional, so that the code fails without the module.
+    """
 
     name: str
     line: int
@@ -40,7 +43,7 @@ def _found(node: ast.AST, package: str, certain: bool) -> Iterator[Import]:
 
 
 def _absolute(node: ast.ImportFrom, package: str) -> str | None:
-    """Return the full name of the module imported from; None for a relative import beyond the top level."""
+    """Return the full name of the module in `from x import y`; None for a relative import beyond the top level."""
     if not node.level:
         return node.module
     parents = package.split(".") if package else []
@@ -59,7 +62,7 @@ def _by_call(node: ast.Call) -> str | None:
 
 
 def touches_path(tree: ast.AST) -> bool:
-    """Return whether the code changes sys.path."""
+    """Return whether code changes sys.path, as by `sys.path.append(...)`."""
     return any(True for _ in _path_changes(tree))
 
 

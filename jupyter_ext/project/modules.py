@@ -20,7 +20,7 @@ _INSTALLED = ("/site-packages/", "/dist-packages/")
 
 
 class FoundModule(NamedTuple):
-    """Module with its file (None: a folder without `__init__.py`) and the folders of its submodules."""
+    """Module with its file (None for a folder without `__init__.py`) and the folders of its submodules."""
 
     name: str
     file: Path | None
@@ -28,12 +28,12 @@ class FoundModule(NamedTuple):
 
     @property
     def places(self) -> tuple[Path, ...]:
-        """Return the folders of a package; for a plain module its file."""
+        """Return the folders of a package, or the file of a plain module."""
         return self.folders or ((self.file,) if self.file else ())
 
 
 class Modules:
-    """Find modules among those that this process has imported, else on its sys.path.
+    """Finder of modules: among those that this process has imported, else on its sys.path.
 
     If `search` is given, these folders come first on sys.path, and imports of this process are ignored.
     """
@@ -49,7 +49,7 @@ class Modules:
         return self._known[name]
 
     def exists(self, name: str) -> bool:
-        """Return whether a top-level module can be imported, with or without a file."""
+        """Return whether a top-level module of this name can be imported, with or without a file."""
         return name in sys.modules or self._spec(name) is not None
 
     def _spec(self, name: str) -> ModuleSpec | None:
@@ -70,12 +70,12 @@ class Modules:
 
 
 def is_third_party(found: FoundModule) -> bool:
-    """Return whether a module belongs to Python or to an installed distribution."""
+    """Return whether a module belongs to Python or to an installed package."""
     return all(is_installed(path) for path in found.places)
 
 
 def is_installed(path: Path | str) -> bool:
-    """Return whether a file belongs to Python or an installed package, by its path only, as there are thousands."""
+    """Return whether a file belongs to Python or an installed package; only its path is examined, for speed."""
     text = f"{path}/"
     return any(each in text for each in _INSTALLED) or text.startswith(_library())
 
@@ -97,7 +97,7 @@ def editable_folders() -> Iterator[Path]:
 
 
 def _fits(spec: ModuleSpec) -> bool:
-    """Return whether a spec's file or folder has the module's name, so that a copy of it can be imported."""
+    """Return whether the file or folder of a spec is named like the module, so that a copy can be imported by name."""
     if spec.submodule_search_locations is not None:
         return all(Path(each).name == spec.name.rpartition(".")[2] for each in spec.submodule_search_locations)
     return spec.origin is not None and Path(spec.origin).name.split(".")[0] == spec.name.rpartition(".")[2]

@@ -1,4 +1,4 @@
-"""Find the root of a project and the notebook's folder in it."""
+"""Find the root folder of a project, and the notebook's folder in it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ _MARKS = (".git", "pyproject.toml")
 
 
 class ProjectPlace(NamedTuple):
-    """Root of the project and working folder of the cell; both absolute, with links not resolved."""
+    """Root folder of the project and working folder of the cell, both absolute, with links not resolved."""
 
     root: Path
     cwd: Path
 
     def below(self, path: Path) -> str | None:
-        """Return a path relative to the root, such as `src/helpers.py`; None if it is not below the root."""
+        """Return a path relative to the project's root, such as `src/helpers.py`; None if it is not below the root."""
         try:
             return Path(os.path.abspath(path)).relative_to(self.root).as_posix()
         except ValueError:
@@ -24,9 +24,10 @@ class ProjectPlace(NamedTuple):
 
 
 def place_of(folder: Path, cwd: Path | None = None) -> ProjectPlace:
-    """Find the project root: the nearest parent of `folder` with .git or pyproject.toml, else `folder` itself.
+    """Return the project's root and working folder; the root is the nearest parent with .git or pyproject.toml.
 
-    `cwd` is the job's working folder, if it differs from `folder`; it is ignored if it is not below the root.
+    Without such a parent it is `folder` itself. `cwd` is the job's working folder, if it differs from `folder`; it is
+    ignored if it is not below the root.
     """
     folder = Path(os.path.abspath(folder))
     root = next((each for each in (folder, *folder.parents) if any((each / mark).exists() for mark in _MARKS)), folder)

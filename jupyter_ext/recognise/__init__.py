@@ -1,4 +1,4 @@
-"""Recognise training code that is not a valid definition, and rewrite it as a cell of functions."""
+"""Recognise training code that is not a valid training definition, and rewrite it as a cell of functions."""
 
 from __future__ import annotations
 

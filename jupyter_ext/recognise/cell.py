@@ -1,4 +1,4 @@
-"""Rewrite statements of a cell as functions."""
+"""Rewrite statements of a notebook cell as functions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _is_whole(lines: Sequence[str]) -> bool:
 
 
 def about(name: str, setup: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """Return the statements among `setup` that compute the value of `name`, and those that mutate it."""
+    """Return the statements among `setup` that compute or mutate the value of `name`."""
     found: list[ast.stmt] = []
     for each in setup:
         if isinstance(each, ast.Assign | ast.AnnAssign):

@@ -28,7 +28,7 @@ _START_RANKS = frozenset({"init_process_group", "hvd.init", "deepspeed.initializ
 
 @dataclass(frozen=True)
 class Recognised:
-    """Error text about a cell without training functions and, if possible, the cell rewritten with such functions."""
+    """Advice on a cell without training functions: an error text and, if possible, the cell rewritten."""
 
     text: str
     cell: str | None = None
@@ -36,7 +36,7 @@ class Recognised:
 
     @property
     def shown(self) -> str:
-        """Return the rewritten cell and its options as the end of an error message, for text-only frontends."""
+        """Return the rewritten cell and its options as text, to end an error message where no button can offer them."""
         return f", to be submitted with {' '.join(self.options) or 'no options'}:\n\n{self.cell}"
 
 
@@ -60,7 +60,7 @@ def _keras_fit(source: str, roles_from: int, fit: keras.Fit) -> Recognised:
     text = f"{call} trains a Keras model (line {fit.call.lineno}), and a job calls fit itself"
     written = keras.cell(fit, roles_from, source)
     if written is None or not _is_definition(source, roles_from, written):
-        return Recognised(f"{text}, on Keras' torch backend. Write {_KERAS}. {_AS_IT_IS}")
+        return Recognised(f"{text}, on Keras' torch backend or on TensorFlow. Write {_KERAS}. {_AS_IT_IS}")
     return Recognised(f"{text}. These are its parts", written, tuple(keras.options(fit)))
 
 
@@ -106,7 +106,7 @@ def _without_network(call: ast.Call, body: Sequence[ast.stmt]) -> Iterator[Recog
 
 
 def _library(name: str, body: Sequence[ast.stmt]) -> str:
-    """Return the package from which a name, or the class of its value, was imported; "" if unknown."""
+    """Return the package from which a name, or the class of its value, was imported in `body`; "" if unknown."""
     for each in reversed(body):
         if name not in binds(each):
             continue
@@ -156,7 +156,7 @@ def _scripts(source: str, roles_from: int, own: Sequence[ast.stmt]) -> Iterator[
 
 
 def _is_functions(script: Script) -> bool:
-    """Return True if a script is a definition of functions, without a training loop of its own."""
+    """Return True if a script's file is a training definition of functions, without a loop of its own."""
     try:
         return parse(script.source() or "").form != "script"
     except InvalidDefinition:

@@ -1,4 +1,4 @@
-"""Rewrite a cell that calls Keras' `fit` as a definition that consists of functions."""
+"""Rewrite a cell that calls Keras' `fit` as a training definition that consists of functions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WRITTEN = frozenset(_ARGUMENTS) - {"class_weight", "shuffle"}
 
 @dataclass(frozen=True)
 class Fit:
-    """Call `model.fit(...)` of a compiled Keras model at the top level of a cell."""
+    """Top-level call `model.fit(...)` of a compiled Keras model in a cell."""
 
     call: ast.Call
     model: str  # the name of the model
@@ -27,7 +27,10 @@ class Fit:
 
 
 def first_fit(body: Sequence[ast.stmt], roles_from: int) -> Fit | None:
-    """Return the first call of `fit` of a model compiled before; None if there is none, or Keras is not imported."""
+    """Return the first `fit` call of a model that was compiled before.
+
+    None if there is none, or if Keras is not imported.
+    """
     if not any(name.split(".")[0] in ("keras", "tensorflow") for each in body for name in _imported(each)):
         return None
     for place, each in enumerate(body):
@@ -42,7 +45,7 @@ def first_fit(body: Sequence[ast.stmt], roles_from: int) -> Fit | None:
 
 
 def options(fit: Fit) -> list[str]:
-    """Return the command-line options for the arguments of `fit`; `--epochs` always, as Keras' default is 1."""
+    """Return command-line options for the arguments of `fit`; `--epochs` is always set, as Keras' default is 1."""
     given = _given(fit.call) or {}
     found = {"--epochs": given.get("epochs", ast.Constant(1)), "--batch-size": given.get("batch_size")}
     values = {flag: _literal(value, fit.setup) for flag, value in found.items() if value is not None}
@@ -50,7 +53,7 @@ def options(fit: Fit) -> list[str]:
 
 
 def cell(fit: Fit, roles_from: int, source: str) -> str | None:
-    """Return the text of a cell of functions that replaces `fit`; None if its parts cannot be separated.
+    """Return the source of a cell of functions that replaces `fit`; None if its statements cannot be separated.
 
     Statements that create the model become the function `model`; other statements do not change.
     """
@@ -74,7 +77,7 @@ def cell(fit: Fit, roles_from: int, source: str) -> str | None:
 
 
 def _data(given: Mapping[str, ast.expr]) -> list[str]:
-    """Return the source of the functions that return the data, split as Keras splits it."""
+    """Return the source of functions that return the training and validation data, split as Keras splits them."""
     parts = [ast.unparse(given[name]) for name in ("x", "y", "sample_weight") if name in given]
     if "validation_data" in given:
         return [
@@ -106,7 +109,7 @@ def _given(call: ast.Call) -> dict[str, ast.expr] | None:
 
 
 def _assigned(value: ast.expr, setup: Sequence[ast.stmt]) -> tuple[ast.expr, list[ast.stmt]]:
-    """Return the value of a name that is assigned once, with the assignment; else the expression itself."""
+    """Return the value assigned to a name, with the assignment, if there is only one; else the expression itself."""
     if isinstance(value, ast.Name):
         found = [each for each in setup if value.id in binds(each)]
         if len(found) == 1 and isinstance(found[0], ast.Assign) and isinstance(found[0].targets[0], ast.Name):
@@ -115,7 +118,7 @@ def _assigned(value: ast.expr, setup: Sequence[ast.stmt]) -> tuple[ast.expr, lis
 
 
 def _literal(value: ast.expr, setup: Sequence[ast.stmt]) -> str:
-    """Return a number as text for an option, or the expression in braces, which the notebook evaluates."""
+    """Return the text of an option's value: a number, or the expression in braces, which the notebook evaluates."""
     number, _ = _assigned(value, setup)
     return str(number.value) if isinstance(number, ast.Constant) else f"{{{ast.unparse(value)}}}"
 

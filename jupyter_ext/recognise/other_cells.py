@@ -1,4 +1,4 @@
-"""Find values of other cells that a submitted cell lacks (its model, its data), and write lines that use them."""
+"""Find values of other cells that a submitted cell lacks (its model, its data), and suggest lines that use them."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _CLASSES: Mapping[str, tuple[str, ...]] = {
 
 
 def in_other_cells(missing: Collection[str], own: str, namespace: Mapping[str, object]) -> Recognised | None:
-    """Return an error about a cell whose `missing` roles exist in other cells, with a cell that uses these.
+    """Return advice on a cell that lacks roles which exist as values of other cells, with a cell that uses these.
 
-    `own` is the source of the cell, and `namespace` holds the notebook's values. Returns None if a role is missing
-    there, too.
+    `own` is the source of the cell, and `namespace` holds the notebook's values. Returns None if one of the `missing`
+    roles exists in no cell.
     """
     bound = {name for each in module_tree(own).body for name in binds(each)}
     present = {role_of(name) or name for name in bound}
@@ -47,7 +47,10 @@ def in_other_cells(missing: Collection[str], own: str, namespace: Mapping[str, o
 
 
 def _name(role: str, namespace: Mapping[str, object]) -> str | None:
-    """Return the notebook's name for a role's value: the role's own name, else a DataLoader, else the newest name."""
+    """Return the notebook variable that holds a role's value, None if there is none.
+
+    It is one of the role's own name, else a DataLoader, else the newest variable.
+    """
     names = [name for name, value in namespace.items() if role in (name, role_of(name)) and _fits(role, value)]
     loaders = [name for name in names if type(namespace[name]).__name__ == "DataLoader"]
     if role in names:

@@ -1,4 +1,4 @@
-"""Find the scripts that a cell runs, by IPython syntax or as another process, with file and line."""
+"""Find the script files that a cell runs, by IPython syntax or as another process, with file and line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PROCESSES = frozenset({"run", "call", "check_call", "check_output", "Popen", "s
 
 
 class Script(NamedTuple):
-    """Script file that a cell runs."""
+    """Script file that a cell runs, with its arguments."""
 
     line: int
     command: str
@@ -28,7 +28,7 @@ class Script(NamedTuple):
 
     @property
     def arguments(self) -> str:
-        """Return the file and its arguments as written: `train.py --epochs 3`."""
+        """Return the script's file and arguments as written: `train.py --epochs 3`."""
         _, file, rest = self.command.partition(self.file)
         return f"{file}{rest}".strip() if not self.command.endswith(")") else self.file
 

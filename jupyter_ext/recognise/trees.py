@@ -11,29 +11,29 @@ T = TypeVar("T", bound=ast.AST)
 
 
 def calls(node: ast.AST, method: str) -> Iterator[ast.Call]:
-    """Return the calls of methods with this name, in source order."""
+    """Yield the calls of methods with this name, in source order."""
     found = (each for each in ast.walk(node) if isinstance(each, ast.Call) and called(each) == method)
     return iter(sorted(found, key=lambda each: (each.lineno, each.col_offset)))
 
 
 def called(call: ast.expr) -> str:
-    """Return the last name of a call, such as `fit` of `trainer.fit()`; "" for other expressions."""
+    """Return the last part of the name that is called, such as `fit` of `trainer.fit()`; "" for other expressions."""
     function = call.func if isinstance(call, ast.Call) else None
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
 def has_backward(node: ast.AST) -> bool:
-    """Return True if a node contains a call of `backward`."""
+    """Return True if a syntax node contains a call of `backward`."""
     return any(calls(node, "backward"))
 
 
 def names(node: ast.AST) -> set[str]:
-    """Return the names that a node reads."""
+    """Return the names of variables that a syntax node reads."""
     return {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)}
 
 
 def binds(statement: ast.stmt) -> set[str]:
-    """Return the names that a statement binds."""
+    """Return the names that a statement assigns, imports or defines."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return {statement.name}
     if isinstance(statement, ast.Import | ast.ImportFrom):
@@ -49,7 +49,10 @@ def root(node: ast.expr) -> str:
 
 
 def changed(node: T, change: Callable[[ast.expr], ast.expr | None]) -> T:
-    """Return a copy in which `change(expression)` replaces expressions, unless it is None; outermost first."""
+    """Return a copy of a tree in which `change(expression)` replaces expressions, outermost first.
+
+    An expression stays if `change` returns None.
+    """
 
     class _Change(ast.NodeTransformer):
         def visit(self, each: ast.AST) -> ast.AST:
@@ -60,7 +63,10 @@ def changed(node: T, change: Callable[[ast.expr], ast.expr | None]) -> T:
 
 
 def without_devices(node: T) -> T:
-    """Return a copy without `.to(device)`, `.cuda()` and `nn.DataParallel(...)`, as Daylight places tensors itself."""
+    """Return a copy of a tree without `.to(device)`, `.cuda()` and `nn.DataParallel(...)`.
+
+    Daylight itself places tensors.
+    """
 
     def here(each: ast.expr) -> ast.expr | None:
         if not isinstance(each, ast.Call):

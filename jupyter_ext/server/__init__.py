@@ -1,1 +1,1 @@
-"""Serve Daylight's pages in a Jupyter server: REST and websocket handlers that forward to the user's service."""
+"""Serve Daylight's pages in a Jupyter server, by REST and websocket handlers that forward to the user's service."""

@@ -1,4 +1,4 @@
-"""Define the Jupyter server extension: its settings, its routes and its load hook."""
+"""Define the Jupyter server extension: its settings, its routes and the hook that loads it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NAME = f"({PARTS['artifact']})"
 
 
 def _passed_on(method: str) -> dict[str, Operation]:
-    """Return the operations that pages may use with this HTTP method, by path with `{}` for each parameter."""
+    """Return the operations that pages may use with this HTTP method, by path with `{}` in place of parameters."""
     return {
         re.sub(r"{\w+}", "{}", endpoint.path): operation
         for endpoint in ENDPOINTS
@@ -42,8 +42,8 @@ def _passed_on(method: str) -> dict[str, Operation]:
 
 
 def _record(operation: Operation) -> type[Record] | None:
-    """Return the record type of a required request body; None if there is none, or if it is optional."""
-    return operation.body if isinstance(operation.body, type) and not operation.optional else None
+    """Return the record type of a request body; None if there is none."""
+    return operation.body if isinstance(operation.body, type) else None
 
 
 # The only requests that a browser may send to the service.
@@ -51,6 +51,7 @@ FILE = "/api/experiments/{}/trials/{}/artifacts/{}"
 READS = tuple(path for path in _passed_on("GET") if path != FILE)
 ACTS = tuple(path for path, operation in _passed_on("POST").items() if _record(operation) is None)
 CHANGES = {path: body for path, operation in _passed_on("POST").items() if (body := _record(operation))}
+OPTIONAL = {path for path, operation in _passed_on("POST").items() if operation.optional}  # the body may be empty
 
 Route = tuple[str, type, dict[str, Any]]
 
@@ -62,12 +63,15 @@ class DaylightExtension(LoggingConfigurable):
     answer_limit = Float(30.0, min=0.1, help="seconds to wait for the service's answer").tag(config=True)
 
     def routes(self) -> list[Route]:
-        """Return routes: pattern below the base URL, handler, and the handler's arguments."""
+        """Return the routes: pattern below the base URL, handler class, and the handler's arguments."""
         proxy = Proxy(Finder(self.start_limit, self.log), self.answer_limit, self.log)
         return [
             *((_pattern(path), ReadHandler, {"proxy": proxy, "path": path}) for path in READS),
             *((_pattern(path), ActHandler, {"proxy": proxy, "path": path}) for path in ACTS),
-            *((_pattern(path), Change, {"proxy": proxy, "path": path, "body": body}) for path, body in CHANGES.items()),
+            *(
+                (_pattern(path), Change, {"proxy": proxy, "path": path, "body": body, "optional": path in OPTIONAL})
+                for path, body in CHANGES.items()
+            ),
             (_pattern(FILE.removesuffix("{}")) + NAME, FileHandler, {"proxy": proxy, "path": FILE}),
             ("daylight/api/stream", Relay, {"proxy": proxy}),
             (f"daylight/bundle/{NUMBER}", BundleHandler, {"proxy": proxy}),

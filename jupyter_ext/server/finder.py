@@ -14,7 +14,7 @@ GRACE_S = 10.0  # more than the limit of a start, to find an interpreter or for 
 
 
 class Finder:
-    """Find the service's address for each request; concurrent requests share one lookup.
+    """Finder of the service's address; concurrent requests share one lookup.
 
     A lookup reads files and may start a process, which takes a second or longer, so that it runs in a thread.
     """

@@ -34,16 +34,16 @@ _Record = TypeVar("_Record", bound=Record)
 
 
 class Handler(JupyterHandler):
-    """Base class of handlers; it names the resource to authorize, and replies to errors in the service's format."""
+    """Base class of handlers, which names the resource to authorize, and replies to errors in the service's format."""
 
     auth_resource = "daylight"
 
     def initialize(self, proxy: Proxy, path: str = "") -> None:
-        """Set the proxy and the service's path for this request."""
+        """Set the proxy, and the path under which the service handles such requests."""
         self.proxy, self.path = proxy, path
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """Reply with a DaylightError as JSON, with its status."""
+        """Reply to a DaylightError with its status, and with the error as JSON."""
         error = kwargs.get("exc_info", (None, None, None))[1]
         if isinstance(error, DaylightError):
             self.reply(error.http_status, error.to_json())
@@ -63,7 +63,7 @@ class Handler(JupyterHandler):
             return False
 
     def reply(self, status: int, body: dict[str, Any]) -> None:
-        """Reply to the request with JSON."""
+        """Reply to the request with this HTTP status and a JSON body."""
         self.pass_on(Answer(status, "application/json", json.dumps(body, allow_nan=False).encode()))
 
     def pass_on(self, answer: Answer) -> None:
@@ -91,14 +91,14 @@ class Api(Handler, APIHandler):
         self.set_header("Cache-Control", "no-store")
 
     def pass_on(self, answer: Answer) -> None:
-        """Send the service's reply to the page, with its content type, which need not be JSON."""
+        """Send the service's reply to the page with its content type, which need not be JSON."""
         self.set_status(answer.status)
         if answer.disposition:
             self.set_header("Content-Disposition", answer.disposition)
         self.finish(answer.body, set_content_type=answer.type)
 
     async def relay(self, parts: tuple[str, ...], body: bytes = b"") -> None:
-        """Send the same request to the service, and forward its reply."""
+        """Send the request to the service, with `parts` inserted in its path, and forward the reply."""
         path = self.path.format(*parts)
         self.pass_on(await self.proxy.ask(str(self.request.method), path, self.request.query, body))
 
@@ -109,7 +109,7 @@ class ReadHandler(Api):
     @authenticated
     @authorized
     async def get(self, *parts: str) -> None:
-        """Forward the service's reply."""
+        """Forward the request to the service, and the reply to the page."""
         await self.relay(parts)
 
 
@@ -119,32 +119,35 @@ class FileHandler(Api):
     @authenticated
     @authorized
     async def get(self, *parts: str) -> None:
-        """Forward the request with its names quoted."""
+        """Forward the request with the names in its path quoted, as they may have any characters."""
         await self.relay(tuple(quote(part, safe="") for part in parts))
 
 
 class ActHandler(Api):
-    """Handler of POST requests without a body; Jupyter has checked that the page comes from this server."""
+    """Handler of POST requests without a body; Jupyter has checked that the request is from a page of this server."""
 
     @authenticated
     @authorized
     async def post(self, *parts: str) -> None:
-        """Forward the request without its body."""
+        """Forward the request to the service without a body."""
         await self.relay(parts)
 
 
 class Change(Api):
     """Handler of POST requests with a JSON body."""
 
-    def initialize(self, proxy: Proxy, path: str = "", body: type[Record] = Record) -> None:
-        """Set the proxy, the service's path for this request, and the record type of the body."""
+    def initialize(self, proxy: Proxy, path: str = "", body: type[Record] = Record, optional: bool = False) -> None:
+        """Set the proxy, the service's path for this request, the record type of the body, and if it may be empty."""
         super().initialize(proxy, path)
-        self.record = body
+        self.record, self.optional = body, optional
 
     @authenticated
     @authorized
     async def post(self, *parts: str) -> None:
         """Validate the body as a record, and forward the request."""
+        if self.optional and not self.request.body:
+            await self.relay(parts)
+            return
         try:
             asked = self.record.model_validate_json(self.request.body)
         except ValidationError as error:
@@ -153,7 +156,7 @@ class Change(Api):
 
 
 class BundleHandler(Api):
-    """Handler that returns an experiment's output for saving in a notebook."""
+    """Handler that returns an experiment's output in the form that a notebook saves."""
 
     @authenticated
     # A POST request only because the body has the sentences about the submission.
@@ -201,7 +204,7 @@ class QuickstartHandler(Api):
     @authenticated
     @authorized
     async def get(self) -> None:
-        """Return the notebook file unchanged."""
+        """Reply with the quickstart notebook's file."""
         notebook = (files("jupyter_ext") / "quickstart.ipynb").read_bytes()
         self.pass_on(Answer(200, "application/json", notebook))
 
@@ -212,7 +215,7 @@ class UnknownHandler(Api):
     @authenticated
     @authorized("read")  # type: ignore[untyped-decorator]
     async def get(self) -> None:
-        """Raise NotFound."""
+        """Raise NotFound: Daylight has no such path."""
         raise NotFound(f"there is nothing at {self.request.path[:200]}")
 
     post = put = patch = delete = head = get

@@ -53,7 +53,7 @@ class Proxy:
         self._kept: tuple[Address | None, SimpleAsyncHTTPClient | None] = (None, None)
 
     async def ask(self, method: str, path: str, query: str = "", body: bytes = b"") -> Answer:
-        """Return the service's reply, of any status; raises ServiceUnreachable if there is none."""
+        """Return the service's reply, whatever its status; raises ServiceUnreachable if there is no reply."""
 
         async def fetch(address: Address) -> HTTPResponse:
             said = body if method == "POST" else None
@@ -64,9 +64,9 @@ class Proxy:
         return _answer(await self._twice(fetch))
 
     async def watch(self, query: str) -> WebSocketClientConnection | Answer:
-        """Return an open stream, or the reply with which the service refused it; raises ServiceUnreachable.
+        """Return an open message stream, or the reply with which the service refused it.
 
-        A frame is read from the socket only after the caller has taken the previous one.
+        Raises ServiceUnreachable. A frame is read from the socket only after the caller has taken the previous one.
         """
 
         async def connect(address: Address) -> WebSocketClientConnection:
@@ -86,7 +86,7 @@ class Proxy:
             return _answer(error.response)
 
     def _client(self, address: Address) -> SimpleAsyncHTTPClient:
-        """Return the HTTP client for this address, which is reused while the address stays the same."""
+        """Return the HTTP client for this address; the same one as long as the address does not change."""
         before, client = self._kept
         if client is None or before != address:
             # An own client, whatever the server has configured: it uses no proxy of the environment.
@@ -142,7 +142,7 @@ class _Looking(DefaultExecutorResolver):
     """DNS resolver that refuses an address at which another user's process listens, as it must not get the token."""
 
     def initialize(self, address: Address) -> None:
-        """Set the address of the service."""
+        """Set the address of the service, as Tornado passes it."""
         self._address = address
 
     async def resolve(self, host: str, port: int, family: int = socket.AF_UNSPEC) -> list[tuple[int, Any]]:

@@ -26,7 +26,7 @@ class Relay(WebSocketMixin, WebSocketHandler, Handler):
     _passing: asyncio.Task[None] | None = None
 
     def set_default_headers(self) -> None:
-        """Set no headers, as a websocket needs none."""
+        """Set no headers: a websocket needs none."""
 
     @ws_authenticated
     @authorized
@@ -47,13 +47,13 @@ class Relay(WebSocketMixin, WebSocketHandler, Handler):
             found.close()
 
     def open(self) -> None:
-        """Start forwarding the service's messages, now that the websocket is open."""
+        """Start to forward messages of the service, now that the websocket is open."""
         super().open()
         assert self._upstream is not None
         self._passing = asyncio.create_task(self._pass_frames(self._upstream), name="Daylight's stream")
 
     def on_message(self, message: str | bytes) -> None:
-        """Ignore messages of browsers."""
+        """Ignore what a browser sends."""
 
     async def _pass_frames(self, upstream: WebSocketClientConnection) -> None:
         """Forward every frame until the service ends the stream, even after the browser has disconnected.

@@ -1,4 +1,4 @@
-"""Capture a shell command: its program as the definition, with the files and modules that the program needs."""
+"""Capture a shell command: its program as the training definition, with the files and modules that it needs."""
 
 from __future__ import annotations
 
@@ -74,7 +74,10 @@ def default_name(words: Sequence[str]) -> str:
 
 
 def _interpreted(program: Program, problems: list[Problem]) -> tuple[Program, str]:
-    """Return the program, and the path of its Python interpreter ("": this one); add a problem if there is none."""
+    """Return the program, and the path of its Python interpreter ("": this one).
+
+    If the interpreter does not exist, a problem is added.
+    """
     word = program.words[0]
     if program.kind not in ("python", "module") or word == PYTHON:
         return program, ""
@@ -88,7 +91,7 @@ def _interpreted(program: Program, problems: list[Problem]) -> tuple[Program, st
 
 
 def _program_file(program: Program, problems: list[Problem]) -> Path | None:
-    """Return the program's file if it is one of the user's, else None; add problems if it cannot run."""
+    """Return the program's file if it belongs to the user, else None; add problems if the program cannot run."""
     assert program.at is not None
     word = program.words[program.at]
     path = Path(word).expanduser()
@@ -114,9 +117,9 @@ def _is_own(path: Path) -> bool:
 
 
 def _module_file(name: str, interpreter: str) -> Path | None:
-    """Return the file that `python -m` would run; None if it is installed, or only `interpreter` may have it.
+    """Return the file that `python -m NAME` would run; None if it is installed, or if only `interpreter` may find it.
 
-    Raises InvalidRequest if there is none.
+    Raises InvalidRequest if there is no such file.
     """
     modules = Modules([Path.cwd()])
     top, found = modules.find(name.split(".")[0]), modules.find(name)
@@ -135,7 +138,7 @@ def _module_file(name: str, interpreter: str) -> Path | None:
 
 
 def _carried(program: Program, file: Path | None) -> Iterator[Path]:
-    """Yield the files to include: the program, and small project files named in the command's other arguments."""
+    """Yield the files to include: the program, and small project files named in the command's arguments."""
     if file is not None:
         yield file
     place = place_of(file.parent if file is not None else Path.cwd(), Path.cwd())

@@ -19,7 +19,7 @@ from kernel_backend.text import counted
 
 
 def dry_run(checked: PreparedSubmission, asked: ParsedLine, command: str, tail: str = "") -> str:
-    """Format everything that a submission would send.
+    """Return, as text, everything that a submission would send.
 
     `command` is `%%dlsubmit` or `daylight submit train.py`, and `tail` is appended to that line.
     """
@@ -45,7 +45,7 @@ def as_script(checked: PreparedSubmission, asked: ParsedLine, command: str) -> s
 
 
 def _program(checked: PreparedSubmission) -> str:
-    """Return a program's source with the submission's hyperparameters and epochs; unchanged if these are its own.
+    """Return the source of a script, changed as far as the submission's hyperparameters and epochs differ.
 
     The arguments after the program in a command become its `sys.argv`.
     """
@@ -104,5 +104,5 @@ def _about(checked: PreparedSubmission) -> Iterator[str]:
 
 
 def _quoted(word: str) -> str:
-    """Quote an argument with spaces or quotes for the line of a magic; one such as `name='a b'` stays unchanged."""
+    """Return an argument quoted for the line of a magic if it has spaces or quotes; `name='a b'` stays unchanged."""
     return word if "=" in word or not set(word) & set(" \t'\"") else f'"{word}"'

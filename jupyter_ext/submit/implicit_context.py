@@ -1,4 +1,4 @@
-"""Collect source code and git differences that a snapshot includes by default, as results may depend on them."""
+"""Collect source code and git differences that a snapshot includes without request, as results may depend on them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MARK = re.compile(r"^[-+ ]", re.MULTILINE)
 
 
 class ArchiveBudget(NamedTuple):
-    """Remaining capacity of a snapshot: number of members, and bytes."""
+    """Remaining capacity of a snapshot: number of files, and bytes."""
 
     members: int
     bytes: int
@@ -29,14 +29,14 @@ class ArchiveBudget(NamedTuple):
 
 @dataclass(frozen=True)
 class ImplicitContext:
-    """Files that are added to a snapshot by default, and warnings about files that were left out."""
+    """Files that are added to a snapshot without request, and warnings about files that were left out."""
 
     files: Mapping[str, bytes] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
 
 def collect_context(folder: Path, known: Sequence[str], budget: ArchiveBudget) -> ImplicitContext:
-    """Collect the sources of editable distributions, and the git diff of `folder` against its commit.
+    """Return the sources of editable packages, and the git diff of `folder` against its commit.
 
     Files that seem to contain a secret, or one of the `known` secrets, are left out, as the user did not name them.
     Files beyond the capacity `budget`, and ignored files in the diff, are left out as well.
@@ -68,7 +68,7 @@ def _secrets(name: str, data: bytes, known: Sequence[str]) -> Iterator[tuple[int
 
 
 def _fitting(files: Mapping[str, bytes], warnings: list[str], budget: ArchiveBudget) -> ImplicitContext:
-    """Return the files that fit into the budget, smallest first; editable distributions are included as a whole."""
+    """Return the files that fit into the budget, smallest first; an editable package is included as a whole or not."""
     groups: dict[str, dict[str, bytes]] = {}
     for name, data in files.items():
         parts = name.split("/")

@@ -88,7 +88,7 @@ def train_locally(checked: PreparedSubmission, asked: ParsedLine) -> Any:
 
 
 def _run(checked: PreparedSubmission) -> dict[str, Any]:
-    """Run a program unchanged except for the submission's values, and return its modules by name."""
+    """Run a program with the submission's values, else unchanged, and return its torch modules by name."""
     import torch
 
     summary = checked.capture.relocate(checked.definition.summary)
@@ -105,7 +105,7 @@ def _run(checked: PreparedSubmission) -> dict[str, Any]:
 
 
 def _run_command(written: Written, command: Command, project: Project, main: ModuleType) -> None:
-    """Run the program of a command as `python train.py` does; a `sys.exit()` without an error is its end."""
+    """Run the program of a command as `python train.py` does; `sys.exit()` without an error ends it normally."""
     from kernel_backend.runner.forms.script.start import Start
 
     assert command.program is not None

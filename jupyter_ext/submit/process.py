@@ -1,4 +1,4 @@
-"""Record the settings of the notebook's process, which the job compares with its own or has to set itself."""
+"""Record settings of the notebook's process, which the job compares with its own or sets itself."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def notebook_process(capture: Capture, files: Mapping[str, bytes]) -> Process:
     """Return the process settings that differ from their defaults, except those that the submission sets itself.
 
     Leaves out settings of libraries that the submission does not import, environment variables that neither its code
-    nor the `files` next to it mention, and secrets.
+    nor the `files` sent with it mention, and secrets.
     """
     cell = cell_of(capture.source, capture.roles_from)
     code = "\n".join(
@@ -55,7 +55,7 @@ def notebook_process(capture: Capture, files: Mapping[str, bytes]) -> Process:
 
 
 def _changed_variables(code: str) -> Iterator[tuple[str, str | None]]:
-    """Yield the relevant environment variables that changed since this process started; None for a deleted one."""
+    """Yield relevant environment variables that changed since this process started, with value; None if deleted."""
     known, before = known_secrets(), _at_the_start()
     for name in sorted(before.keys() | os.environ.keys()):
         value = os.environ.get(name)
@@ -67,7 +67,7 @@ def _changed_variables(code: str) -> Iterator[tuple[str, str | None]]:
 
 
 def _at_the_start() -> dict[str, str]:
-    """Return the environment with which this process started; the current one if the system does not report it."""
+    """Return the environment with which this process was started; the current one if the system does not tell."""
     with contextlib.suppress(OSError):
         entries = Path("/proc/self/environ").read_bytes().split(b"\0")
         pairs = [os.fsdecode(entry).partition("=") for entry in entries if b"=" in entry]

@@ -1,4 +1,4 @@
-"""Offer a replacement for a rejected cell, displayed below it with a button in JupyterLab."""
+"""Offer a rewritten cell in place of a rejected one, displayed below it with a button in JupyterLab."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MIME_TYPE = "application/vnd.daylight.cell+json"
 
 
 def offered(refused: InvalidDefinition, line: str) -> InvalidDefinition:
-    """Display a rejected cell rewritten as functions, if there is one, and return the error without that text."""
+    """Display the rewritten cell of an error, if it has one, and return the error without that text."""
     if "cell" not in refused.details:
         return refused
     from IPython.display import display
@@ -21,7 +21,7 @@ def offered(refused: InvalidDefinition, line: str) -> InvalidDefinition:
 
 
 def offer(cell: str, options: list[str] | tuple[str, ...], line: str) -> str:
-    """Return the cell below a `%%dlsubmit` line with the options of `line`, and those of `options` that it lacks."""
+    """Return the cell below a `%%dlsubmit` line with the options of `line` and the missing ones of `options`."""
     pairs = zip(options[::2], options[1::2], strict=True)
     more = [f"{flag} {value}" for flag, value in pairs if not re.search(rf"(^|\s){flag}(=|\s|$)", line)]
     return f"{' '.join(['%%dlsubmit', *filter(None, [line.strip()]), *more])}\n{cell}"

@@ -21,7 +21,7 @@ GANGS = (1, 2, 8)  # concurrent trials for which the duration is forecast
 
 
 def parameter_text(parameter: Parameter) -> str:
-    """Describe a parameter's domain, as `momentum: 0 to 0.9, where opt is sgd`."""
+    """Return a description of a parameter's domain, such as `momentum: 0 to 0.9, where opt is sgd`."""
     each = f" of each of the {parameter.each}" if parameter.each else ""
     when = f", where {parameter.when.name} is {_one_of(parameter.when.values)}" if parameter.when else ""
     domain = parameter.domain
@@ -47,7 +47,7 @@ def trials_text(config: Config, space: Space) -> str:
 
 
 def bounds_text(config: Config, space: Space) -> str:
-    """Describe the number and length of the trials of a search.
+    """Return a text with the number and length of a search's trials, and the bounds of its cost.
 
     For example `asha: 64 trials of 1 to 16 epochs on 2 slots, that is 128 to 2,048 epochs of a slot`.
     """
@@ -64,7 +64,7 @@ def bounds_text(config: Config, space: Space) -> str:
 
 
 def forecast_text(config: Config, space: Space) -> str:
-    """Describe the forecast cost and duration of a search, relative to one full training; "" if unknown.
+    """Return a text with the forecast cost and duration of a search, relative to one full training; "" if unknown.
 
     For example `about 35 epochs in all (18 % of 12 whole trainings); as long as 2.2 whole trainings one by one, 1.5 by
     2 at once`.

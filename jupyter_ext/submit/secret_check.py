@@ -1,4 +1,4 @@
-"""Find secrets in the files and options of a submission; report their locations, but never their text."""
+"""Find secrets in the files and options of a submission; report where they stand, but never their text."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def find_leaks(
 
 
 def without_secrets(names: Iterable[str], known: Sequence[str]) -> list[str]:
-    """Return the names that contain no secret, which can be looked up and displayed."""
+    """Return those names that contain none of the `known` secrets and look like none, so that they may be displayed."""
     return [name for name in names if not find_secrets(repr(name), known)]
 
 
@@ -53,7 +53,7 @@ def _in_file(name: str, data: bytes, known: Sequence[str]) -> Iterator[Problem]:
 
 
 def _text(file: str, data: bytes) -> str:
-    """Extract text from the file of a captured value, to search it for secrets."""
+    """Return the text in the file of a captured value, in which secrets are searched."""
     if file.endswith(".safetensors"):
         return ""
     if file.endswith(".npy"):

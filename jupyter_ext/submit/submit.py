@@ -66,11 +66,11 @@ class SubmitOptions:
 
     @property
     def texts(self) -> dict[str, Value]:
-        """Return the options that are stored as free text, by flag, for the secret check."""
+        """Return the options that are stored as free text, by flag, so that they can be searched for secrets."""
         return {"--data": " ".join(self.data), "--commit": " ".join(self.commits), "--name": self.name}
 
     def words(self) -> list[str]:
-        """Return the options as command-line arguments."""
+        """Return the options as words of a command line."""
         found = [word for path in self.include for word in ("--include", path)]
         found += ["--capture", ",".join(self.captured)] if self.captured else []
         found += [word for path in self.data for word in ("--data", path)]
@@ -83,7 +83,7 @@ class SubmitOptions:
 
 
 def wanted(options: Namespace) -> SubmitOptions:
-    """Build the submit options from parsed arguments; raise InvalidRequest for an invalid size or a long name."""
+    """Return the submit options that parsed arguments set; raise InvalidRequest for an invalid size or a long name."""
     named = getattr(options, "capture", None) or ()
     try:
         limit = parse_size(options.project_limit) if options.project_limit else LIMIT
@@ -135,7 +135,7 @@ def read(options: Namespace, wrong: Sequence[str] = ()) -> ParsedLine:
 
 
 class Session(NamedTuple):
-    """Live notebook: its namespace, the imported project modules, and the notes that were already shown to the user."""
+    """Live notebook: its variables, the imported project modules, and the notes already shown to the user."""
 
     namespace: Mapping[str, object]
     imported: Imported
@@ -144,7 +144,7 @@ class Session(NamedTuple):
 
 @dataclass(frozen=True)
 class PreparedSubmission:
-    """Checked submission: the captured definition, its hyperparameters, and the files to send with it."""
+    """Checked submission: the captured training definition, its hyperparameters, and the files to send with it."""
 
     capture: Capture
     definition: Definition
@@ -162,7 +162,7 @@ class PreparedSubmission:
 
     @property
     def files(self) -> dict[str, bytes]:
-        """Return the files to send with the definition, by their names in the archive."""
+        """Return the files to send with the definition, by their paths in the archive."""
         return {**self.around.files, **self.travelling.files, **self.capture.files, **self.declared.files}
 
     @property
@@ -259,11 +259,11 @@ def check(
 
 
 def _definition(capture: Capture, travelling: ProjectFiles, namespace: Mapping[str, object]) -> Definition:
-    """Return the parsed definition of a capture; `namespace` holds the notebook's values.
+    """Return the parsed training definition of a capture; `namespace` holds the notebook's values.
 
     Raises InvalidDefinition for a cell that is not a definition, such as a call of Keras' `fit`. If the cell can be
-    rewritten as functions, or if other cells have created what it lacks, `details["cell"]` holds the rewritten cell,
-    `details["options"]` the options for its `%%dlsubmit` line, and the message ends with the cell.
+    rewritten as functions, or if values of other cells can serve as what it lacks, `details["cell"]` holds the
+    rewritten cell, `details["options"]` the options for its `%%dlsubmit` line, and the message ends with the cell.
     """
     try:
         modules = project_modules(travelling.files, travelling.project)
@@ -376,7 +376,7 @@ def submit(
 
 
 class SubmitResult(NamedTuple):
-    """Submitted experiment; `new` is False if an identical experiment was active already."""
+    """Submitted experiment; `new` is False if it is an identical one that was active already."""
 
     overview: Overview
     new: bool
@@ -415,7 +415,7 @@ def send(
 def config_from(options: Mapping[str, Any]) -> Config:
     """Return the configuration for options by name (`slots=2, checkpoint_every="60s", search="asha", trials=64`).
 
-    Raises InvalidRequest that names the invalid option and, for an unknown name, the nearest valid one.
+    Raises InvalidRequest, which names the invalid option and, for an unknown name, the nearest valid one.
     """
     known = {*Config.model_fields, *(option.dest for option in OPTIONS if option.config)}
     for name in options:

@@ -1,4 +1,4 @@
-"""Submit a Python file or a command (`daylight submit`), like `%%dlsubmit` submits a cell."""
+"""Submit a Python file or a command (`daylight submit`), as `%%dlsubmit` submits a cell."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kernel_backend.text import same_text
 
 
 class Source(NamedTuple):
-    """Captured file or command of a submission."""
+    """File or command of a submission, as captured."""
 
     capture: Capture
     path: Path  # modules next to it are found

@@ -1,4 +1,4 @@
-"""Display experiments in a notebook: pure functions from records to MIME bundles, and a display that is updated."""
+"""Display experiments in a notebook: functions from records to MIME bundles, and a display that is updated."""
 
 from __future__ import annotations
 

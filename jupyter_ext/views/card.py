@@ -75,7 +75,7 @@ def bundle(
 
 
 def plain(overview: Overview, now: float, captured: Sequence[str] = ()) -> str:
-    """Return the experiment as a few lines of text."""
+    """Return the experiment as a few lines of plain text, for outputs without HTML."""
     lines = [
         head_text(overview, now),
         *label_lines(overview.experiment),
@@ -110,7 +110,7 @@ def html(overview: Overview, now: float, captured: Sequence[str] = (), picture: 
 
 
 def _told(overview: Overview) -> Sequence[Trial]:
-    """Return the trials to show: all; for a search only the best, or the newest failed one if the search failed."""
+    """Return the trials to show: all; of a search only the best, or the newest failed one if the search has failed."""
     if overview.experiment.config.search is None:
         return overview.trials
     failed = [trial for trial in overview.trials if trial.state == "failed"][-1:] if overview.state == "failed" else []
@@ -118,7 +118,10 @@ def _told(overview: Overview) -> Sequence[Trial]:
 
 
 def _facts(overview: Overview) -> list[str]:
-    """Return lines: progress of a search, reproducibility guarantee, and events of a single trial's attempts."""
+    """Return lines about an experiment: progress of a search, reproducibility guarantee, and events of attempts.
+
+    Events are shown only for a single trial.
+    """
     said = [search_text(overview), guarantee_text(overview)]
     befell = [] if overview.experiment.config.search else attempt_lines(overview)
     return [line for line in (*said, *befell) if line]

@@ -1,4 +1,4 @@
-"""Answer requests that a page sends to the service through its kernel, if `routes` allows them for pages."""
+"""Answer requests that a page sends to the service through its kernel, as far as pages may make them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_BYTES = 4 * 2**20  # bytes of a file, as it delays other requests to the ke
 
 
 def answer(client: Client, number: int, method: str, path: str, query: Mapping[str, Any]) -> tuple[int, Json]:
-    """Answer a page's request about experiment `number` with the HTTP status and the JSON that the service returns."""
+    """Return the HTTP status and the JSON with which the service answers a page's request about experiment `number`."""
     try:
         if (method, path) == ("GET", f"/experiments/{number}/artifact"):
             return 200, _artifact(client, number, _number("trial", query.get("trial", "")), str(query.get("name", "")))
@@ -35,7 +35,7 @@ def answer(client: Client, number: int, method: str, path: str, query: Mapping[s
 
 
 def _allowed(method: str, path: str, number: int) -> Operation | None:
-    """Return the operation of a path of this experiment if pages may use it and it returns JSON; else None."""
+    """Return the operation of a path of this experiment if pages may use it and it returns JSON; None otherwise."""
     for endpoint in ENDPOINTS:
         operation, found = endpoint.operations.get(method), re.fullmatch(endpoint.pattern, path)
         if operation and found and operation.page and endpoint.path.startswith(ONE) and found[1] == str(number):

@@ -25,7 +25,7 @@ CURVES_S = 15.0  # between pictures, which cost the service time
 class LiveView:
     """Display of one experiment below a cell; `captured` are sentences about its submission.
 
-    With `widget`, the output has a live widget next to picture, card and text, and is redrawn only at the end.
+    With `widget`, the output has a live widget beside picture, card and text, and is redrawn only at the end.
     """
 
     def __init__(self, client: Client, captured: Sequence[str] = (), *, widget: bool = False) -> None:
@@ -60,7 +60,7 @@ class LiveView:
         return overview.state != self._shown.state or time.monotonic() - self._drawn >= BETWEEN_S
 
     def _ask(self, overview: Overview, *, at_once: bool) -> None:
-        """Fetch picture, curves and search status at intervals; keep the previous ones if a fetch fails."""
+        """Fetch picture, curves and search status if they are due or `at_once`; keep the old ones if that fails."""
         if not at_once and time.monotonic() - self._asked < CURVES_S:
             return
         self._picture = picture_of(self._client, overview) or self._picture

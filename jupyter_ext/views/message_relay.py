@@ -25,7 +25,7 @@ ABSENT_S = 90.0  # pages send every 20 s, hidden ones once a minute: after this 
 
 @dataclass(frozen=True)
 class RelayPage:
-    """Callbacks by which a relay sends and saves messages for pages; the relay's threads call them."""
+    """Callbacks by which a relay sends messages to pages and saves the state; the relay's threads call them."""
 
     send: Callable[[dict[str, Any]], None]  # sends a message to every page
     save: Callable[[], None]  # saves the state from which a reloaded page starts
@@ -33,7 +33,7 @@ class RelayPage:
 
 
 class MessageRelay:
-    """Relay of one experiment's message stream to all pages; `client` creates a new client for each start."""
+    """Relay of one experiment's message stream to all pages; `client` creates a client for each start of the stream."""
 
     def __init__(self, client: Callable[[], Client], number: int, page: RelayPage) -> None:
         self._client, self._number, self._page = client, number, page
@@ -42,7 +42,7 @@ class MessageRelay:
 
     @property
     def goes_on(self) -> bool:
-        """Return whether messages are currently sent to pages."""
+        """Return whether the relay is sending messages to pages now."""
         return self._run is not None and self._run.goes_on
 
     def watch(self, after: int) -> None:
@@ -55,7 +55,7 @@ class MessageRelay:
                 self._begin(after)
 
     def here(self, after: int) -> None:
-        """Restart the stream, if it has ended, for a page that has all messages up to number `after`."""
+        """Start the stream again if it has ended, for a page that has all messages up to number `after`."""
         with self._lock:
             if not self.goes_on:
                 self._begin(after)
@@ -74,7 +74,7 @@ class MessageRelay:
 
 
 class _Run:
-    """Connection to the stream: one thread reads messages from the service, another sends them to the pages."""
+    """Connection to the message stream: one thread reads it from the service, another sends messages to the pages."""
 
     def __init__(self, client: Client, number: int, page: RelayPage, position: int) -> None:
         self._client, self._number, self._page = client, number, page
@@ -147,7 +147,7 @@ class _Run:
             self._over.wait(BATCH_S)
 
     def _next(self) -> tuple[list[Message], *tuple[DaylightError | None, ...]]:
-        """Wait a while for messages; return a batch of them, and None or the error that ended the stream."""
+        """Wait a while for messages; return a batch of them, and the error that ended the stream or None."""
         found: list[Message] = []
         due = min(self._beaten + BEAT_S, self._save_at if self.position > self._saved else float("inf"))
         try:

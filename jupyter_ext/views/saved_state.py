@@ -1,4 +1,4 @@
-"""Build the state of an experiment that is saved in a notebook's output, and fetch its parts from the service."""
+"""Build the state of an experiment that a notebook saves in its output, and fetch what it consists of."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _T = TypeVar("_T")
 
 
 class SavedSearch(Record):
-    """Reduced status of a search: incumbents over time, rungs, best trials and their curves."""
+    """Reduced status of a search: its best values over time, rungs, best trials and their curves."""
 
     standing: SearchStatus
     curves: SearchCurves
@@ -49,7 +49,7 @@ def saved_json(
     curves: Curves | None = None,
     search: SavedSearch | None = None,
 ) -> dict[str, Any]:
-    """Return the value under MIME_TYPE as plain JSON; NaN becomes text."""
+    """Return the value under MIME_TYPE in an output as plain JSON, with NaN as text."""
     return Saved(
         number=overview.experiment.number,
         at=now,
@@ -81,7 +81,7 @@ def search_of(client: Client, overview: Overview) -> SavedSearch | None:
 
 
 def fitted(status: SearchStatus, curves: SearchCurves) -> SavedSearch:
-    """Reduce search status and curves to as many of the best trials as fit into SAVED_SEARCH characters of JSON."""
+    """Return search status and curves with as many of the best trials as fit in SAVED_SEARCH characters of JSON."""
     kept = SAVED_TRIALS
     while True:
         found = SavedSearch(standing=_best_of(status, kept), curves=_lines_of(curves, kept))
@@ -91,7 +91,7 @@ def fitted(status: SearchStatus, curves: SearchCurves) -> SavedSearch:
 
 
 def _best_of(status: SearchStatus, kept: int) -> SearchStatus:
-    """Return the search status with at most `kept` trials, `kept` results per rung and 2 * `kept` newest incumbents."""
+    """Return the search status with at most `kept` trials and results per rung, and 2 * `kept` newest incumbents."""
     brackets = tuple(
         bracket.model_copy(
             update={"rungs": tuple(rung.model_copy(update={"entries": rung.entries[:kept]}) for rung in bracket.rungs)}

@@ -1,6 +1,6 @@
 """Show the live view where JupyterLab's extension cannot run (VS Code, Colab): a widget that the kernel serves.
 
-Imported when one is shown, because it imports anywidget. Messages on its comm:
+The module is imported when a widget is shown, because it imports anywidget. Messages on a widget's comm:
 
     to the kernel  {"type": "watch", "after": SEQ}           send every message after SEQ
                    {"type": "here", "after": SEQ}            the page is still open; every 20 s
@@ -36,7 +36,7 @@ _widgets: dict[int, ExperimentWidget] = {}  # one per experiment, however often 
 
 
 def widget_of(overview: Overview, saved: dict[str, Any]) -> ExperimentWidget:
-    """Create or update the widget of an experiment; `saved` is the JSON under MIME_TYPE in its display."""
+    """Return the widget of an experiment, created or updated; `saved` is the JSON under MIME_TYPE in its display."""
     number = overview.experiment.number
     widget = _widgets.get(number)
     if widget is None:
@@ -65,7 +65,7 @@ class ExperimentWidget(anywidget.AnyWidget):
         self.on_msg(self._heard)
 
     def reference(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return data and metadata that display the widget, to be merged with those of picture and text."""
+        """Return the data and the metadata that display the widget, to be merged with those of picture and text."""
         data, metadata = self._repr_mimebundle_() or ({}, {})
         data.pop("text/plain", None)
         return data, metadata
@@ -110,5 +110,5 @@ class ExperimentWidget(anywidget.AnyWidget):
 
 
 def _client() -> Client:
-    """Return a client that prints no messages, which would appear in the running cell."""
+    """Return a client that prints no messages, as they would appear in the running cell."""
     return Client(discovery.start, patience=PATIENCE_S, say=lambda text: None)

@@ -1,4 +1,4 @@
-"""Interpret executed statements abstractly, to find the notebook values that each may change."""
+"""Interpret executed statements abstractly, to find the notebook values that each statement may change."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ ELEMENTS = ""  # the field of a container's elements, or of an attribute that th
 
 @dataclass(eq=False, slots=True)
 class AbstractObject:
-    """Abstract object: represents mutable values, or values that hold mutable ones.
+    """Abstract object, which stands for mutable values, or for values that hold mutable ones.
 
     `opaque` objects come from code that is not analysed, so that any element or attribute may be the object itself.
     `stateful` objects, such as iterators and random generators, change when they are used.
@@ -60,11 +60,11 @@ class AbstractObject:
         return {*self.parts(), *self.classes, *self.bound}
 
     def names_field(self, name: str) -> bool:
-        """Return True if this object, or one of its classes, is known to have the attribute."""
+        """Return True if this object, or one of its classes, is known to have the attribute `name`."""
         return name in self.fields or any(each.names_field(name) for each in self.classes)
 
     def find(self, name: str) -> set[AbstractObject]:
-        """Return an attribute's possible values from the instance, then its classes; empty if unknown."""
+        """Return an attribute's possible values, from the instance, else from its classes; none if unknown."""
         own = self.fields.get(name, set()) | self.fields.get(ELEMENTS, set())
         if self.fields.get(name):
             return own
@@ -78,7 +78,7 @@ class AbstractObject:
         return set(self.fields).union(*[each.all_fields() for each in self.classes])
 
     def own_methods(self, name: str) -> list[AbstractObject]:
-        """Return the notebook's methods of this name, from the class itself, else from its first base with any."""
+        """Return the methods `name` that the notebook defines, in this class or else in its first base with any."""
         if name in self.fields:
             return [each for each in self.fields[name] if each.function is not None]
         for each in self.classes:
@@ -87,7 +87,7 @@ class AbstractObject:
         return []
 
     def is_unseen(self) -> bool:
-        """Return True if this class, or one of its bases, comes from code that is not analysed."""
+        """Return True if this class, or one of its bases, is defined in code that is not analysed."""
         return self.opaque or any(each.is_unseen() for each in self.classes)
 
     def is_callable(self) -> bool:
@@ -114,7 +114,7 @@ class LocalScope:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class AbstractFunction:
-    """Function with available source, and the scope in which its free names are looked up."""
+    """Function whose source is available, and the scope in which its free variables are looked up."""
 
     node: FunctionNode | ast.Lambda
     frame: LocalScope | None
@@ -122,7 +122,7 @@ class AbstractFunction:
 
 
 def reach(value: Iterable[AbstractObject]) -> set[AbstractObject]:
-    """Return these objects and all that are reachable through attributes and elements, except packages."""
+    """Return these objects and all that attributes and elements lead to from them, except packages."""
     found = {each for each in value if each.package is None}
     queue = list(found)
     while queue:
@@ -135,7 +135,7 @@ def reach(value: Iterable[AbstractObject]) -> set[AbstractObject]:
 
 
 def holders_of(changed: Iterable[AbstractObject]) -> set[AbstractObject]:
-    """Return the changed objects and all objects that refer to them, directly or not, since these change as well."""
+    """Return the changed objects and all that refer to them, directly or not, since those count as changed, too."""
     found = set(changed)
     queue = list(found)
     while queue:

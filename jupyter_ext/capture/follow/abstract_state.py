@@ -39,7 +39,7 @@ class StatementEffect:
 
 
 class AbstractState:
-    """State of the abstract interpreter: existing objects, possible values of names, and a statement's effects."""
+    """State of the abstract interpreter: objects, possible values of names, and the current statement's effects."""
 
     def __init__(self, visits: Visits, *, counts_subclasses: bool) -> None:
         self.globals: dict[str, Value] = {}
@@ -53,7 +53,7 @@ class AbstractState:
         self.begin()
 
     def begin(self, statement: Statement | None = None) -> None:
-        """Reset the state that belongs to a single statement."""
+        """Reset the part of the state that belongs to a single statement."""
         self.out = StatementEffect()
         self.changed: set[AbstractObject] = set()
         self.frame: LocalScope | None = None
@@ -83,7 +83,7 @@ class AbstractState:
         return self.globals.get(name, NOTHING)
 
     def owner(self, name: str) -> LocalScope | None:
-        """Return the scope to which a local name belongs; None if it is a notebook name."""
+        """Return the scope to which a local name belongs; None if it is a notebook variable."""
         frame = self.frame
         if frame is not None and name in frame.local:
             return frame
@@ -94,7 +94,7 @@ class AbstractState:
         return None
 
     def bind(self, name: str, value: Value) -> None:
-        """Bind a name in the scope to which it belongs."""
+        """Give a name new possible values, in the scope to which it belongs."""
         frame = self.frame
         if frame is None:
             self.bind_global(name, value)
@@ -112,7 +112,7 @@ class AbstractState:
         owner.box.hold(value)
 
     def bind_global(self, name: str, value: Value) -> None:
-        """Bind a notebook name; within a branch, add to its possible values."""
+        """Give a notebook variable new possible values; within a branch, add them to the old ones."""
         before = self.globals.get(name, NOTHING)
         if self.branches and self.frame is None:
             value |= before
@@ -125,12 +125,12 @@ class AbstractState:
         self.globals[name] = value
 
     def bind_weakly(self, name: str, value: Value) -> None:
-        """Bind a notebook name from a function or a string; its former values remain possible."""
+        """Add possible values of a notebook variable, bound in a function or by code in a string."""
         self.out.bound.add(name)
         self.bind_global(name, self.globals.get(name, NOTHING) | value)
 
     def open(self, local: frozenset[str], outer: LocalScope | None, *, is_class: bool = False) -> LocalScope:
-        """Return a new scope for a function or class body that will be interpreted."""
+        """Return a new scope for a function or class body that will be interpreted within scope `outer`."""
         frame = LocalScope(local, outer, is_class)
         self._boxes.append(frame.box)
         return frame
@@ -142,7 +142,7 @@ class AbstractState:
         return self._boxes[-1]
 
     def forget(self) -> None:
-        """Detach objects of this statement that no name or older object reaches, to free memory."""
+        """Detach those objects of this statement to which no name or older object refers, to free memory."""
         made = {*self.made.values(), *self._boxes}
         queue = [each for each in made if each.names or not each.holders <= made]
         retained = set(queue)
@@ -155,14 +155,14 @@ class AbstractState:
                 part.holders.discard(each)
 
     def make(self, node: object, **more: Any) -> AbstractObject:
-        """Return the object of an allocation site (a node or a tuple), which stays the same within a statement."""
+        """Return the object of an allocation site (`node`); within a statement it is always the same object."""
         key = (node if isinstance(node, tuple) else id(node), *more)
         if key not in self.made:
             self.made[key] = AbstractObject(**more)
         return self.made[key]
 
     def holding(self, node: object, value: Iterable[AbstractObject], **more: Any) -> Value:
-        """Return the object created at an allocation site, with these values added to its possible elements."""
+        """Return the object of an allocation site, after adding `value` to its possible elements."""
         obj = self.make(node, **more)
         obj.hold(value)
         return frozenset([obj])

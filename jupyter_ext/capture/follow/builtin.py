@@ -12,7 +12,7 @@ from jupyter_ext.capture.names import root, scan
 
 
 def call_builtin(state: AbstractState, name: str, arguments: list[Value], node: ast.Call) -> set[AbstractObject]:
-    """Apply the effects of a builtin such as `setattr`, and return the possible values of the call."""
+    """Apply the effects of calling the builtin `name`, such as `setattr`, and return the call's possible values."""
     if name in ("setattr", "delattr") and arguments:
         key = node.args[1] if len(node.args) > 1 else None
         under = key.value if isinstance(key, ast.Constant) and isinstance(key.value, str) else ELEMENTS
@@ -56,7 +56,7 @@ def call_builtin(state: AbstractState, name: str, arguments: list[Value], node: 
 
 
 def _run_text(state: AbstractState, text: str) -> Value:
-    """Interpret a constant string as code, as in `exec("x = 1")`."""
+    """Interpret a constant string that is run as code, as in `exec("x = 1")`."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):

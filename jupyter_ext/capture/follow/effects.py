@@ -1,4 +1,4 @@
-"""Run the abstract interpreter, to find the names that each statement may change and the globals that it reads."""
+"""Run the abstract interpreter: which names may each statement change, and which notebook variables does it read?"""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _VISITS = {**statements.VISITS, **definitions.VISITS, **expressions.VISITS, **ca
 
 
 class Follower:
-    """Interpreter of all executed statements, in order."""
+    """Interpreter that processes all executed statements in order."""
 
     def __init__(self, *, counts_subclasses: bool = False) -> None:
-        """Start with an empty abstract state.
+        """Create an interpreter with an empty abstract state.
 
         `counts_subclasses` means that some code reads `__subclasses__`, so that defining a class changes its bases.
         """

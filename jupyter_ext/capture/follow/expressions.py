@@ -178,7 +178,7 @@ def _comprehension(state: AbstractState, node: ast.ListComp | ast.SetComp | ast.
 
 
 def _generator(state: AbstractState, node: ast.GeneratorExp) -> Value:
-    """Return an iterator for a generator expression, whose parts run when it is iterated."""
+    """Return an iterator for a generator expression; the expression's parts run when it is iterated."""
     iterator = state.make(node, stateful=True)
     iterator.hold(state.visit(node.generators[0].iter))
     iterator.call = (function(state, as_function(node)), [], {})

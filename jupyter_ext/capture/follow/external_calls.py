@@ -41,7 +41,10 @@ def call_external(
     *,
     dropped: bool,
 ) -> Value:
-    """Apply the assumed effects of a call of code outside the notebook, and return its possible values."""
+    """Apply the assumed effects of calling code outside the notebook, and return the call's possible values.
+
+    `dropped` means that the statement discards them.
+    """
     root_name, path = root(node.func)
     name = path[-1] if path else root_name
     given = [*arguments, *keywords.values()]
@@ -112,7 +115,7 @@ def call_external(
 
 
 def _run_layers(state: AbstractState, called: Value) -> None:
-    """Record random draws of called torch modules (dropout), and changes of those with running state (BatchNorm)."""
+    """Record what calling torch modules changes: random draws (dropout), and running statistics (BatchNorm)."""
     layers = [each for each in reach(called) if each.opaque and each.function is None]
     if any(each.origin == "torch" for each in layers):
         draw(state, "torch", ("dropout",))
@@ -120,7 +123,10 @@ def _run_layers(state: AbstractState, called: Value) -> None:
 
 
 def _origin(package: str | None, name: str, node: ast.Call, first: Value) -> str | None:
-    """Return the package of a call's result, such as `os` for `mock.patch("os.getlogin")`; None if unknown."""
+    """Return the package from which the result of a call comes, such as `os` for `mock.patch("os.getlogin")`.
+
+    None if it is unknown.
+    """
     named = node.args[0] if node.args else None
     if name == "patch" and isinstance(named, ast.Constant) and isinstance(named.value, str):
         return named.value.partition(".")[0]
@@ -130,7 +136,7 @@ def _origin(package: str | None, name: str, node: ast.Call, first: Value) -> str
 
 
 def _called_back(state: AbstractState, value: Value, given: Value, node: ast.AST, *, anything: bool) -> None:
-    """Call the functions and notebook methods that a library object holds, as the library may call them back."""
+    """Interpret calls of the functions and methods that a library object holds, as the library may call them."""
     known = frozenset(obj for obj in value if obj.opaque and obj.package is None)
     given |= parts_of(known) - known
     for each in reach(known):

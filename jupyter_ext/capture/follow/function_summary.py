@@ -1,6 +1,6 @@
 """Summarise a function from its source: the objects that it can reach, and whether it may change them.
 
-Used for calls that are too deep or too many to interpret. The summary over-approximates.
+It is used for calls that are too deep or too many to interpret. The summary over-approximates their effects.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ANY_CLASS = {"cls", "type", "setattr"}
 def summarise(state: AbstractState, obj: AbstractObject, given: Value) -> Value:
     """Apply a call without interpreting the body: if the function writes anything, all objects it can reach change.
 
-    A repeated call in the same statement is applied only if it passes new objects.
+    A repeated call in the same statement is applied only if it passes new objects. Returns the call's possible values.
     """
     assert obj.function is not None
     value = state.holding(obj.function.node, given, opaque=True)
@@ -44,7 +44,7 @@ def summarise(state: AbstractState, obj: AbstractObject, given: Value) -> Value:
 
 
 def _reached(state: AbstractState, obj: AbstractObject, given: Value) -> tuple[Code, set[AbstractObject]]:
-    """Return the merged names of all functions that a call can reach, and the objects reachable by name or argument."""
+    """Return the names that all functions within reach of a call use, and the objects that the call can reach."""
     code = _by_name(state, obj)
     seen = {obj, *given, *_named(state, code)}
     queue = list(seen)
@@ -73,7 +73,7 @@ def _named(state: AbstractState, code: Code) -> Iterator[AbstractObject]:
 
 
 def _by_name(state: AbstractState, obj: AbstractObject) -> Code:
-    """Return the names used by a function and by all functions that it names, cached until one of these is rebound."""
+    """Return the names that a function and all functions named in it use; cached until one of them is rebound."""
     if obj in state.code:
         return state.code[obj]
     assert obj.function is not None

@@ -16,7 +16,7 @@ _DEPTH = 40  # of calls within calls
 
 
 def function(state: AbstractState, node: FunctionNode | ast.Lambda) -> AbstractObject:
-    """Return the abstract object of a `def` or `lambda`; it holds the defaults and the enclosing scopes."""
+    """Return the abstract object of a `def` or `lambda`, which refers to the defaults and the enclosing scopes."""
     key = ("function", id(node), id(state.frame))
     if key not in state.made:
         decorators = frozenset(last_name(each) for each in getattr(node, "decorator_list", []))
@@ -35,7 +35,10 @@ def function(state: AbstractState, node: FunctionNode | ast.Lambda) -> AbstractO
 def invoke(
     state: AbstractState, obj: AbstractObject, arguments: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
-    """Interpret a function call; for a generator function, return an iterator that runs the body when used."""
+    """Interpret a call of a notebook function.
+
+    A generator function returns an iterator that runs the body when used.
+    """
     if obj.function is None:
         return NOTHING
     if not body(obj.function.node).yields:
@@ -48,7 +51,7 @@ def invoke(
 
 
 def enter(state: AbstractState, obj: AbstractObject, arguments: list[Value], keywords: dict[str, Value]) -> Value:
-    """Interpret a function's body; within a statement, calls with equal arguments share the result.
+    """Interpret a function's body and return its possible results, shared by calls with equal arguments in a statement.
 
     For a recursive call, the arguments are added to those of the outer call, whose body is then interpreted again.
     Interpreting it separately would double the number of calls at each level if a library may call functions back.
@@ -85,7 +88,7 @@ def enter(state: AbstractState, obj: AbstractObject, arguments: list[Value], key
 
 
 def _is_spent(state: AbstractState) -> bool:
-    """Return True if this statement has used up its limit of syntax nodes to interpret."""
+    """Return True if this statement has used up its budget of syntax nodes to interpret."""
     return state.steps > min(state.left, _STEPS_OF_ONE)
 
 

@@ -1,4 +1,4 @@
-"""Interpret the iteration over all elements of an iterable."""
+"""Interpret the iteration over an iterable."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NOWHERE = ast.Pass()  # placeholder node for calls that the loop itself makes
 
 
 def iterate(state: AbstractState, value: Value) -> Value:
-    """Exhaust an iterable and return the possible values of its elements."""
+    """Consume an iterable completely, and return the possible values of its elements."""
     use(state, value)
     in_order(state, value)
     if any(each.draws for each in reach(value)):

@@ -145,12 +145,12 @@ _KEEPING = re.compile(r"register|callback|on_|add_|connect|subscribe|attach|push
 
 
 def sets(path: tuple[str, ...]) -> bool:
-    """Return True if the name of a module's function suggests that it changes the module's settings."""
+    """Return True if the last name of `path` is like that of a function that changes its module's settings."""
     return bool(path and _SETTING.match(path[-1]))
 
 
 def only_looks(name: str | None, path: tuple[str, ...]) -> bool:
-    """Return True if a call of `name.path()` that is a statement of its own only displays something."""
+    """Return True if `name.path()`, as a statement of its own, only displays something."""
     return set(path or [name]) <= LOOKING or bool(path and path[-1] in LOOKING)
 
 
@@ -165,7 +165,7 @@ def changes(method: str) -> bool:
 
 
 def random_effect(package: str, path: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the random states that a call of `package.path()` seeds, and those that it draws from."""
+    """Return two sets: the random states that a call of `package.path()` seeds, and those from which it draws."""
     name = path[-1] if path else ""
     if name in _SEEDING_ALL and (package != "tensorflow" or "keras" in path):
         return ALL_STATES, frozenset()
@@ -204,7 +204,7 @@ def seeded(node: ast.Call) -> bool:
 
 
 def by_chance(package: str, path: tuple[str, ...], node: ast.Call) -> bool:
-    """Return True if a call returns a different value in each process."""
+    """Return True if a call returns a different value in each process, such as a time or a uuid."""
     name = path[-1] if path else ""
     if name in _GENERATORS.get(package, ()):
         return all(map(_is_none, node.args)) and not any(not _is_none(each.value) for each in node.keywords)
@@ -216,7 +216,7 @@ def _is_none(node: ast.expr) -> bool:
 
 
 def random_states(package: str) -> set[str]:
-    """Return the random state from which a package draws, as a set; empty if it has none."""
+    """Return the names of the random states from which a package draws; empty if there is none."""
     return {STATES[package]} if package in STATES else set()
 
 
@@ -226,5 +226,5 @@ def seeds(name: str) -> bool:
 
 
 def keeps(method: str) -> bool:
-    """Return True if a method retains its arguments even though it returns a value, as `on_click(f)` may."""
+    """Return True if a method stores its arguments even though it returns a value, as `on_click(f)` may."""
     return _KEEPING.match(method) is not None

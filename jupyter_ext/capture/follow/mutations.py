@@ -15,7 +15,7 @@ _SPREADING = {"extend", "extendleft", "update", "__iadd__"}
 
 
 def change(state: AbstractState, value: Iterable[AbstractObject], *, deep: bool = False) -> None:
-    """Mark objects as changed; with `deep`, also all that they hold, as code that is not analysed may change it."""
+    """Mark objects as changed; with `deep`, also all that they hold, as unknown code may change that, too."""
     found = reach(value) if deep else value
     for each in found:
         if each.package is None:
@@ -25,7 +25,7 @@ def change(state: AbstractState, value: Iterable[AbstractObject], *, deep: bool 
 
 
 def use(state: AbstractState, value: Iterable[AbstractObject]) -> None:
-    """Mark stateful objects as changed: iterators advance, generators draw."""
+    """Mark those objects as changed that change when used: iterators advance, random generators draw."""
     for each in value:
         if each.stateful:
             state.changed.add(each)
@@ -43,7 +43,7 @@ def change_package(state: AbstractState, package: str, path: tuple[str, ...]) ->
 
 
 def draw(state: AbstractState, package: str, path: tuple[str, ...], *, surely: bool = False) -> None:
-    """Record a call into a package that may draw random numbers or seed a generator."""
+    """Record a call into a package that may draw random numbers or seed a generator; `surely` if it certainly does."""
     seeded, drawn = libraries.random_effect(package, path)
     state.out.seeded |= seeded
     state.out.drawn |= drawn
@@ -51,7 +51,7 @@ def draw(state: AbstractState, package: str, path: tuple[str, ...], *, surely: b
 
 
 def use_random(state: AbstractState, use: RandomUse) -> None:
-    """Record that a call of the project's code seeds random generators or draws from them."""
+    """Record that project code which is called seeds random generators or draws from them."""
     state.out.seeded |= use.seeded
     state.out.perhaps_seeded |= use.perhaps
     state.out.drawn |= use.drawn
@@ -65,7 +65,7 @@ def in_order(state: AbstractState, value: Iterable[AbstractObject]) -> None:
 
 
 def contain(state: AbstractState, name: str, receiver: Value, arguments: list[Value]) -> None:
-    """Apply a container method such as `xs.append(x)`: the receiver changes, and holds the arguments."""
+    """Apply a container method `name`, as in `xs.append(x)`: the receiver changes, and then holds the arguments."""
     change(state, receiver)
     for value in arguments:
         for each in receiver:
@@ -73,7 +73,7 @@ def contain(state: AbstractState, name: str, receiver: Value, arguments: list[Va
 
 
 def change_root(state: AbstractState, name: str, path: tuple[str, ...]) -> None:
-    """Mark a package as changed, as in `decimal.getcontext().prec = 5`; if `name` is not a package, mark the name."""
+    """Mark the package `name` as changed, as in `decimal.getcontext().prec = 5`; if it is no package, mark the name."""
     packages = [each for each in state.globals.get(name, NOTHING) if each.package]
     for each in packages:
         change_package(state, each.package or "", (*filter(None, each.path.split(".")), *path))
@@ -82,7 +82,7 @@ def change_root(state: AbstractState, name: str, path: tuple[str, ...]) -> None:
 
 
 def mark_unknown(state: AbstractState, nodes: Iterable[ast.expr]) -> None:
-    """Mark names without known objects as changed, since their value may still be mutable."""
+    """Mark names as changed whose values are unknown to the interpreter, since these may be mutable."""
     for each in nodes:
         name, _ = root(each)
         if name is not None and state.owner(name) is None and not state.globals.get(name):

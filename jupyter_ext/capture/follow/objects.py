@@ -57,7 +57,7 @@ def attribute(state: AbstractState, holder: Value, name: str, node: ast.AST) -> 
 
 
 def attribute_value(state: AbstractState, holder: Value, name: str, node: ast.AST) -> Value:
-    """Return the possible values of `holder.name` as a value to store, such as the function `torch.manual_seed`."""
+    """Return the possible values of `holder.name` when it is stored, such as the function `torch.manual_seed`."""
     found = attribute(state, holder, name, node)
     inner = [state.package(each.package, f"{each.path}.{name}".lstrip(".")) for each in found if each.package]
     return NOTHING.union({each for each in found if each.package is None}, *inner)
@@ -89,7 +89,10 @@ def methods_of_bases(state: AbstractState, value: Value, name: str, node: ast.AS
 def call_methods(
     state: AbstractState, value: Value, names: Iterable[str], arguments: list[Value], node: ast.AST
 ) -> set[AbstractObject]:
-    """Call the methods with these names on each instance in `value` whose class defines them; return their results."""
+    """Interpret calls of the methods `names` on those instances in `value` whose class defines them.
+
+    Returns the possible results.
+    """
     found: set[AbstractObject] = set()
     for each in value:
         if each.classes and not each.is_class:
@@ -121,7 +124,7 @@ def apply(
 def _instance(
     state: AbstractState, cls: AbstractObject, arguments: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
-    """Instantiate a class: its own `__init__` is interpreted, inherited ones are assumed to retain their arguments."""
+    """Return a new instance of a class: its own `__init__` is interpreted; an inherited one may store its arguments."""
     key = ("instance", id(cls), id(node))
     if key not in state.made:
         state.made[key] = AbstractObject(classes=[cls], opaque=cls.is_unseen())

@@ -1,4 +1,4 @@
-"""Find seeding and random draws in functions of project modules, from the source of imported modules."""
+"""Find where functions of project modules seed or draw random numbers, from the modules' source."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ class RandomUse(NamedTuple):
 
 
 def random_use(package: str, path: Sequence[str]) -> RandomUse | None:
-    """Return how a call of `package.path()` uses random states; with an empty path, how the import does.
+    """Return how a call of `package.path()` uses random states; with an empty path, how importing it does.
 
-    Return None if its source is not part of the project, or is not found.
+    None if its source is not part of the project, or is not found.
     """
     found = _find(".".join((package, *path))) if _is_of_project(package) else None
     return _Reader().read(*found) if found is not None else None
 
 
 def random_use_of_method(package: str, name: str) -> RandomUse:
-    """Return how methods with this name use random states, in any class of a project package."""
+    """Return how methods called `name` use random states, over all classes of a project package."""
     use = RandomUse()
     for module in _modules(package) if _is_of_project(package) else ():
         for each in module.definitions.values():
@@ -53,7 +53,7 @@ def random_use_of_method(package: str, name: str) -> RandomUse:
 
 
 def module_imported_by(module: str, name: str) -> tuple[str, str] | None:
-    """Return package and path of the module bound by `from module import name`; None if it is not one."""
+    """Return package and path of the module that `from module import name` binds; None if it binds no module."""
     if not _is_of_project(module.partition(".")[0]):
         return None
     found = getattr(sys.modules.get(module), name, None)
@@ -126,7 +126,7 @@ def _modules(package: str) -> Iterator[_Module]:
 
 
 def _find(dotted: str) -> tuple[_Module, Definition | None] | None:
-    """Return module and definition for a dotted name, following re-exports through other modules."""
+    """Return module and definition to which a dotted name leads through re-exports; None if it is not found."""
     for _ in range(_FARTHEST):
         parts = dotted.split(".")
         module, count = next(

@@ -1,4 +1,4 @@
-"""Apply the effects of each kind of statement."""
+"""Apply the effects of each kind of statement to the abstract state."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _import_from(state: AbstractState, node: ast.ImportFrom) -> Value:
 
 
 def _run_module(state: AbstractState, name: str) -> None:
-    """Record the random states that importing a project module uses; only its first import runs the module."""
+    """Record how importing a project module uses random states; only the first import runs the module."""
     package, *path = name.split(".")
     if name not in state.imported and (use := random_use(package, path)) is not None:
         use_random(state, use)
@@ -118,7 +118,7 @@ def _assign(state: AbstractState, node: ast.Assign) -> Value:
 
 
 def _unpack(state: AbstractState, target: ast.Tuple | ast.List, value: ast.Tuple | ast.List) -> None:
-    """Assign `a, b = b, a` element by element, with the right side evaluated first."""
+    """Assign the elements of `a, b = b, a` one by one, after all of the right side is evaluated."""
     starred = any(isinstance(each, ast.Starred) for each in [*target.elts, *value.elts])
     if starred or len(target.elts) != len(value.elts):
         store(state, target, state.visit(value))

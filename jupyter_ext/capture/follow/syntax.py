@@ -1,4 +1,4 @@
-"""Classify syntax nodes and collect names, without interpretation."""
+"""Classify syntax nodes and collect names, without interpreting them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jupyter_ext.capture.names import local_names, parts, root
 
 @dataclass(frozen=True)
 class Code:
-    """Names that one or several functions read, store to or declare `global`, and whether they write at all."""
+    """Names that functions read, store to or declare `global`, and whether the functions write anything."""
 
     names: frozenset[str]  # that they read and do not bind
     stored: frozenset[str]  # base names of the targets that they store to

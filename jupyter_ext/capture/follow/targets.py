@@ -1,4 +1,4 @@
-"""Store values to assignment targets: names, attributes and elements."""
+"""Store values in assignment targets: names, attributes and elements."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jupyter_ext.capture.names import root
 
 
 def store(state: AbstractState, target: ast.expr, value: Value) -> None:
-    """Store a value to a target: a name, an attribute, an element, or a tuple of targets."""
+    """Store possible values in a target: a name, an attribute, an element, or a tuple of targets."""
     if isinstance(target, ast.Name):
         if state.frame is None:
             rebind(state, target.id, value, target)
@@ -32,7 +32,7 @@ def store(state: AbstractState, target: ast.expr, value: Value) -> None:
 
 
 def rebind(state: AbstractState, name: str, value: Value, node: ast.AST) -> None:
-    """Rebind a notebook name, and run `__del__` of objects that are no longer referenced."""
+    """Bind a notebook variable to a new value, and run `__del__` of objects to which nothing refers any more."""
     before = state.globals.get(name, NOTHING)
     state.bind_global(name, value)
     gone = frozenset(each for each in before - value if not each.names and not each.holders - set(each.classes))
