@@ -224,6 +224,7 @@ export function attempt(number = 1, fields: Partial<Attempt> = {}): Attempt {
     backend: null,
     backend_reason: null,
     guarantee: null,
+    trace: null,
     ...fields
   };
 }
@@ -243,6 +244,7 @@ export const asha: Search = {
   first_rung: null,
   brackets: 'aggressive',
   population: null,
+  keep_allocation: null,
   interval: null,
   parallel: null,
   budget: null,

@@ -2,8 +2,9 @@
 
 import type { NodeUse, Waiting } from '../src/api/types';
 import { Cluster } from '../src/page/cluster';
-import { clearQuota, drain, moveFirst, setPriority, setQuota } from '../src/page/actions';
+import { clearQuota, drain, moveFirst, setPriority, setQuota, trust } from '../src/page/actions';
 import { fieldText, givenText, heldText, slotHoursText, typedValue, windowText } from '../src/page/fields';
+import { nodeReasons, nodeState } from '../src/page/rows';
 import type { Requester, Method } from '../src/page/source';
 import { ServiceError } from '../src/service/source';
 import { account, entry, waiting } from './cluster';
@@ -18,6 +19,9 @@ const NODE: NodeUse = {
   pool: 'local',
   address: '',
   drained: false,
+  state: '',
+  reason: '',
+  suspicion: null,
   runs: []
 };
 
@@ -97,6 +101,39 @@ test('a drained node is undrained again, and the other way round', () => {
   expect(drain(NODE, false).undo?.path).toBe('/nodes/n%201/drain');
 });
 
+test('a suspect node is trusted by the request that undrains one, which cannot be undone', () => {
+  expect([trust(NODE).path, trust(NODE).said(NODE), trust(NODE).undo]).toEqual([
+    '/nodes/n%201/undrain',
+    'n 1 is trusted again: new work starts there',
+    null
+  ]);
+});
+
+describe('the state of a node', () => {
+  const suspicion = { since: 0, until: 7300, reason: 'GPU 0: Xid 79', left_out: true };
+
+  test('is the first of what keeps new work away', () => {
+    const states = [{}, { suspicion }, { suspicion, healthy: false }, { suspicion, healthy: false, drained: true }];
+    expect(states.map(each => nodeState({ ...NODE, ...each })[0])).toEqual([
+      'ready',
+      'suspect',
+      'does not answer',
+      'drained'
+    ]);
+    expect(nodeState({ ...NODE, suspicion: { ...suspicion, left_out: false } })[0]).toBe('ready');
+  });
+
+  test('has its reasons beside it', () => {
+    expect(nodeReasons(NODE, 100)).toEqual([]);
+    expect(nodeReasons({ ...NODE, reason: 'fans', suspicion }, 100)).toEqual([
+      'fans',
+      'GPU 0: Xid 79; left out for 2 h more'
+    ]);
+    const used = { ...NODE, suspicion: { ...suspicion, left_out: false } };
+    expect(nodeReasons(used, 100)[0]).toContain('but used as half of its pool is left out, for 2 h more');
+  });
+});
+
 describe('the order of the queue', () => {
   const asked = waiting({ priority: 3 });
   const given = waiting({ priority: 4, by_admin: true });
@@ -125,7 +162,7 @@ describe('the order of the queue', () => {
   });
 });
 
-const ME = { person: { name: 'ada', groups: [], admin: true, submits: true }, accounts: [] };
+const ME = { person: { name: 'ada', groups: [], admin: true, submits: true, monitors: false }, accounts: [] };
 
 /** A service that answers what a test has it answer. */
 class Service implements Requester {
@@ -137,6 +174,11 @@ class Service implements Requester {
     this.heard(path, query);
     this.asked.push(`${method} ${path}${body ? ` ${JSON.stringify(body)}` : ''}`);
     return Promise.resolve().then(() => this.answers(method, path));
+  }
+
+  text(path: string): Promise<string> {
+    this.asked.push(`GET ${path}`);
+    return Promise.resolve('');
   }
 
   count(start: string): number {

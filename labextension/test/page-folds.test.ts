@@ -18,7 +18,7 @@ test('the last numbers stay when nothing answers, and what went wrong is forgott
 });
 
 test('a changed account is changed wherever it is shown, and its namesake of the other kind is not', () => {
-  const person = { name: 'ada', groups: ['ada'], admin: true, submits: true };
+  const person = { name: 'ada', groups: ['ada'], admin: true, submits: true, monitors: false };
   const accounts = [account({ name: 'ada' }), account({ kind: 'group', name: 'ada' })];
   const known = { ...NOTHING, me: { person, accounts, servers: [] }, accounts };
   const after = withAccount(known, account({ name: 'ada', changed: { limit: 3 } }));

@@ -2,6 +2,7 @@
 
 import type { Overview } from '../src/api/types';
 import { Experiments } from '../src/panel/experiments';
+import { Memory, NOTHING_REMEMBERED, rememberedIn } from '../src/panel/remembered';
 import { LiveSettings } from '../src/panel/settings';
 import { ServiceError } from '../src/service/source';
 import type { Query, Source, Subscription } from '../src/service/source';
@@ -19,6 +20,12 @@ class Service implements Source {
     this.asked.push(path);
     if (path === '/nodes') {
       return { nodes: [{ name: 'here', kind: 'cpu', slots: 2, used: 1, devices: [], healthy: true }] };
+    }
+    if (path === '/queue') {
+      return { queue: [] };
+    }
+    if (path === '/me') {
+      return { person: { name: 'dave' }, accounts: [], servers: [] };
     }
     if (path === '/disk') {
       if (this.disk === null) {
@@ -152,6 +159,18 @@ test('after an act it is looked at once', async () => {
   expect(service.asked.slice(3)).toEqual(['/experiments/12/stop', '/experiments', '/nodes']);
 });
 
+test('the queue and the quotas are asked for while they are shown', async () => {
+  await watched();
+  expect(service.asked).not.toContain('/queue');
+  experiments.queueShown = true;
+  await pass(0.01);
+  expect(service.asked).toEqual(expect.arrayContaining(['/queue', '/me']));
+  expect(experiments.queue?.waiting).toEqual([]);
+  experiments.queueShown = false;
+  await pass(0.01);
+  expect(experiments.queue).toBeNull();
+});
+
 test('more is asked for in steps of fifty, and another filter begins anew', async () => {
   service.found = Array.from({ length: 50 }, () => overview());
   await watched();
@@ -163,6 +182,58 @@ test('more is asked for in steps of fifty, and another filter begins anew', asyn
   experiments.filter = { search: 'a', state: null, notebook: null };
   await pass(0.01);
   expect(service.queries.at(-1)).toEqual({ search: 'a', limit: 50 });
+});
+
+test('no more than twenty are chosen to be compared', () => {
+  Array.from({ length: 25 }, (_, index) => experiments.choose(index + 1, true));
+  expect(experiments.chosen).toHaveLength(20);
+  experiments.choose(3, false);
+  experiments.choose(25, true);
+  expect(experiments.chosen.at(-1)).toBe(25);
+});
+
+describe('the filters of the last visit', () => {
+  const kept = new Map<string, string>();
+  const storage = {
+    getItem: (key: string) => kept.get(key) ?? null,
+    setItem: (key: string, text: string) => void kept.set(key, text)
+  };
+  const visited = (): Experiments => new Experiments(service, new LiveSettings(), new Memory(() => storage, '/dave/'));
+
+  beforeEach(() => kept.clear());
+
+  test('narrow the list again, and so does the notebook that is opened', () => {
+    const before = visited();
+    before.filter = { search: ' apple ', state: 'failed', notebook: 'a.ipynb' };
+    before.group = 'param:lr';
+    const after = visited();
+    expect(after.filter).toEqual({ search: 'apple', state: 'failed', notebook: null });
+    expect(after.group).toBe('param:lr');
+    after.follow('b.ipynb');
+    expect(after.filter.notebook).toBe('b.ipynb');
+    after.filter = { ...after.filter, notebook: null };
+    const last = visited();
+    last.follow('b.ipynb');
+    expect(last.filter.notebook).toBeNull();
+  });
+
+  test('are those of the same server only', () => {
+    visited().filter = { search: 'apple', state: null, notebook: null };
+    const other = new Experiments(service, new LiveSettings(), new Memory(() => storage, '/danielle/'));
+    expect(other.filter.search).toBe('');
+  });
+
+  test('are none where the browser keeps nothing, or something else', () => {
+    const locked = (): never => {
+      throw new Error('the storage is disabled');
+    };
+    const without = new Experiments(service, new LiveSettings(), new Memory(locked, ''));
+    without.filter = { search: 'apple', state: null, notebook: null };
+    expect(without.filter.search).toBe('apple');
+    for (const text of [null, '', '[1', '3', 'null', '{"search":3,"state":"lost","group":"owner"}']) {
+      expect(rememberedIn(text)).toEqual(NOTHING_REMEMBERED);
+    }
+  });
 });
 
 test('what was chosen stays in its order until it is given up', () => {

@@ -14,6 +14,8 @@ import {
   queryFor,
   toldBy
 } from '../src/panel/list';
+import { groupByIn, groupParams, groupsOf } from '../src/panel/groups';
+import type { GroupBy } from '../src/panel/groups';
 import { DEFAULTS, settingsIn } from '../src/panel/settings';
 import { newestText } from '../src/model/text';
 import { done, experiment, overview, queued, trial } from './fakes';
@@ -137,13 +139,62 @@ test('numbers are found as people write them, each once', () => {
 });
 
 test('settings are what a person wrote', () => {
-  const written = { refreshSeconds: 5, writeBack: false, smoothing: 0.6, logAxis: true, axis: 'time' };
+  const own = { refreshSeconds: 5, writeBack: false, notices: false };
+  const written = { ...own, smoothing: 0.6, logAxis: true, axis: 'time' };
   const view = { smoothing: 0.6, logAxis: true, axis: 'time' };
-  expect(settingsIn(written)).toEqual({ refreshSeconds: 5, writeBack: false, view });
+  expect(settingsIn(written)).toEqual({ ...own, view });
 });
 
 test('a setting that makes no sense is as by default', () => {
   const written = { refreshSeconds: 0, writeBack: 'yes', smoothing: 1, logAxis: 1, axis: 'mood' };
   expect(settingsIn(written)).toEqual(DEFAULTS);
   expect(settingsIn({})).toEqual(DEFAULTS);
+});
+
+describe('groups', () => {
+  const of = (number: number, tags: string[], params: Overview['experiment']['params']): Overview =>
+    overview({ experiment: experiment({ number, tags, params, notebook: `/home/dave/${number % 2}.ipynb` }) });
+  const listed = [
+    of(4, ['paper', 'wide'], { lr: 0.5, width: 8 }),
+    of(3, ['wide'], { lr: 0.05, width: 8 }),
+    of(2, [], { lr: 0.5, width: 8 }),
+    of(1, [], { width: 8 })
+  ];
+  const grouped = (by: GroupBy): unknown[] =>
+    groupsOf(listed, by).map(({ title, items }) => [title, ...items.map(each => each.experiment.number)]);
+
+  test('by tag have an experiment for each of its tags, and those without one last', () => {
+    expect(grouped('tag')).toEqual([
+      ['paper', 4],
+      ['wide', 4, 3],
+      ['no tag', 2, 1]
+    ]);
+  });
+
+  test('by hyperparameter are in the order of its values', () => {
+    expect(grouped('param:lr')).toEqual([
+      ['lr = 0.05', 3],
+      ['lr = 0.5', 4, 2],
+      ['no lr', 1]
+    ]);
+  });
+
+  test('by notebook are named by its file; without a choice there is one', () => {
+    expect(grouped('notebook')).toEqual([
+      ['0.ipynb', 4, 2],
+      ['1.ipynb', 3, 1]
+    ]);
+    expect(grouped('')).toEqual([['', 4, 3, 2, 1]]);
+  });
+
+  test('are offered for hyperparameters that have several values, and for the chosen one', () => {
+    expect(groupParams(listed, '')).toEqual(['lr']);
+    expect(groupParams([], 'param:depth')).toEqual(['depth']);
+    expect([groupByIn('tag'), groupByIn('param:lr'), groupByIn('owner'), groupByIn(3)]).toEqual([
+      'tag',
+      'param:lr',
+      '',
+      ''
+    ]);
+  });
 });

@@ -1,12 +1,12 @@
 /** What a view decides without drawing: buttons, the share that is done, compared lines and rows. */
 
-import type { Curve, ExperimentState, Metrics, Overview, TrialState } from '../src/api/types';
+import type { Curve, ExperimentState, Metrics, Overview, Search, TrialState } from '../src/api/types';
 import type { Look } from '../src/service/watch';
 import { stateOf } from '../src/model/overview';
 import { progressText } from '../src/model/text';
 import { verbsFor } from '../src/view/actions';
 import { failureOf } from '../src/view/failure';
-import { alone, beginning, newestStep, overlaid } from '../src/view/plotted';
+import { alone, beginning, colourOf, newestStep, overlaid } from '../src/view/plotted';
 import { shareDone } from '../src/view/progress';
 import { rowsOf } from '../src/view/rows';
 import { DEFAULTS } from '../src/view/settings';
@@ -163,8 +163,8 @@ describe('compared experiments', () => {
       title: 'Hyperparameters',
       rows: [
         { name: 'lr', values: ['0.1', '0.2'], differs: true },
-        { name: 'name', values: ["'a'", "'a'"], differs: false },
-        { name: 'depth', values: ['', '3'], differs: true }
+        { name: 'depth', values: ['', '3'], differs: true },
+        { name: 'name', values: ["'a'", "'a'"], differs: false }
       ]
     });
     expect(progress?.rows.at(-1)).toEqual({ name: 'time', values: ['1 min 00 s', '30 s'], differs: true });
@@ -195,6 +195,21 @@ describe('compared experiments', () => {
     ]);
     expect(named(known, known)).toEqual([['validation loss', '2', '2']]);
     expect(named(known, overview())).toEqual([['validation loss', '2', '']]);
+  });
+
+  test('are told by the hyperparameters of the best trial where one is a search', () => {
+    const options = { method: 'random', trials: 2 } as unknown as Search;
+    const config = { ...experiment().config, search: options };
+    const found = overview({
+      experiment: experiment({ params: {}, config }),
+      trials: [trial({ params: { lr: 0.5 } })]
+    });
+    const [params] = rowsOf([found, overview({ experiment: experiment({ params: { lr: 0.1 } }) })], 130);
+    expect(params?.rows).toEqual([{ name: 'lr', values: ['0.5', '0.1'], differs: true }]);
+  });
+
+  test('have a colour of their own, up to twenty', () => {
+    expect(new Set(Array.from({ length: 20 }, (_, index) => colourOf(index))).size).toBe(20);
   });
 
   test('may have a hyperparameter by any name', () => {

@@ -100,6 +100,53 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/experiments/ended": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List the user's experiments that ended after `since` (seconds since the epoch), at most twenty. */
+        get: {
+            parameters: {
+                query?: {
+                    since?: number;
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description done */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["EndedExperiments"];
+                    };
+                };
+                /** @description refused: what happened, and what to do */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Error"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/experiments/{number}": {
         parameters: {
             query?: never;
@@ -772,7 +819,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Read the reports of a trial as CSV, or the trials of a search where none is named. */
+        /** Read a trial's reports as CSV; of a search without a trial, its trials. */
         get: {
             parameters: {
                 query?: {
@@ -823,7 +870,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** List a trial's facts: samples delivered, files read, weights at step 0, the runtime. */
+        /** List a trial's provenance records: samples delivered, files read, weights at step 0, the runtime. */
         get: {
             parameters: {
                 query?: {
@@ -913,6 +960,162 @@ export interface paths {
         };
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/experiments/{number}/times": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                number: string;
+            };
+            cookie?: never;
+        };
+        /** Return the seconds that each part of a training takes, by rank, and the main cause of lost time. */
+        get: {
+            parameters: {
+                query?: {
+                    trial?: number;
+                };
+                header?: never;
+                path: {
+                    number: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description done */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Times"];
+                    };
+                };
+                /** @description refused: what happened, and what to do */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Error"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/experiments/{number}/utilisation": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                number: string;
+            };
+            cookie?: never;
+        };
+        /** Return use of GPU, CPU and memory of each rank's slot, now and as curves; of a search all trials, or one. */
+        get: {
+            parameters: {
+                query?: {
+                    trial?: number;
+                    points?: number;
+                };
+                header?: never;
+                path: {
+                    number: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description done */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Utilisation"];
+                    };
+                };
+                /** @description refused: what happened, and what to do */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Error"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/experiments/{number}/trace": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                number: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Record some steps of a running training as a trace. */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    number: string;
+                };
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["TraceRequestInput"];
+                };
+            };
+            responses: {
+                /** @description done */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Overview"];
+                    };
+                };
+                /** @description refused: what happened, and what to do */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Error"];
+                    };
+                };
+            };
+        };
         delete?: never;
         options?: never;
         head?: never;
@@ -1792,7 +1995,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Read the definition and the description of its snapshot. */
+        /** Read the training definition, and the description of its snapshot. */
         get: {
             parameters: {
                 query?: never;
@@ -1841,7 +2044,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Read the recorded environment, its lock, and the packages that could not be locked. */
+        /** Read the recorded environment, its lock file, and the packages that could not be locked. */
         get: {
             parameters: {
                 query?: never;
@@ -1890,7 +2093,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Read the snapshot's archive: definition, project files, description. */
+        /** Read the snapshot's archive: training definition, project files, description. */
         get: {
             parameters: {
                 query?: never;
@@ -2125,7 +2328,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Offer a node's part in a gang, with the attempt's own token, again until the answer is `go` or `leave`. */
+        /** Offer to run a gang's ranks on a node; repeated until the answer is `go` or `leave`. */
         post: {
             parameters: {
                 query?: never;
@@ -2318,6 +2521,110 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/attempts/{key}/environment.json": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                key: string;
+            };
+            cookie?: never;
+        };
+        /** Return the locked environment of an attempt, and some of its wheels; all if `everything` is set. */
+        get: {
+            parameters: {
+                query?: {
+                    everything?: number;
+                };
+                header?: never;
+                path: {
+                    key: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description done */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": unknown;
+                    };
+                };
+                /** @description refused: what happened, and what to do */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Error"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/attempts/{key}/wheels/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                key: string;
+                id: string;
+            };
+            cookie?: never;
+        };
+        /** Return a piece of a wheel from a byte offset; an empty piece at its end. */
+        get: {
+            parameters: {
+                query?: {
+                    offset?: number;
+                };
+                header?: never;
+                path: {
+                    key: string;
+                    id: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description done */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/octet-stream": unknown;
+                    };
+                };
+                /** @description refused: what happened, and what to do */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Error"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/attempts/{key}/files/{file}": {
         parameters: {
             query?: never;
@@ -2329,7 +2636,7 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /** Append a piece of a log at an offset, or replace a record; return the size of the service's file. */
+        /** Append a piece to a log at an offset, or replace a record; return the size of the file in the service. */
         put: {
             parameters: {
                 query?: {
@@ -2339,6 +2646,116 @@ export interface paths {
                 path: {
                     key: string;
                     file: string;
+                };
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/octet-stream": unknown;
+                };
+            };
+            responses: {
+                /** @description done */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["StagedFile"];
+                    };
+                };
+                /** @description refused: what happened, and what to do */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Error"];
+                    };
+                };
+            };
+        };
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/attempts/{key}/artifacts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                key: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Store an artifact if all of its bytes have arrived; else return how many have. */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    key: string;
+                };
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["ArtifactSavedInput"];
+                };
+            };
+            responses: {
+                /** @description done */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["StagedArtifact"];
+                    };
+                };
+                /** @description refused: what happened, and what to do */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Error"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/attempts/{key}/artifacts/{digest}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                key: string;
+                digest: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        /** Append a piece at an offset to the bytes of an artifact; return how many have arrived. */
+        put: {
+            parameters: {
+                query?: {
+                    offset?: number;
+                };
+                header?: never;
+                path: {
+                    key: string;
+                    digest: string;
                 };
                 cookie?: never;
             };
@@ -2575,7 +2992,7 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /** Set numbers of a quota; null restores the hub's value. For admins. */
+        /** Set fields of a quota; null restores the hub's value. For admins. */
         put: {
             parameters: {
                 query?: never;
@@ -2613,7 +3030,7 @@ export interface paths {
             };
         };
         post?: never;
-        /** Restore all numbers of a quota to the hub's. For admins. */
+        /** Restore all fields of a quota to the hub's values. For admins. */
         delete: {
             parameters: {
                 query?: never;
@@ -2661,7 +3078,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Return the number of slots held over time, by default of the last week. */
+        /** Return how many slots an account held over time, by default in the last week. */
         get: {
             parameters: {
                 query?: {
@@ -2851,6 +3268,104 @@ export interface paths {
                 };
             };
         };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/usage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Return what experiments have used, by user, group, month or experiment: for admins all, else one's own. */
+        get: {
+            parameters: {
+                query?: {
+                    by?: string;
+                    since?: number;
+                    until?: number;
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description done */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["SpendingReport"];
+                    };
+                };
+                /** @description refused: what happened, and what to do */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Error"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/usage.csv": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Return the same as CSV. */
+        get: {
+            parameters: {
+                query?: {
+                    by?: string;
+                    since?: number;
+                    until?: number;
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description done */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "text/csv": unknown;
+                    };
+                };
+                /** @description refused: what happened, and what to do */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Error"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -3234,6 +3749,186 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/webhooks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List the user's webhooks, or with `everyone=1` those of all users (admins); secrets are left out. */
+        get: {
+            parameters: {
+                query?: {
+                    everyone?: number;
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description done */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": {
+                            webhooks: components["schemas"]["Webhook"][];
+                        };
+                    };
+                };
+                /** @description refused: what happened, and what to do */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Error"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        /** Add a webhook; the answer has its secret, which is shown only here. */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["NewWebhookInput"];
+                };
+            };
+            responses: {
+                /** @description done */
+                201: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Webhook"];
+                    };
+                };
+                /** @description refused: what happened, and what to do */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Error"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/webhooks/{number}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                number: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** Remove a webhook, and what waits for it. */
+        delete: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    number: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description done */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Webhook"];
+                    };
+                };
+                /** @description refused: what happened, and what to do */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Error"];
+                    };
+                };
+            };
+        };
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/webhooks/{number}/test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                number: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Send a test message to a webhook now. */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    number: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description done */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Tried"];
+                    };
+                };
+                /** @description refused: what happened, and what to do */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Error"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/audit": {
         parameters: {
             query?: never;
@@ -3292,7 +3987,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Return the service's version and process, and warnings for admins. */
+        /** Return the service's version, process and database, and warnings for admins. */
         get: {
             parameters: {
                 query?: never;
@@ -3309,6 +4004,51 @@ export interface paths {
                     };
                     content: {
                         "application/json": unknown;
+                    };
+                };
+                /** @description refused: what happened, and what to do */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Error"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/metrics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Return the numbers of slots, queues, gangs and requests for Prometheus. For admins. */
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description done */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "text/plain": unknown;
                     };
                 };
                 /** @description refused: what happened, and what to do */
@@ -3381,7 +4121,7 @@ export interface components {
     schemas: {
         /**
          * Account
-         * @description User or group, with its quota and slot use.
+         * @description User or group, with its quota and its use of slots.
          */
         Account: {
             /** @enum {string} */
@@ -3402,7 +4142,7 @@ export interface components {
         };
         /**
          * Artifact
-         * @description File that a trial has stored under a name; a later artifact of the same name replaces it.
+         * @description Record of a file that a trial has stored under a name; a later artifact of the same name replaces it.
          */
         Artifact: {
             trial: number;
@@ -3417,7 +4157,7 @@ export interface components {
         };
         /**
          * Attempt
-         * @description An attempt: one execution of a trial on a gang.
+         * @description One execution of a trial on a gang.
          */
         Attempt: {
             experiment: number;
@@ -3446,10 +4186,12 @@ export interface components {
             backend_reason: string | null;
             /** @default null */
             guarantee: string | null;
+            /** @default null */
+            trace: components["schemas"]["Trace"] | null;
         };
         /**
          * AttemptState
-         * @description State of an attempt.
+         * @description State of an attempt, from its creation to the end of its gang.
          * @enum {string}
          */
         AttemptState: "pending" | "placed" | "running" | "ending" | "ended";
@@ -3478,7 +4220,7 @@ export interface components {
         };
         /**
          * BracketStatus
-         * @description Bracket of rungs, the lowest first.
+         * @description Bracket of a search, with its rungs from the lowest on.
          */
         BracketStatus: {
             rungs: components["schemas"]["RungStatus"][];
@@ -3497,7 +4239,7 @@ export interface components {
         };
         /**
          * CheckpointDecision
-         * @description Decision to retain or delete a checkpoint of trial `experiment.trial`, with its reasons.
+         * @description Decision to retain or delete a checkpoint of the trial `experiment.trial`, with the reasons to retain it.
          */
         CheckpointDecision: {
             experiment: number;
@@ -3508,7 +4250,7 @@ export interface components {
         };
         /**
          * CheckpointInfo
-         * @description A committed checkpoint of a trial.
+         * @description Committed checkpoint of a trial, as the API lists it.
          */
         CheckpointInfo: {
             id: string;
@@ -3535,7 +4277,7 @@ export interface components {
         };
         /**
          * Choices
-         * @description Describe a list of values, one of which is chosen.
+         * @description List of values, one of which is chosen.
          */
         Choices: {
             /**
@@ -3562,7 +4304,7 @@ export interface components {
         };
         /**
          * Complete
-         * @description Complete a trial: it has reached the end of its training.
+         * @description Decision to complete a trial, which has reached the end of its training.
          */
         Complete: {
             /**
@@ -3723,7 +4465,7 @@ export interface components {
         };
         /**
          * Continue
-         * @description Continue a trial on its slots, up to the end of unit `until`.
+         * @description Decision to continue a running trial on its slots, up to the end of unit `until`.
          */
         Continue: {
             /**
@@ -3735,7 +4477,7 @@ export interface components {
         };
         /**
          * Create
-         * @description Create a trial that trains up to the end of unit `until`.
+         * @description Decision to create a trial that trains up to the end of unit `until`.
          */
         Create: {
             /**
@@ -3755,11 +4497,11 @@ export interface components {
         };
         /**
          * Curve
-         * @description One metric of a trial. Each point summarises `size` consecutive reports; all columns have equal length.
+         * @description Curve of one metric of a trial. Each point summarises `size` consecutive reports; all lists have equal length.
          *
          *     `step`, `epoch` and `at` are those of a point's last report; `mean`, `low` and `high` are over its finite values
-         *     below `LARGEST`, None if there are none; `broken` has the indices of points with any other value: NaN, infinity,
-         *     or at least `LARGEST`.
+         *     below `LARGEST`, None if there are none; `broken` has the indices of points with any other value: NaN, infinity, or
+         *     at least `LARGEST`.
          */
         Curve: {
             /** @enum {string} */
@@ -3779,7 +4521,7 @@ export interface components {
         };
         /**
          * Curves
-         * @description All curves of a trial, in the order in which their metrics were first reported.
+         * @description All curves of a trial, ordered by the first report of their metrics.
          */
         Curves: {
             trial: number;
@@ -3802,7 +4544,7 @@ export interface components {
         };
         /**
          * Difference
-         * @description Difference between two experiments; `text` names the first experiment's value before the second's.
+         * @description Difference between two experiments; `text` gives the first experiment's value, then the second's.
          */
         Difference: {
             /** @enum {string} */
@@ -3816,7 +4558,7 @@ export interface components {
         };
         /**
          * DiskReport
-         * @description Disk usage by user and by experiment, the largest first, and of shared files.
+         * @description Disk usage by user, by experiment (the largest first), and of files that experiments share.
          */
         DiskReport: {
             users: components["schemas"]["UserDisk"][];
@@ -3833,7 +4575,7 @@ export interface components {
         };
         /**
          * DiskUsage
-         * @description Disk usage of an experiment in bytes, and the part that deleting it would not free.
+         * @description Disk usage of an experiment in bytes, and how many of them deleting it would not free.
          */
         DiskUsage: {
             experiment: number;
@@ -3848,8 +4590,30 @@ export interface components {
             needed: string[];
         };
         /**
+         * EndedExperiment
+         * @description Experiment that has ended, for a notice to its owner.
+         */
+        EndedExperiment: {
+            number: number;
+            name: string;
+            state: string;
+            ended_at: number;
+            text: string;
+        };
+        /**
+         * EndedExperiments
+         * @description Experiments of a user that ended after a time, oldest first; and whether others have not ended.
+         */
+        EndedExperiments: {
+            /** @default [] */
+            ended: components["schemas"]["EndedExperiment"][];
+            /** @default false */
+            active: boolean;
+            at: number;
+        };
+        /**
          * Environment
-         * @description Python environment that the code was submitted with, recorded automatically.
+         * @description Python environment from which the code was submitted, recorded automatically.
          */
         Environment: {
             python: string;
@@ -3891,7 +4655,7 @@ export interface components {
         };
         /**
          * EnvironmentInfo
-         * @description Answer of `GET /api/experiments/12/environment`.
+         * @description Answer of `GET /api/experiments/N/environment`: the recorded environment, with its lock and interpreter.
          */
         EnvironmentInfo: {
             id: string;
@@ -3963,13 +4727,15 @@ export interface components {
         };
         /**
          * ExperimentState
-         * @description State of an experiment as a whole.
+         * @description State of an experiment, which summarises its trials.
          * @enum {string}
          */
         ExperimentState: "active" | "paused" | "stopping" | "stopped" | "completed" | "failed";
         /**
          * Extended
-         * @description Event: a user extends the search to `trials` in total (None: limited by the budget), and reopens a closed one.
+         * @description Event: a user extends the search to `trials` in total, and reopens it if it was closed.
+         *
+         *     None: as many trials as the budget allows.
          */
         Extended: {
             /**
@@ -3993,7 +4759,9 @@ export interface components {
         };
         /**
          * Failure
-         * @description Failure of a rank. One that is only a consequence (a lost peer) is not shown if its cause is known.
+         * @description Failure of a rank.
+         *
+         *     If it is only a consequence, such as a lost peer, it is not shown once the cause is known.
          */
         Failure: {
             rank: number;
@@ -4014,7 +4782,7 @@ export interface components {
         };
         /**
          * Frame
-         * @description Frame of the user's own code in a traceback, by cell if it came from one.
+         * @description Frame of the user's own code in a traceback, with the notebook cell from which it comes, if any.
          */
         Frame: {
             file: string;
@@ -4028,7 +4796,7 @@ export interface components {
         };
         /**
          * GangNode
-         * @description Node of a gang after the rendezvous of its launchers.
+         * @description Node of a gang, as agreed on after all of its launchers have joined (rendezvous).
          */
         GangNode: {
             name: string;
@@ -4050,7 +4818,7 @@ export interface components {
         };
         /**
          * GarbageReport
-         * @description Retention decisions for checkpoints and logs. Unless it was a dry run, those not retained are deleted.
+         * @description Retention decisions for checkpoints, logs and reports. Unless in a dry run, the rest has been deleted.
          */
         GarbageReport: {
             /** @default [] */
@@ -4063,6 +4831,30 @@ export interface components {
             problems: string[];
             /** @default [] */
             logs: components["schemas"]["LogsDecision"][];
+            /** @default [] */
+            reports: components["schemas"]["ReportsDecision"][];
+        };
+        /**
+         * HeldAllocation
+         * @description Job of a site's queue that a search keeps for its trials, or waits for.
+         */
+        HeldAllocation: {
+            id: string;
+            pool: string;
+            experiment: number;
+            slots: number;
+            /** @default  */
+            job: string;
+            /** @default false */
+            running: boolean;
+            /** @default null */
+            ends: number | ("NaN" | "Infinity" | "-Infinity") | null;
+            /** @default  */
+            gang: string;
+            /** @default null */
+            idle_since: number | ("NaN" | "Infinity" | "-Infinity") | null;
+            /** @default  */
+            closing: string;
         };
         /**
          * HistoryEntry
@@ -4081,16 +4873,16 @@ export interface components {
         };
         /**
          * Hold
-         * @description Party that holds a trial, so that it is not queued; only the same party may lift its hold.
+         * @description Party that keeps a trial paused; only the same party may lift its hold.
          * @enum {string}
          */
         Hold: "user" | "search" | "engine";
         /**
          * Importance
-         * @description Importance of hyperparameters: the contribution of each to the difference between good and poor trials.
+         * @description How much each hyperparameter contributes to the difference between good and poor trials.
          *
-         *     The shares add up to 1, and are computed from the values of `trials` trials at the end of `unit`. If they cannot
-         *     be computed, `missing` says why.
+         *     The shares add up to 1, and are computed from the values of `trials` trials at the end of `unit`. If they cannot be
+         *     computed, `missing` says why.
          */
         Importance: {
             /** @default null */
@@ -4106,7 +4898,7 @@ export interface components {
         };
         /**
          * IncumbentPoint
-         * @description Time at which a trial became the incumbent: it had the best value of the search so far.
+         * @description Time at which a trial became the incumbent, that is the best of the search so far.
          */
         IncumbentPoint: {
             at: number;
@@ -4117,7 +4909,7 @@ export interface components {
         };
         /**
          * Instruction
-         * @description Answer to a delivery: the number of the last accepted record, and how the ranks proceed.
+         * @description Answer to a delivery: the number of the last accepted record, and whether the ranks go on or end.
          */
         Instruction: {
             accepted: number;
@@ -4128,10 +4920,12 @@ export interface components {
             instruct: "continue" | "release" | "stop";
             /** @default null */
             until: number | null;
+            /** @default null */
+            trace: components["schemas"]["Trace"] | null;
         };
         /**
          * JoinAnswer
-         * @description Answer to an offer: wait and try the addresses of node 0, start the ranks, or exit.
+         * @description Answer to a launcher's offer: wait and try to connect to node 0's addresses, start the ranks, or exit.
          */
         JoinAnswer: {
             /** @enum {string} */
@@ -4168,7 +4962,7 @@ export interface components {
         };
         /**
          * LogChunk
-         * @description Part of a rank's log from an offset on, as text; the next part starts at `offset`.
+         * @description Piece of a rank's log as text; the next piece starts at byte `offset`.
          */
         LogChunk: {
             attempt: number;
@@ -4191,7 +4985,7 @@ export interface components {
         };
         /**
          * LogPolicy
-         * @description Action for failed attempts whose log has a line that matches `pattern` (a regular expression).
+         * @description Action on a failed attempt in whose log a line matches `pattern` (a regular expression).
          */
         LogPolicy: {
             pattern: string;
@@ -4210,7 +5004,7 @@ export interface components {
         Message: components["schemas"]["ExperimentMessage"] | components["schemas"]["TrialMessage"] | components["schemas"]["AttemptMessage"] | components["schemas"]["ReportMessage"] | components["schemas"]["NoteMessage"] | components["schemas"]["ArtifactMessage"] | components["schemas"]["SearchMessage"];
         /**
          * MethodOption
-         * @description Describe one option of a search method, given as `--search-option NAME=VALUE`.
+         * @description One option of a search method, given as `--search-option NAME=VALUE`.
          */
         MethodOption: {
             name: string;
@@ -4245,7 +5039,7 @@ export interface components {
         };
         /**
          * NodeOrder
-         * @description Answer to a node's state: continue, end the ranks as the gang has failed, or leave an attempt that was fenced.
+         * @description Answer to a node's state: continue, end the ranks since the gang has failed, or exit since it is fenced.
          */
         NodeOrder: {
             /**
@@ -4260,7 +5054,7 @@ export interface components {
          * NodeRun
          * @description Gang or notebook server that holds slots of a node.
          *
-         *     If the user may not see it, only its group is shown, and no group if it is a single user's.
+         *     If the user may not see it, only its group is given, and not even that if the group is a single user.
          */
         NodeRun: {
             slots: number;
@@ -4280,7 +5074,7 @@ export interface components {
         };
         /**
          * NodeUse
-         * @description Node with the gangs and servers that hold its slots.
+         * @description Node with the gangs and notebook servers that hold its slots.
          */
         NodeUse: {
             name: string;
@@ -4297,6 +5091,12 @@ export interface components {
             address: string;
             /** @default false */
             drained: boolean;
+            /** @default  */
+            state: string;
+            /** @default  */
+            reason: string;
+            /** @default null */
+            suspicion: components["schemas"]["Suspicion"] | null;
             /** @default [] */
             runs: components["schemas"]["NodeRun"][];
         };
@@ -4335,7 +5135,7 @@ export interface components {
         };
         /**
          * Parameter
-         * @description Describe one hyperparameter of a space.
+         * @description One hyperparameter of a search space.
          *
          *     With `each` it belongs to every block of a list: functions get the list of dictionaries, and `when` refers to the
          *     same block.
@@ -4350,7 +5150,9 @@ export interface components {
         };
         /**
          * ParamsAssigned
-         * @description Event: the actual hyperparameters of a trial became known. Trials of earlier searches have numbers below 1.
+         * @description Event: the hyperparameters with which a trial really ran became known.
+         *
+         *     Trials of earlier searches, which are prior data, have numbers below 1.
          */
         ParamsAssigned: {
             /**
@@ -4367,7 +5169,7 @@ export interface components {
         };
         /**
          * Pause
-         * @description Pause a trial: it releases its slots and may be resumed.
+         * @description Decision to pause a trial: it releases its slots and may be resumed.
          */
         Pause: {
             /**
@@ -4378,7 +5180,7 @@ export interface components {
         };
         /**
          * Person
-         * @description Authenticated user.
+         * @description Authenticated user of the service.
          */
         Person: {
             name: string;
@@ -4388,10 +5190,12 @@ export interface components {
             admin: boolean;
             /** @default true */
             submits: boolean;
+            /** @default false */
+            monitors: boolean;
         };
         /**
          * PoolCheck
-         * @description Findings about a pool, in the order of the checks: a later one may depend on those before.
+         * @description Findings about a pool, in the order of the checks: a later check may depend on earlier ones.
          */
         PoolCheck: {
             pool: string;
@@ -4399,7 +5203,7 @@ export interface components {
         };
         /**
          * PoolFinding
-         * @description Result of one check of a pool; `todo` says how to fix a problem, and is empty without one.
+         * @description Result of one check of a pool; `todo` says how to fix a problem, and is empty if there is none.
          */
         PoolFinding: {
             name: string;
@@ -4410,17 +5214,17 @@ export interface components {
         };
         /**
          * PoolSettings
-         * @description Settings of a pool. The local pool has none: it is the machine of the service.
+         * @description Settings of a pool. The local pool, which is the service's machine, has none.
          *
-         *     A slot is one GPU, or `cpus_per_slot` CPUs in a pool without GPUs. The descriptions are the help of `pool add`,
-         *     whose options are made from these fields.
+         *     A slot is one GPU, or `cpus_per_slot` CPUs in a pool without GPUs. The fields' descriptions are the help texts of
+         *     the options of `pool add`, which are made from these fields.
          */
         PoolSettings: {
             /**
              * @description the system that runs the gangs
-             * @constant
+             * @enum {string}
              */
-            engine: "slurm";
+            engine: "slurm" | "kubernetes";
             /**
              * @description partition of the site's queue [the site's default]
              * @default null
@@ -4436,6 +5240,46 @@ export interface components {
              * @default null
              */
             qos: string | null;
+            /**
+             * @description container image of the pods, with Daylight in it; kubernetes needs one
+             * @default null
+             */
+            image: string | null;
+            /**
+             * @description namespace of the pods [that of the context]
+             * @default null
+             */
+            namespace: string | null;
+            /**
+             * @description context of the kubeconfig file [its current one, or the cluster]
+             * @default null
+             */
+            context: string | null;
+            /**
+             * @description service account of the pods [default]
+             * @default null
+             */
+            service_account: string | null;
+            /**
+             * @description a label that nodes must have, as gpu=a100; may be repeated
+             * @default []
+             */
+            node_selector: string[];
+            /**
+             * @description a taint that pods tolerate, as team=vision:NoSchedule; may be repeated
+             * @default []
+             */
+            tolerations: string[];
+            /**
+             * @description priority class of the pods [the cluster's default]
+             * @default null
+             */
+            priority_class: string | null;
+            /**
+             * @description resource that is a GPU of a node [nvidia.com/gpu]
+             * @default null
+             */
+            resource: string | null;
             /**
              * @description feature that nodes must have [none]
              * @default null
@@ -4462,6 +5306,26 @@ export interface components {
              */
             memory_per_slot: number | null;
             /**
+             * @description GiB of /dev/shm of each pod, part of its memory [8]
+             * @default null
+             */
+            shm_gb: number | null;
+            /**
+             * @description a volume claim and its path in pods, as data:/data:ro; may be repeated
+             * @default []
+             */
+            volumes: string[];
+            /**
+             * @description Python interpreter of the image [python3]
+             * @default null
+             */
+            python: string | null;
+            /**
+             * @description seconds for which a part of a gang keeps its nodes while the rest finds none [300]
+             * @default null
+             */
+            placement_timeout: number | null;
+            /**
              * @description a further option of sbatch, as --extra=--reservation=course; may be repeated
              * @default []
              */
@@ -4476,6 +5340,11 @@ export interface components {
              * @default 20
              */
             most_waiting: number;
+            /**
+             * @description seconds for which the allocation of a search waits for its next trial [60]
+             * @default 60
+             */
+            keep_idle: number;
             /**
              * @description whether its nodes see the service's home; no: files go through the service [yes]
              * @default true
@@ -4496,10 +5365,15 @@ export interface components {
              * @default 300
              */
             join_timeout: number;
+            /**
+             * @description price of a slot-hour, in your currency, for `daylight usage` [none]
+             * @default null
+             */
+            price: number | null;
         };
         /**
          * PoolStatus
-         * @description A pool as the service sees it: its settings, its size, and why it cannot be used.
+         * @description Pool as the service sees it: its settings, its size, and why it cannot be used, if so.
          */
         PoolStatus: {
             name: string;
@@ -4522,6 +5396,8 @@ export interface components {
             waiting: number;
             /** @default  */
             problem: string;
+            /** @default [] */
+            allocations: components["schemas"]["HeldAllocation"][];
         };
         /**
          * Promoted
@@ -4537,7 +5413,7 @@ export interface components {
         };
         /**
          * Prune
-         * @description Prune a trial for good.
+         * @description Decision to end a trial early and for good.
          */
         Prune: {
             /**
@@ -4548,7 +5424,7 @@ export interface components {
         };
         /**
          * Quota
-         * @description Quota of one user or one group; None is no limit.
+         * @description Quota of one user or one group; a limit of None means that there is none.
          */
         Quota: {
             /** @default 1 */
@@ -4568,7 +5444,7 @@ export interface components {
         };
         /**
          * Range
-         * @description Describe numbers from `low` to `high`, both included.
+         * @description Range of numbers from `low` to `high`, both included.
          */
         Range: {
             /**
@@ -4589,8 +5465,77 @@ export interface components {
             count: number | null;
         };
         /**
+         * RankTimes
+         * @description Time that one rank of an attempt spent in each part of its work, measured from its second step on.
+         */
+        RankTimes: {
+            rank: number;
+            /** @default  */
+            node: string;
+            /** @default null */
+            now: ("data" | "transfer" | "forward" | "backward" | "communication" | "optimizer" | "checkpoint" | "validation" | "stall") | null;
+            /**
+             * @default {
+             *       "steps": 0,
+             *       "parts": {}
+             *     }
+             */
+            whole: components["schemas"]["Split"];
+            /**
+             * @default {
+             *       "steps": 0,
+             *       "parts": {}
+             *     }
+             */
+            minute: components["schemas"]["Split"];
+            /**
+             * @default none
+             * @enum {string}
+             */
+            loader: "none" | "indexed" | "stream" | "own";
+            /** @default 0 */
+            workers: number;
+            /** @default 0 */
+            operations: number;
+            /** @default 0 */
+            written_bytes: number;
+            /** @default 0 */
+            written_s: number;
+        };
+        /**
+         * RankUse
+         * @description Use of the slot of one rank over the attempts of its trial.
+         */
+        RankUse: {
+            rank: number;
+            /** @default  */
+            node: string;
+            /** @default  */
+            device: string;
+            /** @default null */
+            latest: components["schemas"]["SlotUse"] | null;
+            /**
+             * @default {
+             *       "at": 0,
+             *       "seconds": 0,
+             *       "gpu": null,
+             *       "cpu": null,
+             *       "memory": null,
+             *       "gpu_memory": null,
+             *       "device_memory": null,
+             *       "device_total": null,
+             *       "temperature": null,
+             *       "power": null,
+             *       "cpu_power": null
+             *     }
+             */
+            whole: components["schemas"]["SlotUse"];
+            /** @default [] */
+            curve: components["schemas"]["SlotUse"][];
+        };
+        /**
          * Reported
-         * @description Event: a trial reported the metric at the end of a unit. For `metric:max`, too, the value is not negated.
+         * @description Event: a trial reported the metric at the end of a unit (epoch or step). The value is never negated.
          */
         Reported: {
             /**
@@ -4603,6 +5548,16 @@ export interface components {
             value: number | ("NaN" | "Infinity" | "-Infinity");
             /** @default 0 */
             seq: number;
+        };
+        /**
+         * ReportsDecision
+         * @description Decision to thin out the training reports of an ended experiment.
+         */
+        ReportsDecision: {
+            experiment: number;
+            removed: number;
+            of: number;
+            days: number;
         };
         /**
          * Results
@@ -4625,7 +5580,7 @@ export interface components {
         };
         /**
          * Resume
-         * @description Resume a paused trial, up to the end of unit `until`.
+         * @description Decision to resume a paused trial, up to the end of unit `until`.
          */
         Resume: {
             /**
@@ -4638,7 +5593,7 @@ export interface components {
         };
         /**
          * RungStatus
-         * @description Results at one rung of a bracket, that is at the end of one unit.
+         * @description Results at one rung of a bracket: how trials stood at the end of a certain unit.
          */
         RungStatus: {
             unit: number;
@@ -4656,7 +5611,7 @@ export interface components {
         };
         /**
          * Search
-         * @description Options of a search. Options that do not apply to its method are refused.
+         * @description Options of a search. Options that do not apply to the search's method are refused.
          */
         Search: {
             /**
@@ -4700,6 +5655,8 @@ export interface components {
             /** @default null */
             max_time: number | "Infinity" | null;
             /** @default null */
+            keep_allocation: number | "Infinity" | null;
+            /** @default null */
             source: string | null;
             /** @default {} */
             options: {
@@ -4723,7 +5680,7 @@ export interface components {
         };
         /**
          * SearchMethod
-         * @description Describe a search method for validation, help, dry runs, the service and the views.
+         * @description Description of a search method for validation, help, dry runs, the service and the views.
          *
          *     The factory is imported when a search is made. A process that needs the record only, such as a notebook kernel,
          *     imports nothing else.
@@ -4773,7 +5730,7 @@ export interface components {
         };
         /**
          * SearchStatus
-         * @description Status of a search, and a page of its trials.
+         * @description Status of a search, with some of its trials as a page of the table.
          */
         SearchStatus: {
             number: number;
@@ -4838,15 +5795,45 @@ export interface components {
         };
         /**
          * SlotHours
-         * @description Budget of slot-hours in any window of `window` seconds.
+         * @description Budget of `hours` slot-hours, which any time span of `window` seconds may not exceed.
          */
         SlotHours: {
             hours: number;
             window: number;
         };
         /**
+         * SlotUse
+         * @description Use of a slot in the `seconds` up to `at`; a value that cannot be measured is None, never 0.
+         *
+         *     Bytes and temperature are the largest of the period, all others its mean.
+         */
+        SlotUse: {
+            /** @default 0 */
+            at: number;
+            /** @default 0 */
+            seconds: number;
+            /** @default null */
+            gpu: number | null;
+            /** @default null */
+            cpu: number | null;
+            /** @default null */
+            memory: number | null;
+            /** @default null */
+            gpu_memory: number | null;
+            /** @default null */
+            device_memory: number | null;
+            /** @default null */
+            device_total: number | null;
+            /** @default null */
+            temperature: number | null;
+            /** @default null */
+            power: number | null;
+            /** @default null */
+            cpu_power: number | null;
+        };
+        /**
          * Space
-         * @description Describe a search space: the searched hyperparameters in their written order.
+         * @description Search space: the searched hyperparameters in their written order.
          *
          *     A parameter with a single choice has a given value. It is part of the space because other parameters depend on it.
          */
@@ -4855,20 +5842,78 @@ export interface components {
             parameters: components["schemas"]["Parameter"][];
         };
         /**
+         * Spending
+         * @description What some attempts have used. Of the lost slot-hours each counts in one of three parts.
+         */
+        Spending: {
+            name: string;
+            /** @default  */
+            title: string;
+            /** @default 0 */
+            slot_hours: number;
+            /** @default 0 */
+            repeated_hours: number;
+            /** @default 0 */
+            waiting_hours: number;
+            /** @default 0 */
+            pruned_hours: number;
+            /** @default null */
+            kwh: number | null;
+            /** @default 0 */
+            measured_hours: number;
+            /** @default null */
+            cost: number | null;
+        };
+        /**
+         * SpendingReport
+         * @description Slot-hours, energy and cost by user, group, month or experiment.
+         */
+        SpendingReport: {
+            /** @enum {string} */
+            by: "user" | "group" | "month" | "experiment";
+            /** @default null */
+            since: number | null;
+            until: number;
+            /** @default [] */
+            rows: components["schemas"]["Spending"][];
+            total: components["schemas"]["Spending"];
+        };
+        /**
+         * Split
+         * @description Seconds that a rank spent in each part of its work, and the number of steps in that time.
+         */
+        Split: {
+            /** @default 0 */
+            steps: number;
+            /** @default {} */
+            parts: {
+                [key: string]: number;
+            };
+        };
+        /**
+         * StagedArtifact
+         * @description Answer to an artifact's record: how many of its bytes the service has, and whether it is stored.
+         */
+        StagedArtifact: {
+            size: number;
+            /** @default false */
+            stored: boolean;
+        };
+        /**
          * StagedFile
-         * @description Answer to a piece of a file: how many bytes of it the service has now.
+         * @description Answer to a piece of a file: how many bytes of the file the service has now.
          */
         StagedFile: {
             size: number;
         };
         /**
          * StoredFact
-         * @description Stored provenance record: the attempt that reported it, its name, time and value.
+         * @description Provenance record as stored: which attempt reported it and when, its name and its value.
          */
         StoredFact: {
             attempt: number;
             /** @enum {string} */
-            name: "runtime" | "delivered" | "observed" | "weights" | "test";
+            name: "runtime" | "delivered" | "observed" | "weights" | "test" | "loader";
             at: number | ("NaN" | "Infinity" | "-Infinity");
             value: {
                 [key: string]: unknown;
@@ -4876,7 +5921,7 @@ export interface components {
         };
         /**
          * StoredNote
-         * @description Warning or remark about an attempt, sent in a message.
+         * @description Warning or remark about an attempt, as a message carries it.
          */
         StoredNote: {
             text: string;
@@ -4889,7 +5934,7 @@ export interface components {
         };
         /**
          * StoredReport
-         * @description Stored report with its sequence number, for `after=`.
+         * @description Stored report with its sequence number, from which clients continue by `after=`.
          */
         StoredReport: {
             seq: number;
@@ -4903,6 +5948,42 @@ export interface components {
             metrics: {
                 [key: string]: number | ("NaN" | "Infinity" | "-Infinity");
             };
+        };
+        /**
+         * Suspicion
+         * @description Reason why a node is suspect: no gang is started there for a while, unless too many nodes are suspect.
+         */
+        Suspicion: {
+            since: number;
+            until: number;
+            reason: string;
+            /** @default true */
+            left_out: boolean;
+        };
+        /**
+         * Times
+         * @description Time that a trial, or all trials of a search, spent in each part of the work, and the main cause of delay.
+         *
+         *     For a trial it is given by rank.
+         */
+        Times: {
+            trial: number | null;
+            live: boolean;
+            whole: components["schemas"]["Split"];
+            minute: components["schemas"]["Split"];
+            /** @default [] */
+            ranks: components["schemas"]["RankTimes"][];
+            /** @default  */
+            sentence: string;
+        };
+        /**
+         * Trace
+         * @description Recording that an attempt was asked for, until its ranks have answered.
+         */
+        Trace: {
+            id: string;
+            steps: number;
+            ranks: number[];
         };
         /**
          * Trial
@@ -4957,7 +6038,7 @@ export interface components {
         };
         /**
          * TrialCurve
-         * @description Metric of one trial by unit; None where the value is not finite.
+         * @description Metric of one trial at the end of each unit; None where the value is not finite.
          */
         TrialCurve: {
             trial: number;
@@ -4967,7 +6048,7 @@ export interface components {
         };
         /**
          * TrialRow
-         * @description Row of a trial in the table of a search. `value` and `best` are not negated for `metric:max`.
+         * @description Row of the table of a search's trials. `value` and `best` are not negated for `metric:max`.
          */
         TrialRow: {
             trial: number;
@@ -5000,13 +6081,22 @@ export interface components {
         };
         /**
          * TrialState
-         * @description State of a trial.
+         * @description State of a trial, from queued to ended.
          * @enum {string}
          */
         TrialState: "queued" | "starting" | "running" | "releasing" | "paused" | "stopping" | "completed" | "stopped" | "pruned" | "failed";
         /**
+         * Tried
+         * @description Result of a test message to a webhook.
+         */
+        Tried: {
+            webhook: components["schemas"]["Webhook"];
+            /** @default  */
+            problem: string;
+        };
+        /**
          * Use
-         * @description Slots that a user or a group holds now, and their past use.
+         * @description Slots that a user or a group holds now, and how much they have used before.
          */
         Use: {
             held: number;
@@ -5016,7 +6106,7 @@ export interface components {
         };
         /**
          * UseOverTime
-         * @description Slot use over time: the account held `held[i]` slots on average from `at[i]` to `at[i + 1]`.
+         * @description Slot use of an account: it held `held[i]` slots on average between the times `at[i]` and `at[i + 1]`.
          */
         UseOverTime: {
             at: number[];
@@ -5034,6 +6124,36 @@ export interface components {
             };
         };
         /**
+         * Utilisation
+         * @description Use of the slots of a trial by rank, or of all trials of a search together.
+         */
+        Utilisation: {
+            /** @default null */
+            trial: number | null;
+            /** @default false */
+            live: boolean;
+            /** @default null */
+            latest: components["schemas"]["SlotUse"] | null;
+            /**
+             * @default {
+             *       "at": 0,
+             *       "seconds": 0,
+             *       "gpu": null,
+             *       "cpu": null,
+             *       "memory": null,
+             *       "gpu_memory": null,
+             *       "device_memory": null,
+             *       "device_total": null,
+             *       "temperature": null,
+             *       "power": null,
+             *       "cpu_power": null
+             *     }
+             */
+            whole: components["schemas"]["SlotUse"];
+            /** @default [] */
+            ranks: components["schemas"]["RankUse"][];
+        };
+        /**
          * Vacancy
          * @description Event: the scheduler granted a gang to the search, whose decision may assign it to a trial.
          */
@@ -5046,7 +6166,7 @@ export interface components {
         };
         /**
          * Wait
-         * @description Reason why a request waits, its position in the queue (from 1), and the estimated wait in seconds if known.
+         * @description Why a slot request waits, its queue position (from 1), and the estimated wait in seconds if known.
          *
          *     About half of all waits end between `earliest` and `latest`.
          */
@@ -5062,7 +6182,7 @@ export interface components {
         };
         /**
          * Waiting
-         * @description Queued request for slots, without number and name if the user may not see its experiment.
+         * @description Queued request for slots; experiment number and name are None if the user may not see the experiment.
          */
         Waiting: {
             pool: string;
@@ -5084,6 +6204,33 @@ export interface components {
             by_admin: boolean;
         };
         /**
+         * Webhook
+         * @description A webhook as its owner and admins see it.
+         */
+        Webhook: {
+            id: number;
+            owner: string;
+            url: string;
+            events: string[];
+            /** @default false */
+            everyone: boolean;
+            at: number;
+            /** @default  */
+            secret: string;
+            /** @default  */
+            off: string;
+            /** @default  */
+            problem: string;
+            /** @default null */
+            failing_since: number | null;
+            /** @default null */
+            delivered_at: number | null;
+            /** @default 0 */
+            waiting: number;
+            /** @default 0 */
+            dropped: number;
+        };
+        /**
          * When
          * @description Condition of a parameter: it is active only if parameter `name` has one of these values.
          */
@@ -5095,7 +6242,7 @@ export interface components {
         };
         /**
          * ArtifactSaved
-         * @description An artifact was stored at a step. Fields as in `model/artifacts.py`.
+         * @description Record of an artifact that was stored at a step. Its fields are those in `model/artifacts.py`.
          */
         ArtifactSavedInput: {
             /**
@@ -5128,7 +6275,7 @@ export interface components {
         };
         /**
          * Choices
-         * @description Describe a list of values, one of which is chosen.
+         * @description List of values, one of which is chosen.
          */
         ChoicesInput: {
             /**
@@ -5142,7 +6289,7 @@ export interface components {
         };
         /**
          * Committed
-         * @description A committed checkpoint: its manifest has been written.
+         * @description Record of a committed checkpoint, whose manifest has been written.
          */
         CommittedInput: {
             /**
@@ -5313,14 +6460,47 @@ export interface components {
             };
         };
         /**
+         * DeliveredUse
+         * @description Use of the slot of one rank of an attempt; number 0 is the newest sample, others are periods of its curve.
+         */
+        DeliveredUseInput: {
+            rank: number;
+            /** @default  */
+            node?: string;
+            /** @default  */
+            device?: string;
+            /** @default 0 */
+            number?: number;
+            /**
+             * @default {
+             *       "at": 0,
+             *       "seconds": 0,
+             *       "gpu": null,
+             *       "cpu": null,
+             *       "memory": null,
+             *       "gpu_memory": null,
+             *       "device_memory": null,
+             *       "device_total": null,
+             *       "temperature": null,
+             *       "power": null,
+             *       "cpu_power": null
+             *     }
+             */
+            use?: components["schemas"]["SlotUseInput"];
+        };
+        /**
          * Delivery
          * @description Body of `POST /api/attempts/KEY/records`; an empty list is a heartbeat.
          */
         DeliveryInput: {
             /** @default [] */
-            records?: (components["schemas"]["StartedInput"] | components["schemas"]["ReportInput"] | components["schemas"]["CommittedInput"] | components["schemas"]["NoteInput"] | components["schemas"]["FactInput"] | components["schemas"]["GuaranteeInput"] | components["schemas"]["ArtifactSavedInput"])[];
+            records?: (components["schemas"]["StartedInput"] | components["schemas"]["ReportInput"] | components["schemas"]["CommittedInput"] | components["schemas"]["NoteInput"] | components["schemas"]["FactInput"] | components["schemas"]["GuaranteeInput"] | components["schemas"]["ArtifactSavedInput"] | components["schemas"]["TracedInput"])[];
             /** @default [] */
             notes?: string[];
+            /** @default [] */
+            times?: components["schemas"]["RankTimesInput"][];
+            /** @default [] */
+            use?: components["schemas"]["DeliveredUseInput"][];
         };
         DeviceInput: [
             string,
@@ -5328,7 +6508,7 @@ export interface components {
         ];
         /**
          * Extension
-         * @description New limits of a search, in total since the submission; at least one must be set.
+         * @description New limits of a search, each a total since its submission; at least one must be set.
          */
         ExtensionInput: {
             /** @default null */
@@ -5353,14 +6533,14 @@ export interface components {
             /** @default 0 */
             at?: number;
             /** @enum {string} */
-            name: "runtime" | "delivered" | "observed" | "weights" | "test";
+            name: "runtime" | "delivered" | "observed" | "weights" | "test" | "loader";
             value: {
                 [key: string]: unknown;
             };
         };
         /**
          * GarbageRequest
-         * @description Body of `POST /api/gc`: the experiment (None: all of the user's), and whether it is a dry run.
+         * @description Body of `POST /api/gc`: the experiment (None: all experiments of the user), and whether it is a dry run.
          */
         GarbageRequestInput: {
             /** @default null */
@@ -5370,7 +6550,7 @@ export interface components {
         };
         /**
          * Guarantee
-         * @description Reproducibility guarantee that replaces the one reported at the start, for instance after a rehearsal.
+         * @description Reproducibility guarantee that replaces the one reported at the start, for example after a rehearsal.
          */
         GuaranteeInput: {
             /**
@@ -5402,7 +6582,7 @@ export interface components {
          * LabelEdit
          * @description Body of `POST /api/experiments/{number}/label`.
          *
-         *     None and empty lists change nothing; an empty text removes the name or note.
+         *     None and empty lists leave a label as it is; an empty text removes the name or note.
          */
         LabelEditInput: {
             /** @default null */
@@ -5416,7 +6596,7 @@ export interface components {
         };
         /**
          * LogPolicy
-         * @description Action for failed attempts whose log has a line that matches `pattern` (a regular expression).
+         * @description Action on a failed attempt in whose log a line matches `pattern` (a regular expression).
          */
         LogPolicyInput: {
             pattern: string;
@@ -5437,10 +6617,29 @@ export interface components {
             mode?: "min" | "max";
         };
         /**
+         * NewWebhook
+         * @description Body of `POST /api/webhooks`: an address, and the events it is notified of.
+         */
+        NewWebhookInput: {
+            url: string;
+            /**
+             * @default [
+             *       "completed",
+             *       "failed",
+             *       "stopped"
+             *     ]
+             */
+            events?: ("submitted" | "paused" | "resumed" | "completed" | "failed" | "stopped")[];
+            /** @default  */
+            secret?: string;
+            /** @default false */
+            everyone?: boolean;
+        };
+        /**
          * NodeOffer
-         * @description Offer of a node's launcher to take part in a gang, repeated until the answer is `go` or `leave`.
+         * @description Offer of one node's launcher to run ranks of a gang, repeated until the answer is `go` or `leave`.
          *
-         *     The launcher keeps its ports reserved. Only node 0 has ports for torch, Horovod and probes.
+         *     The launcher reserves the offered ports meanwhile. Only node 0 offers ports for torch, Horovod and probes.
          */
         NodeOfferInput: {
             node: number;
@@ -5467,7 +6666,9 @@ export interface components {
         };
         /**
          * NodeState
-         * @description State of a node's ranks; the service answers as soon as the order changes, at the latest after `wait` seconds.
+         * @description State of a node's ranks, sent by its launcher.
+         *
+         *     The service answers as soon as its order changes, at the latest after `wait` seconds.
          */
         NodeStateInput: {
             node: number;
@@ -5481,7 +6682,7 @@ export interface components {
         };
         /**
          * Note
-         * @description A note for the user, such as a full disk at a checkpoint, or a damaged checkpoint.
+         * @description Message for the user, such as a full disk at a checkpoint, or a damaged checkpoint.
          */
         NoteInput: {
             /**
@@ -5502,7 +6703,7 @@ export interface components {
         };
         /**
          * Parameter
-         * @description Describe one hyperparameter of a space.
+         * @description One hyperparameter of a search space.
          *
          *     With `each` it belongs to every block of a list: functions get the list of dictionaries, and `when` refers to the
          *     same block.
@@ -5525,17 +6726,17 @@ export interface components {
         };
         /**
          * PoolSettings
-         * @description Settings of a pool. The local pool has none: it is the machine of the service.
+         * @description Settings of a pool. The local pool, which is the service's machine, has none.
          *
-         *     A slot is one GPU, or `cpus_per_slot` CPUs in a pool without GPUs. The descriptions are the help of `pool add`,
-         *     whose options are made from these fields.
+         *     A slot is one GPU, or `cpus_per_slot` CPUs in a pool without GPUs. The fields' descriptions are the help texts of
+         *     the options of `pool add`, which are made from these fields.
          */
         PoolSettingsInput: {
             /**
              * @description the system that runs the gangs
-             * @constant
+             * @enum {string}
              */
-            engine: "slurm";
+            engine: "slurm" | "kubernetes";
             /**
              * @description partition of the site's queue [the site's default]
              * @default null
@@ -5551,6 +6752,46 @@ export interface components {
              * @default null
              */
             qos?: string | null;
+            /**
+             * @description container image of the pods, with Daylight in it; kubernetes needs one
+             * @default null
+             */
+            image?: string | null;
+            /**
+             * @description namespace of the pods [that of the context]
+             * @default null
+             */
+            namespace?: string | null;
+            /**
+             * @description context of the kubeconfig file [its current one, or the cluster]
+             * @default null
+             */
+            context?: string | null;
+            /**
+             * @description service account of the pods [default]
+             * @default null
+             */
+            service_account?: string | null;
+            /**
+             * @description a label that nodes must have, as gpu=a100; may be repeated
+             * @default []
+             */
+            node_selector?: string[];
+            /**
+             * @description a taint that pods tolerate, as team=vision:NoSchedule; may be repeated
+             * @default []
+             */
+            tolerations?: string[];
+            /**
+             * @description priority class of the pods [the cluster's default]
+             * @default null
+             */
+            priority_class?: string | null;
+            /**
+             * @description resource that is a GPU of a node [nvidia.com/gpu]
+             * @default null
+             */
+            resource?: string | null;
             /**
              * @description feature that nodes must have [none]
              * @default null
@@ -5577,6 +6818,26 @@ export interface components {
              */
             memory_per_slot?: number | null;
             /**
+             * @description GiB of /dev/shm of each pod, part of its memory [8]
+             * @default null
+             */
+            shm_gb?: number | null;
+            /**
+             * @description a volume claim and its path in pods, as data:/data:ro; may be repeated
+             * @default []
+             */
+            volumes?: string[];
+            /**
+             * @description Python interpreter of the image [python3]
+             * @default null
+             */
+            python?: string | null;
+            /**
+             * @description seconds for which a part of a gang keeps its nodes while the rest finds none [300]
+             * @default null
+             */
+            placement_timeout?: number | null;
+            /**
              * @description a further option of sbatch, as --extra=--reservation=course; may be repeated
              * @default []
              */
@@ -5591,6 +6852,11 @@ export interface components {
              * @default 20
              */
             most_waiting?: number;
+            /**
+             * @description seconds for which the allocation of a search waits for its next trial [60]
+             * @default 60
+             */
+            keep_idle?: number;
             /**
              * @description whether its nodes see the service's home; no: files go through the service [yes]
              * @default true
@@ -5611,17 +6877,22 @@ export interface components {
              * @default 300
              */
             join_timeout?: number;
+            /**
+             * @description price of a slot-hour, in your currency, for `daylight usage` [none]
+             * @default null
+             */
+            price?: number | null;
         };
         /**
          * Priority
-         * @description Body of `POST /api/queue/N/priority`.
+         * @description Body of `POST /api/queue/N/priority`, which sets an experiment's priority.
          */
         PriorityInput: {
             priority: number | null;
         };
         /**
          * Range
-         * @description Describe numbers from `low` to `high`, both included.
+         * @description Range of numbers from `low` to `high`, both included.
          */
         RangeInput: {
             /**
@@ -5640,6 +6911,44 @@ export interface components {
             scale?: "linear" | "log" | "log2";
             /** @default null */
             count?: number | null;
+        };
+        /**
+         * RankTimes
+         * @description Time that one rank of an attempt spent in each part of its work, measured from its second step on.
+         */
+        RankTimesInput: {
+            rank: number;
+            /** @default  */
+            node?: string;
+            /** @default null */
+            now?: ("data" | "transfer" | "forward" | "backward" | "communication" | "optimizer" | "checkpoint" | "validation" | "stall") | null;
+            /**
+             * @default {
+             *       "steps": 0,
+             *       "parts": {}
+             *     }
+             */
+            whole?: components["schemas"]["SplitInput"];
+            /**
+             * @default {
+             *       "steps": 0,
+             *       "parts": {}
+             *     }
+             */
+            minute?: components["schemas"]["SplitInput"];
+            /**
+             * @default none
+             * @enum {string}
+             */
+            loader?: "none" | "indexed" | "stream" | "own";
+            /** @default 0 */
+            workers?: number;
+            /** @default 0 */
+            operations?: number;
+            /** @default 0 */
+            written_bytes?: number;
+            /** @default 0 */
+            written_s?: number;
         };
         ReachedInput: [
             string,
@@ -5717,7 +7026,7 @@ export interface components {
         };
         /**
          * Search
-         * @description Options of a search. Options that do not apply to its method are refused.
+         * @description Options of a search. Options that do not apply to the search's method are refused.
          */
         SearchInput: {
             /**
@@ -5761,6 +7070,8 @@ export interface components {
             /** @default null */
             max_time?: number | null;
             /** @default null */
+            keep_allocation?: number | null;
+            /** @default null */
             source?: string | null;
             /** @default {} */
             options?: {
@@ -5772,8 +7083,38 @@ export interface components {
             warm?: string[];
         };
         /**
+         * SlotUse
+         * @description Use of a slot in the `seconds` up to `at`; a value that cannot be measured is None, never 0.
+         *
+         *     Bytes and temperature are the largest of the period, all others its mean.
+         */
+        SlotUseInput: {
+            /** @default 0 */
+            at?: number;
+            /** @default 0 */
+            seconds?: number;
+            /** @default null */
+            gpu?: number | null;
+            /** @default null */
+            cpu?: number | null;
+            /** @default null */
+            memory?: number | null;
+            /** @default null */
+            gpu_memory?: number | null;
+            /** @default null */
+            device_memory?: number | null;
+            /** @default null */
+            device_total?: number | null;
+            /** @default null */
+            temperature?: number | null;
+            /** @default null */
+            power?: number | null;
+            /** @default null */
+            cpu_power?: number | null;
+        };
+        /**
          * Space
-         * @description Describe a search space: the searched hyperparameters in their written order.
+         * @description Search space: the searched hyperparameters in their written order.
          *
          *     A parameter with a single choice has a given value. It is part of the space because other parameters depend on it.
          */
@@ -5782,8 +7123,20 @@ export interface components {
             parameters?: components["schemas"]["ParameterInput"][];
         };
         /**
+         * Split
+         * @description Seconds that a rank spent in each part of its work, and the number of steps in that time.
+         */
+        SplitInput: {
+            /** @default 0 */
+            steps?: number;
+            /** @default {} */
+            parts?: {
+                [key: string]: number;
+            };
+        };
+        /**
          * Started
-         * @description The ranks are connected and are about to take the first step.
+         * @description Record: the ranks are connected and are about to take the first step.
          */
         StartedInput: {
             /**
@@ -5909,6 +7262,39 @@ export interface components {
             again?: boolean;
         };
         /**
+         * TraceRequest
+         * @description Body of `POST /api/experiments/N/trace`: record so many steps of some ranks.
+         */
+        TraceRequestInput: {
+            /** @default null */
+            trial?: number | null;
+            /** @default 10 */
+            steps?: number;
+            /**
+             * @default [
+             *       0
+             *     ]
+             */
+            ranks?: number[];
+        };
+        /**
+         * Traced
+         * @description A trace was recorded that the attempt had been asked for, or could not be; `text` is a note for the user.
+         */
+        TracedInput: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "traced";
+            /** @default 0 */
+            number?: number;
+            /** @default 0 */
+            at?: number;
+            id: string;
+            text: string;
+        };
+        /**
          * When
          * @description Condition of a parameter: it is active only if parameter `name` has one of these values.
          */
@@ -5920,7 +7306,7 @@ export interface components {
         };
         /**
          * ExperimentMessage
-         * @description Message of the stream.
+         * @description Message of the stream, about a change of an experiment.
          *
          *     `seq` grows with each message: a client that has read message N and requests `after=N` misses none.
          */
@@ -5936,7 +7322,7 @@ export interface components {
         };
         /**
          * TrialMessage
-         * @description Message of the stream.
+         * @description Message of the stream, about a change of an experiment.
          *
          *     `seq` grows with each message: a client that has read message N and requests `after=N` misses none.
          */
@@ -5952,7 +7338,7 @@ export interface components {
         };
         /**
          * AttemptMessage
-         * @description Message of the stream.
+         * @description Message of the stream, about a change of an experiment.
          *
          *     `seq` grows with each message: a client that has read message N and requests `after=N` misses none.
          */
@@ -5968,7 +7354,7 @@ export interface components {
         };
         /**
          * ReportMessage
-         * @description Message of the stream.
+         * @description Message of the stream, about a change of an experiment.
          *
          *     `seq` grows with each message: a client that has read message N and requests `after=N` misses none.
          */
@@ -5984,7 +7370,7 @@ export interface components {
         };
         /**
          * NoteMessage
-         * @description Message of the stream.
+         * @description Message of the stream, about a change of an experiment.
          *
          *     `seq` grows with each message: a client that has read message N and requests `after=N` misses none.
          */
@@ -6000,7 +7386,7 @@ export interface components {
         };
         /**
          * ArtifactMessage
-         * @description Message of the stream.
+         * @description Message of the stream, about a change of an experiment.
          *
          *     `seq` grows with each message: a client that has read message N and requests `after=N` misses none.
          */
@@ -6016,7 +7402,7 @@ export interface components {
         };
         /**
          * SearchMessage
-         * @description Message of the stream.
+         * @description Message of the stream, about a change of an experiment.
          *
          *     `seq` grows with each message: a client that has read message N and requests `after=N` misses none.
          */
@@ -6066,6 +7452,8 @@ export type Diff = components['schemas']['Diff'];
 export type Difference = components['schemas']['Difference'];
 export type DiskReport = components['schemas']['DiskReport'];
 export type DiskUsage = components['schemas']['DiskUsage'];
+export type EndedExperiment = components['schemas']['EndedExperiment'];
+export type EndedExperiments = components['schemas']['EndedExperiments'];
 export type Environment = components['schemas']['Environment'];
 export type EnvironmentInfo = components['schemas']['EnvironmentInfo'];
 export type Exited = components['schemas']['Exited'];
@@ -6077,6 +7465,7 @@ export type Failure = components['schemas']['Failure'];
 export type Frame = components['schemas']['Frame'];
 export type GangNode = components['schemas']['GangNode'];
 export type GarbageReport = components['schemas']['GarbageReport'];
+export type HeldAllocation = components['schemas']['HeldAllocation'];
 export type HistoryEntry = components['schemas']['HistoryEntry'];
 export type Hold = components['schemas']['Hold'];
 export type Importance = components['schemas']['Importance'];
@@ -6108,7 +7497,10 @@ export type Promoted = components['schemas']['Promoted'];
 export type Prune = components['schemas']['Prune'];
 export type Quota = components['schemas']['Quota'];
 export type Range = components['schemas']['Range'];
+export type RankTimes = components['schemas']['RankTimes'];
+export type RankUse = components['schemas']['RankUse'];
 export type Reported = components['schemas']['Reported'];
+export type ReportsDecision = components['schemas']['ReportsDecision'];
 export type Results = components['schemas']['Results'];
 export type Resume = components['schemas']['Resume'];
 export type RungStatus = components['schemas']['RungStatus'];
@@ -6121,27 +7513,39 @@ export type Self = components['schemas']['Self'];
 export type Server = components['schemas']['Server'];
 export type Share = components['schemas']['Share'];
 export type SlotHours = components['schemas']['SlotHours'];
+export type SlotUse = components['schemas']['SlotUse'];
 export type Space = components['schemas']['Space'];
+export type Spending = components['schemas']['Spending'];
+export type SpendingReport = components['schemas']['SpendingReport'];
+export type Split = components['schemas']['Split'];
+export type StagedArtifact = components['schemas']['StagedArtifact'];
 export type StagedFile = components['schemas']['StagedFile'];
 export type StoredFact = components['schemas']['StoredFact'];
 export type StoredNote = components['schemas']['StoredNote'];
 export type StoredReport = components['schemas']['StoredReport'];
+export type Suspicion = components['schemas']['Suspicion'];
+export type Times = components['schemas']['Times'];
+export type Trace = components['schemas']['Trace'];
 export type Trial = components['schemas']['Trial'];
 export type TrialCurve = components['schemas']['TrialCurve'];
 export type TrialRow = components['schemas']['TrialRow'];
 export type TrialState = components['schemas']['TrialState'];
+export type Tried = components['schemas']['Tried'];
 export type Use = components['schemas']['Use'];
 export type UseOverTime = components['schemas']['UseOverTime'];
 export type UserDisk = components['schemas']['UserDisk'];
+export type Utilisation = components['schemas']['Utilisation'];
 export type Vacancy = components['schemas']['Vacancy'];
 export type Wait = components['schemas']['Wait'];
 export type Waiting = components['schemas']['Waiting'];
+export type Webhook = components['schemas']['Webhook'];
 export type When = components['schemas']['When'];
 export type ArtifactSavedInput = components['schemas']['ArtifactSavedInput'];
 export type CadenceInput = components['schemas']['CadenceInput'];
 export type ChoicesInput = components['schemas']['ChoicesInput'];
 export type CommittedInput = components['schemas']['CommittedInput'];
 export type ConfigInput = components['schemas']['ConfigInput'];
+export type DeliveredUseInput = components['schemas']['DeliveredUseInput'];
 export type DeliveryInput = components['schemas']['DeliveryInput'];
 export type DeviceInput = components['schemas']['DeviceInput'];
 export type ExtensionInput = components['schemas']['ExtensionInput'];
@@ -6152,6 +7556,7 @@ export type KeepInput = components['schemas']['KeepInput'];
 export type LabelEditInput = components['schemas']['LabelEditInput'];
 export type LogPolicyInput = components['schemas']['LogPolicyInput'];
 export type MetricInput = components['schemas']['MetricInput'];
+export type NewWebhookInput = components['schemas']['NewWebhookInput'];
 export type NodeOfferInput = components['schemas']['NodeOfferInput'];
 export type NodeStateInput = components['schemas']['NodeStateInput'];
 export type NoteInput = components['schemas']['NoteInput'];
@@ -6160,14 +7565,19 @@ export type PoolCheckRequestInput = components['schemas']['PoolCheckRequestInput
 export type PoolSettingsInput = components['schemas']['PoolSettingsInput'];
 export type PriorityInput = components['schemas']['PriorityInput'];
 export type RangeInput = components['schemas']['RangeInput'];
+export type RankTimesInput = components['schemas']['RankTimesInput'];
 export type ReachedInput = components['schemas']['ReachedInput'];
 export type ReportInput = components['schemas']['ReportInput'];
 export type RerunInput = components['schemas']['RerunInput'];
 export type ResumptionInput = components['schemas']['ResumptionInput'];
 export type SearchInput = components['schemas']['SearchInput'];
+export type SlotUseInput = components['schemas']['SlotUseInput'];
 export type SpaceInput = components['schemas']['SpaceInput'];
+export type SplitInput = components['schemas']['SplitInput'];
 export type StartedInput = components['schemas']['StartedInput'];
 export type SubmissionInput = components['schemas']['SubmissionInput'];
+export type TraceRequestInput = components['schemas']['TraceRequestInput'];
+export type TracedInput = components['schemas']['TracedInput'];
 export type WhenInput = components['schemas']['WhenInput'];
 export type ExperimentMessage = components['schemas']['ExperimentMessage'];
 export type TrialMessage = components['schemas']['TrialMessage'];

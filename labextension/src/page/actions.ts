@@ -73,6 +73,11 @@ export function drain(node: NodeUse, drained: boolean): Act {
   };
 }
 
+/** Forget why a node is suspect, so that new work starts there again. */
+export function trust(node: NodeUse): Act {
+  return { ...drainOnly(node, false), said: () => `${node.name} is trusted again: new work starts there` };
+}
+
 function drainOnly({ name }: NodeUse, drained: boolean): Act {
   return {
     method: 'POST',

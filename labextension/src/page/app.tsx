@@ -10,6 +10,7 @@ import { Disk } from './disk';
 import { MyAccount } from './myaccount';
 import { Nodes, Pools } from './nodes';
 import { Queue } from './queue';
+import { Spent } from './spent';
 import { Notice, StaleNotice } from './messages';
 
 const TITLES: Record<View, string> = { cluster: 'Cluster', accounts: 'Users and groups', audit: 'Audit log' };
@@ -66,6 +67,7 @@ function Body({
           <Queue cluster={cluster} snapshot={snapshot} />
           <Nodes cluster={cluster} snapshot={snapshot} />
           <Pools snapshot={snapshot} />
+          <Spent cluster={cluster} admin={snapshot.me?.person.admin ?? false} />
         </>
       );
     case 'accounts':

@@ -2,7 +2,7 @@
 
 import { Poll } from '@lumino/polling';
 
-import type { Account, Answer, AuditEntry, ReadRoute, UseOverTime } from '../api/types';
+import type { Account, Answer, AuditEntry, ReadRoute, SpendingReport, UseOverTime } from '../api/types';
 import { ServiceError } from '../service/source';
 import type { Query } from '../service/source';
 import type { Act } from './actions';
@@ -31,6 +31,8 @@ export interface Done {
   readonly undo: Act | null;
   readonly wrong: boolean;
 }
+
+export type By = SpendingReport['by'];
 
 export class Cluster {
   private readonly _poll: Poll;
@@ -125,6 +127,16 @@ export class Cluster {
     const until = Math.floor(this._now()); // the service accepts whole seconds
     const query = { since: until - seconds, until, points };
     return this._get('/api/accounts/{kind}/{name}/use', query, { kind: account.kind, name: account.name });
+  }
+
+  /** Return slot-hours, energy and cost: of all users for admins, else of the user; throws ServiceError. */
+  async spending(by: By): Promise<SpendingReport> {
+    return this._get('/api/usage', { by });
+  }
+
+  /** Return the same as CSV; throws ServiceError. */
+  async spendingCsv(by: By): Promise<string> {
+    return this._source.text('/usage.csv', { by });
   }
 
   /** Load the audit entries before those already loaded. */

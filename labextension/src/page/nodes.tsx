@@ -5,10 +5,10 @@ import * as React from 'react';
 import type { NodeUse } from '../api/types';
 import { Ask } from './confirm';
 import type { Cluster } from './cluster';
-import { drain } from './actions';
+import { drain, trust } from './actions';
 import { partOf, plural } from './fields';
 import type { ClusterSnapshot } from './clusterstate';
-import { runText } from './rows';
+import { nodeReasons, nodeState, runText } from './rows';
 import { Bar, type Column, Row, Table } from './table';
 
 export function Nodes({ cluster, snapshot }: { cluster: Cluster; snapshot: ClusterSnapshot }): React.JSX.Element {
@@ -41,20 +41,9 @@ export function Nodes({ cluster, snapshot }: { cluster: Cluster; snapshot: Clust
                   part={partOf(each.used, each.slots)}
                   text={`${each.used} of ${each.slots} ${plural(each.slots, 'slot')}`}
                 />,
-                <State key="state" node={each} />,
+                <State key="state" node={each} now={snapshot.at} />,
                 <Runs key="runs" snapshot={snapshot} node={each} />,
-                ...(admin
-                  ? [
-                      <button
-                        key="drain"
-                        type="button"
-                        className="dl-push"
-                        onClick={() => (each.drained ? void cluster.try(drain(each, false)) : setAsked(each.name))}
-                      >
-                        {each.drained ? `Undrain ${each.name}` : `Drain ${each.name}`}
-                      </button>
-                    ]
-                  : [])
+                ...(admin ? [<Buttons key="buttons" cluster={cluster} node={each} ask={setAsked} />] : [])
               ]}
             />
           ))}
@@ -91,16 +80,47 @@ function Name({ node }: { node: NodeUse }): React.JSX.Element {
   );
 }
 
-function State({ node }: { node: NodeUse }): React.JSX.Element {
-  const [text, mark] = !node.healthy
-    ? ['does not answer', 'failed']
-    : node.drained
-      ? ['drained', 'paused']
-      : ['ready', 'completed'];
+interface ButtonsProps {
+  cluster: Cluster;
+  node: NodeUse;
+  ask: (name: string) => void; // before it is drained
+}
+
+/** Buttons of admins: a suspect node can be trusted again, or kept out. */
+function Buttons({ cluster, node, ask }: ButtonsProps): React.JSX.Element {
+  const { name, drained, suspicion } = node;
   return (
-    <span className="dl-chip" data-state={mark}>
-      {text}
-    </span>
+    <div className="dl-pushes">
+      {suspicion && !drained && (
+        <button type="button" className="dl-push" onClick={() => void cluster.try(trust(node))}>
+          {`Trust ${name}`}
+        </button>
+      )}
+      <button
+        type="button"
+        className="dl-push"
+        onClick={() => (drained ? void cluster.try(drain(node, false)) : ask(name))}
+      >
+        {drained ? `Undrain ${name}` : `Drain ${name}`}
+      </button>
+    </div>
+  );
+}
+
+function State({ node, now }: { node: NodeUse; now: number }): React.JSX.Element {
+  const [text, mark] = nodeState(node);
+  return (
+    <>
+      <span className="dl-chip" data-state={mark}>
+        {text}
+      </span>
+      {node.state && <span className="dl-dim"> {node.state}</span>}
+      {nodeReasons(node, now).map(reason => (
+        <div key={reason} className="dl-reason">
+          {reason}
+        </div>
+      ))}
+    </>
   );
 }
 

@@ -1,6 +1,6 @@
 /** Long lists: search, sort and pages. */
 
-import type { Account, AuditEntry, NodeRun, Waiting } from '../api/types';
+import type { Account, AuditEntry, NodeRun, NodeUse, Waiting } from '../api/types';
 import { plural } from './fields';
 import { dayText, approximately } from './text';
 
@@ -110,11 +110,32 @@ export function runText(run: NodeRun, now: number): string {
   return `${number}${personText(run.owner, run.group)}${what}, ${slots}${idleText(run, now)}`;
 }
 
-/** Format the idle time of a notebook server, and when its slots are reclaimed if it stays idle. */
+/** Format the idle time of a gang or a notebook server, and when its slots are reclaimed if it stays idle. */
 function idleText({ last_activity, take_back_at }: NodeRun, now: number): string {
   const idle =
     last_activity === null || now - last_activity < 60 ? '' : `, idle for ${approximately(now - last_activity)}`;
   const back =
     take_back_at === null ? '' : `; if nothing is done there it may be stopped from ${dayText(take_back_at)} on`;
   return idle + back;
+}
+
+/** Return the state of a node, and the state whose colours it is shown in. */
+export function nodeState({ healthy, drained, suspicion }: NodeUse): [string, string] {
+  if (drained) {
+    return ['drained', 'paused'];
+  }
+  if (!healthy) {
+    return ['does not answer', 'failed'];
+  }
+  return suspicion?.left_out ? ['suspect', 'failed'] : ['ready', 'completed'];
+}
+
+/** Return why a node is out of use: its engine's reason, and why it is suspect. */
+export function nodeReasons({ reason, suspicion }: NodeUse, now: number): string[] {
+  if (!suspicion) {
+    return reason ? [reason] : [];
+  }
+  const left = approximately(Math.max(0, suspicion.until - now));
+  const used = suspicion.left_out ? 'left out' : 'suspect, but used as half of its pool is left out,';
+  return [...(reason ? [reason] : []), `${suspicion.reason}; ${used} for ${left} more`];
 }

@@ -13,6 +13,9 @@ export type Method = 'GET' | 'PUT' | 'POST' | 'DELETE';
 export interface Requester {
   /** Return the JSON at a path such as `/queue`; throws ServiceError. */
   ask(method: Method, path: string, query?: Query, body?: unknown): Promise<unknown>;
+
+  /** Return the text at a path, such as a CSV file; throws ServiceError. */
+  text(path: string, query: Query): Promise<string>;
 }
 
 export class PageSource implements Requester {
@@ -23,11 +26,7 @@ export class PageSource implements Requester {
   ) {}
 
   async ask(method: Method, path: string, query: Query = {}, body?: unknown): Promise<unknown> {
-    const url = new URL(`api${path}`, this._base);
-    for (const [name, value] of Object.entries(query)) {
-      url.searchParams.set(name, String(value));
-    }
-    const [response, text] = await this._fetch(url, method, body);
+    const [response, text] = await this._fetch(this._url(path, query), method, body);
     const said = parsed(text);
     if (!response.ok) {
       throw refusal(response, said);
@@ -36,6 +35,22 @@ export class PageSource implements Requester {
       throw new ServiceError(401, LOGGED_OUT); // most likely a login page
     }
     return said;
+  }
+
+  async text(path: string, query: Query): Promise<string> {
+    const [response, text] = await this._fetch(this._url(path, query), 'GET', undefined);
+    if (!response.ok) {
+      throw refusal(response, parsed(text));
+    }
+    return text;
+  }
+
+  private _url(path: string, query: Query): URL {
+    const url = new URL(`api${path}`, this._base);
+    for (const [name, value] of Object.entries(query)) {
+      url.searchParams.set(name, String(value));
+    }
+    return url;
   }
 
   private async _fetch(url: URL, method: Method, body: unknown): Promise<[Response, string]> {

@@ -24,6 +24,7 @@ import { verbsFor } from '../view/actions';
 import { copy } from '../view/clipboard';
 import type { Experiments } from './experiments';
 import { sunIcon } from './icon';
+import { MOST_COMPARED } from './list';
 import { askLabels, askNumber, askNumbers, mayDelete, mayStop } from './questions';
 import type { Tabs } from './tabs';
 
@@ -42,6 +43,7 @@ type Args = ReadonlyPartialJSONObject;
 export interface Parts {
   experiments: Experiments;
   tabs: Tabs;
+  news: () => void; // an experiment may have begun or ended
   showPanel: () => void;
 }
 
@@ -76,7 +78,7 @@ export class Commands {
         label: 'Look for Experiments Again',
         caption: 'Ask the service at once',
         icon: refreshIcon,
-        execute: () => this._parts.experiments.refresh()
+        execute: () => this._parts.news()
       }
     };
     for (const [command, options] of Object.entries(all)) {
@@ -107,7 +109,7 @@ export class Commands {
     const chosen = (args: Args): number[] => {
       const pointed = this._given(args);
       const all = new Set([...this._parts.experiments.chosen, ...(pointed === null ? [] : [pointed])]);
-      return [...all].sort((one, other) => one - other);
+      return [...all].sort((one, other) => one - other).slice(-MOST_COMPARED);
     };
     return {
       label: args => {
@@ -124,7 +126,7 @@ export class Commands {
           return;
         }
         if (numbers.length < 2) {
-          numbers = await askNumbers();
+          numbers = (await askNumbers()).slice(0, MOST_COMPARED);
         }
         if (numbers.length > 1) {
           this._parts.tabs.open(numbers);

@@ -5,16 +5,22 @@ import type { IDisposable } from '@lumino/disposable';
 import type { ISignal } from '@lumino/signaling';
 import { Signal } from '@lumino/signaling';
 
-import type { DiskReport, NodeUse, Overview } from '../api/types';
+import type { DiskReport, NodeUse, Overview, Self, Waiting } from '../api/types';
 import { announce } from '../service/changes';
 import { ServiceError } from '../service/source';
 import type { ActionBody, Source } from '../service/source';
 import type { Act } from '../service/watch';
-import { EVERYTHING, hasMoved, isActive, maybeMore, nextPause, ofNotebook, PAGE, queryFor } from './list';
+import { hasMoved, isActive, maybeMore, MOST_COMPARED, nextPause, ofNotebook, PAGE, queryFor } from './list';
 import type { Filter } from './list';
+import { groupsOf } from './groups';
+import type { Group, GroupBy } from './groups';
+import { NOTHING_REMEMBERED } from './remembered';
+import type { Memory } from './remembered';
 import type { LiveSettings } from './settings';
+import type { Queue } from './waiting';
 
 const DISK_S = 600; // interval between requests of the disk usage, which the service measures each time
+const WAITING = 50; // requests of each pool, besides the user's own
 const LONGEST_S = 60; // longest interval that the user can set
 
 export class Experiments implements IDisposable {
@@ -24,10 +30,14 @@ export class Experiments implements IDisposable {
   private _found: readonly Overview[] = [];
   private _nodes: readonly NodeUse[] = [];
   private _warnings: readonly string[] = [];
+  private _queue: Queue | null = null;
+  private _queueShown: boolean;
   private _diskAt = -Infinity; // time of the last request of the disk usage
   private _at = 0;
   private _error: ServiceError | null = null;
-  private _filter = EVERYTHING;
+  private _filter: Filter;
+  private _group: GroupBy;
+  private _here: boolean; // narrow the list to the first notebook in front
   private _limit = PAGE;
   private _loaded = false;
   private _watched = false;
@@ -36,8 +46,14 @@ export class Experiments implements IDisposable {
 
   constructor(
     private readonly _source: Source,
-    private readonly _settings: LiveSettings
+    private readonly _settings: LiveSettings,
+    private readonly _memory: Memory | null = null
   ) {
+    const { search, state, here, group, queue } = _memory?.read() ?? NOTHING_REMEMBERED;
+    this._filter = { search, state, notebook: null };
+    this._group = group;
+    this._here = here;
+    this._queueShown = queue;
     this._pause = _settings.current.refreshSeconds;
     this._poll = new Poll({
       name: 'daylight:experiments',
@@ -90,8 +106,58 @@ export class Experiments implements IDisposable {
   set filter(filter: Filter) {
     this._filter = filter;
     this._limit = PAGE;
+    this._remember();
     this._changed.emit();
     this.refresh();
+  }
+
+  /** Keep the list narrowed to the notebook in front, if it is narrowed to one, or was at the last visit. */
+  follow(notebook: string): void {
+    const wanted = this._here || this._filter.notebook !== null;
+    this._here = false;
+    if (wanted && notebook !== this._filter.notebook) {
+      this.filter = { ...this._filter, notebook };
+    }
+  }
+
+  get group(): GroupBy {
+    return this._group;
+  }
+
+  set group(group: GroupBy) {
+    this._group = group;
+    this._remember();
+    this._changed.emit();
+  }
+
+  /** The listed experiments by group; a single one without a title if they are not grouped. */
+  get groups(): readonly Group[] {
+    return groupsOf(this.list, this._group);
+  }
+
+  /** What waits, and the user's quotas; null until the service has answered. */
+  get queue(): Queue | null {
+    return this._queue;
+  }
+
+  /** Whether queue and quotas are shown; only then are they requested. */
+  get queueShown(): boolean {
+    return this._queueShown;
+  }
+
+  set queueShown(shown: boolean) {
+    if (shown !== this._queueShown) {
+      this._queueShown = shown;
+      this._remember();
+      this._changed.emit();
+      this.refresh();
+    }
+  }
+
+  private _remember(): void {
+    const { search, state, notebook } = this._filter;
+    const here = this._here || notebook !== null;
+    this._memory?.write({ search: search.trim(), state, here, group: this._group, queue: this._queueShown });
   }
 
   get hasMore(): boolean {
@@ -108,10 +174,11 @@ export class Experiments implements IDisposable {
     return [...this._chosen];
   }
 
+  /** Select an experiment for the comparison, unless there are as many as it can show. */
   choose(number: number, chosen: boolean): void {
-    if (chosen) {
+    if (chosen && this._chosen.size < MOST_COMPARED) {
       this._chosen.add(number);
-    } else {
+    } else if (!chosen) {
       this._chosen.delete(number);
     }
     this._changed.emit();
@@ -173,11 +240,13 @@ export class Experiments implements IDisposable {
   private async _look(): Promise<void> {
     const turn = ++this._turn;
     try {
-      const [found, nodes] = await Promise.all([
+      const [found, nodes, queue] = await Promise.all([
         this._source.get('/experiments', queryFor(this._filter, this._limit)),
-        this._source.get('/nodes')
+        this._source.get('/nodes'),
+        this._queueShown ? this._lookAtQueue() : null
       ]);
       if (turn === this._turn) {
+        this._queue = queue;
         this._take((found as { experiments: Overview[] }).experiments, (nodes as { nodes: NodeUse[] }).nodes);
         void this._lookAtDisk();
       }
@@ -186,6 +255,11 @@ export class Experiments implements IDisposable {
         this._fail(error);
       }
     }
+  }
+
+  private async _lookAtQueue(): Promise<Queue> {
+    const [queue, me] = await Promise.all([this._source.get('/queue', { limit: WAITING }), this._source.get('/me')]);
+    return { waiting: (queue as { queue: Waiting[] }).queue, me: me as Self };
   }
 
   /** Request warnings about the disk, seldom. Nothing waits for the answer, and errors are ignored. */

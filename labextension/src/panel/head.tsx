@@ -4,6 +4,8 @@ import { refreshIcon } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
 import type { NodeUse } from '../api/types';
+import { groupByIn } from './groups';
+import type { GroupBy } from './groups';
 import type { Filter } from './list';
 import { STATES } from './list';
 
@@ -81,6 +83,36 @@ export function Filters({ filter, notebook, narrow }: FilterProps): React.JSX.El
         />
       </div>
     </>
+  );
+}
+
+interface GroupProps {
+  group: GroupBy;
+  params: readonly string[]; // hyperparameters by which the experiments can be grouped
+  choose: (group: GroupBy) => void;
+}
+
+/** Choice of what the experiments are grouped by. */
+export function GroupChoice({ group, params, choose }: GroupProps): React.JSX.Element {
+  return (
+    <label className="dl-group-by">
+      Group by{' '}
+      <select value={group} onChange={event => choose(groupByIn(event.target.value))}>
+        <option value="">nothing</option>
+        <option value="tag">tag</option>
+        <option value="state">state</option>
+        <option value="notebook">notebook</option>
+        {params.length > 0 && (
+          <optgroup label="Hyperparameters">
+            {params.map(name => (
+              <option key={name} value={`param:${name}`}>
+                {name}
+              </option>
+            ))}
+          </optgroup>
+        )}
+      </select>
+    </label>
   );
 }
 

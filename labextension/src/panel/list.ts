@@ -12,6 +12,8 @@ const MOST = 1000; // largest number that the service returns at once
 const LONGEST_S = 15; // longest interval between requests
 const SLOWER = 1.5;
 
+export const MOST_COMPARED = 20; // experiments side by side
+
 /** States that the filter chips select. */
 export const STATES = ['running', 'queued', 'paused', 'completed', 'failed', 'stopped', 'deleted'] as const;
 

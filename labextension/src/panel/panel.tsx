@@ -3,12 +3,15 @@
 import { ReactWidget } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
-import { Filters, Meters, Refresh } from './head';
+import type { Overview } from '../api/types';
+import { groupParams } from './groups';
+import { Filters, GroupChoice, Meters, Refresh } from './head';
 import type { Experiments } from './experiments';
 import { sunIcon } from './icon';
 import { Item } from './item';
-import { EVERYTHING, isNarrow, placeAfter } from './list';
+import { EVERYTHING, isNarrow, MOST_COMPARED, placeAfter } from './list';
 import type { Filter } from './list';
+import { QueuePart } from './queue';
 import { Beginning, Nothing, LoadError, Warnings } from './notices';
 
 /** Callbacks for actions that the panel does not perform itself. */
@@ -43,10 +46,7 @@ export class Panel extends ReactWidget {
       return;
     }
     this._notebook = path;
-    const { filter } = this._experiments;
-    if (filter.notebook !== null && filter.notebook !== path) {
-      this._narrow({ notebook: path });
-    }
+    this._experiments.follow(path);
     this.update();
   }
 
@@ -69,10 +69,21 @@ export class Panel extends ReactWidget {
             <Refresh refresh={refresh} />
           </div>
           <Filters filter={filter} notebook={this._notebook} narrow={change => this._narrow(change)} />
+          <GroupChoice
+            group={this._experiments.group}
+            params={groupParams(this._experiments.list, this._experiments.group)}
+            choose={group => (this._experiments.group = group)}
+          />
         </header>
         {error && <LoadError error={error} again={refresh} />}
         <Warnings texts={this._experiments.warnings} />
         {this._body()}
+        <QueuePart
+          queue={this._experiments.queue}
+          shown={this._experiments.queueShown}
+          show={shown => (this._experiments.queueShown = shown)}
+          open={this._doors.open}
+        />
         <Choice chosen={this._experiments.chosen} compare={this._doors.compare} none={() => this._none()} />
       </>
     );
@@ -88,7 +99,7 @@ export class Panel extends ReactWidget {
     }
     return (
       <div className="dl-list-box" data-stale={error !== null}>
-        {this._list()}
+        {this._groups()}
         {this._experiments.hasMore && (
           <button type="button" className="dl-more" onClick={() => this._experiments.more()}>
             Load more
@@ -98,10 +109,30 @@ export class Panel extends ReactWidget {
     );
   }
 
-  private _list(): React.JSX.Element {
-    const { list, chosen, at } = this._experiments;
+  private _groups(): React.JSX.Element {
+    const { groups, group } = this._experiments;
     return (
-      <ul className="dl-list" aria-label="Experiments" onKeyDown={move}>
+      <div onKeyDown={move}>
+        {groups.map(({ title, items }) =>
+          group === '' ? (
+            <React.Fragment key={title}>{this._list(items, 'Experiments')}</React.Fragment>
+          ) : (
+            <details key={title} className="dl-group" open>
+              <summary>
+                <span className="dl-group-title">{title}</span> <span className="dl-group-count">{items.length}</span>
+              </summary>
+              {this._list(items, title)}
+            </details>
+          )
+        )}
+      </div>
+    );
+  }
+
+  private _list(list: readonly Overview[], name: string): React.JSX.Element {
+    const { chosen, at } = this._experiments;
+    return (
+      <ul className="dl-list" aria-label={name}>
         {list.map(overview => {
           const { number } = overview.experiment;
           return (
@@ -140,9 +171,12 @@ function Choice({ chosen, compare, none }: ChoiceProps): React.JSX.Element | nul
     return null;
   }
   const names = chosen.map(number => `#${number}`).join(', ');
+  const most = chosen.length >= MOST_COMPARED ? `; no more than ${MOST_COMPARED} fit side by side` : '';
   return (
     <footer className="dl-choice">
-      <span className="dl-choice-text">{chosen.length === 1 ? `${names}: choose another one to compare` : names}</span>
+      <span className="dl-choice-text">
+        {chosen.length === 1 ? `${names}: choose another one to compare` : names + most}
+      </span>
       <button type="button" className="dl-clear" onClick={none}>
         Clear
       </button>

@@ -6,8 +6,10 @@ import type { ICommandPalette } from '@jupyterlab/apputils';
 import { notebookIn } from '../document';
 import { LabSource } from '../service/request';
 import { Commands, COMPARE, OPEN, REFRESH } from './commands';
+import { EndNotices, visibleViews } from './endnotices';
 import { Experiments } from './experiments';
 import { Panel } from './panel';
+import { Memory } from './remembered';
 import type { LiveSettings } from './settings';
 import { Tabs } from './tabs';
 
@@ -24,14 +26,30 @@ export function activatePanel(
   settings: LiveSettings,
   { shell, restorer, palette }: PanelHost
 ): void {
-  const source = new LabSource(app.serviceManager.serverSettings);
-  const experiments = new Experiments(source, settings);
-  const tabs = new Tabs(shell, { source, settings, news: () => experiments.refresh() });
+  const { serverSettings } = app.serviceManager;
+  const source = new LabSource(serverSettings);
+  const memory = new Memory(() => window.localStorage, serverSettings.baseUrl);
+  const experiments = new Experiments(source, settings, memory);
+  const news = (): void => {
+    experiments.refresh();
+    ends.look();
+  };
+  const tabs = new Tabs(shell, { source, settings, news });
   const panel = new Panel(experiments, {
     open: number => void app.commands.execute(OPEN, { number }),
     compare: () => void app.commands.execute(COMPARE)
   });
-  new Commands(app, { experiments, tabs, showPanel: () => shell.activateById(panel.id) }).add(palette);
+  new Commands(app, { experiments, tabs, news, showPanel: () => shell.activateById(panel.id) }).add(palette);
+  const ends = new EndNotices(source, settings, {
+    baseUrl: serverSettings.baseUrl,
+    open: number => void app.commands.execute(OPEN, { number }),
+    visible: visibleViews
+  });
+  void app.restored.then(() => ends.begin());
+  experiments.changed.connect(() => {
+    const active = experiments.list.filter(each => each.experiment.state === 'active');
+    ends.follow(active.map(each => each.experiment.number));
+  });
   shell.add(panel, 'left', { rank: RANK });
   restorer?.add(panel, panel.id);
   if (restorer) {

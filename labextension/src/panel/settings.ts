@@ -11,18 +11,20 @@ import type { ViewSettings } from '../view/settings';
 export interface Settings {
   readonly refreshSeconds: number;
   readonly writeBack: boolean;
+  readonly notices: boolean;
   readonly view: ViewSettings;
 }
 
-export const DEFAULTS: Settings = { refreshSeconds: 2, writeBack: true, view: VIEW_DEFAULTS };
+export const DEFAULTS: Settings = { refreshSeconds: 2, writeBack: true, notices: true, view: VIEW_DEFAULTS };
 
 /** Return the user's settings; invalid values are replaced by the defaults. */
 export function settingsIn(written: ReadonlyPartialJSONObject): Settings {
-  const { refreshSeconds, writeBack, smoothing, logAxis } = written;
+  const { refreshSeconds, writeBack, notices, smoothing, logAxis } = written;
   const { view } = DEFAULTS;
   return {
     refreshSeconds: within(refreshSeconds, 1, 60) ?? DEFAULTS.refreshSeconds,
     writeBack: typeof writeBack === 'boolean' ? writeBack : DEFAULTS.writeBack,
+    notices: typeof notices === 'boolean' ? notices : DEFAULTS.notices,
     view: {
       smoothing: within(smoothing, 0, 0.99) ?? view.smoothing,
       logAxis: typeof logAxis === 'boolean' ? logAxis : view.logAxis,

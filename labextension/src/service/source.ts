@@ -5,7 +5,10 @@ import type { Message } from '../api/types';
 export type Query = Record<string, string | number>;
 
 /** Body of an action's request. */
-export type ActionBody = Record<string, string | number | readonly string[] | null>;
+export type ActionBody = Record<
+  string,
+  string | number | readonly string[] | null | Readonly<Record<string, string | number | boolean | null>>
+>;
 
 export interface Source {
   /** Return the JSON at a path such as `/experiments/12`; throws ServiceError. */

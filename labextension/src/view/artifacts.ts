@@ -1,8 +1,19 @@
-/** Artifacts of a trial: pictures, one of them enlarged, and other files as downloads. */
+/** Artifacts of a trial: pictures and tables, one of them enlarged, and other files as downloads. */
 
 import type { Artifact } from '../api/types';
-import { isPicture, MOST_BYTES, MOST_TILES, savedText, sizeText, tooLarge } from '../model/artifacts';
+import {
+  isPicture,
+  isTable,
+  MOST_BYTES,
+  MOST_TILES,
+  savedText,
+  type Series,
+  seriesOf,
+  sizeText,
+  tooLarge
+} from '../model/artifacts';
 import type { Look, Watch } from '../service/watch';
+import { ArtifactTable } from './artifacttable';
 import { button, changes, h, setAttribute, setChildren, setText, show } from './dom';
 import { download } from './download';
 import { Sight } from './frame';
@@ -18,6 +29,7 @@ export class Artifacts {
   private readonly _whose = h('p', { class: 'dl-dim' });
   private readonly _list = h('ul', { class: 'dl-tiles', 'aria-label': 'Artifacts' });
   private readonly _picture = h('img');
+  private readonly _table: ArtifactTable;
   private readonly _name = h('figcaption');
   private readonly _large: HTMLElement;
   private readonly _problem = h('p', { class: 'dl-dim', role: 'status' });
@@ -34,7 +46,9 @@ export class Artifacts {
   constructor(private readonly _watch: ArtifactSource) {
     const save = button('Save', () => this._picked && void this._save(this._picked.artifact));
     const close = button('Close', () => this._pick(null));
-    this._large = h('figure', { class: 'dl-large', hidden: true }, this._picture, this._name, save, close);
+    this._table = new ArtifactTable(_watch);
+    const shown = [this._picture, this._table.root, this._name, save, close];
+    this._large = h('figure', { class: 'dl-large', hidden: true }, ...shown);
     this.root = h(
       'details',
       { class: 'dl-fold dl-artifacts', open: true, hidden: true, ontoggle: () => this._again(true) },
@@ -95,7 +109,8 @@ export class Artifacts {
       return;
     }
     const all = this._known.filter(each => trial === null || each.trial === trial);
-    const tiles = all.slice(0, MOST_TILES).map(each => this._tile(each));
+    const series = seriesOf(all);
+    const tiles = series.slice(0, MOST_TILES).map(each => this._tile(each));
     for (const [key, tile] of this._tiles) {
       if (!tiles.includes(tile)) {
         this._tiles.delete(key);
@@ -106,28 +121,27 @@ export class Artifacts {
       this._list,
       tiles.map(tile => tile.root)
     );
-    setText(this._whose, savedText(this._look?.number ?? 0, all, this._known, trial));
+    setText(this._whose, savedText(this._look?.number ?? 0, series, all, this._known, trial));
     if (this._picked && !tiles.includes(this._picked)) {
       this._pick(null);
     }
   }
 
-  private _tile(artifact: Artifact): Tile {
-    const key = `${artifact.trial}/${artifact.name}`;
+  private _tile(series: Series): Tile {
     const tile =
-      this._tiles.get(key) ??
+      this._tiles.get(series.key) ??
       new Tile(
         this._watch,
         one => this._pressed(one),
         () => this._enlarge()
       );
-    this._tiles.set(key, tile);
-    tile.update(artifact);
+    this._tiles.set(series.key, tile);
+    tile.update(series);
     return tile;
   }
 
   private _pressed(tile: Tile): void {
-    if (isPicture(tile.artifact)) {
+    if (isPicture(tile.artifact) || isTable(tile.artifact)) {
       this._pick(tile === this._picked ? null : tile);
     } else {
       void this._save(tile.artifact);
@@ -143,10 +157,16 @@ export class Artifacts {
 
   private _enlarge(): void {
     const tile = this._picked;
-    show(this._large, tile !== null && tile.url !== null);
-    if (tile?.url) {
-      setAttribute(this._picture, 'src', tile.url);
-      setAttribute(this._picture, 'alt', tile.artifact.name);
+    const table = tile !== null && isTable(tile.artifact) ? tile.artifact : null;
+    const url = table ? null : (tile?.url ?? null);
+    show(this._large, table !== null || url !== null);
+    show(this._picture, url !== null);
+    this._table.update(table);
+    if (url) {
+      setAttribute(this._picture, 'src', url);
+      setAttribute(this._picture, 'alt', tile?.artifact.name ?? '');
+    }
+    if (tile) {
       setText(this._name, `${tile.artifact.name} \u00b7 step ${tile.artifact.step} \u00b7 ${sizeText(tile.artifact)}`);
     }
   }

@@ -32,6 +32,7 @@ export class CompareView {
   ) {
     const numbers = _watches.map(watch => `#${watch.look.number}`);
     this._root = h('article', { class: 'dl-compare', 'aria-label': `Compare ${listed(numbers)}`, onkeydown: keepKeys });
+    this._root.dataset.dlExperiments = _watches.map(watch => watch.look.number).join(' ');
     node.append(this._root);
     this._heads = _watches.map((_, index) => new Heading(colourOf(index)));
     this._toolbar = new Toolbar(settings, () => this._redraw());

@@ -6,7 +6,29 @@ import { allPositive, type Line, lineOf, panelsOf } from './lines';
 import type { Picture } from './plotlook';
 import type { ViewSettings } from './settings';
 
-const COLOURS = ['one', 'two', 'three', 'four', 'five', 'six', 'seven', 'eight'];
+// Those from `nine` on are darker and paler ones of the first eight.
+const COLOURS = [
+  'one',
+  'two',
+  'three',
+  'four',
+  'five',
+  'six',
+  'seven',
+  'eight',
+  'nine',
+  'ten',
+  'eleven',
+  'twelve',
+  'thirteen',
+  'fourteen',
+  'fifteen',
+  'sixteen',
+  'seventeen',
+  'eighteen',
+  'nineteen',
+  'twenty'
+];
 const NOT_POSITIVE = 'no log axis here: there are values of zero or less';
 
 /** One metric to draw; `from` is its input, by which unchanged plots are recognised. */

@@ -15,15 +15,29 @@ export interface Rows {
   readonly rows: readonly Row[];
 }
 
-/** Return rows of hyperparameters, configuration, results and progress; `now` is used for running experiments. */
+/**
+ * Return rows of hyperparameters, configuration, results and progress; `now` is used for running experiments.
+ *
+ * Hyperparameters and settings that differ come first.
+ */
 export function rowsOf(overviews: readonly (Overview | null)[], now: number): Rows[] {
   const told = [
-    { title: 'Hyperparameters', rows: union(overviews.map(each => texts(each?.experiment.params ?? {}))) },
-    { title: 'Training', rows: union(overviews.map(trained)) },
+    { title: 'Hyperparameters', rows: differingFirst(union(overviews.map(each => texts(paramsOf(each))))) },
+    { title: 'Training', rows: differingFirst(union(overviews.map(trained))) },
     { title: 'Metrics', rows: metricRows(overviews.map(each => (each ? frontOf(each) : undefined))) },
     { title: 'Progress', rows: union(overviews.map(each => progress(each, now))) }
   ];
   return told.filter(({ rows }) => rows.length > 0);
+}
+
+/** Return the hyperparameters of an experiment; of a search, those of its best trial. */
+function paramsOf(overview: Overview | null): Record<string, Value> {
+  const found = overview?.experiment.config.search ? frontOf(overview)?.params : undefined;
+  return { ...overview?.experiment.params, ...found };
+}
+
+function differingFirst(rows: readonly Row[]): Row[] {
+  return [...rows].sort((one, other) => Number(other.differs) - Number(one.differs));
 }
 
 type ParamTexts = Record<string, string>;

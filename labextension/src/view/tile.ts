@@ -1,7 +1,7 @@
-/** Thumbnail of an artifact: its picture, or the kind of its file, with the name below. */
+/** Thumbnail of an artifact: its picture, or the kind of its file, with the name below; of a series, with a slider. */
 
 import type { Artifact } from '../api/types';
-import { isPicture, kindText, PICTURE_BYTES, sizeText, whenText } from '../model/artifacts';
+import { isPicture, isTable, kindText, PICTURE_BYTES, type Series, sizeText, whenText } from '../model/artifacts';
 import type { Watch } from '../service/watch';
 import { h, setAttribute, setText, show } from './dom';
 
@@ -12,6 +12,9 @@ export class Tile {
   private readonly _name = h('span', { class: 'dl-tile-name' });
   private readonly _about = h('span', { class: 'dl-dim' });
   private readonly _button: HTMLButtonElement;
+  private readonly _slider = h('input', { type: 'range', min: 0, step: 1, class: 'dl-tile-slider' });
+  private _series: Series | null = null;
+  private _place: number | null = null; // selected item of the series; null: always the newest
   private _artifact: Artifact | null = null;
   private _shown = ''; // version of the picture
   private _url: string | null = null;
@@ -31,7 +34,8 @@ export class Tile {
       this._name,
       this._about
     );
-    this.root = h('li', {}, this._button);
+    this._slider.addEventListener('input', () => this._slide());
+    this.root = h('li', {}, this._button, this._slider);
   }
 
   get artifact(): Artifact {
@@ -46,18 +50,44 @@ export class Tile {
     return this._url;
   }
 
-  update(artifact: Artifact): void {
+  update(series: Series): void {
+    this._series = series;
+    const last = series.items.length - 1;
+    show(this._slider, last > 0);
+    setAttribute(this._slider, 'max', String(last));
+    setAttribute(this._slider, 'aria-label', `Steps of ${series.name}`);
+    if (this._place === null) {
+      this._slider.value = String(last);
+    }
+    this._update(series.items[Math.min(this._place ?? last, last)] ?? this.artifact);
+  }
+
+  private _slide(): void {
+    const place = Number(this._slider.value);
+    const items = this._series?.items ?? [];
+    const item = items[place];
+    this._place = place === items.length - 1 ? null : place;
+    if (item) {
+      this._update(item);
+      this._changed();
+    }
+  }
+
+  private _update(artifact: Artifact): void {
     this._artifact = artifact;
+    setAttribute(this._slider, 'aria-valuetext', `step ${artifact.step}`);
     const picture = isPicture(artifact);
     setText(this._kind, kindText(artifact));
     setText(this._name, artifact.name);
-    setText(this._about, `${sizeText(artifact)} \u00b7 ${whenText(artifact.at, Date.now() / 1000)}`);
+    const step =
+      (this._series?.items.length ?? 0) > 1 ? `step ${artifact.step}` : whenText(artifact.at, Date.now() / 1000);
+    setText(this._about, `${sizeText(artifact)} \u00b7 ${step}`);
     setAttribute(
       this._button,
       'title',
-      `${picture ? 'Show' : 'Save'} ${artifact.file}, saved at step ${artifact.step}`
+      `${picture || isTable(artifact) ? 'Show' : 'Save'} ${artifact.file}, saved at step ${artifact.step}`
     );
-    if (picture && !this._button.hasAttribute('aria-expanded')) {
+    if ((picture || isTable(artifact)) && !this._button.hasAttribute('aria-expanded')) {
       this.expand(false);
     }
     const version = `${artifact.digest} ${artifact.attempt} ${artifact.at}`;
@@ -67,7 +97,7 @@ export class Tile {
     }
   }
 
-  /** Set whether the picture is shown enlarged. */
+  /** Set whether it is shown enlarged. */
   expand(large: boolean): void {
     setAttribute(this._button, 'aria-expanded', String(large));
   }

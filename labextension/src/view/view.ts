@@ -5,9 +5,11 @@ import { stateOf } from '../model/overview';
 import type { Look, Watch } from '../service/watch';
 import { About } from './submission';
 import { Actions } from './actions';
+
 import { Artifacts } from './artifacts';
 import { Curves } from './curves';
 import { h, keepKeys, setAttribute } from './dom';
+import { DifferencePart } from './difference';
 import { FailureBox } from './failure';
 import { Frame } from './frame';
 import { Head, ticking } from './head';
@@ -16,22 +18,30 @@ import { Log } from './log';
 import { Notes } from './notes';
 import { newestStep } from './plotted';
 import { Progress } from './progress';
+import { RerunPart } from './rerun';
 import { SearchPart } from './search/search';
 import { DEFAULTS, type ViewSettings } from './settings';
 import { ConnectionNotice } from './connectionerror';
+import { SourcePart } from './source';
+import { Times } from './times';
+import { Utilisation } from './utilisation';
 
 export { DEFAULTS, type Axis, type ViewSettings } from './settings';
 
 const TICK_MS = 1000;
 
 /** The part of Watch that a view needs. */
-export type Watched = Pick<Watch, 'look' | 'subscribe' | 'act' | 'retry' | 'logs' | 'ask' | 'artifact' | 'csv'>;
+export type Watched = Pick<
+  Watch,
+  'look' | 'subscribe' | 'act' | 'retry' | 'logs' | 'ask' | 'artifact' | 'csv' | 'rerun'
+>;
 
 export class ExperimentView {
   private readonly _root = h('article', { class: 'dl-view', onkeydown: keepKeys });
   private readonly _frame = new Frame(() => this._draw());
   private readonly _head = new Head();
   private readonly _labels: LabelPart;
+  private readonly _more: readonly (RerunPart | DifferencePart | SourcePart)[];
   private readonly _about = new About();
   private readonly _progress = new Progress();
   private readonly _failure = new FailureBox();
@@ -40,6 +50,8 @@ export class ExperimentView {
   private readonly _actions: Actions;
   private readonly _search: SearchPart;
   private readonly _curves: Curves;
+  private readonly _times: Times;
+  private readonly _utilisation: Utilisation;
   private readonly _artifacts: Artifacts;
   private readonly _log: Log;
   private readonly _unsubscribe: () => void;
@@ -50,13 +62,17 @@ export class ExperimentView {
 
   constructor(node: HTMLElement, watch: Watched, settings: ViewSettings = DEFAULTS) {
     this._look = watch.look;
+    this._root.dataset.dlExperiments = String(watch.look.number);
     node.append(this._root);
     this._problem = new ConnectionNotice(watch);
     this._actions = new Actions(watch);
     this._labels = new LabelPart(watch);
-    this._actions.buttons.append(this._labels.opener);
+    this._more = [new RerunPart(watch), new DifferencePart(watch), new SourcePart(watch)];
+    this._actions.buttons.append(this._labels.opener, ...this._more.map(part => part.opener));
     this._search = new SearchPart(watch, curves => this._looked(curves));
     this._curves = new Curves(this._root, settings, () => this._frame.request());
+    this._times = new Times(watch);
+    this._utilisation = new Utilisation(this._root, watch);
     this._artifacts = new Artifacts(watch);
     this._log = new Log(watch);
     this._root.append(...this._parts());
@@ -87,6 +103,8 @@ export class ExperimentView {
     this._actions.dispose();
     this._search.dispose();
     this._curves.dispose();
+    this._times.dispose();
+    this._utilisation.dispose();
     this._artifacts.dispose();
     this._log.dispose();
     this._root.remove();
@@ -98,6 +116,7 @@ export class ExperimentView {
       top,
       this._labels.root,
       this._actions.root,
+      ...this._more.map(part => part.root),
       this._problem.root,
       this._about.root,
       this._progress.root,
@@ -105,6 +124,8 @@ export class ExperimentView {
       this._notes.root,
       this._search.root,
       this._curves.root,
+      this._times.root,
+      this._utilisation.root,
       this._artifacts.root,
       this._log.root
     ];
@@ -136,6 +157,7 @@ export class ExperimentView {
       this._notes,
       this._problem,
       this._actions,
+      ...this._more,
       this._search
     ]) {
       part.update(look);
@@ -146,6 +168,8 @@ export class ExperimentView {
   /** Draw curves and log of the selected trial of a search. */
   private _writeTrial(look: Look): void {
     this._curves.update(this._shown(look));
+    this._times.update(look, this._chosen(look));
+    this._utilisation.update(look, this._chosen(look));
     this._artifacts.update(look, this._chosen(look));
     this._log.update(look, this._chosen(look));
   }
@@ -174,6 +198,8 @@ export class ExperimentView {
     if (ticking(this._look)) {
       this._head.tick(this._look);
       this._progress.update(this._look);
+      this._times.tick();
+      this._utilisation.tick();
     }
   }
 }

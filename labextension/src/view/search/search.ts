@@ -3,7 +3,7 @@
 import type { Curves, Importance, SearchCurves, SearchStatus } from '../../api/types';
 import { searchText } from '../../model/text';
 import type { Look, Watch } from '../../service/watch';
-import { button, h, setAttribute, setText, show } from '../dom';
+import { button, changes, h, setAttribute, setText, show } from '../dom';
 import { Sight } from '../frame';
 import { Polling } from './polling';
 import { Tabs } from './tabs';
@@ -15,7 +15,7 @@ import { ProgressTab } from './tabprogress';
 import type { TabView } from './tabview';
 import { spentText } from './usage';
 import { statusOf } from './savedstatus';
-import { Steering, steersFor } from './steering';
+import { isOpen, Steering, steersFor } from './steering';
 import { TrialTable } from './trials';
 
 const EVERY_MS = 1500;
@@ -39,6 +39,8 @@ export class SearchPart {
   private readonly _steering: Steering;
   private readonly _parallel: ParallelTab;
   private readonly _sight: Sight;
+  private readonly _pictured = changes();
+  private readonly _listed = changes();
   private readonly _status: Polling<SearchStatus>;
   private readonly _curves: Polling<SearchCurves>;
   private readonly _importance: Polling<Importance>;
@@ -195,9 +197,16 @@ export class SearchPart {
     setText(this._spent, spentText(status));
     show(this._spent, status.spent > 0);
     show(this._problem, this._problem.textContent !== '');
-    this._tabs.draw(seen);
     this._steering.update(seen.look, status);
-    this._table.update(status, row => this._parallel.lets(row), this._picked);
+    // Reports arrive many times a second, the status of the search less often: only what has changed is drawn.
+    const { brushes } = this._parallel;
+    const experiment = seen.look.overview?.experiment;
+    if (this._pictured(status, seen.curves, seen.importance, seen.trial, experiment?.space, brushes)) {
+      this._tabs.draw(seen);
+    }
+    if (this._listed(status, this._picked, brushes, experiment?.state, isOpen(seen.look))) {
+      this._table.update(status, row => this._parallel.lets(row), this._picked);
+    }
     const word = this._picked === null ? 'the best trial' : 'trial';
     setText(this._chosen, this.trial === null ? '' : `${word} ${status.number}.${this.trial}`);
     show(this._heading, this.trial !== null);

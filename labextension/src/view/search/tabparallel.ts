@@ -31,6 +31,11 @@ export class ParallelTab {
     svg.addEventListener('pointercancel', () => (this._from = null));
   }
 
+  /** Selected parts of the axes; another object after each change. */
+  get brushes(): Brushes {
+    return this._brushes;
+  }
+
   /** Return whether a trial is selected. */
   lets(row: TrialRow): boolean {
     return this._brushes.size === 0 || within(row, this._axes, this._brushes);

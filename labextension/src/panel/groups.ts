@@ -1,0 +1,87 @@
+/** Group the listed experiments by a tag, a state, a notebook or a hyperparameter. No DOM, no clock. */
+
+import type { Overview, Value } from '../api/types';
+import { labelsOf } from '../model/labels';
+import { stateOf } from '../model/overview';
+import { valueText } from '../model/text';
+
+/** What experiments are grouped by; '' for a plain list. Hyperparameters are named `lr` as `param:lr`. */
+export type GroupBy = '' | 'tag' | 'state' | 'notebook' | `param:${string}`;
+
+export interface Group {
+  readonly title: string;
+  readonly items: readonly Overview[]; // newest first, as listed
+}
+
+const PLAIN: readonly GroupBy[] = ['', 'tag', 'state', 'notebook'];
+
+/** Return a stored choice; '' for any text that is no choice. */
+export function groupByIn(text: unknown): GroupBy {
+  const plain = PLAIN.find(each => each === text);
+  return plain ?? (typeof text === 'string' && text.startsWith('param:') ? (text as GroupBy) : '');
+}
+
+/** Return the hyperparameters of which these experiments have several values, by name; and that of `chosen`. */
+export function groupParams(list: readonly Overview[], chosen: GroupBy): string[] {
+  const values = new Map<string, Set<string>>();
+  for (const { experiment } of list) {
+    for (const [name, value] of Object.entries(experiment.params)) {
+      values.set(name, (values.get(name) ?? new Set()).add(valueText(value)));
+    }
+  }
+  const found = [...values].filter(([, texts]) => texts.size > 1).map(([name]) => name);
+  const own = chosen.startsWith('param:') ? [chosen.slice('param:'.length)] : [];
+  return [...new Set([...found, ...own])].sort();
+}
+
+/** Return the groups in order, those without a value last; an experiment is in the group of each of its tags. */
+export function groupsOf(list: readonly Overview[], by: GroupBy): Group[] {
+  const groups = new Map<string, { value: Value | null; items: Overview[] }>();
+  for (const overview of list) {
+    for (const value of valuesOf(overview, by)) {
+      const title = titleOf(value, by);
+      const group = groups.get(title) ?? { value, items: [] };
+      group.items.push(overview);
+      groups.set(title, group);
+    }
+  }
+  const found = [...groups].map(([title, { value, items }]) => ({ title, value, items }));
+  return found.sort(byValue).map(({ title, items }) => ({ title, items }));
+}
+
+function valuesOf(overview: Overview, by: GroupBy): (Value | null)[] {
+  const { experiment } = overview;
+  switch (by) {
+    case '':
+      return [''];
+    case 'tag': {
+      const { tags } = labelsOf(experiment);
+      return tags.length ? [...tags] : [null];
+    }
+    case 'state':
+      return [stateOf(overview)];
+    case 'notebook':
+      return [experiment.notebook?.replaceAll('\\', '/').split('/').at(-1) ?? null];
+    default:
+      return [experiment.params[by.slice('param:'.length)] ?? null];
+  }
+}
+
+function titleOf(value: Value | null, by: GroupBy): string {
+  const name = by.startsWith('param:') ? by.slice('param:'.length) : '';
+  if (value === null) {
+    return `no ${name || by}`;
+  }
+  return name || typeof value !== 'string' ? `${name} = ${valueText(value)}` : value;
+}
+
+function byValue(one: { value: Value | null }, other: { value: Value | null }): number {
+  const [mine, theirs] = [one.value, other.value];
+  if (mine === null || theirs === null) {
+    return Number(mine === null) - Number(theirs === null);
+  }
+  if (typeof mine === 'number' && typeof theirs === 'number') {
+    return mine - theirs;
+  }
+  return valueText(mine).localeCompare(valueText(theirs), 'en', { numeric: true });
+}

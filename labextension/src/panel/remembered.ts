@@ -1,0 +1,64 @@
+/** Filters of the panel that the browser remembers until the next visit. */
+
+import { groupByIn } from './groups';
+import type { GroupBy } from './groups';
+import { STATES } from './list';
+
+export interface Remembered {
+  readonly search: string;
+  readonly state: string | null;
+  readonly here: boolean; // only those of the notebook in front
+  readonly group: GroupBy;
+  readonly queue: boolean; // queue and quotas are shown
+}
+
+export const NOTHING_REMEMBERED: Remembered = { search: '', state: null, here: false, group: '', queue: false };
+
+/** Place where texts are kept; a browser that keeps nothing throws. */
+export type Storage = Pick<globalThis.Storage, 'getItem' | 'setItem'>;
+
+/** Return what a text says; anything else than what is known is left out. */
+export function rememberedIn(text: string | null): Remembered {
+  let told: unknown;
+  try {
+    told = JSON.parse(text ?? '');
+  } catch {
+    return NOTHING_REMEMBERED;
+  }
+  const { search, state, here, group, queue } = (told ?? {}) as Partial<Record<keyof Remembered, unknown>>;
+  return {
+    search: typeof search === 'string' ? search : '',
+    state: STATES.find(each => each === state) ?? null,
+    here: here === true,
+    group: groupByIn(group),
+    queue: queue === true
+  };
+}
+
+/** Memory of one user's panel: `name` differs between the Jupyter servers of one host. */
+export class Memory {
+  private readonly _key: string;
+
+  constructor(
+    private readonly _storage: () => Storage,
+    name: string
+  ) {
+    this._key = `daylight:panel:${name}`;
+  }
+
+  read(): Remembered {
+    try {
+      return rememberedIn(this._storage().getItem(this._key));
+    } catch {
+      return NOTHING_REMEMBERED;
+    }
+  }
+
+  write(told: Remembered): void {
+    try {
+      this._storage().setItem(this._key, JSON.stringify(told));
+    } catch {
+      // The filters last as long as the page.
+    }
+  }
+}

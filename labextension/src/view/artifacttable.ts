@@ -1,0 +1,53 @@
+/** Table of an artifact with comma-separated values, fetched when it is shown. */
+
+import type { Artifact } from '../api/types';
+import { csvTable, type CsvTable } from '../model/csv';
+import type { Watch } from '../service/watch';
+import { h, setChildren, setText, show } from './dom';
+
+export class ArtifactTable {
+  private readonly _table = h('table', { class: 'dl-table' });
+  private readonly _left = h('p', { class: 'dl-dim' });
+  private _shown = ''; // version of the file that is shown or was requested
+  readonly root = h(
+    'div',
+    { class: 'dl-artifact-table', hidden: true },
+    h('div', { class: 'dl-wide', tabindex: 0, role: 'group', 'aria-label': 'Table' }, this._table),
+    this._left
+  );
+
+  constructor(private readonly _watch: Pick<Watch, 'artifact'>) {}
+
+  /** Show an artifact; null for none. */
+  update(artifact: Artifact | null): void {
+    show(this.root, artifact !== null);
+    const version = artifact ? `${artifact.trial} ${artifact.name} ${artifact.digest}` : '';
+    if (artifact && version !== this._shown) {
+      this._shown = version;
+      void this._load(artifact, version);
+    }
+  }
+
+  private async _load(artifact: Artifact, version: string): Promise<void> {
+    let found: CsvTable | null = null;
+    let left: string;
+    try {
+      const bytes = await this._watch.artifact(artifact.trial, artifact.name);
+      found = csvTable(new TextDecoder().decode(bytes), !artifact.media.endsWith('csv'));
+      left = found.left;
+    } catch (error) {
+      left = error instanceof Error ? error.message : String(error);
+    }
+    if (version === this._shown) {
+      this._draw(found, left);
+    }
+  }
+
+  private _draw(found: CsvTable | null, left: string): void {
+    const head = h('thead', {}, h('tr', {}, ...(found?.head ?? []).map(name => h('th', { scope: 'col' }, name))));
+    const rows = (found?.rows ?? []).map(row => h('tr', {}, ...row.map(value => h('td', {}, value))));
+    setChildren(this._table, found ? [head, h('tbody', {}, ...rows)] : []);
+    setText(this._left, left);
+    show(this._left, left !== '');
+  }
+}
