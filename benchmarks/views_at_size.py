@@ -1,0 +1,288 @@
+"""Measure views of a search of 10,000 trials, and of 10,000 experiments: requests, memory, first paint and frames.
+
+    python benchmarks/views_at_size.py [--trials 10000] [--home FOLDER] [--no-browser]
+
+The service is a process of its own on a store in SQLite, filled beforehand: each trial of the search has 50 reports of
+five metrics. Requests are timed at rest, and while eight of the trials go on reporting: from the first byte to the last
+of the answer, the median of the 95th percentiles of `--rounds`. On a machine with other work the service's CPU time of
+a request says more. A frame is from one call of `requestAnimationFrame` to the next; its cost is the part in which the
+page's own thread was busy with drawing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import http.client
+import random
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import psutil
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.support.full_store import LIVE, TOKEN, Full, fill, metrics, value_of  # noqa: E402
+from kernel_backend import discovery  # noqa: E402
+from kernel_backend.client import Client  # noqa: E402
+from kernel_backend.model.ids import AttemptId  # noqa: E402
+from kernel_backend.model.reports import Delivery, Report  # noqa: E402
+from tests.support.world import World  # noqa: E402
+
+PAINTED = """
+() => {
+  window.painted = null;
+  const look = () => {
+    const view = document.querySelector('article.dl-view');
+    const rows = view?.querySelectorAll('.dl-trials tbody tr').length ?? 0;
+    const drawn = view?.querySelector('.dl-charts svg path, .dl-charts svg circle');
+    if (rows >= 100 && drawn) { window.painted = performance.now(); } else { requestAnimationFrame(look); }
+  };
+  requestAnimationFrame(look);
+  return performance.now();
+}
+"""
+LISTED = """
+() => {
+  window.painted = null;
+  const look = () => {
+    if (document.querySelectorAll('.dl-item').length >= 50) { window.painted = performance.now(); }
+    else { requestAnimationFrame(look); }
+  };
+  requestAnimationFrame(look);
+  return performance.now();
+}
+"""
+FRAMES = """
+() => {
+  window.frames_ = []; window.costs = [];
+  let last = performance.now();
+  const channel = new MessageChannel();
+  let began = 0;
+  channel.port1.onmessage = () => window.costs.push(performance.now() - began);
+  const look = now => {
+    window.frames_.push(now - last); last = now;
+    began = performance.now();
+    channel.port2.postMessage(null);
+    requestAnimationFrame(look);
+  };
+  requestAnimationFrame(look);
+}
+"""
+
+
+class Connection:
+    """One connection to the service, as a Jupyter server keeps them."""
+
+    def __init__(self, home: Path) -> None:
+        address = discovery.find(home)
+        assert address is not None
+        self._connection = http.client.HTTPConnection(urlsplit(address.url).netloc)
+        self._headers = {"Authorization": f"Bearer {address.token}"}
+        self.process = psutil.Process(address.pid)
+
+    def cpu_s(self) -> float:
+        """Return the seconds of CPU that the service has used."""
+        return float(sum(self.process.cpu_times()[:2]))
+
+    def get(self, path: str) -> tuple[float, int]:
+        """Ask for a path; return the milliseconds and the bytes of the answer."""
+        began = time.perf_counter()
+        self._connection.request("GET", f"/api{path}", headers=self._headers)
+        answer = self._connection.getresponse()
+        text = answer.read()
+        if answer.status != 200:
+            raise AssertionError(f"{path}: {answer.status} {text[:200]!r}")
+        return 1000 * (time.perf_counter() - began), len(text)
+
+
+def requests(full: Full, experiments: int) -> dict[str, Callable[[random.Random], str]]:
+    """Return what is measured: by name, a path drawn at random."""
+    search = f"/experiments/{full.search}"
+    return {
+        "list: the newest 50": lambda draw: "/experiments?limit=50",
+        "list: completed": lambda draw: "/experiments?limit=50&state=completed",
+        "list: running (there is none)": lambda draw: "/experiments?limit=50&state=running",
+        "list: text": lambda draw: f"/experiments?limit=50&search=digits {draw.randrange(97)}".replace(" ", "%20"),
+        "list: tag": lambda draw: "/experiments?limit=50&tag=paper",
+        "list: two tags, failed": lambda draw: "/experiments?limit=50&tag=paper,wide&state=failed",
+        "show: one of 10,000": lambda draw: f"/experiments/{draw.randint(1, experiments)}",
+        "show: the search": lambda draw: search,
+        "search: status, 500 trials": lambda draw: f"{search}/search?sort=best&limit=500",
+        "search: by a parameter": lambda draw: f"{search}/search?sort=lr&limit=500",
+        "search: 150 curves": lambda draw: f"{search}/search/curves?limit=150&points=80",
+        "curves: of a trial": lambda draw: f"{search}/curves?trial={draw.randint(LIVE + 1, full.trials)}",
+        "curves: of one that reports": lambda draw: f"{search}/curves?trial={draw.randint(1, LIVE)}",
+        "health, for the machine's noise": lambda draw: "/health",
+        "queue": lambda draw: "/queue?limit=100",
+        "artifacts": lambda draw: f"{search}/artifacts",
+    }
+
+
+@contextlib.contextmanager
+def reporting(client: Client, full: Full, begin: int, rate: float) -> Iterator[list[int]]:
+    """Let the live trials report in turns, `rate` reports a second in all; yields the steps that were reported."""
+    over, told = threading.Event(), [begin]
+
+    def report() -> None:
+        while not over.wait(1 / rate):
+            told[0] += 1
+            nth, trial = divmod(told[0], LIVE)
+            unit = 51 + nth
+            record = Report(
+                number=1 + nth,
+                at=time.time(),
+                kind="validation",
+                step=100 * unit,
+                epoch=float(unit),
+                metrics=metrics(value_of(trial + 1, unit)),
+            )
+            client.deliver(AttemptId(full.search, trial + 1, 1), TOKEN, Delivery(records=(record,)))
+
+    thread = threading.Thread(target=report, daemon=True)
+    thread.start()
+    try:
+        yield told
+    finally:
+        over.set()
+        thread.join()
+
+
+def p95(values: list[float]) -> float:
+    return statistics.quantiles(values, n=20)[-1]
+
+
+def measure(
+    connection: Connection, wanted: dict[str, Callable[[random.Random], str]], count: int, rounds: int
+) -> dict[str, str]:
+    """Return a line for each request: the median over the rounds of the 95th percentile and of the median."""
+    draw, found = random.Random(0), {}
+    for name, path in wanted.items():
+        first, size = connection.get(path(draw))
+        cpu = connection.cpu_s()
+        times = [[connection.get(path(draw))[0] for _ in range(count)] for _ in range(rounds)]
+        spent = 1000 * (connection.cpu_s() - cpu) / count / rounds
+        high, middle = (statistics.median(map(each, times)) for each in (p95, statistics.median))
+        wall = f"p95 {high:6.1f} ms  p50 {middle:6.1f} ms  first {first:7.1f} ms"
+        found[name] = f"{wall}  CPU {spent:5.1f} ms  {size / 1000:4.0f} kB"
+    return found
+
+
+def served(world: World, full: Full, options: argparse.Namespace) -> None:
+    """Print the times of requests, at rest and while trials report, and the memory of the service."""
+    client = world.serve()
+    connection = Connection(world.home)
+    process = connection.process
+    print(f"service: {process.memory_info().rss / 2**20:.0f} MiB when it has started")
+    wanted = requests(full, options.experiments)
+    for name, line in measure(connection, wanted, options.count, options.rounds).items():
+        print(f"  {name:32}{line}")
+    print(f"service: {process.memory_info().rss / 2**20:.0f} MiB; now while {options.rate} reports a second arrive:")
+    with reporting(client, full, 0, options.rate):
+        time.sleep(2)
+        for name, line in measure(connection, wanted, options.count, options.rounds).items():
+            print(f"  {name:32}{line}")
+    print(f"service: {process.memory_info().rss / 2**20:.0f} MiB")
+
+
+def drawn(world: World, full: Full, options: argparse.Namespace) -> None:
+    """Print first paint and frame times of the search in a tab of JupyterLab, and of the list in the panel."""
+    from playwright.sync_api import sync_playwright
+
+    from tests.browser import chromium
+    from tests.browser.jupyter import Jupyter
+    from tests.browser.lab import Lab
+
+    client = world.serve()
+    jupyter = Jupyter(world, world.home.parent / f"lab-{time.time():.0f}")
+    with sync_playwright() as playwright:
+        browser = chromium.launch(playwright)
+        if browser is None:
+            sys.exit(chromium.MISSING)
+        try:
+            jupyter.start()
+            context = browser.new_context(viewport={"width": 1280, "height": 900})
+            context.set_default_timeout(90_000)
+            lab = Lab(context.new_page(), jupyter).open()
+            page = lab.page
+            print(f"panel: list painted in {painted(page, LISTED, lambda: lab.command('daylight:show-panel')):.0f} ms")
+            for nth in ("first", "again", "again"):
+                took = painted(page, PAINTED, lambda: lab.command("daylight:open", number=full.search))
+                print(f"search: painted in {took:.0f} ms ({nth})")
+                if options.screenshots:
+                    page.screenshot(path=options.screenshots / "search.png")
+                if nth != "last":
+                    lab.command("application:close-all")
+                    page.wait_for_timeout(1000)
+            painted(page, PAINTED, lambda: lab.command("daylight:open", number=full.search))
+            for tab in ("Progress", "Curves", "Parameters", "Pairs"):
+                page.get_by_role("tab", name=tab).click()
+                page.wait_for_timeout(2000)
+                with reporting(
+                    client, full, 10_000 * (1 + ["Progress", "Curves", "Parameters", "Pairs"].index(tab)), options.rate
+                ):
+                    page.evaluate(FRAMES)
+                    page.wait_for_timeout(1000 * options.seconds)
+                    frames, costs = page.evaluate("() => [window.frames_, window.costs]")
+                late = sum(frame > 25 for frame in frames) / len(frames)
+                print(
+                    f"frames while {options.rate} reports a second arrive, {tab:10}  p95 {p95(frames):5.1f} ms apart "
+                    f"({late:.1%} of {len(frames)} late), cost p95 {p95(costs):5.1f} ms, most {max(costs):5.1f} ms"
+                )
+                if options.screenshots:
+                    page.screenshot(path=options.screenshots / f"search-{tab}.png")
+        finally:
+            browser.close()
+            jupyter.close()
+
+
+def painted(page: Any, look: str, ask: Callable[[], None]) -> float:
+    """Return the milliseconds from `ask` to the frame in which `look` finds what it waits for."""
+    began = page.evaluate(look)
+    ask()
+    page.wait_for_function("() => window.painted !== null", polling=20)
+    return float(page.evaluate("() => window.painted") - began)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trials", type=int, default=10_000, help="of the search (default: %(default)s)")
+    parser.add_argument("--reports", type=int, default=50, help="of each of them (default: %(default)s)")
+    parser.add_argument("--experiments", type=int, default=10_000, help="of one trial (default: %(default)s)")
+    parser.add_argument("--method", default="random", help="of the search (default: %(default)s)")
+    parser.add_argument("--count", type=int, default=20, help="requests of a round (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=5, help="(default: %(default)s)")
+    parser.add_argument("--rate", type=float, default=10.0, help="reports a second (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=10.0, help="of frames (default: %(default)s)")
+    parser.add_argument("--home", type=Path, help="a filled home, which is kept; filled unless it exists")
+    parser.add_argument("--no-browser", action="store_true", help="requests and memory only")
+    parser.add_argument("--no-requests", action="store_true", help="the browser only")
+    parser.add_argument("--screenshots", type=Path, help="a folder for pictures of what is measured")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        home = options.home or Path(folder) / "home"
+        full, new = Full(options.experiments + 1, options.trials), not (home / "daylight.db").exists()
+        world = World(home)
+        try:
+            if new:
+                began = time.monotonic()
+                fill(home, options.trials, options.reports, options.experiments, options.method)
+                print(f"filled in {time.monotonic() - began:.0f} s")
+            if not options.no_requests:
+                served(world, full, options)
+            if not options.no_browser:
+                drawn(world, full, options)
+        finally:
+            world.close()
+
+
+if __name__ == "__main__":
+    main()
