@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 
 import hypothesis
+import pytest
+
+from tests.support import forkservers
 
 # A service locks the environment of what is submitted, in the background: not once for each test that has one.
 os.environ.setdefault("UV_OFFLINE", "1")
@@ -19,3 +23,14 @@ hypothesis.settings.register_profile(
     "any machine", hypothesis.settings.get_profile("other examples"), derandomize=True, database=None
 )
 hypothesis.settings.load_profile("any machine")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):  # the process that starts the others, or the only one
+        forkservers.make_folder()
+
+
+def pytest_collection_finish() -> None:
+    # What the files of tests have imported stays. A collection would walk all of it, and in a forked process copy it.
+    gc.collect()
+    gc.freeze()

@@ -46,12 +46,12 @@ PARTS: dict[str, set[str]] = {
     **dict.fromkeys(DECISIONS, MODEL),
     **dict.fromkeys(SEAMS, MODEL | DECISIONS | TOOLS | {"home", "devices", "overlay"}),
     "environments": MODEL | TOOLS | {"home", "snapshots"},  # another interpreter is recorded as our own is
-    "engines": MODEL | {"home", "devices", "launch"},
+    "engines": MODEL | TOOLS | {"home", "devices", "launch"},
     # A launcher posts what its ranks report, and says itself how long they made no progress.
     "launch": MODEL
     | TOOLS
     | {"home", "devices", "network", "client", "parent_death", "process_identity", "text", "discovery"},
-    "staging": MODEL | TOOLS | {"home", "client", "launch", "snapshots", "workspaces"},
+    "staging": MODEL | TOOLS | {"home", "client", "launch", "snapshots", "workspaces", "artifacts", "environments"},
     # What is done for a user with several seams at once: by the service itself, or by the user's agent.
     "workspaces": MODEL | {"home", "artifacts", "environments", "launch", "snapshots"},
     "agent": MODEL | SEAMS | {"home", "workspaces"},
@@ -65,6 +65,7 @@ PARTS: dict[str, set[str]] = {
     "api": MODEL | SEAMS | {"text", "service", "home", "peers"},
     "launcher_server": MODEL | TOOLS | {"api", "service", "home", "network"},
     "runner": MODEL | TOOLS | {"artifacts", "checkpoints", "snapshots", "data", "home", "parent_death"},
+    "service_database": MODEL | TOOLS | {"home", "discovery", "service", "store"},
     "parts": MODEL | SEAMS | {"workspaces", "unix_users"},
     "hub_mode": MODEL | {"identity", "discovery"},
     "jupyter_ext": MODEL
@@ -82,9 +83,10 @@ LATER = {
     # `search` imports numpy, and a package's record of a method shall not; `runner` trains `train(run)` in a kernel.
     "daylight": {"search", "runner"},
     "commands": {"checkpoints"},  # a download reads a manifest
+    "cli": {"store"},  # db copy
 }
 TORCH = {"kernel_backend.checkpoints.writer"}  # and the runner: the only ones that import it when they are imported
-SQL = {"kernel_backend.store", "kernel_backend.app"}
+SQL = {"kernel_backend.store", "kernel_backend.app", "kernel_backend.service_database"}
 # What a Jupyter server loads, and a kernel never does.
 SERVER_EXTENSION = {f"jupyter_ext.server.{name}" for name in ("extension", "finder", "handlers", "proxy", "relay")}
 
@@ -202,10 +204,12 @@ def test_only_the_client_and_the_server_extensions_proxy_speak_http_to_the_servi
     def speaks(module: str, *libraries: str) -> bool:
         return any(each.startswith(libraries) for each in imports(FILES[module], everywhere=True))
 
-    assert {m for m in FILES if speaks(m, "httpx", "websockets")} == {"kernel_backend.client.conversation"}
+    clients = {"kernel_backend.client.conversation", "kernel_backend.client.http_library"}
+    assert {m for m in FILES if speaks(m, "httpx", "websockets")} == clients
     tornados = {m for m in FILES if speaks(m, "tornado.httpclient", "tornado.simple_httpclient", "urllib.request")}
     callers = {m for m in FILES if "websocket_connect" in ast.dump(FILES[m])}
-    assert tornados | callers == {"jupyter_ext.server.proxy", "kernel_backend.identity.hub_api"}  # which asks a hub
+    others = {"kernel_backend.identity.hub_api", "kernel_backend.service.outbox.http"}  # they ask a hub, and webhooks
+    assert tornados | callers == {"jupyter_ext.server.proxy"} | others
 
 
 def loaded(*modules: str) -> set[str]:

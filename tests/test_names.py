@@ -158,6 +158,15 @@ def test_files_and_classes_are_named_by_the_fields_terms() -> None:
     assert set(STAY) <= set(named()), "take out of STAY what is gone"
 
 
+def test_no_two_test_files_outside_packages_have_the_same_name() -> None:
+    """Pytest imports such a file under its base name, and refuses the second of two."""
+    files: dict[str, list[str]] = {}
+    for path in sorted((ROOT / "tests").glob("**/test_*.py")):
+        if not (path.parent / "__init__.py").exists():
+            files.setdefault(path.name, []).append(path.relative_to(ROOT).as_posix())
+    assert [paths for paths in files.values() if len(paths) > 1] == []
+
+
 def identifiers(tree: ast.AST) -> Iterator[str]:
     for each in ast.walk(tree):
         if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef):

@@ -10,6 +10,7 @@ from traitlets import TraitError
 
 from kernel_backend.app import Daylight
 from kernel_backend.errors import PlaceUnavailable
+from kernel_backend.store.sql import SqlStore
 
 
 def test_only_a_hubs_users_are_accounts():
@@ -28,7 +29,8 @@ def test_one_folder_of_checkpoints_would_be_everybodys():
 def test_without_the_helper_it_is_told_that_it_does_not_answer(tmp_path: Path):
     async def go():
         made = Daylight(home=str(tmp_path), hub=True, spawn_helper=str(tmp_path / "none.sock"))
-        service = made._service(tmp_path, made._launcher_server(tmp_path))
+        store = SqlStore(f"sqlite:///{tmp_path}/daylight.db")
+        service = made._service(tmp_path, store, made._launcher_server(tmp_path))
         with pytest.raises(PlaceUnavailable, match="the spawn helper does not answer: No such file"):
             await asyncio.to_thread(service._validator._workspaces.check, "dave")
         await service.close()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 from pathlib import Path
 
 import pytest
 
-from kernel_backend.engines.base import EngineUnavailable
+from kernel_backend.engines.base import Unconfirmed
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.cluster.pools import Pool, PoolSettings
 from kernel_backend.model.ids import AttemptId
@@ -87,9 +88,14 @@ def test_why_a_gang_waits_cannot_steer_a_terminal_or_fill_a_page(tmp_path: Path)
 
 
 def test_what_the_engine_of_an_agent_raises_arrives_as_that(agents: Agents, tmp_path: Path, monkeypatch):
+    """Without Slurm's commands a gang waits, and whether another attempt's was submitted is not known."""
     notes = GangNotes(tmp_path / "gangs")
     job = specifications(tmp_path, tmp_path, sys.executable)()
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(EngineUnavailable, match="sbatch not found"):
-        asyncio.run(engine(agents, notes).submit(job, "secret"))
+    asyncio.run(engine(agents, notes).submit(job, "secret"))
+    (found,) = asyncio.run(engine(agents, notes).statuses())
+    assert found.phase == "pending"
+    assert re.match("Slurm: (sbatch|squeue) not found: start the service on a machine with", found.reason)
+    with pytest.raises(Unconfirmed, match="may still run: squeue not found"):
+        asyncio.run(engine(agents, notes).submit(job, "of another attempt"))
     assert notes.of("gpu") == [job.id]  # it might have been submitted: that is asked

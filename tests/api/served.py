@@ -31,6 +31,7 @@ from kernel_backend.identity.base import Identity
 from kernel_backend.identity.local import LocalIdentity
 from kernel_backend.launch.spool import read_page
 from kernel_backend.model.artifacts import file_of, media_of
+from kernel_backend.model.cluster.idle import IdleRule
 from kernel_backend.model.cluster.pool_check import PoolFinding
 from kernel_backend.model.cluster.pools import Pool, PoolSettings
 from kernel_backend.model.cluster.quotas import Quota
@@ -55,6 +56,7 @@ from kernel_backend.scheduler.rules import Rules
 from kernel_backend.service.build import build
 from kernel_backend.service.context import Context
 from kernel_backend.service.effective_quotas import StoredQuotas
+from kernel_backend.service.outbox.config import OutboxConfig
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.store.sql import SqlStore
 from kernel_backend.workspaces.own import OwnWorkspace, SingleWorkspace
@@ -152,9 +154,13 @@ class Served:
     pages: Sequence[tuple[str, type[RequestHandler]]] = ()
     rules: Rules | None = None
     each_user: Quota | None = None
+    local_price: float | None = None
+    idle_rule: IdleRule = field(default_factory=IdleRule)
     keep_logs: float | None = None
+    keep_reports: float | None = None
     pools: Mapping[str, Any] = field(default_factory=dict)
     configured_in: str = "the service's configuration"
+    outbox: OutboxConfig = field(default_factory=OutboxConfig)
     others: dict[str, StillEngine] = field(default_factory=dict)  # engines of the other pools, by name
 
     def __post_init__(self) -> None:
@@ -207,10 +213,14 @@ class Served:
                 home=self.home,
                 rules=self.rules or Rules(),
                 each_user=self.each_user,
+                local_price=self.local_price,
+                idle_rule=self.idle_rule,
                 keep_logs=self.keep_logs,
+                keep_reports=self.keep_reports,
                 pools=self.pools,
                 configured_in=self.configured_in,
                 make=self.make,
+                outbox=self.outbox,
             )
         )
         self.use = Activity()

@@ -59,7 +59,7 @@ def test_adding_a_pool_again_says_what_changed(said: Said):
         (("pool", "ad", "gpu"), r"daylight pool has no ad (did you mean add?): list, add or remove"),
         (("pool", "add"), "daylight pool add takes one name: write daylight pool add gpu"),
         (("pool", "add", "gpu"), "which engine runs the gangs of pool gpu? write daylight pool add gpu --engine slurm"),
-        (("pool", "add", "gpu", "--engine", "slrm"), "engine: Input should be 'slurm', not 'slrm'"),
+        (("pool", "add", "gpu", "--engine", "slrm"), "engine: Input should be 'slurm' or 'kubernetes', not 'slrm'"),
         ((*ADD, "--cpus-per-slot", "0"), "cpus_per_slot: Input should be greater than or equal to 1, not '0'"),
         ((*ADD, "--extra=reservation"), "'reservation' is no option of sbatch: write it as --name=value"),
         (("pool", "add", "local", "--engine", "slurm"), "name: that is the machine of the service itself"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -54,6 +55,18 @@ def test_what_was_submitted_is_shown_listed_and_read_back(client):
     assert client.nodes()[0].slots == 2
     assert client.checkpoints(1) == []
     assert client.health()["busy"] is True
+
+
+def test_certificates_of_authorities_are_loaded_for_an_encrypted_service_alone(served, monkeypatch):
+    loaded = []
+    create = ssl.create_default_context
+    monkeypatch.setattr(ssl, "create_default_context", lambda *args, **more: loaded.append(1) or create(*args, **more))
+    assert served.client().nodes()
+    assert loaded == []
+    encrypted = Client.at(f"https://127.0.0.1:{served.port}", TOKEN, patience=0.0)
+    with pytest.raises(ServiceUnreachable):  # the service does not encrypt
+        encrypted.nodes()
+    assert loaded == [1]
 
 
 def test_errors_come_back_as_the_same_errors(served, client):

@@ -28,6 +28,7 @@ EXAMPLES = {
     "id": "0" * 64,
     "key": "1.1-1",
     "file": "rank-0.log",
+    "digest": "0" * 32,
     "kind": "user",
     "name": "ada",
 }

@@ -26,17 +26,20 @@ from kernel_backend.model.diff import Rerun
 from kernel_backend.model.experiment import Config, Keep, Submission
 from kernel_backend.model.labels import LabelEdit
 from kernel_backend.model.launch.nodes import NodeOffer, NodeState
+from kernel_backend.model.launch.trace import TraceRequest
 from kernel_backend.model.record import Record
-from kernel_backend.model.reports import Delivery
+from kernel_backend.model.reports import ArtifactSaved, Delivery
 from kernel_backend.model.versions import DEFAULTS, VERSION, at_defaults
 from kernel_backend.model.views.overview import Overview
 from kernel_backend.model.views.search_status import Extension
+from kernel_backend.model.webhooks.records import NewWebhook
 from kernel_backend.routes import Operation
 from kernel_backend.spec.resume import Resumption
 from kernel_backend.text.provenance import provenance_line
 from tests.api.later import KEY, LATER, SEARCH, Later, told
 from tests.api.served import SECOND, TOKEN, Served, archive, report, submit, token_of, until
 
+NOWHERE = "http://127.0.0.1:9/"
 VERBS: dict[str, Callable[[Client], Any]] = {
     "health": lambda client: client.health(),
     "experiments": lambda client: client.experiments(),
@@ -46,6 +49,9 @@ VERBS: dict[str, Callable[[Client], Any]] = {
     "reports": lambda client: client.reports(1),
     "facts": lambda client: client.facts(1),
     "curves": lambda client: client.curves(1),
+    "times": lambda client: client.times(1),
+    "spending": lambda client: client.spending(),
+    "utilisation": lambda client: client.utilisation(1),
     "front": lambda client: client.front(SEARCH),
     "search": lambda client: client.search(SEARCH),
     "search_methods": lambda client: client.search_methods(),
@@ -82,6 +88,11 @@ VERBS: dict[str, Callable[[Client], Any]] = {
     "check_pool": lambda client: checked_pool(client),
     "audit": lambda client: client.audit(),
     "nodes": lambda client: client.nodes(),
+    "ended": lambda client: client.ended(),
+    "add_webhook": lambda client: client.add_webhook(NOWHERE),
+    "webhooks": lambda client: client.webhooks(),
+    "test_webhook": lambda client: client.test_webhook(1),
+    "remove_webhook": lambda client: client.remove_webhook(1),
     "upload_snapshot": lambda client: client.upload_snapshot(*archive()),
     "submit": lambda client: submit(client),
     "submit_once": lambda client: submit(client),
@@ -94,6 +105,7 @@ VERBS: dict[str, Callable[[Client], Any]] = {
     "usage_of": lambda client: client.usage_of(1),
     "export": lambda client: client.export(1),
     "label": lambda client: client.label(1, LabelEdit(name="digits")),
+    "trace": lambda client: client.trace(1, TraceRequest(steps=3)),
     "act": lambda client: client.act(1, "label", LabelEdit(name="digits")),
     "request": lambda client: client.request(Operation(Overview), "GET", "/api/experiments/1"),
     "watch": lambda client: list(islice(client.watch(experiment=1), 3)),
@@ -104,8 +116,20 @@ VERBS: dict[str, Callable[[Client], Any]] = {
     "delete_experiment": lambda client: deleted(client),
     "undelete": lambda client: client.undelete(1),
 }
-TOLD_BY_LAUNCHERS = {"deliver", "join", "node_state", "attempt_job", "attempt_snapshot", "stage_file"}
-OF_LAUNCHERS = {Delivery, NodeOffer, NodeState}  # which may be newer: what is not known of them is ignored
+TOLD_BY_LAUNCHERS = {"deliver", "join", "node_state", "attempt_job", "attempt_snapshot", "stage_file"} | {
+    "attempt_environment",
+    "attempt_wheel",
+    "keep_artifact",
+    "stage_artifact",
+}
+NET = ArtifactSaved(name="net", size=5, digest="0" * 32, media="image/png", file="net.png", step=1)
+# They may be newer: what is not known of them is ignored.
+OF_LAUNCHERS = {
+    Delivery,
+    NodeOffer,
+    NodeState,
+    ArtifactSaved,
+}
 NO_REQUESTS = {"connect", "at_home", "at", "close"}
 NO_CLIENT = {"/api/openapi.json"}
 
@@ -127,6 +151,8 @@ def test_every_verb_of_a_client_reads_what_a_later_service_answers(
     staged = served.engine.jobs[KEY].model_copy(update={"staged": True})
     AttemptFolder(attempt_folder(served.home, KEY)).prepare(staged, token_of(served, KEY))
     assert client.stage_file(KEY, token_of(served, KEY), "rank-0.log", 0, b"a line\n") == 7
+    assert client.stage_artifact(KEY, token_of(served, KEY), NET.digest, 0, b"a n") == 3
+    assert client.keep_artifact(KEY, token_of(served, KEY), NET).size == 3
     for name, ask in VERBS.items():
         found = ask(client)
         if isinstance(found, Record):
@@ -175,11 +201,13 @@ BODIES: dict[type[Record], dict[str, Any]] = {
     Resumption: {},
     Rerun: {},
     LabelEdit: {"name": "digits"},
+    TraceRequest: {"steps": 3},
     Extension: {"trials": 30},
     GarbageRequest: {"dry_run": True},
     Priority: {"priority": 5},
     PoolSettings: {"engine": "slurm"},
     PoolCheckRequest: {},
+    NewWebhook: {"url": NOWHERE},
 }
 
 

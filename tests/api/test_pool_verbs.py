@@ -12,6 +12,7 @@ import pytest
 
 from kernel_backend.client import Client
 from kernel_backend.errors import Conflict, Forbidden, InvalidRequest, NotFound
+from kernel_backend.model.cluster.allocations import HeldAllocation
 from kernel_backend.model.cluster.pools import Pool, PoolSettings, PoolStatus
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.states import AttemptState
@@ -224,3 +225,24 @@ def test_a_pool_is_checked_by_its_engine_for_admins_alone(served: Served, client
         client.check_pool("secnd")
     with pytest.raises(Conflict, match="daylight doctor checks it"):
         client.check_pool("local")
+
+
+class KeepingEngine(StillEngine):
+    """An engine in which experiment #1 keeps an allocation."""
+
+    def allocations(self) -> list[HeldAllocation]:
+        return [HeldAllocation(id="1-a", pool="second", experiment=1, slots=2)]
+
+    async def give_back(self, id: str, why: str) -> None: ...
+
+
+def test_allocations_are_listed_for_those_who_may_see_their_experiment(serve):
+    engine = KeepingEngine([HERE.model_copy(update={"name": "s1", "pool": "second"})])
+    served, _ = serve(identity=FakeHub(), others={"second": engine}, pools={"second": SECOND.model_dump()})
+    clients = {name: served.client(name) for name in ("dave", "danielle", "eve", "ada")}
+    until(lambda: named(clients["dave"], "second").slots == 2, "its node is seen")
+    submit(clients["dave"], pool="second")
+    seen = {name: [each.experiment for each in named(client, "second").allocations] for name, client in clients.items()}
+    assert seen == {"dave": [1], "danielle": [1], "eve": [], "ada": [1]}
+    for client in clients.values():
+        client.close()

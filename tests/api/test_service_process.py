@@ -222,7 +222,7 @@ def test_a_bad_pool_of_the_settings_is_told_and_the_service_runs(home, tmp_path)
     settings.write_text("c.Daylight.idle_timeout = 0.5\nc.Daylight.pools = {'gpu': {'engine': 'slrm'}}\n")
     done = run(home, f"--config={settings}")
     assert done.returncode == 0
-    assert "pool gpu cannot be used: engine: Input should be 'slurm', not 'slrm'" in done.stderr
+    assert "pool gpu cannot be used: engine: Input should be 'slurm' or 'kubernetes', not 'slrm'" in done.stderr
 
 
 def test_a_taken_port_is_said_in_a_sentence(home):

@@ -9,19 +9,22 @@ import httpx
 import pytest
 
 from kernel_backend.client import Client
+from kernel_backend.engines.base import GangStatus
 from kernel_backend.errors import Conflict, Forbidden, InvalidRequest, NotFound
 from kernel_backend.model.cluster.directory import Directory
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.cluster.quotas import Quota, SlotHours
 from kernel_backend.model.experiment import Config, Submission
+from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.resources import Node
 from kernel_backend.model.search.domains import Choices
 from kernel_backend.model.search.records import Search
 from kernel_backend.model.search.space import Parameter, Space
+from kernel_backend.model.states import Outcome
 from kernel_backend.model.views.overview import Overview
 from kernel_backend.model.views.search_status import Extension
 from tests.api.people import FakeHub
-from tests.api.served import Served, StillEngine, archive, submit, until
+from tests.api.served import Served, StillEngine, archive, submit, token_of, until
 
 NODES = [Node(name=name, kind="cuda", address=f"10.0.0.{slots}", slots=slots) for name, slots in (("n1", 4), ("n2", 8))]
 
@@ -438,6 +441,43 @@ def test_a_drained_node_gets_nothing_new_and_keeps_what_it_has(person):
         ada.drain("n3")
 
 
+def lose(served: Served, key: AttemptId) -> None:
+    """Have an attempt lost with its node."""
+    token_of(served, key)
+    served.engine.ended[key] = GangStatus(key=key, phase="ended", outcome=Outcome.LOST)
+
+
+def suspects(client: Client) -> dict[str, str]:
+    """Why nodes are suspect."""
+    return {each.name: each.suspicion.reason for each in client.nodes() if each.suspicion is not None}
+
+
+def test_a_node_that_loses_two_attempts_is_left_out_until_an_admin_trusts_it_also_after_a_restart(served, person):
+    dave = person("dave")
+    waiting = train(dave, 8)
+    lose(served, AttemptId(1, 1, 1))
+    token_of(served, AttemptId(1, 1, 2))
+    assert suspects(dave) == {}
+    lose(served, AttemptId(1, 1, 2))
+    waits(dave, waiting, "8 slots drained, suspect or away")
+    reason = "2 attempts were lost there within an hour: its launcher vanished without a record"
+    assert suspects(dave) == {"n2": reason}
+    assert {each.name: each.usable for each in dave.nodes()} == {"n1": True, "n2": False}
+    served.run(served._stop())
+    served.port = 0
+    served.run(served._start())
+    ada, dave = served.client("ada"), served.client("dave")
+    assert suspects(dave) == {"n2": reason}
+    waits(dave, waiting, "8 slots drained, suspect or away")
+    with pytest.raises(Forbidden, match="drained by admins"):
+        dave.undrain("n2")
+    assert ada.undrain("n2").suspicion is None
+    starts(dave, waiting)
+    assert [(each.act, each.on, each.detail) for each in ada.audit()] == [
+        ("trust", "node n2", f"it was suspect: {reason}")
+    ]
+
+
 def test_a_pool_tells_its_engine_and_what_of_it_is_in_use(person):
     dave = person("dave")
     starts(dave, train(dave, 8))
@@ -456,6 +496,7 @@ def test_a_pool_tells_its_engine_and_what_of_it_is_in_use(person):
         "used": 8,
         "waiting": 1,
         "problem": "",
+        "allocations": [],
     }
 
 

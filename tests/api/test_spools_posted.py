@@ -12,6 +12,8 @@ from kernel_backend.api.attempts import RecordsHandler
 from kernel_backend.client import Client
 from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.launch.spool_uploader import SpoolUploader
+from kernel_backend.launch.times import TimesReader
+from kernel_backend.launch.utilisation.sampler import UseSampler
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.reports import Report
@@ -38,10 +40,13 @@ def post(served: Served, client: Client, folder: AttemptFolder) -> Iterator[Call
     folder.write("token", token.encode())
     job: LaunchSpec = served.engine.jobs[FIRST]
     couriers: list[SpoolUploader] = []
+    use = UseSampler(job.placement[0], [0], dict)  # it is not started
 
     def begin() -> SpoolUploader:
         here = {"service_url": served.url, "service_uid": os.getuid()}
-        couriers.append(SpoolUploader(folder, job.model_copy(update=here), lambda told: None))
+        couriers.append(
+            SpoolUploader(folder, job.model_copy(update=here), lambda told: None, TimesReader(folder, {0: "here"}), use)
+        )
         couriers[-1].start()
         return couriers[-1]
 

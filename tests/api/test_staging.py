@@ -9,17 +9,18 @@ import httpx
 import pytest
 
 from kernel_backend.client import Client
-from kernel_backend.errors import DaylightError, Fenced, InvalidRequest, NotFound, Unauthenticated
+from kernel_backend.errors import DaylightError, Fenced, InvalidRequest, NoEnvironment, NotFound, Unauthenticated
 from kernel_backend.home import attempt_folder
 from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.model.cluster.pools import PoolSettings
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.launch.launch_spec import read_job
-from kernel_backend.model.reports import NodeEnd
+from kernel_backend.model.reports import ArtifactSaved, NodeEnd
 from kernel_backend.snapshots.archive import digest
 from tests.api.served import TOKEN, Served, archive, submit, token_of, until
 
 KEY = AttemptId(1, 1, 1)
+NET = ArtifactSaved(name="net", size=1, digest="0" * 32, media="image/png", file="net.png", step=1)
 AWAY = PoolSettings(engine="slurm", shared=False)
 OTHERS = [
     *("..%2Fjob.json", "%2e%2e/job.json", "job.json", "token", "listed", "slurm.json", "spool.jsonl", "rank-x.log"),
@@ -34,6 +35,10 @@ def calls(client: Client, token: str) -> list[Callable[[], object]]:
         lambda: client.attempt_job(KEY, token),
         lambda: client.attempt_snapshot(KEY, token),
         lambda: client.stage_file(KEY, token, "rank-0.log", 0, b"x"),
+        lambda: client.attempt_environment(KEY, token, everything=True),
+        lambda: client.attempt_wheel(KEY, token, "0" * 64, 0),
+        lambda: client.stage_artifact(KEY, token, NET.digest, 0, b"x"),
+        lambda: client.keep_artifact(KEY, token, NET),
     ]
 
 
@@ -108,18 +113,27 @@ def test_an_attempt_that_is_over_takes_and_gives_nothing(served, client, token, 
         with pytest.raises(Fenced, match="is over"):
             call()
     assert not (folder / "rank-0.log").exists()
+    assert not (served.home / "artifacts" / "1").exists()
 
 
 def test_an_attempt_whose_nodes_see_the_home_sends_nothing(served, client, token, folder):
     AttemptFolder(folder).prepare(served.engine.jobs[KEY], token)
-    with pytest.raises(NotFound, match="in a folder that its nodes see"):
-        client.stage_file(KEY, token, "rank-0.log", 0, b"x")
+    for call in calls(client, token):
+        with pytest.raises(NotFound, match="in a folder that its nodes see"):
+            call()
 
 
 def test_a_piece_beyond_the_limit_is_refused(client, token, folder):
     with pytest.raises(DaylightError, match="larger than 8 MiB"):
         client.stage_file(KEY, token, "rank-0.log", 0, b"x" * (8 * 2**20 + 1))
     assert not (folder / "rank-0.log").exists()
+
+
+def test_an_environment_without_a_lock_and_a_wheel_that_is_not_there_are_told(client, token):
+    with pytest.raises(NoEnvironment, match="the lock of this environment is gone"):
+        client.attempt_environment(KEY, token, everything=False)
+    with pytest.raises(NotFound, match="there is no wheel 0000"):
+        client.attempt_wheel(KEY, token, "0" * 64, 0)
 
 
 def test_a_pool_without_shared_files_needs_an_object_store_and_says_so_at_submit(served, client):

@@ -41,6 +41,8 @@ WHOSE = {
                 "/reports",
                 "/facts",
                 "/curves",
+                "/times",
+                "/utilisation",
                 "/logs",
                 "/checkpoints",
                 "/usage",
@@ -57,7 +59,7 @@ WHOSE = {
         f"POST {ONE}/verify",
     ],
     "changes": [
-        *(f"POST {ONE}/{verb}" for verb in ("label", "pause", "resume", "extend", "delete", "undelete")),
+        *(f"POST {ONE}/{verb}" for verb in ("label", "pause", "resume", "extend", "delete", "undelete", "trace")),
         *(f"POST {ONE}/trials/{{trial}}/{verb}" for verb in ("promote", "prune")),
         f"DELETE {KEPT}",
         f"POST {KEPT}/pin",
@@ -69,14 +71,20 @@ WHOSE = {
     "all": [
         *(f"GET /api/{what}" for what in ("experiments", "history", "stream", "nodes", "health")),
         *(f"GET /api/{what}" for what in ("openapi.json", "search/methods")),
-        *(f"GET /api/{what}" for what in ("me", "accounts", "queue", "pools", "disk")),
+        *(f"GET /api/{what}" for what in ("me", "accounts", "queue", "pools", "disk", "usage", "usage.csv")),
         "GET /api/accounts/{kind}/{name}/use",  # of others there is none: test_sharing.py
         "POST /api/experiments",
         "POST /api/gc",
+        "GET /api/experiments/ended",
+        "GET /api/webhooks",
+        "POST /api/webhooks",
+        "DELETE /api/webhooks/{number}",  # of others there are none: test_webhooks.py
+        "POST /api/webhooks/{number}/test",
         "HEAD /api/snapshots/{id}",
         "PUT /api/snapshots/{id}",
     ],
     "admins": [
+        "GET /metrics",
         "GET /api/audit",
         *(f"{method} /api/accounts/{{kind}}/{{name}}/quota" for method in ("PUT", "DELETE")),
         *(f"POST /api/nodes/{{name}}/{verb}" for verb in ("drain", "undrain")),
@@ -84,9 +92,10 @@ WHOSE = {
         "POST /api/pools/{name}/check",
     ],
     "attempts": [
-        *(f"POST /api/attempts/{{key}}/{name}" for name in ("records", "join", "nodes")),
-        *(f"GET /api/attempts/{{key}}/{name}" for name in ("job.json", "snapshot.zip")),
-        "PUT /api/attempts/{key}/files/{file}",
+        *(f"POST /api/attempts/{{key}}/{name}" for name in ("records", "join", "nodes", "artifacts")),
+        *(f"GET /api/attempts/{{key}}/{name}" for name in ("job.json", "snapshot.zip", "environment.json")),
+        "GET /api/attempts/{key}/wheels/{id}",
+        *(f"PUT /api/attempts/{{key}}/{name}" for name in ("files/{file}", "artifacts/{digest}")),
     ],
 }
 BODIES = {
@@ -94,6 +103,7 @@ BODIES = {
     "experiments/1/verify": {"trust": "dave"},
     "extend": {"trials": 3},
     "label": {"name": "digits"},
+    "trace": {"steps": 3},
     "quota": {"limit": 9},
     "priority": {"priority": -1},
     "pools/ada": {"engine": "slurm"},

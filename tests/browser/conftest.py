@@ -83,7 +83,8 @@ def pages(browser: Browser, request: pytest.FixtureRequest, world: World) -> Ite
     made: list[Lab] = []
 
     def page(jupyter: Jupyter) -> Lab:
-        context = browser.new_context(viewport={"width": 1280, "height": 900})
+        # Without motion: drawing the pulse of a live view in software takes a sixth of a core.
+        context = browser.new_context(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
         context.set_default_timeout(SOON)
         context.grant_permissions(["clipboard-read", "clipboard-write"])
         made.append(Lab(context.new_page(), jupyter))

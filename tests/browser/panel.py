@@ -23,6 +23,16 @@ class Panel:
         return self.root.get_by_role("searchbox", name="Search experiments")
 
     @property
+    def group_by(self) -> Locator:
+        """What the experiments are grouped by."""
+        return self.root.get_by_role("combobox", name="Group by")
+
+    @property
+    def queue(self) -> Locator:
+        """What opens and closes the queue and the quotas."""
+        return self.root.locator("summary", has_text="Queue and quota")
+
+    @property
     def items(self) -> Locator:
         """The experiments."""
         return self.root.get_by_role("list", name="Experiments").get_by_role("listitem")

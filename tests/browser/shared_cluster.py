@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kernel_backend.api.cluster_page import PAGES
 from kernel_backend.client import Client
+from kernel_backend.engines.base import GangStatus
 from kernel_backend.model.cluster.directory import Directory
 from kernel_backend.model.cluster.quotas import Quota
+from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.resources import Node
+from kernel_backend.model.states import Outcome
 from tests.api.people import FakeHub
 from tests.api.served import Served, StillEngine, submit, until
 
@@ -20,8 +24,11 @@ GROUPS = {"vision": Quota(limit=10, guarantee=4), "speech": None}
 class Cluster:
     """The service, which has the page too."""
 
-    def __init__(self, folder: Path) -> None:
-        self.served = Served(folder, StillEngine(NODES), identity=FakeHub(), pages=PAGES)
+    def __init__(self, folder: Path, pools: Mapping[str, Sequence[Node]] | None = None) -> None:
+        """Start the service; `pools` has the nodes of further pools."""
+        others = {name: StillEngine(nodes) for name, nodes in (pools or {}).items()}
+        settings = {name: {"engine": "slurm"} for name in others}
+        self.served = Served(folder, StillEngine(NODES), identity=FakeHub(), pages=PAGES, pools=settings, others=others)
         self.give(MEMBERS)
         self._clients: dict[str, Client] = {}
 
@@ -29,9 +36,9 @@ class Cluster:
         """A client of this person's."""
         return self._clients.setdefault(name, self.served.client(name))
 
-    def trains(self, name: str, slots: int, called: str = "digits") -> int:
+    def trains(self, name: str, slots: int, called: str = "digits", pool: str | None = None) -> int:
         """Have somebody's training run; its number."""
-        number = submit(self.client(name), called, slots=slots).experiment.number
+        number = submit(self.client(name), called, slots=slots, pool=pool).experiment.number
         until(lambda: self.state(number) in ("starting", "running"), f"#{number} starts")
         return number
 
@@ -40,6 +47,14 @@ class Cluster:
         number = submit(self.client(name), called, slots=slots).experiment.number
         until(lambda: self.client("ada").experiment(number).wait is not None, f"#{number} waits")
         return number
+
+    def lose(self, number: int, pool: str, times: int) -> None:
+        """Have the first attempts of a training lost with their nodes."""
+        engine = self.served.others[pool]
+        for attempt in range(1, times + 1):
+            key = AttemptId(number, 1, attempt)
+            until(lambda key=key: key in engine.jobs, f"attempt {key} starts")
+            engine.ended[key] = GangStatus(key=key, phase="ended", outcome=Outcome.LOST)
 
     def state(self, number: int) -> str:
         """Return the state of an experiment."""

@@ -1,4 +1,4 @@
-"""Test the artifacts in a training's view: pictures are shown, every other file can be saved."""
+"""Test the artifacts in a training's view: pictures and tables are shown, every other file can be saved."""
 
 from __future__ import annotations
 
@@ -39,6 +39,9 @@ def metrics(run, output, target):
     (run.folder / "table.csv").write_text("predicted,true\\n" + "\\n".join(rows))
     run.artifact("predictions", run.folder / "table.csv")
     run.artifact("all of it", run.folder)
+    count = len(list(run.folder.glob("errors *.csv"))) + 1
+    (run.folder / f"errors {count}.csv").write_text(f"worst\\n{count}")
+    run.artifact(f"errors {count}", run.folder / f"errors {count}.csv")
     return judged(output, target)
 """
 LINE = "%%dlsubmit --again --epochs 2 --batch-size 16 --threads 1 --name kept"
@@ -64,7 +67,7 @@ def test_pictures_are_shown_and_everything_else_is_saved(lab: Lab, jupyterlab: J
     lab.open(notebook).run(0, 1)
     view = lab.view()
     view.until_state("completed")
-    expect(tiles(seen(view))).to_have_count(4, timeout=LATE)
+    expect(tiles(seen(view))).to_have_count(5, timeout=LATE)
     net = tiles(view.root).filter(has_text="architecture")
     lab.until(lambda: is_drawn(net.locator("img")), "the picture is drawn")
     lab.shot("artifacts", of=view.root)
@@ -77,8 +80,28 @@ def test_pictures_are_shown_and_everything_else_is_saved(lab: Lab, jupyterlab: J
     large.get_by_role("button", name="Close").click()
     expect(large).to_be_hidden()
 
+    tiles(view.root).filter(has_text="predictions").get_by_role("button").click()
+    expect(large.get_by_role("columnheader")).to_have_text(["predicted", "true"])
+    expect(large.get_by_role("row")).to_have_count(17)
+    lab.shot("artifacts-table", of=view.root)
+    large.get_by_role("button", name="Close").click()
+
+    errors = tiles(view.root).filter(has_text="errors")
+    errors.get_by_role("button").click()
+    expect(large.locator("td")).to_have_text("2")
+    slider = errors.get_by_role("slider", name="Steps of errors")
+    slider.focus()
+    lab.page.keyboard.press("ArrowLeft")
+    expect(large.locator("td")).to_have_text("1")
+    expect(errors).to_contain_text("step 4")
+    lab.shot("artifacts-slider", of=view.root)
+    large.get_by_role("button", name="Close").click()
+    tiles(view.root).filter(has_text="predictions").get_by_role("button").click()
+    with lab.page.expect_download() as download:
+        large.get_by_role("button", name="Save").click()
+    assert Path(download.value.path()).read_bytes().startswith(b"predicted,true\n")
+
     for name, file, begin in (
-        ("predictions", "predictions.csv", b"predicted,true\n"),
         ("page", "page.html", b"<script>"),
         ("all of it", "all of it.zip", b"PK"),
     ):
@@ -89,7 +112,7 @@ def test_pictures_are_shown_and_everything_else_is_saved(lab: Lab, jupyterlab: J
 
     lab.save()
     lab.reload()
-    expect(tiles(seen(lab.view()))).to_have_count(4, timeout=LATE)
+    expect(tiles(seen(lab.view()))).to_have_count(5, timeout=LATE)
 
 
 def test_of_a_search_those_of_the_trial_that_is_looked_at(lab: Lab, jupyterlab: Jupyter):
@@ -98,13 +121,13 @@ def test_of_a_search_those_of_the_trial_that_is_looked_at(lab: Lab, jupyterlab: 
     view = lab.view()
     view.until_state("completed")
     artifacts = seen(view).locator(".dl-artifacts")
-    expect(artifacts).to_contain_text("of all trials: 8", timeout=LATE)
-    expect(tiles(view.root)).to_have_count(4)
+    expect(artifacts).to_contain_text("of all trials: 10", timeout=LATE)
+    expect(tiles(view.root)).to_have_count(5)
     rows = view.root.get_by_role("table", name="Trials").locator("tbody tr")
     expect(rows).to_have_count(2, timeout=LATE)
     other = rows.last.get_by_role("button").inner_text()
     rows.filter(has=lab.page.get_by_role("button", name=other, exact=True)).click()  # wherever it stands by now
-    expect(artifacts).to_contain_text(f"of trial {other}: 4", timeout=LATE)
+    expect(artifacts).to_contain_text(f"of trial {other}: 5", timeout=LATE)
     lab.shot("artifacts-search", of=view.root)
 
 
@@ -129,13 +152,13 @@ def test_everybody_can_read_them_in_both_themes(lab: Lab, world: World):
 def test_a_widget_shows_them_through_its_kernel(
     pages: Callable[[Jupyter], Lab], applications: Callable[..., Jupyter], world: World
 ):
-    number = world.submit(KEEPING, slots=1, epochs=1).experiment.number
+    number = world.submit(KEEPING, slots=1, epochs=1, batch_size=16).experiment.number
     world.ended(number)
     plain = applications("plain", ours=False)
     notebook = write(plain.notebooks / "kept.ipynb", LOAD, f"%dl show {number} --view widget")
     lab = pages(plain).open(notebook)
     lab.run(0, 1)
     view = lab.view()
-    expect(tiles(seen(view))).to_have_count(4, timeout=LATE)
+    expect(tiles(seen(view))).to_have_count(5, timeout=LATE)
     lab.until(lambda: is_drawn(tiles(view.root).filter(has_text="architecture").locator("img")), "it is drawn")
     lab.shot("artifacts-widget", of=view.root)

@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, expect
 
 from kernel_backend.api.cluster_page import BUNDLE
 from kernel_backend.model.disk import nearly_full
+from kernel_backend.model.resources import Node
 from kernel_backend.service import disk
 from tests.api.served import until
 from tests.browser.cluster_page import ClusterPage
@@ -123,6 +124,33 @@ def test_a_node_is_drained_after_a_question_that_says_what_runs_there(opened, cl
     expect(page.button("Drain n2")).to_be_visible()
     cluster.stop("dave", number)
     until(lambda: cluster.state(waiting) == "starting", "n2 takes new work again")
+
+
+def gpu_node(name: str, state: str = "idle", **fields: Any) -> Node:
+    return Node(name=name, kind="cuda", address=name, slots=4, devices=("A100",) * 4, pool="gpu", state=state, **fields)
+
+
+def test_nodes_of_all_pools_have_their_state_and_reason_and_a_suspect_one_is_trusted_again(tmp_path, browser):
+    gpu = [gpu_node("g1"), gpu_node("g2", "allocated"), gpu_node("g3", "down*", healthy=False, reason="Not responding")]
+    cluster = Cluster(tmp_path, {"gpu": gpu})
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    try:
+        number = cluster.trains("dave", 4, pool="gpu")
+        cluster.lose(number, "gpu", 2)
+        page = ClusterPage(context).open(f"{cluster.served.url}/#token=ada")
+        suspect = page.row("Nodes", "g1")
+        expect(suspect).to_contain_text("suspect idle")
+        expect(suspect).to_contain_text("2 attempts were lost there within an hour: its launcher vanished")
+        expect(page.row("Nodes", "g3")).to_contain_text("does not answer down*Not responding")
+        expect(page.row("Nodes", "n1")).to_contain_text("ready")
+        page.shot("nodes-of-two-pools")
+        page.button("Trust g1").click()
+        expect(page.said).to_have_text("g1 is trusted again: new work starts there")
+        expect(suspect).to_contain_text("ready")
+        assert not page.errors
+    finally:
+        context.close()
+        cluster.close()
 
 
 def test_the_queue_is_put_in_another_order_by_keyboard(opened, cluster):

@@ -45,3 +45,34 @@ def test_it_is_paused_resumed_and_after_a_question_stopped(lab: Lab, gate: Gate,
     expect(view.chip).to_have_text("stopped")
     for name in ("Stop", "Pause", "Resume"):
         expect(view.button(name)).to_be_hidden()
+
+
+def test_its_code_is_shown_run_again_and_compared(lab: Lab, world: World):
+    number = world.submit(slots=1, epochs=1, width=16).experiment.number
+    world.ended(number)
+    lab.open()
+    view = lab.tab(number)
+    view.until_state("completed")
+    view.button("Source").click()
+    expect(view.part("Source")).to_contain_text("def optimizer(params, lr=1e-2)")
+    view.button("Source").click()
+    expect(view.part("Source")).to_be_hidden()
+
+    view.button("Rerun").click()
+    rerun = view.part("Rerun")
+    changes = rerun.get_by_role("textbox", name="Changes")
+    changes.fill("widht=32")
+    changes.press("Enter")
+    expect(rerun.get_by_role("alert")).to_contain_text("widht")
+    changes.fill("width=32")
+    changes.press("Enter")
+    expect(rerun).to_contain_text(f"submitted as #{number + 1}")
+    assert world.overview(number + 1).experiment.params["width"] == 32
+
+    view.button("Diff").click()
+    compared = view.part("Differences")
+    compared.get_by_role("spinbutton").fill(str(number + 1))
+    compared.get_by_role("button", name="Compare").click()
+    expect(compared).to_contain_text("hyperparameters")
+    expect(compared).to_contain_text("results")
+    lab.shot("view-difference", of=view.root)

@@ -56,6 +56,10 @@ class View:
         """The step that it shows."""
         return int(self.root.get_attribute("data-step") or 0)
 
+    def part(self, name: str) -> Locator:
+        """A part that a button opens: Source, Rerun, Differences."""
+        return self.root.get_by_role("region", name=name, exact=True)
+
     def button(self, name: str) -> Locator:
         """A button by its whole name."""
         return self.root.get_by_role("button", name=name, exact=True)

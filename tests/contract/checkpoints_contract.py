@@ -71,6 +71,18 @@ class CheckpointsContract:
         place.commit(made)
         assert place.read(made, "model") == data
 
+    def test_pieces_that_were_read_once_are_followed_by_the_damage_of_their_part(self, place, files):
+        data = random.Random(1).randbytes(LARGE)
+        made = commit(place, 5, data=data)
+        assert b"".join(bytes(piece) for piece in place.pieces(made, "model")) == data
+        files.write("5-1/model.safetensors", bytes([data[0] ^ 1]) + data[1:])
+        with pytest.raises(CheckpointDamaged, match="has changed since it was written"):
+            for _ in place.pieces(made, "model"):
+                pass
+        place.discard("5-1")
+        with pytest.raises(NotFound, match="has been deleted"):
+            next(place.pieces(made, "model"))
+
     def test_a_part_streams_from_any_offset_on_once_all_of_it_was_verified(self, place, files):
         data = random.Random(1).randbytes(LARGE)
         made = commit(place, 5, data=data)

@@ -15,6 +15,7 @@ from kernel_backend.model.cluster.accounts import AuditEntry
 from kernel_backend.model.cluster.pools import Pool, PoolSettings
 from kernel_backend.model.experiment import Config, Experiment
 from kernel_backend.model.launch.nodes import GangNode
+from kernel_backend.model.node_faults import NodeFault, NodeName
 from kernel_backend.model.states import AttemptState, ExperimentState, IllegalTransition, Outcome
 from kernel_backend.store.base import Store
 
@@ -54,6 +55,25 @@ class SharingContract:
         assert not store.set_drained("n2", False, deed("undrain", "node n2"))
         assert store.drained() == frozenset()
         assert [each.act for each in store.audit()] == ["undrain", "drain"]
+
+    def test_faults_of_nodes_are_stored_once_and_forgotten_with_time_or_by_an_admin(self, store: Store) -> None:
+        def fault(node: str, at: float, **fields: Any) -> NodeFault:
+            about = {"pool": "gpu", "kind": "lost", "attempt": "1.1-1", "reason": 'Slurm: it\'s "gone"'}
+            return NodeFault.model_validate(about | {"node": node, "at": at} | fields)
+
+        first, second, other = fault("n1", 5.0), fault("n2", 6.0, kind="gpu"), fault("n1", 7.0, pool="cpu")
+        assert store.add_node_fault(first, 0.0)
+        assert not store.add_node_fault(fault("n1", 5.5), 0.0)
+        assert store.add_node_fault(other, 0.0)
+        assert store.add_node_fault(second, 0.0)
+        assert store.node_faults(0.0) == [first, second, other]
+        assert store.node_faults(6.0) == [second, other]
+        assert store.forgive_node(NodeName("gpu", "n2"), deed("trust", "node n2"))
+        assert not store.forgive_node(NodeName("gpu", "n2"), deed("trust", "node n2"))
+        assert store.node_faults(0.0) == [first, other]
+        assert store.add_node_fault(second, 6.0)
+        assert store.node_faults(0.0) == [second, other]
+        assert [each.act for each in store.audit()] == ["trust"]
 
     def test_the_whole_log_is_searched_by_all_words_wherever_they_stand(self, store: Store) -> None:
         for who, on in (("ada", "node n1"), ("ada", "user Ünï"), ("bob", "node N1"), ("bob", "100%_\\ of 'it'")):

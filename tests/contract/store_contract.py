@@ -6,6 +6,7 @@ import math
 import random
 import threading
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,6 +20,8 @@ from kernel_backend.model import events
 from kernel_backend.model.cluster.usage import ReservationRecord, UsageInterval
 from kernel_backend.model.experiment import Config, Experiment, Metric, ScheduledExperiment
 from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.launch.trace import Trace
+from kernel_backend.model.launch.utilisation import DeliveredUse, SlotUse
 from kernel_backend.model.record import Record
 from kernel_backend.model.reports import (
     ArtifactSaved,
@@ -30,6 +33,7 @@ from kernel_backend.model.reports import (
     Report,
     SpoolRecord,
     Started,
+    Traced,
 )
 from kernel_backend.model.resources import Share
 from kernel_backend.model.search.domains import Choices, Range
@@ -48,18 +52,32 @@ from kernel_backend.model.search.records import (
 from kernel_backend.model.search.space import Parameter, Space, When
 from kernel_backend.model.states import AttemptState, ExperimentState, Hold, IllegalTransition, Outcome, TrialState
 from kernel_backend.model.stream import Message
+from kernel_backend.model.times import Part, RankTimes, Split
 from kernel_backend.model.trial import Attempt, Best, Failure, ScheduledTrial
 from kernel_backend.model.views.curves import ReportedValues, join
 from kernel_backend.model.views.overview import Overview
 from kernel_backend.model.views.shown_trials import TrialActivity, shown_trials
+from kernel_backend.model.views.thinning import Thinned
 from kernel_backend.store import connect as connecting
 from kernel_backend.store.base import NewExperiment, Store
-from kernel_backend.store.connect import connect, database_url
+from kernel_backend.store.connect import connect
 from kernel_backend.store.sql import SqlStore
+from kernel_backend.store.url import database_url
 from tests.support.builders import update_trial
 
 MIGRATIONS = str(Path(connecting.__file__).parent / "migrations")
 GANG = (Share(node="here", kind="cpu", address="127.0.0.1", slots=(0, 1)),)
+
+
+def rank_times(rank: int, steps: int, **parts: float) -> RankTimes:
+    named: dict[Part, float] = dict(parts)  # type: ignore[arg-type]
+    return RankTimes(rank=rank, node="n1", now="data", whole=Split(steps=steps, parts=named), workers=2)
+
+
+def slot_use(rank: int, number: int = 0, **values: Any) -> DeliveredUse:
+    return DeliveredUse(
+        rank=rank, node="n1", device="A100", number=number, use=SlotUse(**{"at": 5.0, "seconds": 10.0} | values)
+    )
 
 
 def draft(name: str = "", owner: str = "ada", **fields: Any) -> NewExperiment:
@@ -112,6 +130,13 @@ MADE_SINCE_0007 = (
     "ALTER TABLE attempts DROP COLUMN granted_at",
     "ALTER TABLE attempts DROP COLUMN nodes",
     "DROP TABLE pools",
+    "DROP TABLE node_faults",
+    "DROP TABLE rank_times",
+    "DROP TABLE slot_use",
+    "DROP TABLE webhooks",
+    "DROP TABLE outbox",
+    "DROP INDEX reports_by_trial",
+    "ALTER TABLE attempts DROP COLUMN trace",
 )
 
 
@@ -240,6 +265,18 @@ class StoreContract:
         told = [message.data["guarantee"] for message in store.messages(0) if message.type == "attempt"]
         assert told[-1] == "exact"
 
+    def test_a_trace_is_kept_until_its_ranks_have_answered(self, store: Store) -> None:
+        attempt = placed(store)
+        trace = Trace(id="5f3a", steps=10, ranks=(0, 3))
+        store.set_trace(attempt.id, trace, at=3.0)
+        assert store.attempt(attempt.id).trace == trace
+        assert store.messages(0)[-1].data["trace"] == trace.to_json()
+        store.accept(attempt.id, [started(), Traced(number=2, at=4.0, id="another", text="late")], at=4.0)
+        assert store.attempt(attempt.id).trace == trace
+        store.accept(attempt.id, [Traced(number=3, at=5.0, id="5f3a", text="traced")], at=5.0)
+        assert store.attempt(attempt.id).trace is None
+        assert [each.data["text"] for each in store.messages(0) if each.type == "note"] == ["late", "traced"]
+
     def test_a_decision_and_what_it_does_are_one(self, store: Store) -> None:
         number = search(store)
         store.record(number, [created(1)], [Added(1, {"lr": 0.5}, 3)], at=1.0)
@@ -312,6 +349,24 @@ class StoreContract:
         ]
         assert store.outlines(99) == []
         assert store.trial_seconds(99, at=9.0) == {}
+        assert [each.index for each in store.outlines(number, {3, 2, 7})] == [2, 3]
+        assert store.trial_seconds(number, at=9.0, trials={3, 1}) == {3: 5.0 * slots}
+
+    def test_changed_trials_are_those_with_messages_since(self, store: Store) -> None:
+        number = search(store)
+        entries = [created(index) for index in range(1, 5)]
+        store.record(number, entries, [Added(entry.number, {}) for entry in entries], at=1.0)
+        assert store.touched_trials(number, 0) == {1, 2, 3, 4}
+        before = store.last_seq()
+        attempt = store.add_attempt(number, 2, GANG, None, "digest", at=2.0)
+        store.advance_trial(number, 4, events.Prune(), at=2.0)
+        assert store.touched_trials(number, before) == {2, 4}
+        before = store.last_seq()
+        store.accept(attempt.id, training(1, 3), at=3.0)
+        assert store.touched_trials(number, before) == set()  # no summary says anything of training reports
+        store.accept(attempt.id, [report(4, 4, "validation", error=0.5)], at=3.0)
+        assert store.touched_trials(number, before) == {2}
+        assert store.touched_trials(search(store), 0) == set()
 
     def test_a_log_is_read_in_pages(self, store: Store) -> None:
         number = search(store)
@@ -731,6 +786,39 @@ class StoreContract:
         assert list(column.step) == list(range(1, 5001))
         assert list(column.value) == [1.0 / (step + 1) for step in range(1, 5001)]
 
+    def test_training_reports_are_thinned_once_and_all_validations_stay(self, store: Store) -> None:
+        attempt = placed(store)
+        store.accept(attempt.id, [*training(1, 100), report(101, 100, "validation", loss=0.5)], at=4.0)
+        assert store.thin_reports(1, 10, dry_run=True) == Thinned(90, of=100)
+        assert len(store.reports(1, 1)) == 101
+        assert store.thin_reports(1, 10) == Thinned(90, of=100)
+        steps = [each.step for each in store.reports(1, 1, "training")]
+        assert (len(steps), steps[0], steps[-1]) == (10, 1, 100)
+        assert max(after - before for before, after in pairwise(steps)) == 11
+        assert [each.step for each in store.reports(1, 1, "validation")] == [100]
+        assert store.thin_reports(1, 10) == Thinned(0, of=10)
+
+    def test_other_experiments_and_rare_metrics_keep_their_reports(self, store: Store) -> None:
+        rare = [report(step, step, loss=0.1, **({"norm": 2.0} if step % 50 == 0 else {})) for step in range(1, 201)]
+        for _ in range(2):
+            store.accept(placed(store).id, rare, at=4.0)
+        store.thin_reports(2, 10)
+        assert len(store.reports(1, 1)) == 200
+        thinned = store.reports(2, 1)
+        assert [each.step for each in thinned if "norm" in each.metrics] == [50, 100, 150, 200]
+        assert len(thinned) < 15
+
+    def test_experiments_outcomes_and_running_trials_are_counted(self, store: Store) -> None:
+        attempt = placed(store)
+        running = placed(store)
+        store.add_experiment(draft("queued"), at=1.0)
+        requeue(store, attempt)
+        counts = store.counts(10)
+        assert counts.experiments == {"active": 3}
+        assert counts.outcomes == {"lost": 1}
+        assert [each.id for each in counts.training] == [store.trial(running.experiment, 1).id]
+        assert store.counts(0).training == []
+
     def test_an_overview_holds_what_the_store_knows_of_an_experiment(self, store: Store) -> None:
         for _ in range(2):
             attempt = placed(store)
@@ -851,6 +939,64 @@ class StoreContract:
         assert found["weights"].value == weights.value
         assert store.facts(attempt.experiment, 2) == []
 
+    def test_the_times_of_a_rank_are_replaced_by_newer_ones_of_its_attempt(self, store: Store) -> None:
+        first = placed(store)
+        store.keep_times(first.id, [rank_times(0, steps=1, data=1.0), rank_times(1, steps=1, data=3.0)], at=5.0)
+        newer = [rank_times(0, steps=9, data=2.0, forward=4.5)]
+        store.keep_times(first.id, newer, at=6.0)
+        requeue(store, first)
+        second = placed(store, "8-1", number=1)
+        store.keep_times(second.id, [rank_times(0, steps=2, data=0.5)], at=9.0)
+        found = store.times(1, 1)
+        assert [(each.attempt, each.times.rank) for each in found] == [(1, 0), (1, 1), (2, 0)]
+        assert found[0].times == newer[0]
+        total, latest = store.total_times(1, since=8.0)
+        assert total == Split(steps=12, parts={"data": 5.5, "forward": 4.5})
+        assert [each.whole.steps for each in latest] == [2]
+        assert store.times(1, 2) == []
+        assert store.total_times(7, since=0.0) == (Split(), [])
+        store.purge(1, at=10.0)
+        assert store.times(1, 1) == []
+
+    def test_the_use_of_a_slot_is_stored_by_period_and_its_newest_sample_is_replaced(self, store: Store) -> None:
+        attempt = placed(store)
+        store.keep_use(attempt.id, [slot_use(0, gpu=0.2), slot_use(1, gpu=0.4), slot_use(2), slot_use(0, 1, gpu=0.2)])
+        newer = [slot_use(0, at=6.0, gpu=0.8, memory=3.0), slot_use(0, 2, seconds=30.0, gpu=0.6, power=90.0)]
+        store.keep_use(attempt.id, newer)
+        store.keep_use(attempt.id, newer)  # the answer to the first was lost
+        found = store.use(1, 1)
+        assert [(each.attempt, each.slot.rank, each.slot.number) for each in found] == [
+            (1, 0, 0),
+            (1, 0, 1),
+            (1, 0, 2),
+            (1, 1, 0),  # there is no rank 2
+        ]
+        assert [found[0].slot, found[2].slot] == newer
+        total = store.total_use(1)
+        assert (total.seconds, total.gpu, total.power, total.memory) == (40.0, 0.5, 90.0, None)
+        assert store.total_use(7) == SlotUse()
+        assert [each.slot for each in store.latest_use(5.5)] == [newer[0]]
+        assert len(store.latest_use(0.0, number=1)) == 2
+        assert store.latest_use(0.0, number=7) == []
+        store.purge(1, at=10.0)  # the energy stays
+        (left,) = store.use(1, 1)
+        assert (left.slot.number, left.slot.node, left.slot.use) == (1, "", SlotUse(at=5.0, seconds=40.0, power=90.0))
+
+    def test_what_attempts_have_used_is_read_with_repeated_steps_and_energy(self, store: Store) -> None:
+        first = placed(store)
+        store.keep_times(first.id, [rank_times(0, steps=10, forward=20.0), rank_times(1, steps=10, data=5.0)], at=20.0)
+        store.keep_use(first.id, [slot_use(0, 1, power=90.0), slot_use(0, 0, power=1.0), slot_use(1, 1)])
+        requeue(store, first)
+        placed(store, "8-1", number=1)
+        earlier, later = sorted(store.spending(None, 0.0, 100.0), key=lambda each: each.ended)
+        assert (earlier.begun, earlier.ended, later.ended) == (2.0, 6.0, 100.0)
+        assert (earlier.owner, earlier.group, earlier.pool, earlier.slots) == ("ada", "lab", "local", 2)
+        assert (later.repeated, later.trained, later.joules, later.measured) == (0.0, None, None, 0.0)
+        assert (earlier.repeated, earlier.trained, earlier.joules, earlier.measured) == (0.2, 25.0, 900.0, 10.0)
+        assert not earlier.pruned
+        assert store.spending("dave", 0.0, 100.0) == []
+        assert store.spending("ada", 0.0, 2.0) == []
+
     def test_the_newest_artifact_of_a_name_is_known_and_each_is_said(self, store: Store) -> None:
         attempt = placed(store)
         assert store.overview(1).artifacts_seq == 0
@@ -870,6 +1016,22 @@ class StoreContract:
             with pytest.raises(NotFound):
                 store.artifact(*missing)
         assert store.artifacts(2) == []
+
+    def test_an_artifact_that_the_spool_does_not_tell_is_known_once(self, store: Store) -> None:
+        first = placed(store)
+        for _ in range(2):
+            store.keep_artifact(first.id, kept(0, size=700))
+        assert [(each.name, each.size, each.attempt, each.at) for each in store.artifacts(1)] == [("net", 700, 1, 5.0)]
+        (message,) = [each for each in store.messages(0) if each.type == "artifact"]
+        assert message.data == store.artifact(1, 1, "net").to_json()
+        assert store.attempt(first.id).accepted == 0
+        requeue(store, first)
+        second = placed(store, "8-1", number=1)
+        store.keep_artifact(second.id, kept(1, size=900))
+        store.keep_artifact(first.id, kept(2, size=700))
+        assert [(each.size, each.attempt) for each in store.artifacts(1)] == [(900, 2)]
+        with pytest.raises(NotFound):
+            store.keep_artifact(AttemptId(9, 1, 1), kept(0))
 
     def test_an_artifact_of_a_later_attempt_stays(self, store: Store) -> None:
         first = placed(store)

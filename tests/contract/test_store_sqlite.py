@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
+from outbox_contract import OutboxContract
 from sharing_contract import SharingContract
 from sqlalchemy import create_engine, event, text
 from store_contract import MADE_SINCE_0007, StoreContract, check_bests_of_before, draft, placed, training
@@ -39,7 +40,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "daylight.db"
 
 
-class TestSqliteStore(SharingContract, StoreContract):
+class TestSqliteStore(OutboxContract, SharingContract, StoreContract):
     @pytest.fixture
     def store(self, file: Path) -> Iterator[SqlStore]:
         store = SqlStore(file)
@@ -124,7 +125,7 @@ def test_a_database_from_the_future_is_refused(file: Path) -> None:
     SqlStore(file).close()
     with create_engine(f"sqlite:///{file}").begin() as db:
         db.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-    with pytest.raises(NewerDatabase, match=r"schema 9999, this version of Daylight knows up to 0016: upgrade"):
+    with pytest.raises(NewerDatabase, match=r"schema 9999, this version of Daylight knows up to 0022: upgrade"):
         SqlStore(file)
 
 
@@ -200,7 +201,7 @@ def test_a_killed_writer_has_stored_every_batch_that_it_acknowledged_once(file: 
 def test_what_a_client_was_promised_is_on_the_disk_before_it_hears_so(file: Path) -> None:
     store, found = SqlStore(file), []
     event.listen(
-        store._engine, "commit", lambda db: found.append(db.exec_driver_sql("PRAGMA synchronous").scalar_one())
+        store._database.engine, "commit", lambda db: found.append(db.exec_driver_sql("PRAGMA synchronous").scalar_one())
     )
     store.add_experiment(draft(), at=1.0)
     store.advance_experiment(1, e.Paused(), at=2.0)

@@ -114,6 +114,7 @@ class Trial:
     described: dict[str, Any] = dataclasses.field(default_factory=dict)  # more fields of the snapshot
     attempts: int = 0
     checkpoints: Path | None = None
+    service_home: Path = HOME  # where its forkserver is found
 
     def __post_init__(self) -> None:
         self.checkpoints = self.checkpoints or self.folder / "checkpoints"
@@ -158,7 +159,7 @@ class Trial:
             checkpoints=str(self.checkpoints),
             until=self.until,
             resume_from=resume_from,
-            home=str(HOME),
+            home=str(self.service_home),
         )
 
     def start(self, resume_from: str | None = None, hold: int | None = None) -> Attempt:

@@ -17,7 +17,7 @@ from kernel_backend.launch.launcher import FAREWELL_S
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.reports import AttemptResult
-from tests.engines.join_service import JoinedEngine, Joins
+from tests.engines.join_service import Joined, Joins
 from tests.support.builders import share
 from tests.support.slurm import Slurm, slurm
 
@@ -37,7 +37,7 @@ def joins(tmp_path: Path) -> Iterator[Joins]:
     """Serve the joins of launchers, for all engines of a test."""
     with contextlib.ExitStack() as until, pytest.MonkeyPatch.context() as patch:
         found = Joins(tmp_path, until)
-        patch.setattr(JoinedEngine, "joins", found, raising=False)
+        patch.setattr(Joined, "joins", found, raising=False)
         yield found
 
 

@@ -117,6 +117,7 @@ class EngineContract:
     """Inherit, and give `engine` (a fresh one) and `again` (another one of the same home, as after a restart)."""
 
     pool = "local"  # of its jobs
+    keep_allocation = 0.0  # of its jobs
 
     @pytest.fixture
     def home(self, tmp_path: Path) -> Path:
@@ -125,7 +126,8 @@ class EngineContract:
     @pytest.fixture
     def job(self, tmp_path: Path, home: Path) -> Callable[..., LaunchSpec]:
         make = specifications(tmp_path, home, interpreter(tmp_path))
-        return lambda *number, **params: make(*number, **params).model_copy(update={"pool": self.pool})
+        kept = {"pool": self.pool, "keep_allocation": self.keep_allocation}
+        return lambda *number, **params: make(*number, **params).model_copy(update=kept)
 
     def test_a_gang_runs_to_its_end_with_the_right_world(self, engine, job, home):
         async def go():

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from kernel_backend.model.experiment import Config
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.launch.nodes import GangNode
+from kernel_backend.model.node_faults import NodeFault, NodeName
 from kernel_backend.model.reports import Delivery, Instruction
 from kernel_backend.service.loop.gang_nodes import GangNodes
 from kernel_backend.service.notifier import Notifier
@@ -27,14 +28,24 @@ from kernel_backend.store.base import NewExperiment
 from kernel_backend.store.sql import SqlStore
 
 
-class JoinedEngine(SlurmEngine):
-    """The engine for Slurm, with a place in a service for each gang that is submitted."""
+async def _blame(faults: Iterable[NodeFault]) -> frozenset[NodeName]:
+    """Leave no node out."""
+    return frozenset()
+
+
+class Joined:
+    """An engine with a place in a service for each gang that is submitted."""
 
     joins: Joins
 
     async def submit(self, job: LaunchSpec, token: str) -> None:
         """Submit a gang whose launchers may join."""
-        await super().submit(self.joins.of(job).expect(job), token)
+        engine: Any = super()
+        await engine.submit(self.joins.of(job).expect(job), token)
+
+
+class JoinedEngine(Joined, SlurmEngine):
+    """The engine for Slurm, whose launchers may join."""
 
 
 class Joins:
@@ -73,7 +84,7 @@ class JoinService:
         fields: dict[str, Any] = {"name": "", "owner": "ada", "group": "ada", "python": "python", "cwd": "/"}
         draft = NewExperiment(config=Config(slots=1), params={}, snapshot="0" * 64, **fields)
         self.store.add_experiment(draft, 1.0)
-        self.gang_nodes = GangNodes(self.store, lambda pool: None, Notifier(), lambda: None)
+        self.gang_nodes = GangNodes(self.store, lambda pool: None, Notifier(), lambda: None, _blame)
 
     async def check_attempt(self, key: AttemptId, token: str) -> None:
         """Let every launcher in: who has a token is tested with the real service."""

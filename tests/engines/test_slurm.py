@@ -94,10 +94,14 @@ class TestSlurmEngine(EngineContract):
 
     def test_unequal_shares_are_seen_by_each_node(self, engine, job, joins):
         async def go():
-            gang = job().model_copy(update={"placement": (share((0, 1), "n1"), share((0,), "n2"))})
-            await engine.submit(gang, "secret")
-            found = await ended(engine, gang.id)
-            assert found.outcome is Outcome.OK, found
-            assert sorted(node.slots for node in joins.nodes(gang.id)) == [1, 2]
+            three = job().model_copy(update={"placement": (share((0, 1), "n1"), share((0,), "n2"))})
+            twelve = job(2).model_copy(update={"placement": (share(tuple(range(8)), "n1"), share((0, 1, 2, 3), "n2"))})
+            for gang in (three, twelve):  # Slurm chooses the shares: 8 and 4, or 6 and 6
+                await engine.submit(gang, "secret")
+                found = await ended(engine, gang.id)
+                assert found.outcome is Outcome.OK, found
+            assert sorted(node.slots for node in joins.nodes(three.id)) == [1, 2]
+            shares = [node.slots for node in joins.nodes(twelve.id)]
+            assert (len(shares), sum(shares), len(found.result.exit_codes)) == (2, 12, 12)
 
         asyncio.run(go())

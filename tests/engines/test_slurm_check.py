@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import platform
+import re
+import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +17,7 @@ from kernel_backend.engines.slurm import probes, script
 from kernel_backend.engines.slurm.engine import SlurmEngine
 from kernel_backend.model.cluster.pool_check import PoolFinding
 from kernel_backend.model.cluster.pools import Pool, PoolSettings
+from tests.support.disks import small_disk
 from tests.support.slurm import Slurm
 
 
@@ -24,9 +28,11 @@ def home(tmp_path: Path) -> Path:
     return folder
 
 
-def checked(home: Path, python: str = sys.executable, **settings) -> Sequence[PoolFinding]:
+def checked(
+    home: Path, python: str = sys.executable, url: str = "http://127.0.0.1:1", **settings
+) -> Sequence[PoolFinding]:
     pool = Pool(name="gpu", settings=PoolSettings(engine="slurm", **settings))
-    context = CheckContext(python, str(home / "checkpoints"), ("http://127.0.0.1:1",))
+    context = CheckContext(python, str(home / "checkpoints"), (url,))
     found = asyncio.run(SlurmEngine(home, pool, "tests").check(context))
     for each in found:
         print("ok" if each.ok else "!!", each.name, "|", each.says, "|", each.todo)
@@ -83,3 +89,40 @@ def test_a_service_that_no_node_reaches_and_one_node_alone(site, home):
     assert "n1 cannot reach the service (http://127.0.0.1:1: Connection refused)" in found["service"].says
     assert found["network"].says == "not checked: the pool has one node to use"
     assert left(site, home) == ("", [])
+
+
+BAD = """
+import platform, time
+_time = time.time
+time.time = lambda: _time() - 300
+platform.python_version = lambda: "3.9.2"
+"""
+
+
+def test_a_node_of_another_python_and_time_a_full_disk_and_unknown_names_are_all_told(site, tmp_path, monkeypatch):
+    (tmp_path / "sitecustomize.py").write_text(BAD)
+    site.set_on("n2", PYTHONPATH=str(tmp_path))
+    monkeypatch.setattr(socket, "gethostname", lambda: "nowhere.invalid")
+    try:
+        with small_disk(tmp_path / "home", 2**20) as home:
+            found = checked(home, url="http://nowhere.invalid:7070", partition="main", extra=("--nodelist=n1,n2",))
+    finally:
+        site.set_on("n2")
+    red = {each.name: f"{each.says} -> {each.todo}" for each in found if not each.ok}
+    assert list(red) == ["versions", "home", "service", "clocks", "checkpoints", "host name"]
+    assert f"n2 has Python 3.9.2, and here is {platform.python_version()} -> keep one environment" in red["versions"]
+    assert re.match(r"n1, n2: .*home/check-\S+ is full or nearly: .* -> free space|n1, n2: .*home is full", red["home"])
+    assert "n1, n2 cannot reach the service (http://nowhere.invalid:7070: its name has no address)" in red["service"]
+    assert re.fullmatch(r"n1 \S+ s, n2 -30\d\.\d+ s -> set the clock of n2 by NTP .*", red["clocks"])
+    assert "nowhere.invalid is not known to n1, n2: " in red["host name"]
+    assert "/etc/hosts" in red["host name"]
+
+
+def test_an_interpreter_that_a_node_lacks_is_named(site, home, tmp_path):
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\ntest "$SLURMD_NODENAME" != n2 || exec /nowhere/python\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    found = {each.name: each for each in checked(home, str(python), partition="main", extra=("--nodelist=n1,n2",))}
+    assert not found["probe"].ok
+    assert "1 of 2 nodes did not answer, only n1 did: " in found["probe"].says
+    assert found["probe"].todo

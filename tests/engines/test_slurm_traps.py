@@ -135,6 +135,7 @@ def test_an_interpreter_without_daylight_is_a_failure_that_says_so(engine, job, 
         found = await ended(engine, job().id)
         assert found.outcome is Outcome.FAILED
         assert "could not launch the ranks (No module named kernel_backend)" in found.result.failure.message
+        assert [(each.node, each.kind) for each in found.result.problems] == [("n1", "start")]
 
     asyncio.run(go())
 
@@ -165,18 +166,20 @@ def test_while_the_controller_is_down_states_stay_and_what_cannot_be_done_says_s
             began = time.monotonic()
             assert (await status(engine, job().id)).phase == "running"
             assert time.monotonic() - began < 4  # the loop of a service is not held up
-            with pytest.raises(EngineUnavailable, match="controller does not answer"):
-                await engine.submit(job(2), "s")
-            with pytest.raises(EngineUnavailable, match="controller does not answer"):
-                await engine.submit(job(2), "s")
+            await engine.submit(job(2), "s")
+            await waiting(engine, job(2).id, "Slurm's controller does not answer: ")
+            await engine.submit(job(3), "s")
+            await engine.release(job(3).id)
+            assert (await waiting(engine, job(3).id, "does not answer")).phase == "pending"
             with pytest.raises(Unconfirmed, match="may still run: Slurm's controller does not answer"):
                 await engine.kill(job().id)
-            assert [found.phase for found in await engine.statuses()] == ["running"]
+            assert [found.phase for found in await engine.statuses()] == ["running", "pending", "pending"]
         finally:
             site.start("slurmctld")
             site.answers()
-        await engine.submit(job(2), "s")
         assert (await ended(engine, job(2).id)).outcome is Outcome.OK
+        assert (await ended(engine, job(3).id)).outcome is Outcome.RELEASED
+        assert read_submission(folder(home, job(3).id)).job == ""
         assert (await status(engine, job().id)).phase == "running"
         await engine.release(job().id)
         assert (await ended(engine, job().id)).outcome is Outcome.RELEASED
@@ -238,6 +241,7 @@ def test_a_lost_node_and_a_time_limit_are_told_apart_from_failures(site, home, j
             lost = await ended(first, job().id)
             assert (lost.outcome, lost.result.failure.type) == (Outcome.LOST, "NodeLost")
             assert "lost a node of n1" in lost.result.failure.message
+            assert [(each.node, each.kind) for each in lost.result.problems] == [("n1", "lost")]
             healthy = {node.name: node.healthy for node in await engine.nodes()}
             assert healthy == {"n1": False, "n2": True, "n3": True}
         finally:
@@ -325,10 +329,23 @@ def test_nodes_are_those_of_the_partition_and_no_more_slots_than_allowed(site, h
         asyncio.run(go(partition="nope"))
 
 
+def test_nodes_have_slurms_states_and_its_reasons(site, home):
+    site.run("scontrol", "update", "NodeName=n3", "State=DRAIN", "Reason=fans | smoke")
+    try:
+        found = asyncio.run(JoinedEngine(home, pool(), "t").nodes())
+        assert [(node.state, node.reason, node.usable) for node in found] == [
+            ("idle", "", True),
+            ("idle", "", True),
+            ("drained", "fans | smoke", False),
+        ]
+    finally:
+        site.run("scontrol", "update", "NodeName=n3", "State=RESUME")
+
+
 @pytest.fixture(scope="module")
 def gpus() -> Iterator[Slurm]:
-    """Another Slurm: its nodes have GPUs, and jobs in `small` preempt those in `main`."""
-    with slurm(gpus=2, preemption=True) as running, pytest.MonkeyPatch.context() as patch:
+    """Another Slurm: its nodes have GPUs, and jobs in `small` preempt those in `main`, which it would requeue."""
+    with slurm(gpus=2, preemption="REQUEUE") as running, pytest.MonkeyPatch.context() as patch:
         patch.setenv("SLURM_CONF", str(running.conf))
         yield running
 
@@ -369,5 +386,8 @@ def test_a_preempted_gang_is_released_or_lost_and_never_failed(gpus, home, job, 
         released, lost = await ended(engine, job().id), await ended(engine, job(2).id)
         assert (released.outcome, released.result.exit_codes) == (Outcome.RELEASED, (85, 85))
         assert (lost.outcome, lost.result.failure.type) == (Outcome.LOST, "Preempted")
+        for nth in (1, 2):  # a job that Slurm requeues waits for `cred_expire`, and would train beside its successor
+            about = gpus.run("scontrol", "show", "job", "-o", read_submission(folder(home, job(nth).id)).job)
+            assert "Requeue=0 Restarts=0" in about
 
     asyncio.run(go())

@@ -2,7 +2,52 @@
 
 from __future__ import annotations
 
+import re
+from importlib.metadata import PackageNotFoundError, requires
+
 import pytest
+from packaging.requirements import Requirement
+
+from kernel_backend.model.snapshot import Environment
+from kernel_backend.snapshots.environment import record
+
+
+def needed(*roots: str) -> set[str]:
+    """These distributions and all that they ask for, by name."""
+    found: set[str] = set()
+    left = list(roots)
+    while left:
+        name = re.sub(r"[-_.]+", "-", left.pop()).lower()
+        try:
+            asked = requires(name) or []
+        except PackageNotFoundError:
+            continue
+        if name not in found:
+            found.add(name)
+            wanted = [
+                each for each in map(Requirement, asked) if not each.marker or each.marker.evaluate({"extra": ""})
+            ]
+            left += [each.name for each in wanted]
+    return found
+
+
+def without_the_rest(*more: str) -> Environment:
+    """This environment without what no rank needs, but for these distributions."""
+    found = record()
+    kept = needed("daylight", "torch", "horovod", "numpy", *more) | {"cloudpickle", "psutil", "pyyaml"}
+    distributions = {name: version for name, version in found.distributions.items() if name in kept}
+    return found.model_copy(update={"distributions": distributions})
+
+
+@pytest.fixture(scope="module")
+def small() -> Environment:
+    return without_the_rest()
+
+
+@pytest.fixture(scope="module")
+def storing() -> Environment:
+    """The same with what an object store needs."""
+    return without_the_rest("s3fs")
 
 
 @pytest.fixture(scope="module")

@@ -19,9 +19,10 @@ from kernel_backend.environments.storage import Environments
 from kernel_backend.errors import NoEnvironment
 from kernel_backend.model.environments import packages
 from kernel_backend.model.snapshot import Environment
-from kernel_backend.snapshots.archive import digest, pack
+from kernel_backend.snapshots.archive import digest
 from kernel_backend.snapshots.environment import record
 from tests.environments.index import needs_index
+from tests.environments.wheels import wheel
 from tests.support.disks import small_disk
 
 PYTHON = Path(sys.executable)
@@ -44,23 +45,6 @@ def kept(tmp_path: Path) -> Environments:
 def no_path(monkeypatch: pytest.MonkeyPatch) -> None:
     """An interpreter that is asked sees what is installed in it."""
     monkeypatch.delenv("PYTHONPATH", raising=False)
-
-
-def wheel(folder: Path, name: str = "tiny") -> Path:
-    """A wheel that no index has."""
-    folder.mkdir()
-    info = f"{name}-1.0.dist-info"
-    _, data = pack(
-        {
-            f"{name}.py": b"VALUE = 1\n",
-            f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n".encode(),
-            f"{info}/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-            f"{info}/RECORD": f"{name}.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n".encode(),
-        }
-    )
-    path = folder / f"{name}-1.0-py3-none-any.whl"
-    path.write_bytes(data)
-    return path
 
 
 def test_what_is_built_holds_what_was_recorded_and_a_second_time_it_is_there(kept: Environments, no_path: None):

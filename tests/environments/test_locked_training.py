@@ -3,51 +3,18 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 
 import pytest
-from packaging.requirements import Requirement
 
 from kernel_backend.environments.present import present
 from kernel_backend.environments.storage import Environments
 from kernel_backend.model.environments import packages
-from kernel_backend.model.snapshot import Environment
-from kernel_backend.snapshots.environment import record
 from tests.environments.index import needs_index
 from tests.support.world import DEFINITION, World, until
 
 pytestmark = [pytest.mark.distributed, needs_index, pytest.mark.timeout(600)]
-
-
-def needed(*roots: str) -> set[str]:
-    """These distributions and all that they ask for, by name."""
-    found: set[str] = set()
-    left = list(roots)
-    while left:
-        name = re.sub(r"[-_.]+", "-", left.pop()).lower()
-        try:
-            asked = requires(name) or []
-        except PackageNotFoundError:
-            continue
-        if name not in found:
-            found.add(name)
-            wanted = [
-                each for each in map(Requirement, asked) if not each.marker or each.marker.evaluate({"extra": ""})
-            ]
-            left += [each.name for each in wanted]
-    return found
-
-
-@pytest.fixture(scope="module")
-def small() -> Environment:
-    """This environment without what no rank needs."""
-    found = record()
-    kept = needed("daylight", "torch", "horovod", "numpy") | {"cloudpickle", "psutil", "pyyaml"}
-    distributions = {name: version for name, version in found.distributions.items() if name in kept}
-    return found.model_copy(update={"distributions": distributions})
 
 
 @pytest.fixture(scope="module")

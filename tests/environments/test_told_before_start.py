@@ -10,10 +10,11 @@ from types import SimpleNamespace
 import pytest
 
 from kernel_backend.environments.lock import Lock
+from kernel_backend.errors import NoEnvironment
 from kernel_backend.model.experiment import Config, Experiment
 from kernel_backend.model.snapshot import Environment, Snapshot
 from kernel_backend.model.states import ExperimentState
-from kernel_backend.service.environments import FRESH_S, Preparation
+from kernel_backend.service.environments import AGAIN_S, FRESH_S, Preparation
 from kernel_backend.snapshots.archive import Archive, pack_snapshot
 from kernel_backend.snapshots.environment import record
 from kernel_backend.snapshots.installed import own_root
@@ -34,7 +35,7 @@ def experiment(home: Path, environment: Environment, **fields: object) -> tuple[
     facts = {"number": 1, "name": "", "state": ExperimentState.ACTIVE, "owner": "a", "group": "a", "params": {}}
     facts |= {"snapshot": id, "python": sys.executable, "cwd": "/", "notebook": None, "created_at": time.time()}
     made = Experiment.model_validate(facts | {"config": Config()} | fields)
-    return Preparation(archive, SingleWorkspace(OwnWorkspace(home)), lambda: None), made
+    return Preparation(archive, SingleWorkspace(OwnWorkspace(home)), lambda pool: None, lambda: None), made
 
 
 def older() -> Environment:
@@ -93,3 +94,22 @@ def test_a_locked_environment_of_another_python_is_told(tmp_path: Path):
     assert told == f"the locked environment has Python 3.11.99, the snapshot was made with {record().python}"
     (folder / "pyvenv.cfg").write_text(f"version = {record().python}\n")
     assert preparation.note(made, 0) is None
+
+
+def test_a_lock_that_failed_is_tried_again_by_a_submission_after_a_minute_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    preparation, made = experiment(tmp_path, record())
+    now, tries = [0.0], []
+
+    def fails(*_: object) -> Lock:
+        tries.append(now[0])
+        raise NoEnvironment("no index can be reached")
+
+    service = "kernel_backend.service.environments"
+    monkeypatch.setattr("kernel_backend.environments.lock.make", fails)
+    monkeypatch.setattr(f"{service}._in_thread", lambda work, *args: work(*args))
+    monkeypatch.setattr(f"{service}.time", SimpleNamespace(monotonic=lambda: now[0]))
+    for now[0] in (0.0, AGAIN_S - 1, AGAIN_S, AGAIN_S + 1):
+        preparation.keep("a", made.snapshot, sys.executable)
+    assert tries == [0.0, AGAIN_S]

@@ -33,6 +33,7 @@ PROXY = Path(sys.executable).parent / "configurable-http-proxy"  # the one of Py
 PASSWORD = "a password of all the users"
 ADMIN_PASSWORD = "a password of the admin, which is a long one"
 OURS = "the-token-of-the-tests-own-service-of-the-hub"
+MONITOR = "the-token-of-the-prometheus-that-reads-its-numbers"
 AGE_S = 1  # for which the service takes the hub's word: short, since tests wait for it
 SOON_S = 180.0
 
@@ -49,6 +50,9 @@ c.JupyterHub.load_groups["wrong"] = {{"users": ["eve"], "properties": {{"dayligh
 c.JupyterHub.services.append({{"name": "tests", "api_token": {token!r}}})
 scopes = ["admin:users", "admin:servers", "admin:groups", "tokens", "access:servers", "shutdown"]
 c.JupyterHub.load_roles.append({{"name": "tests", "services": ["tests"], "scopes": scopes}})
+c.JupyterHub.services.append({{"name": "prometheus", "api_token": {monitor!r}}})
+scopes = ["access:services!service=daylight", "custom:daylight:monitor"]
+c.JupyterHub.load_roles.append({{"name": "prometheus", "services": ["prometheus"], "scopes": scopes}})
 # What idle_servers= of daylight() does, with a time for which tests can wait.
 next(each for each in c.JupyterHub.load_roles if each["name"] == "daylight-service")["scopes"].append("delete:servers")
 daylight = next(each for each in c.JupyterHub.services if each["name"] == "daylight")
@@ -97,7 +101,13 @@ class Hub:
         """Start it, and wait until it and the service answer."""
         self.folder.mkdir(exist_ok=True)
         text = CONFIG.format(
-            example=str(EXAMPLE), proxy_command=str(PROXY), token=OURS, age=AGE_S, more=self._more, **self._ports
+            example=str(EXAMPLE),
+            proxy_command=str(PROXY),
+            token=OURS,
+            monitor=MONITOR,
+            age=AGE_S,
+            more=self._more,
+            **self._ports,
         )
         (self.folder / "config.py").write_text(text)
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

@@ -13,7 +13,7 @@ from jupyter_ext.job.job import Job
 from kernel_backend.errors import Forbidden, ImpossibleAsk, NotFound, Unauthenticated
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.diff import Rerun
-from tests.hub.hub import PASSWORD, Hub
+from tests.hub.hub import MONITOR, PASSWORD, Hub
 from tests.support.world import DEFINITION
 
 FOREVER = f"%%dlsubmit --slots 1 --epochs 100000 --name endless pause=0.05\n{DEFINITION}"
@@ -36,6 +36,15 @@ def test_a_stranger_is_refused_and_people_come_in_by_their_tokens(hub: Hub) -> N
     assert hub.ask(None, "GET", "/api/nodes").status_code == 401
     for user in ("dave", "eve", "ada"):
         assert hub.ask(user, "GET", "/api/nodes").json()["nodes"][0]["slots"] == 4
+
+
+def test_a_monitoring_service_of_the_hub_reads_the_numbers_and_nothing_else(hub: Hub, submitted: int) -> None:
+    token = {"Authorization": f"Bearer {MONITOR}"}
+    numbers = got(f"{hub.service}/metrics", headers=token)
+    assert 'daylight_slots_used{group="vision",pool="local",use="training",user="dave"} 1.0' in numbers.text
+    assert got(f"{hub.service}/api/experiments/{submitted}", headers=token).status_code == 404
+    assert hub.ask("dave", "GET", "/metrics").status_code == 403
+    assert hub.ask("ada", "GET", "/metrics").status_code == 200
 
 
 def test_what_is_submitted_from_a_notebook_is_seen_by_the_group_and_changed_by_its_owner(
@@ -157,7 +166,7 @@ def test_a_groups_numbers_that_cannot_be_are_told_on_its_account(hub: Hub) -> No
 
 def test_people_are_as_the_hub_knows_them(hub: Hub) -> None:
     assert hub.client("dave").me().person == Person(name="dave", groups=("vision",))
-    assert hub.client("ada").me().person == Person(name="ada", admin=True)
+    assert hub.client("ada").me().person == Person(name="ada", admin=True, monitors=True)
     assert {each.name for each in hub.client("ada").accounts()} >= {"dave", "danielle", "eve", "vision", "speech"}
 
 

@@ -38,6 +38,7 @@ READS = [
     "/api/experiments/1/trials/1/artifacts/other",
     "/api/experiments/1/trials/2/artifacts/net",
     "/api/experiments/1/source",
+    "/api/experiments/1/diff?other=2",
     "/api/experiments/1/picture.png?dark=1",
     "/api/nodes",
     "/api/health",
@@ -174,6 +175,19 @@ def test_of_a_body_only_what_extends_a_search_goes_on(hosted, in_its_place):
     (heard,) = service.heard
     assert heard.startswith(b"POST /api/experiments/1/extend HTTP/1.1\r\n")
     assert heard.endswith(b'\r\n\r\n{"trials":9,"budget":3.5}')
+
+
+def test_a_rerun_takes_its_changes_along_or_none(hosted, in_its_place):
+    service = in_its_place(lambda: standin.http(b"{}"))
+    path = "/api/experiments/1/rerun"
+    assert hosted.post(path, content=b'{"owner": "eve"}').json()["error"] == "InvalidRequest"
+    assert service.heard == []
+    hosted.post(path)
+    hosted.post(path, json={"params": {"lr": 0.1}})
+    plain, changed = service.heard
+    assert plain.startswith(b"POST /api/experiments/1/rerun HTTP/1.1\r\n")
+    assert plain.endswith(b"\r\n\r\n")
+    assert changed.endswith(b'\r\n\r\n{"params":{"lr":0.1},"config":{}}')
 
 
 def test_the_quickstart_is_read_without_the_service(hosted, in_its_place):

@@ -79,11 +79,13 @@ def executed(run_notebook: Callable[..., list[Any]]) -> Callable[..., list[Any]]
     the variable FULL_NOTEBOOKS is set, as `make torture` does.
     """
 
-    def executed(name: str, timeout: int = 200, fewer: tuple[str, str] | None = None) -> list[Any]:
+    def executed(
+        name: str, timeout: int = 200, fewer: tuple[str, str] | None = None, kernel: str = "python3"
+    ) -> list[Any]:
         notebook = nbformat.read(BINDER / f"{name}.ipynb", as_version=4)
         if fewer and "FULL_NOTEBOOKS" not in os.environ:
             replace_in_cells(notebook, *fewer)
-        cells = run_notebook(notebook, timeout=timeout)
+        cells = run_notebook(notebook, kernel, timeout)
         assert [error(cell) for cell in cells if error(cell)] == []
         return cells
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.notebook.cells import printed, shown
+from tests.support.tensorflow import kernel_of_tensorflow
 
 FEWER = {"text": ("--epochs 4", "--epochs 2")}
 
@@ -19,8 +20,9 @@ pytestmark = [pytest.mark.notebook, pytest.mark.distributed, pytest.mark.timeout
 def said(executed: Callable[..., list[Any]]) -> Any:
     """Run a notebook of `binder/` that draws one picture; the numbers that its last cell prints."""
 
-    def said(name: str) -> list[float]:
-        cells = [cell for cell in executed(name, fewer=FEWER.get(name)) if cell.cell_type == "code"]
+    def said(name: str, kernel: str = "python3") -> list[float]:
+        ran = executed(name, fewer=FEWER.get(name), kernel=kernel)
+        cells = [cell for cell in ran if cell.cell_type == "code"]
         drawn = [each for cell in cells if "plt." in cell.source for each in shown(cell) if "image/png" in each]
         assert len(drawn) == 1
         return [float(each.replace(",", "")) for each in re.findall(r"\d[\d,]*(?:\.\d+)?", printed(cells[-1]))]
@@ -36,6 +38,12 @@ def said(executed: Callable[..., list[Any]]) -> Any:
 def test_a_network_learns_what_its_notebook_says(said, name, least):
     (percent,) = said(name)
     assert percent >= least
+
+
+def test_a_keras_model_learns_on_tensorflow(said, tmp_path, monkeypatch):
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
+    (percent,) = said("keras-tensorflow", kernel=kernel_of_tensorflow(tmp_path))
+    assert percent >= 90
 
 
 def test_series_of_any_length_are_forecast(said):

@@ -20,9 +20,15 @@ from IPython.core import application, completer, completerlib, magics  # noqa: F
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
+from jupyter_ext.capture import Capture, capture_cell
 from jupyter_ext.magics.recorder import Recorder
 from jupyter_ext.project import Imported
+from jupyter_ext.submit.process import notebook_process
+from kernel_backend.model.snapshot import Process
 from kernel_backend.runner.definition.load import executed
+from kernel_backend.runner.definition.process_check import Difference, ProcessCheck
+from kernel_backend.snapshots.process import cell_of
+from tests.notebooks.collection import Notebook
 
 T = TypeVar("T")
 
@@ -88,3 +94,21 @@ def apart(work: Callable[[], T]) -> T:
     if not worked:
         raise RuntimeError(value)
     return value
+
+
+def in_kernel(notebook: Notebook) -> tuple[str, Capture, Process]:
+    """The value in the notebook, and what is captured and recorded right before."""
+    kernel = shell()
+    recorder = execute(kernel, notebook.cells)
+    capture = capture_cell(recorder.cells, notebook.target)
+    process = notebook_process(capture, {})
+    kernel.run_cell(notebook.target)
+    return repr(kernel.user_ns["result"]()), capture, process
+
+
+def in_job(capture: Capture, process: Process) -> tuple[str, list[Difference]]:
+    """The value in the job, and what is set there otherwise."""
+    check = ProcessCheck(process, cell_of(capture.source, capture.roles_from))
+    names = load(capture.source, capture.roles_from, check.cell_begins)
+    differences = check.differences()
+    return repr(names["result"]()), differences

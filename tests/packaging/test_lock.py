@@ -33,7 +33,7 @@ LOCKS = {
         *(Requirement(text) for text in (*PYPROJECT["project"]["dependencies"], *GROUPS["dev"], *GROUPS["docs"])),
         *asked_for("test"),
     ],
-    **{name: [Requirement(text) for text in GROUPS[name]] for name in ("horovod", "installer", "node")},
+    **{name: [Requirement(text) for text in GROUPS[name]] for name in ("horovod", "installer", "node", "tensorflow")},
 }
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +15,7 @@ import pytest
 
 from kernel_backend.checkpoints.directory import Directory
 from tests.support.machines import BareMachine, two_machines
-from tests.support.world import DEFINITION
+from tests.support.world import DEFINITION, until
 
 pytestmark = pytest.mark.distributed
 
@@ -21,6 +23,33 @@ MOST_COMMANDS = 5
 DAYLIGHT = (sys.executable, "-P", "-m", "kernel_backend.cli")
 TRAIN = ("submit", "/shared/train.py", "--slots", "2", "--epochs", "2", "--batch-size", "8", "--threads", "1")
 HOW = ("--backend", "torch", "--again", "--wait", "--quiet")
+
+# A home on the first machine's own disk, and an object store there that both machines reach.
+STORE = "http://10.77.0.1:5005"
+OWN = {
+    "DAYLIGHT_HOME": "/var/lib/daylight",
+    "AWS_ENDPOINT_URL": STORE,
+    "AWS_ACCESS_KEY_ID": "test",
+    "AWS_SECRET_ACCESS_KEY": "test",
+    "AWS_DEFAULT_REGION": "us-east-1",
+}
+MAKE_BUCKET = """
+import time
+import fsspec
+while True:
+    try:
+        fsspec.filesystem("s3", skip_instance_cache=True).mkdir("daylight")
+        break
+    except OSError:  # it does not listen yet
+        time.sleep(0.2)
+"""
+WEIGHTS = """
+import json, sys
+from kernel_backend.checkpoints.storage import open_storage
+newest = open_storage(f"s3://daylight/{sys.argv[1]}/1").committed()[-1]
+print(json.dumps({part.name: part.digest for part in newest.parts}))
+"""
+OWN_HOME = ("env", *(f"{name}={value}" for name, value in OWN.items()))
 
 
 class Lab:
@@ -44,6 +73,30 @@ class Lab:
         """Return the digests of the newest checkpoint."""
         newest = Directory(self.shared / "daylight/checkpoints" / number / "1").committed()[-1]
         return {part.name: part.digest for part in newest.parts}
+
+    def own(self, *command: str) -> str:
+        """Run a command on the first machine with the home that it has for itself; what it prints."""
+        return self.n1.run(*OWN_HOME, *command).stdout
+
+    def serve_own(self) -> None:
+        """Start an object store on the first machine, and a service that keeps its checkpoints there."""
+        port = STORE.rpartition(":")[2]
+        self._begin(sys.executable, "-m", "moto.server", "-H", self.n1.address, "-p", port)
+        self.own(sys.executable, "-c", MAKE_BUCKET)
+        announced = self.n1.path(OWN["DAYLIGHT_HOME"]) / "service.json"
+        announced.unlink(missing_ok=True)
+        (self.shared / "own.py").write_text('c.Daylight.checkpoints = "s3://daylight"\n')
+        self._begin(*OWN_HOME, *DAYLIGHT, "serve", "--config", "/shared/own.py")
+        until(announced.exists, "the service serves")  # other commands would start one without these settings
+
+    def _begin(self, *command: str) -> None:
+        self.n1.begin("sh", "-c", f"exec {shlex.join(command)} >>/tmp/own.log 2>&1")
+
+    def train_own(self) -> dict[str, str]:
+        """Train on both machines, which share no folder; the digests of the newest checkpoint."""
+        number = self.own(*DAYLIGHT, *TRAIN, *HOW, "--pool", "own").split()[0]
+        found: dict[str, str] = json.loads(self.own(sys.executable, "-c", WEIGHTS, number))
+        return found
 
     def hosts(self, machine: BareMachine) -> list[str]:
         """Return on which machines a job of two nodes runs."""
@@ -112,11 +165,64 @@ def test_a_job_of_slurm_runs_on_both_from_either(lab, joined):
     assert lab.hosts(lab.n1) == lab.hosts(lab.n2) == ["n1", "n2"]
 
 
+def test_machines_that_share_no_folder_train_the_same_bits_by_an_object_store(lab, joined, quiet):
+    lab.serve_own()
+    cpus = str(os.cpu_count())
+    lab.own(*DAYLIGHT, "pool", "add", "own", "--engine", "slurm", "--shared", "no", "--cpus-per-slot", cpus)
+    assert lab.train_own() == quiet
+    assert not lab.n2.path(OWN["DAYLIGHT_HOME"]).exists()
+
+
 def test_status_shows_the_nodes_from_both_machines(lab, joined):
     for each in (lab.n1, lab.n2):
         told = lab.daylight(each, "cluster", "status").stdout
         assert re.search(r"^n1 +idle", told, re.MULTILINE), told
         assert re.search(r"^n2 +idle", told, re.MULTILINE), told
+
+
+@pytest.fixture(scope="class")
+def two_networks(lab: Lab, trained: str) -> Iterator[None]:
+    """Give the machines a second network with blocked ports, and the service a pool that insists on it."""
+    for each, address in ((lab.n1, "10.78.0.1/24"), (lab.n2, "10.78.0.2/24")):
+        each.run("ip", "address", "add", address, "dev", "ib0")
+        each.run("ip", "link", "set", "ib0", "up")
+    lab.n2.run("ip", "rule", "add", "to", "10.78.0.1", "ipproto", "tcp", "unreachable")
+    cpus = str(os.cpu_count())
+    lab.daylight(lab.n1, "pool", "add", "ib", "--engine", "slurm", "--cpus-per-slot", cpus, "--interface", "ib0")
+    yield
+    lab.daylight(lab.n1, "pool", "remove", "ib")
+    for each in (lab.n1, lab.n2):
+        each.run("ip", "link", "set", "ib0", "down")
+
+
+@pytest.mark.usefixtures("two_networks")
+class TestOnTwoNetworks:
+    """The devices ib0 come first, and on them n2 may open no connection to n1."""
+
+    def test_ranks_take_the_one_that_works(self, lab, quiet):
+        assert lab.weights(lab.train("--pool", "lab")) == quiet
+
+    def test_blocked_ports_are_a_red_line_of_the_doctor(self, lab):
+        told = lab.daylight(lab.n1, "doctor", "--pool", "ib", check=False).stdout
+        red = [line for line in told.splitlines() if line.startswith("!!")]
+        assert len(red) == 1, told
+        assert red[0].split()[:3] == ["!!", "network", "n2"], told
+        assert "cannot connect to n1: tried 10.78.0.1, port" in one_line(told)
+
+    def test_a_gang_that_may_use_only_the_other_says_what_it_tries_and_then_fails(self, lab):
+        begun = lab.daylight(lab.n1, *TRAIN, "--again", "--pool", "ib", "--max-restarts", "0").stdout
+
+        def shows(text: str) -> bool:
+            return text in one_line(lab.daylight(lab.n1, "show", begun.split()[0].strip("#")).stdout)
+
+        until(lambda: shows("the nodes look for an address by which they reach each other"), "its nodes are tried")
+        until(lambda: shows("failed: GangNotFormed"), "it fails")
+        assert shows("n1 cannot be reached from n2: tried 10.78.0.1, port")
+
+
+def one_line(told: str) -> str:
+    """Undo the wrapping of lines in what a command prints."""
+    return " ".join(told.split())
 
 
 def test_a_second_init_and_join_change_nothing(lab, joined):
@@ -150,6 +256,11 @@ def test_after_a_reboot_of_both_their_start_brings_slurm_back(lab, joined):
 
 def test_after_the_reboot_they_train_the_same_bits(lab, trained, quiet):
     assert lab.weights(lab.train("--pool", "lab")) == quiet
+
+
+def test_after_the_reboot_they_train_without_a_shared_folder_too(lab, joined, quiet):
+    lab.serve_own()
+    assert lab.train_own() == quiet
 
 
 def test_a_foreign_slurm_conf_stays_until_forced_and_comes_back(lab, joined):

@@ -2,92 +2,142 @@
 
 from __future__ import annotations
 
-import json
-import time
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
+import torch
 
-from kernel_backend.checkpoints.storage import open_storage
-from tests.support.object_store import object_store
-from tests.support.slurm import NODES, Slurm, slurm
-from tests.support.world import LASTING, World, until
+from jupyter_ext.job.job import Job
+from kernel_backend.client import Client
+from kernel_backend.snapshots.archive import digest
+from tests.support.slurm import NODES
+from tests.support.staged_site import OPTIONS, POOL, Site, staged_site
+from tests.support.world import LASTING, until
 
 pytestmark = pytest.mark.distributed
 
-PATIENCE_S = 300.0  # a machine that is shared with other tests
-OPTIONS = {"epochs": 4, "checkpoint_every": {"steps": 4}}
-
-
-class Site(NamedTuple):
-    """A service, the Slurm that does not see its home, and folders that both see, or each node alone."""
-
-    world: World
-    slurm: Slurm
-    bucket: str
-    seen: Path  # by everybody
-    cache: Path  # of each node alone
-
-    def weights(self, number: int) -> dict[str, str]:
-        """The digests of the parts of the newest checkpoint."""
-        newest = open_storage(f"{self.bucket}/{number}/1").committed()[-1]
-        return {part.name: part.digest for part in newest.parts}
-
-    def lasting(self, **options) -> tuple[int, Path]:
-        """Submit a training of slow steps; its number, and the file by which it is hurried."""
-        hurry = self.seen / f"hurry-{time.monotonic_ns()}"
-        made = self.world.submit(LASTING, pool="cloud", pause=0.5, hurry=str(hurry), **{**OPTIONS, **options})
-        return made.experiment.number, hurry
-
-    def ranks(self, number: int, attempt: int = 1) -> dict[int, int]:
-        """The process ids of an attempt's ranks, as its launchers have told the service."""
-        folder = self.world.home / "attempts" / f"{number}.1-{attempt}"
-        found = [json.loads(each.read_bytes()) for each in folder.glob("ranks*.json")]
-        return {int(rank): pid for each in found for rank, pid in each.items()}
-
-    def left(self, name: str) -> list[Path]:
-        """What is left on the nodes' own disks under a name, such as `attempts/*`."""
-        return [each for node in NODES for each in self.slurm.on(node, self.cache).glob(f"daylight/*/*/{name}")]
-
-    def outputs(self) -> str:
-        """What jobs have printed before their launchers ran, for messages of failed tests."""
-        found = [each for node in NODES for each in self.slurm.on(node, self.cache).glob("daylight/*/*.out")]
-        return "\n".join(f"== {each}\n{each.read_text()}" for each in found)
+# It keeps a file of several pieces when it begins, and one at each validation.
+KEEPING = LASTING.replace(
+    "def model(width=16, dropout=0.2):\n",
+    "def model(run, width=16, dropout=0.2):\n"
+    "    (run.folder / 'net.bin').write_bytes(bytes(range(256)) * 10_000)\n"
+    "    run.artifact('net', run.folder / 'net.bin')\n",
+).replace(
+    "def metrics(output, target):  return {",
+    "def metrics(run, output, target):\n"
+    "    (run.folder / 'table.csv').write_text('1,2')\n"
+    "    run.artifact('table', run.folder / 'table.csv')\n"
+    "    return {",
+)
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """A service with the pool `cloud`, whose three nodes with one CPU each have disks of their own."""
-    folder, seen = tmp_path_factory.mktemp("service"), tmp_path_factory.mktemp("seen")
-    cache = tmp_path_factory.mktemp("cache")
-    with object_store() as bucket, slurm(cpus=1, own_disks=(folder, cache)) as running:
-        world = World(folder / "home", shared_forkserver=True)
-        world.environment |= running.environment
-        world.environment |= {"DAYLIGHT_HOME": str(world.home), "DAYLIGHT_SLOTS": "2", "XDG_CACHE_HOME": str(cache)}
-        pools = {"cloud": {"engine": "slurm", "partition": "main", "shared": False}}
-        settings = f"c.Daylight.pools = {pools!r}\nc.Daylight.checkpoints = {bucket!r}\n"
-        (folder / "config.py").write_text(settings)
-        world.settings = (f"--config={folder / 'config.py'}",)
-        world.serve()
-        yield Site(world, running, bucket, seen, cache)
-        world.close()
+    with staged_site(tmp_path_factory.mktemp("site"), {"nowhere": {**POOL, "scratch": "/proc/daylight"}}) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
-def quiet(site: Site) -> dict[str, str]:
-    """The weights of a run on two slots of the service's machine."""
+def local(site: Site) -> int:
+    """The number of a run on two slots of the service's machine."""
     number = site.world.submit(**OPTIONS).experiment.number
-    assert site.world.ended(number, PATIENCE_S).state == "completed"
-    return site.weights(number)
+    site.trained(number)
+    return number
+
+
+@pytest.fixture(scope="module")
+def quiet(site: Site, local: int) -> dict[str, str]:
+    """Its weights."""
+    return site.weights(local)
 
 
 @pytest.mark.parametrize("backend", ["torch", "horovod"])
 def test_two_nodes_that_see_no_home_have_the_bits_of_two_slots_of_one_node(site, quiet, backend):
     number = site.world.submit(pool="cloud", backend=backend, **OPTIONS).experiment.number
-    overview = site.world.ended(number, PATIENCE_S)
-    assert (overview.state, overview.attempts[-1].backend) == ("completed", backend), site.outputs()
+    overview = site.trained(number)
+    assert overview.attempts[-1].backend == backend
     assert len({node.name for node in overview.attempts[-1].nodes}) == 2
     assert site.weights(number) == quiet
     until(lambda: site.left("attempts/*") == [], "the nodes' folders of the attempt are gone")
+
+
+def copies_of_the_code(site: Site, number: int) -> list[Path]:
+    """The copies on the nodes of its newest attempt."""
+    overview = site.world.overview(number)
+    name = f"daylight/*/*/snapshots/{overview.experiment.snapshot}.zip"
+    disks = [site.slurm.on(node.name, site.cache) for node in overview.attempts[-1].nodes]
+    return [copy for disk in disks for copy in disk.glob(name)]
+
+
+@pytest.fixture(scope="module")
+def disturbed(site: Site) -> int:
+    """A training on two nodes of which a rank, the service and a launcher are killed; its number."""
+    number, hurry = site.lasting(KEEPING)
+    site.world.checkpointed(number)
+    os.kill(until(lambda: site.ranks(number, 1).get(1), "rank 1 is known"), signal.SIGKILL)
+    until(lambda: len(site.ranks(number, 2)) == 2, "its second attempt runs")
+    for each in copies_of_the_code(site, number):  # a bit of each is flipped
+        data = bytearray(each.read_bytes())
+        data[len(data) // 2] ^= 1
+        each.write_bytes(data)
+    site.world.kill_service()
+    site.world.serve()
+    before = site.world.overview(number).trials[0].step
+    site.world.reached(number, before + 2)
+    os.kill(site.launcher(number, 2), signal.SIGKILL)
+    until(lambda: len(site.ranks(number, 3)) == 2, "its third attempt runs")
+    hurry.touch()
+    site.trained(number)
+    return number
+
+
+def test_killed_ranks_services_and_launchers_change_no_bit(site, quiet, disturbed):
+    assert [attempt.outcome for attempt in site.world.overview(disturbed).attempts][-1] == "ok"
+    assert site.weights(disturbed) == quiet
+
+
+def test_a_copy_of_the_code_that_was_damaged_on_a_node_is_fetched_again(site, disturbed):
+    copies = copies_of_the_code(site, disturbed)
+    assert len(copies) == 2
+    assert {digest(each.read_bytes()) for each in copies} == {site.world.overview(disturbed).experiment.snapshot}
+
+
+def test_files_that_ranks_keep_come_to_the_service(site, disturbed):
+    client = Client.connect(start=False, home=site.world.home)
+    assert [(each.file, each.attempt) for each in client.artifacts(disturbed)] == [("net.bin", 3), ("table.csv", 3)]
+    assert client.artifact(disturbed, 1, "net") == bytes(range(256)) * 10_000
+    assert client.artifact(disturbed, 1, "table") == b"1,2"
+
+
+def test_a_job_gives_its_model_back_from_the_object_store(site, local, disturbed):
+    client = Client.connect(start=False, home=site.world.home)
+    model, same = (Job(number, client).load().state_dict() for number in (disturbed, local))
+    assert model.keys() == same.keys()
+    assert all(torch.equal(value, same[name]) for name, value in model.items())
+    assert model["1.num_batches_tracked"] == 32
+
+
+def test_a_full_disk_of_a_node_is_told_with_its_name_and_the_training_waits_for_room(site):
+    fillers = [site.slurm.on(node, site.small) / "filler" for node in NODES]
+    for each in fillers:
+        each.write_bytes(b"x" * 2**20)
+    number = site.world.submit(pool="small", slots=1, epochs=1, max_restarts=1).experiment.number
+    overview = site.world.state(number, "paused")
+    (told,) = [note for note in overview.warnings if note.startswith("paused: ")]
+    assert told.startswith(f"paused: the disk of n1 is full ({site.small}")
+    assert told.endswith(f": free space there, or choose another `scratch` for the pool, then resume #{number}")
+    assert [attempt.outcome for attempt in overview.attempts] == ["failed", "failed"]
+    for each in fillers:
+        each.unlink()
+    Client.connect(start=False, home=site.world.home).resume(number)
+    site.trained(number)
+
+
+def test_a_folder_that_cannot_be_written_is_told_with_the_nodes_name(site):
+    number = site.world.submit(pool="nowhere", slots=1, max_restarts=0).experiment.number
+    overview = site.world.state(number, "paused")
+    (told,) = [note for note in overview.warnings if note.startswith("paused: ")]
+    assert told.startswith("paused: n1 cannot write its files (/proc/daylight")

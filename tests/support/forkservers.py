@@ -1,4 +1,4 @@
-"""Forkservers that all homes of a test process share: each has imported torch and what trains with it, for seconds.
+"""Forkservers that all homes of all test processes share: each has imported torch and what trains with it, for seconds.
 
 They are kept apart by their keys, as always: a home whose ranks need another environment starts one of its own.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -15,6 +16,7 @@ from pathlib import Path
 import psutil
 
 MODULE = "kernel_backend.launch.forkserver"
+_VARIABLE = "TESTS_FORKSERVERS"  # tells the processes of pytest-xdist the folder
 
 
 def share(home: Path) -> None:
@@ -30,6 +32,12 @@ def is_one(process: psutil.Process) -> bool:
 
 @functools.cache
 def _folder() -> Path:
+    return Path(os.environ[_VARIABLE]) if _VARIABLE in os.environ else make_folder()
+
+
+def make_folder() -> Path:
+    """Make the folder for this process and those that it starts."""
     folder = Path(tempfile.mkdtemp(prefix="daylight-forkservers-"))
+    os.environ[_VARIABLE] = str(folder)
     atexit.register(shutil.rmtree, folder, ignore_errors=True)  # they end when their sockets are gone
     return folder

@@ -80,8 +80,9 @@ def two_machines(folder: Path, shared: Mapping[str, Path]) -> Iterator[tuple[Bar
     guard = Guard()
     try:
         n1, n2 = (_machine(guard, folder, f"n{k}", shared[f"n{k}"], f"10.77.0.{k}") for k in (1, 2))
-        ends = ["type", "veth", "peer", "name", "eth0", "netns", str(n2.pid)]
-        subprocess.run(["ip", "link", "add", "eth0", "netns", str(n1.pid), *ends], check=True)
+        for device in ("ib0", "eth0"):  # ib0 is down until a test gives it addresses, and then comes first
+            ends = ["type", "veth", "peer", "name", device, "netns", str(n2.pid)]
+            subprocess.run(["ip", "link", "add", device, "netns", str(n1.pid), *ends], check=True)
         for each in (n1, n2):
             each.run("ip", "address", "add", f"{each.address}/24", "dev", "eth0")
             each.run("ip", "link", "set", "eth0", "up")

@@ -12,11 +12,13 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
+from tests.support import slurmdbd
 from tests.support.guard import Guard
 from tests.support.ports import free_ports
 
@@ -24,6 +26,7 @@ NODES = ("n1", "n2", "n3")
 PATIENCE_S = 60.0
 SAVE_S = 6.0  # at most, after a change
 _PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scancel", "scontrol", "sinfo")
+_NO_ACCOUNTING = "AccountingStorageType=accounting_storage/none"
 _CONF = """
 ClusterName=daylight
 SlurmctldHost={host}(127.0.0.1)
@@ -56,10 +59,10 @@ TCPTimeout=2
 KillWait=2
 KillOnBadExit=1
 OverTimeLimit=0
-MinJobAge=300
-AccountingStorageType=accounting_storage/none
+MinJobAge={job_age}
 JobAcctGatherType=jobacct_gather/none
 PropagateResourceLimits=NONE
+TaskProlog={folder}/task-prolog
 {more}
 {nodes}
 PartitionName=main Nodes={all} Default=YES MaxTime=60 State=UP PriorityTier=1{main}
@@ -67,18 +70,18 @@ PartitionName=small Nodes=n1 MaxTime=60 State=UP PriorityTier=2{small}
 """
 
 
-def missing() -> list[str]:
-    """The programs of Slurm that are not installed here; Debian has daemons where only root looks."""
+def missing(*more: str) -> list[str]:
+    """The programs of Slurm, and `more`, that are not installed here; Debian has daemons where only root looks."""
     path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
-    return [name for name in _PROGRAMS if shutil.which(name, path=path) is None]
+    return [name for name in (*_PROGRAMS, *more) if shutil.which(name, path=path) is None]
 
 
 class Slurm:
     """A running Slurm: its folder, its configuration, and its daemons."""
 
-    def __init__(self, folder: Path, guard: Guard, own_disks: Sequence[Path] = ()) -> None:
+    def __init__(self, folder: Path, guard: Guard, own_disks: Mapping[Path, str]) -> None:
         self.folder, self.conf = folder, folder / "slurm.conf"
-        self._own_disks = [str(each) for each in own_disks]
+        self._own_disks = own_disks
         self._guard = guard
         self._pids: dict[str, int] = {}
 
@@ -86,6 +89,7 @@ class Slurm:
     def environment(self) -> dict[str, str]:
         """What leads Slurm's commands to this Slurm."""
         own = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "SBATCH"))}
+        own["MYSQL_UNIX_PORT"] = str(slurmdbd.socket(self.folder))
         return own | {"SLURM_CONF": str(self.conf), "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}
 
     def run(self, *command: str, check: bool = True) -> str:
@@ -111,16 +115,23 @@ class Slurm:
             ],
             "slurmctld": ["slurmctld", "-D", "-f", str(self.conf)],
         }
+        commands |= {each: slurmdbd.command(each, self.folder) for each in slurmdbd.DAEMONS}
         command = commands.get(name, ["slurmd", "-D", "-N", name, "-f", str(self.conf)])
         command[0] = str(shutil.which(command[0], path=self.environment["PATH"]))
         if name in NODES and self._own_disks:
-            mounts = " && ".join(f"mount -t tmpfs tmpfs {shlex.quote(each)}" for each in self._own_disks)
+            disks = [(shlex.quote(str(at)), options) for at, options in self._own_disks.items()]
+            mounts = " && ".join(f"mount -t tmpfs {options} tmpfs {at}" for at, options in disks)
             command = [str(shutil.which("unshare")), "--mount", "sh", "-c", f"{mounts} && exec {shlex.join(command)}"]
         self._pids[name] = self._guard.start(command, self.folder / f"{name}.out", self.environment)
 
     def on(self, node: str, path: Path) -> Path:
         """A path of a node's own disks, as seen from here."""
         return Path(f"/proc/{self._pids[node]}/root{path}")
+
+    def set_on(self, node: str, **variables: str) -> None:
+        """Give the tasks that start on a node these environment variables; without any, none."""
+        lines = [f"export {name}={value}\n" for name, value in variables.items()]
+        (self.folder / f"variables-{node}").write_text("".join(lines))
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> None:
         """Kill a daemon, and wait until it is gone; the jobs of a slurmd run on."""
@@ -143,8 +154,23 @@ class Slurm:
     def saved(self) -> None:
         """Wait until the controller has written its state, without which it forgets new jobs when it is killed."""
         begun = time.time()
-        state = self.folder / "state" / "job_state"
-        self.wait(lambda: state.stat().st_mtime > begun or time.time() > begun + SAVE_S, "slurmctld saves its state")
+        state = self.folder / "state" / "job_state"  # missing before the first job
+
+        def written() -> bool:
+            return (state.exists() and state.stat().st_mtime > begun) or time.time() > begun + SAVE_S
+
+        self.wait(written, "slurmctld saves its state")
+
+    def accounts(self, *commands: str) -> None:
+        """Run commands of sacctmgr, at once."""
+        for each in commands:
+            self.run("sacctmgr", "-i", *each.split())
+
+    def limits(self, **limits: object) -> None:
+        """Set limits of this user in the account `lab`; the controller knows them at once."""
+        if limits:
+            words = " ".join(f"{name}={value}" for name, value in limits.items())
+            self.accounts(f"modify user {_user()} where account=lab set {words}")
 
     def idle(self) -> None:
         """Wait until all nodes are idle."""
@@ -160,26 +186,45 @@ class Slurm:
 
 
 @contextlib.contextmanager
-def slurm(*, cpus: int = 8, gpus: int = 0, preemption: bool = False, own_disks: Sequence[Path] = ()) -> Iterator[Slurm]:
+def slurm(
+    *,
+    cpus: int = 8,
+    gpus: int = 0,
+    preemption: Literal["", "CANCEL", "REQUEUE"] = "",
+    own_disks: Mapping[Path, str] | None = None,
+    accounting: bool = False,
+    job_age: int = 300,
+    closed: bool = False,
+) -> Iterator[Slurm]:
     """A Slurm of three nodes and two partitions, `main` with all and `small` with the first; its jobs die with it.
 
     `gpus` is the number of pretended GPUs of each node, which needs root; with `preemption` jobs in `small` end those
-    in `main`. In place of the folders `own_disks` each node has an empty disk of its own, which needs root.
+    in `main`. In place of the folders `own_disks` each node has an empty disk of its own, mounted with these options,
+    which needs root. With `accounting` it has a slurmdbd, whose only account is `lab` with this user. `job_age` is the
+    number of seconds for which the controller knows an ended job. `closed` adds a partition of this name, which nobody
+    may use.
     """
-    if lacking := missing():
-        reason = f"{', '.join(lacking)} not found (Debian: apt-get install slurm-wlm munge)"
+    if lacking := missing(*(slurmdbd.PROGRAMS if accounting else ())):
+        packages = "slurm-wlm munge slurmdbd mariadb-server" if accounting else "slurm-wlm munge"
+        reason = f"{', '.join(lacking)} not found (Debian: apt-get install {packages})"
         pytest.fail(f"{reason}: .ci/run installs it") if os.environ.get("CI") == "true" else pytest.skip(reason)
     if own_disks and (problem := _no_mounts()):
         reason = f"a node with a disk of its own needs a mount namespace: {problem}"
         pytest.fail(reason) if os.environ.get("CI") == "true" else pytest.skip(reason)
     with tempfile.TemporaryDirectory(prefix="daylight-slurm-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        _configure(folder, cpus, gpus, preemption)
+        _configure(folder, cpus, gpus, preemption, accounting, job_age, closed)
         guard = Guard()
         try:
-            running = Slurm(folder, guard, own_disks)
+            running = Slurm(folder, guard, own_disks or {})
             running.start("munged")
             running.wait((folder / "munge" / "socket").exists, "munged listens")
+            for daemon in slurmdbd.DAEMONS if accounting else ():
+                running.start(daemon)
+                running.wait(slurmdbd.wait_for(daemon, folder, running.run), f"{daemon} answers")
+            if accounting:
+                running.accounts("add cluster daylight", "add account lab", f"add user {_user()} account=lab")
+                running.accounts(f"modify user {_user()} set DefaultAccount=lab")  # root has one of its own
             for daemon in ("slurmctld", *NODES):
                 running.start(daemon)
             running.answers()
@@ -195,14 +240,23 @@ def _no_mounts() -> str:
     return subprocess.run(tried, capture_output=True, text=True, check=False).stderr.strip()
 
 
-def _configure(folder: Path, cpus: int, gpus: int, preemption: bool) -> None:
+def _user() -> str:
+    return pwd.getpwuid(os.geteuid()).pw_name
+
+
+def _configure(
+    folder: Path, cpus: int, gpus: int, preemption: str, accounting: bool, job_age: int, closed: bool
+) -> None:
     """Write the configuration and the munge key."""
     folder.chmod(0o755)  # so that jobs of other users find it
+    prolog = folder / "task-prolog"  # slurmd takes the lines that it prints into the environment of the task
+    prolog.write_text(f'#!/bin/sh\ncat "{folder}/variables-$SLURMD_NODENAME" 2>/dev/null || true\n')
+    prolog.chmod(0o755)
     for each in ("munge", "state", *(f"spool/{node}" for node in NODES)):
         (folder / each).mkdir(parents=True)
     (folder / "munge" / "key").write_bytes(secrets.token_bytes(128))
     (folder / "munge" / "key").chmod(0o600)
-    controller, *ports = free_ports(1 + len(NODES))
+    controller, database, *ports = free_ports(2 + len(NODES))
     host = os.uname().nodename
     gres = f" Gres=gpu:a100:{gpus}" if gpus else ""
     nodes = [
@@ -212,18 +266,22 @@ def _configure(folder: Path, cpus: int, gpus: int, preemption: bool) -> None:
     more = ["GresTypes=gpu"] if gpus else []
     if gpus:
         (folder / "gres.conf").write_text("".join(_devices(folder, node, gpus) for node in NODES))
-    more += ["PreemptType=preempt/partition_prio", "PreemptMode=CANCEL"] if preemption else []
+    more += ["PreemptType=preempt/partition_prio", f"PreemptMode={preemption}"] if preemption else []
+    more.append(slurmdbd.configure(folder, _user(), database) if accounting else _NO_ACCOUNTING)
     text = _CONF.format(
         host=host,
-        user=pwd.getpwuid(os.geteuid()).pw_name,
+        user=_user(),
         folder=folder,
         ports=[controller],
         nodes="\n".join(nodes),
         all=",".join(NODES),
-        main=" PreemptMode=CANCEL GraceTime=5" if preemption else "",
+        main=f" PreemptMode={preemption} GraceTime=5" if preemption else "",
         small="",
         more="\n".join(more),
+        job_age=job_age,
     )
+    if closed:
+        text += "PartitionName=closed Nodes=n3 AllowGroups=nogroup DisableRootJobs=YES\n"
     (folder / "slurm.conf").write_text(text)
 
 

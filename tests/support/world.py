@@ -68,8 +68,10 @@ class World:
     def __init__(self, home: Path, slots: int = 2, shared_forkserver: bool = False) -> None:
         self.home = home
         self.settings: tuple[str, ...] = ()  # arguments of each service
+        self.database: str | Path = home / "daylight.db"  # where its store is
         self.environment = {**os.environ, "DAYLIGHT_HOME": str(home), "DAYLIGHT_SLOTS": str(slots)}
         self._hurries = itertools.count(1)
+        self._client: Client | None = None  # kept, as tests look often, and a new connection takes thrice the time
         home.mkdir(parents=True, exist_ok=True)
         if shared_forkserver:
             forkservers.share(home)
@@ -144,12 +146,17 @@ class World:
 
     def hurry(self, number: int, attempt: int = 1) -> None:
         """Have a lasting training come to its end quickly, from this attempt on."""
-        until(lambda: self.overview(number).trials[0].attempt >= attempt, f"#{number} is in attempt {attempt}")
+        until(
+            lambda: (trials := self.overview(number).trials) and trials[0].attempt >= attempt,
+            f"#{number} is in attempt {attempt}",
+        )
         Path(str(self.overview(number).trials[0].params["hurry"])).touch()
 
     def overview(self, number: int) -> Overview:
         """The experiment as it is now."""
-        return Client.connect(start=False, home=self.home).experiment(number)
+        if self._client is None:
+            self._client = Client.connect(start=False, home=self.home)
+        return self._client.experiment(number)
 
     def reports(self, number: int, trial: int = 1) -> list[StoredReport]:
         """All reports of its trial."""
@@ -166,11 +173,16 @@ class World:
 
     def reached(self, number: int, step: int) -> Overview:
         """Wait until its trial has reported a step."""
-        return until(lambda: (o := self.overview(number)).trials[0].step >= step and o, f"#{number} reaches {step}")
+        return until(
+            lambda: (o := self.overview(number)).trials and o.trials[0].step >= step and o, f"#{number} reaches {step}"
+        )
 
     def checkpointed(self, number: int) -> Overview:
         """Wait until its trial has a checkpoint."""
-        return until(lambda: (o := self.overview(number)).trials[0].checkpoint and o, f"#{number} commits a checkpoint")
+        return until(  # a search has no trials in the first moment
+            lambda: (o := self.overview(number)).trials and o.trials[0].checkpoint and o,
+            f"#{number} commits a checkpoint",
+        )
 
     def state(self, number: int, state: str) -> Overview:
         """Wait until it is in this state."""
@@ -213,6 +225,8 @@ class World:
 
     def close(self) -> None:
         """End everything that still runs here, and what that was about to start."""
+        if self._client is not None:
+            self._client.close()
         while left := list(self._everything()):
             for process in left:
                 with contextlib.suppress(psutil.Error):

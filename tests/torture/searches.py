@@ -63,7 +63,7 @@ def metrics(output, target): return {"accuracy": (output.argmax(1) == target).fl
 
 def logged(world: World, number: int) -> list[LogEntry]:
     """The search's log, read from the database itself."""
-    store = SqlStore(world.home / "daylight.db")
+    store = SqlStore(world.database)
     try:
         return store.search_log(number)
     finally:

@@ -311,14 +311,21 @@ def test_a_call_of_keras_fit_is_written_as_functions_with_the_split_of_keras():
         ("shuffle=True", "class_weight={0: 2.0}"),
         ("shuffle=True", "**settings"),
         ("model.summary()", "names = [each.name for each in model.layers]"),
-        ("import keras", "from tensorflow import keras"),
     ],
 )
 def test_a_call_of_keras_fit_is_not_rewritten_where_something_would_be_lost(before: str, after: str):
     recognised = found(KERAS.replace(before, after))
     assert recognised.cell is None
-    assert "and a job calls fit itself, on Keras' torch backend. Write def model() that makes, " in recognised.text
+    expected = "and a job calls fit itself, on Keras' torch backend or on TensorFlow. Write def model() that makes, "
+    assert expected in recognised.text
     assert "%%dlrun" in recognised.text
+
+
+def test_a_call_of_fit_on_tensorflow_is_rewritten_with_its_import():
+    recognised = found(KERAS.replace("import keras", "from tensorflow import keras"))
+    assert recognised.cell is not None
+    assert recognised.cell.startswith("from tensorflow import keras\n")
+    assert recognised.cell.replace("from tensorflow import keras", "import keras") == found(KERAS).cell
 
 
 def test_a_submission_names_the_cells_of_the_loop(tmp_path):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 
 import pytest
 
 from kernel_backend.commands.pools import POOL
+from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.cluster.pools import PoolSettings, changes, read_pool
 from kernel_backend.text.pools import options
 
@@ -23,10 +25,29 @@ WHOLE = PoolSettings(
     extra=("--reservation=course", "-x"),
     most_slots=64,
     most_waiting=3,
+    keep_idle=45.5,
     shared=False,
     scratch="/local/ada",
     interface="ib0",
     join_timeout=90.5,
+    price=1.5,
+)
+
+CLOUD = PoolSettings(
+    engine="kubernetes",
+    image="registry/team/daylight:1",
+    namespace="ml",
+    context="prod",
+    service_account="trainer",
+    node_selector=("gpu=a100", "zone=a"),
+    tolerations=("team=vision:NoSchedule", "nvidia.com/gpu"),
+    priority_class="low",
+    resource="amd.com/gpu",
+    shm_gb=16,
+    volumes=("home:/home", "data:/data:ro"),
+    python="/opt/python",
+    placement_timeout=90,
+    shared=False,
 )
 
 
@@ -36,15 +57,52 @@ def test_each_setting_has_an_option_with_its_description():
     assert all(found[name].help == field.description for name, field in PoolSettings.model_fields.items())
 
 
-def test_the_example_sets_every_field():
-    assert WHOLE.model_dump(exclude_defaults=True).keys() == PoolSettings.model_fields.keys()
+def test_the_examples_set_every_field():
+    set_by = WHOLE.model_dump(exclude_defaults=True).keys() | CLOUD.model_dump(exclude_defaults=True).keys()
+    assert set_by == PoolSettings.model_fields.keys()
 
 
-@pytest.mark.parametrize("settings", [WHOLE, PoolSettings(engine="slurm"), PoolSettings(engine="slurm", gpus=True)])
+@pytest.mark.parametrize(
+    "settings", [WHOLE, CLOUD, PoolSettings(engine="slurm"), PoolSettings(engine="slurm", gpus=True)]
+)
 def test_options_that_are_written_are_read_back(settings: PoolSettings):
     parsed = POOL.parse(["add", "gpu", *shlex.split(options(settings))], "terminal")
     given = {name: value for name in PoolSettings.model_fields if (value := getattr(parsed, name)) is not None}
     assert read_pool("gpu", given).settings == settings
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"engine": "slurm", "image": "x"}, "image is a setting of pools with the engine kubernetes, not slurm"),
+        (
+            {"engine": "kubernetes", "image": "x", "partition": "a"},
+            "partition is a setting of pools with the engine slurm",
+        ),
+        ({"engine": "kubernetes"}, "name a container image with Daylight"),
+        ({"engine": "kubernetes", "image": "x", "shared": True}, "name the volume claim with the service's home"),
+        ({"engine": "kubernetes", "image": "x", "volumes": ["data"]}, "'data' must be written as claim:/path"),
+        ({"engine": "kubernetes", "image": "x", "node_selector": ["gpu"]}, "'gpu' must be written as label=value"),
+        (
+            {"engine": "kubernetes", "image": "x", "tolerations": ["a:b"]},
+            "'a:b' must be written as key=value:NoSchedule",
+        ),
+    ],
+)
+def test_a_setting_of_another_engine_or_form_is_refused(given, problem):
+    with pytest.raises(InvalidRequest, match=re.escape(problem)):
+        read_pool("cloud", given)
+
+
+def test_kubernetes_own_forms_are_read_too():
+    written = {
+        "node_selector": {"gpu": "a100"},
+        "tolerations": [{"key": "team", "operator": "Equal", "value": "vision", "effect": "NoSchedule"}],
+        "volumes": [{"claim": "data", "at": "/data", "read_only": True}],
+    }
+    settings = read_pool("cloud", {"engine": "kubernetes", "image": "x", **written}).settings
+    assert (settings.node_selector, settings.shared) == (("gpu=a100",), False)
+    assert (settings.tolerations, settings.volumes) == (("team=vision:NoSchedule",), ("data:/data:ro",))
 
 
 def test_changes_name_old_and_new_values():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kernel_backend.definition.binding import bind_space, configured
+from kernel_backend.definition.keras.cell import unsaved_draws
 from kernel_backend.definition.options import check_options
 from kernel_backend.definition.parse import parse
 from kernel_backend.errors import InvalidDefinition
@@ -55,11 +56,21 @@ def test_a_cell_with_a_loss_of_its_own_trains_a_keras_model_as_functions():
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        ("import keras\n", "import keras\nimport tensorflow as tf\n", "line 2 imports tensorflow"),
+        ("import keras\n", "import keras\nimport tf_keras\n", "line 2 imports tf_keras, which is Keras 2"),
+        (
+            "import keras\n",
+            'import os\nos.environ["KERAS_BACKEND"] = "torch"\nimport keras\nimport tensorflow as tf\n',
+            "line 4 imports tensorflow, and this cell asks for Keras on torch",
+        ),
         (
             "import keras\n",
             'import os\nos.environ["KERAS_BACKEND"] = "jax"\nimport keras\n',
             "os.environ['KERAS_BACKEND'] = 'jax' (line 2) asks for Keras on jax",
+        ),
+        (
+            "import keras\n",
+            'import os\n(os.environ or {})["KERAS_BACKEND"] = "jax"\nimport keras\n',
+            "(os.environ or {})['KERAS_BACKEND'] = 'jax' (line 2) asks for Keras on jax",
         ),
         ("def train_data", "def data", "nothing gives the Keras model its training data"),
         (
@@ -75,9 +86,42 @@ def test_what_no_job_can_train_is_refused_by_name(before, after, said):
     assert said in refused.value.message
 
 
-def test_the_torch_backend_may_be_named():
-    source = 'import os\nos.environ["KERAS_BACKEND"] = "torch"\n' + CELL
-    assert parse(source).form == "keras"
+@pytest.mark.parametrize(
+    ("before", "backend"),
+    [
+        ("", "torch"),
+        ('import os\nos.environ["KERAS_BACKEND"] = "torch"\n', "torch"),
+        ('import os\nos.environ["KERAS_BACKEND"] = "tensorflow"\n', "tensorflow"),
+        ("import tensorflow as tf\n", "tensorflow"),
+        ("from tensorflow import data\n", "tensorflow"),
+    ],
+)
+def test_the_backend_is_the_one_that_the_cell_names(before, backend):
+    definition = parse(before + CELL)
+    assert (definition.form, definition.keras_backend) == ("keras", backend)
+
+
+def test_tensorflow_trains_on_one_slot_and_more_are_refused_with_the_reason():
+    definition = parse("import tensorflow as tf\n" + CELL)
+    assert definition.summary == "keras on TensorFlow: model train_data validation_data callbacks"
+    check_options(definition, Config(slots=1))
+    with pytest.raises(InvalidDefinition) as refused:
+        check_options(definition, Config(slots=2))
+    assert "--slots 2: Keras on TensorFlow trains on one slot" in refused.value.message
+    check_options(parse(CELL), Config(slots=2))
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("x = tf.random.normal((2,))", "tf.random.normal"),
+        ("import tensorflow\nx = tensorflow.random.shuffle(y)", "tensorflow.random.shuffle"),
+        ("tf.random.set_seed(1)\nx = tf.random.stateless_uniform((2,), seed)", ""),
+        ("x = keras.random.normal((2,))", ""),
+    ],
+)
+def test_draws_from_a_state_of_tensorflow_are_found(code, found):
+    assert unsaved_draws(code) == found
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from kernel_backend.engines.marks import FolderMarks
 from kernel_backend.engines.pools import PoolEngines
 from kernel_backend.errors import Conflict, InvalidRequest
 from kernel_backend.home import attempt_folder
+from kernel_backend.model.cluster.allocations import HeldAllocation
 from kernel_backend.model.cluster.pools import Pool, PoolSettings
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.ids import AttemptId
@@ -284,3 +285,32 @@ def test_a_replaced_pool_keeps_its_gangs_and_one_with_gangs_is_not_removed(sever
         assert before.calls == []
 
     play(go)
+
+
+class AllocatingMemoryEngine(MemoryEngine):
+    """Engine whose searches keep allocations."""
+
+    def __init__(self, *held: HeldAllocation) -> None:
+        super().__init__([of_pool("site", "s1")], places=False)
+        self.held = held
+
+    def allocations(self) -> Sequence[HeldAllocation]:
+        return self.held
+
+    async def give_back(self, id: str, why: str) -> None:
+        self.held = tuple(each for each in self.held if each.id != id)
+
+
+def test_for_each_free_allocation_one_more_gang_is_handed_over_to_a_sites_queue(several: Several):
+    held = HeldAllocation(id="7-a", pool="site", experiment=7, slots=1, job="1", running=True)
+    busy, closing = held.model_copy(update={"gang": "7.1-1"}), held.model_copy(update={"closing": "given back"})
+    several.made["site"] = AllocatingMemoryEngine(held, busy, closing)
+    assert several.again("gpu", "site").most_waiting() == {"site": SETTINGS.most_waiting + 1}
+
+
+def test_allocations_are_kept_where_the_engine_can_and_its_nodes_see_the_home(several: Several):
+    several.made["site"] = AllocatingMemoryEngine()
+    assert list(several.again("gpu", "site").keeping()) == ["site"]
+    apart = Pool(name="site", settings=SETTINGS.model_copy(update={"shared": False}))
+    engines = PoolEngines(several.local, several._make, [apart], FolderMarks(several.home))
+    assert engines.keeping() == {}

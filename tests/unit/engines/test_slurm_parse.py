@@ -24,11 +24,11 @@ from kernel_backend.model.cluster.pools import Pool, PoolSettings
 
 NOW = datetime(2026, 11, 26, 12, 0)
 NODES = """\
-n1|main*|idle|8|gpu:a100:4(S:0-1),nic:1
-n1|small|idle|8|gpu:a100:4(S:0-1),nic:1
-n2|main*|mixed|8|gpu:a100:2,gpu:h100:2
-n3|main*|idle*|8|(null)
-n4|main*|draining|8|gpu:2
+n1|main*|idle|8|gpu:a100:4(S:0-1),nic:1|none
+n1|small|idle|8|gpu:a100:4(S:0-1),nic:1|none
+n2|main*|mixed|8|gpu:a100:2,gpu:h100:2|none
+n3|main*|idle*|8|(null)|Not responding
+n4|main*|draining|8|gpu:2|fans | smoke
 """
 
 
@@ -42,9 +42,9 @@ def job(state: str = "PENDING", reason: str = "Resources", start: str = "N/A", i
 
 def test_a_line_of_squeue_is_a_job_whose_comment_may_hold_anything():
     jobs = parse_squeue(
-        "7|RUNNING|None|n[1-2]|2026-11-26T11:00:00|a|b\nslurm: garbage\n8|PENDING|Priority||N/A|(null)\n"
+        "7|RUNNING|None|n[1-2]|2026-11-26T11:00:00|9:58|a|b\nslurm: garbage\n8|PENDING|Priority||N/A|1:00:00|(null)\n"
     )
-    assert jobs["7"] == SlurmJob("7", "RUNNING", "None", "n[1-2]", "2026-11-26T11:00:00", "a|b")
+    assert jobs["7"] == SlurmJob("7", "RUNNING", "None", "n[1-2]", "2026-11-26T11:00:00", "a|b", "9:58")
     assert list(jobs) == ["7", "8"]
 
 
@@ -79,6 +79,16 @@ def test_slots_are_gpus_where_the_partition_has_any():
         (True, False),
         (False, False),  # it does not answer
         (False, True),
+    ]
+
+
+def test_the_states_and_reasons_of_nodes_are_slurms():
+    nodes = parse_sinfo(NODES, pool())
+    assert [(node.state, node.reason) for node in nodes] == [
+        ("idle", ""),
+        ("mixed", ""),
+        ("idle*", "Not responding"),
+        ("draining", "fans | smoke"),
     ]
 
 
@@ -170,6 +180,7 @@ def test_a_controller_that_does_not_answer_is_told_from_a_refusal(errors, later)
         ("Invalid partition name specified", "change `partition`"),
         ("Invalid account or account/partition combination specified", "change `account`"),
         ("Invalid qos specification", "change `qos`"),
+        ("QOSMaxGRESPerUser; Job violates accounting/QOS policy (...)", "request less"),
         ("Requested node configuration is not available", "request fewer slots"),
     ],
 )
@@ -179,6 +190,8 @@ def test_a_refusal_comes_with_what_to_change(refusal, advice):
 
 def test_a_full_queue_is_no_refusal_for_good():
     assert too_many("QOSMaxSubmitJobPerUserLimit; Job violates accounting/QOS policy (job submit limit, ...)")
+    assert too_many("Job violates accounting/QOS policy (job submit limit, ...)")  # where it names no limit
+    assert not too_many("QOSMaxWallDurationPerJobLimit; Job violates accounting/QOS policy (job submit limit, ...)")
     assert not too_many("Invalid qos specification")
 
 

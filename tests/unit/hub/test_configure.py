@@ -10,7 +10,7 @@ import pytest
 from traitlets.config import Config
 
 from jupyter_ext.hub import daylight
-from jupyter_ext.hub.configure import ADMIN, SUBMIT, USES
+from jupyter_ext.hub.configure import ADMIN, MONITOR, SUBMIT, USES
 
 
 def roles(c: Any) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def test_what_the_configuration_has_stays() -> None:
     assert [each["name"] for each in c.JupyterHub.services] == ["other", "daylight"]
     assert roles(c)["user"]["scopes"] == ["self", "shares!user", USES, SUBMIT]
     assert "theirs" in roles(c)
-    assert set(c.JupyterHub.custom_scopes) == {"custom:theirs", SUBMIT, ADMIN}
+    assert set(c.JupyterHub.custom_scopes) == {"custom:theirs", SUBMIT, ADMIN, MONITOR}
     assert set(c.Spawner.environment) == {"A", "DAYLIGHT_URL", "DAYLIGHT_SERVICE_UID"}
 
 
@@ -90,6 +90,14 @@ def test_the_service_is_run_with_what_it_is_to_be_run_with() -> None:
     ]
     assert service["environment"] == {"B": "2"}
     assert set(service["oauth_client_allowed_scopes"]) == {USES, SUBMIT, ADMIN}
+
+
+def test_the_url_of_its_database_is_not_in_the_command_that_the_hub_logs() -> None:
+    c, url = Config(), "postgresql://daylight:secret@db/daylight"
+    daylight(c, home="/srv/daylight", db_url=url)
+    (service,) = c.JupyterHub.services
+    assert service["environment"] == {"DAYLIGHT_DB_URL": url}
+    assert not any("secret" in each for each in service["command"])
 
 
 def test_with_accounts_the_service_runs_as_its_own_user_beside_the_spawn_helper() -> None:

@@ -53,6 +53,11 @@ def test_what_looks_for_gpus_when_it_is_imported_is_not_imported_for_jobs_on_gpu
     assert frameworks(tmp_path, tmp_path, gpus=True) == ()
 
 
+def test_keras_on_tensorflow_is_imported_by_its_ranks_alone(tmp_path):
+    (tmp_path / "definition.py").write_text("import tensorflow as tf\n" + KERAS)
+    assert frameworks(tmp_path, tmp_path) == ()
+
+
 def test_keras_is_imported_on_torch_as_the_ranks_do():
     assert framework_variables(["lightning.pytorch", "keras"]) == {"KERAS_BACKEND": "torch"}
 

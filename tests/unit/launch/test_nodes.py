@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from kernel_backend.launch.node import counts, rank_variables, share, slurm_node
 from kernel_backend.launch.rendezvous import rank_assignments
 from kernel_backend.launch.tensorflow import env as tensorflow_env
 from kernel_backend.model.launch.nodes import GangNode, NodeIndex, placement_of
-from kernel_backend.model.reports import AttemptResult, NodeEnd
+from kernel_backend.model.reports import AttemptResult, NodeEnd, NodeProblem
 from kernel_backend.model.trial import Failure
 from tests.support.builders import node, user_error
 
@@ -90,8 +91,14 @@ def test_a_node_without_a_record_was_lost():
     assert (result.outcome, result.exit_codes) == ("lost", (1, 1, None))
     assert result.failure is not None
     assert (result.failure.type, result.failure.message) == ("NodeLost", "node n2 was lost")
+    assert [(each.node, each.kind) for each in result.problems] == [("n2", "lost")]
     own = result_of([end(codes={0: 1, 1: 1}, failures=(user_error(rank=1),))])
-    assert (own.outcome, own.failure) == ("failed", user_error(rank=1))
+    assert (own.outcome, own.failure, own.problems) == ("failed", user_error(rank=1), ())
+
+
+def test_an_error_of_a_gpu_is_told_with_its_node_whatever_ended_the_gang():
+    ends = [end(codes={0: 1, 1: 1}, failures=(user_error(rank=1),)), end(1, codes={2: -9}, gpu="GPU 0: Xid 79")]
+    assert result_of(ends).problems == (NodeProblem(node="n2", kind="gpu", reason="GPU 0: Xid 79"),)
 
 
 def test_a_lost_node_does_not_undo_a_release():
@@ -139,3 +146,15 @@ def test_the_outcome_of_a_gangs_only_launcher_is_read(tmp_path: Path):
     known = AttemptResult(outcome="ok", exit_codes=(0,), ended_at=1.0)
     folder.write("outcome.json", json.dumps(known.to_json()).encode())
     assert folder.result() == known
+
+
+def test_launchers_say_for_what_they_wait_until_their_ranks_exist(tmp_path):
+    first, second = AttemptFolder(tmp_path), AttemptFolder(tmp_path, 1)
+    assert first.wait() == ""
+    second.write_wait("n2 cannot reach the service: no route")
+    assert first.wait() == "n2 cannot reach the service: no route"
+    first.write_wait("1 of 2 nodes have joined: n1")
+    os.utime(tmp_path / "wait.txt", (9e9, 9e9))
+    assert first.wait() == "1 of 2 nodes have joined: n1"
+    first.write_pids({0: 12})
+    assert first.wait() == ""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kernel_backend.lifecycle.joining import REACH_S, Impossible, Joined, Pending, Wanted, joined
+from kernel_backend.lifecycle.joining import REACH_S, Impossible, Joined, Pending, Wanted, joined, wrong_clocks
 from kernel_backend.model.launch.nodes import Device, NodeOffer, Reached, placement_of
 from kernel_backend.model.resources import Share
 
@@ -95,14 +95,28 @@ def test_a_node_that_does_not_come_in_time_fails_the_gang():
 
 
 @pytest.mark.parametrize(
-    ("fields", "reason"),
+    ("fields", "reason", "fault"),
     [
-        ({"version": "0.9"}, "n2 has Daylight 0.9, and the service 1.0: install the same there"),
-        ({"kind": "cpu"}, "n2 was to have slots of kind cuda, and its launcher finds cpu"),
-        ({"slots": 1, "reached": BOTH}, "4 slots were asked for, and 3 are there: n1 has 2, n2 has 1"),
+        ({"version": "0.9"}, "n2 has Daylight 0.9, and the service 1.0: install the same there", "version"),
+        ({"kind": "cpu"}, "n2 was to have slots of kind cuda, and its launcher finds cpu", "devices"),
+        ({"slots": 1, "reached": BOTH}, "4 slots were asked for, and 3 are there: n1 has 2, n2 has 1", "devices"),
     ],
 )
-def test_a_node_that_is_not_what_was_promised_fails_the_gang_with_that_sentence(fields, reason):
+def test_a_node_that_is_not_what_was_promised_fails_the_gang_with_that_sentence(fields, reason, fault):
     found = joined(both(**fields), WANTED, 5.0, 1.0)
     assert isinstance(found, Impossible)
     assert (found.reason, found.outcome) == (reason, "failed")
+    assert (found.node, found.fault) == ("n2", fault)
+
+
+def test_a_lack_of_slots_is_no_nodes_fault_if_the_engine_has_chosen_unequal_shares():
+    found = joined(both(slots=2), WANTED._replace(slots=5), 5.0, 1.0)
+    assert isinstance(found, Impossible)
+    assert (found.node, found.fault) == ("", None)
+
+
+def test_clocks_that_are_all_wrong_say_that_the_services_own_is():
+    right, wrong = offer(clock=100.0), offer(1, clock=400.0)
+    assert wrong_clocks([right, wrong], 101.0, 5.0) == {"n2": "the clock of n2 is 299 s ahead"}
+    assert wrong_clocks([offer(clock=402.0), wrong], 101.0, 5.0) == {}
+    assert wrong_clocks([wrong], 101.0, 5.0) == {"n2": "the clock of n2 is 299 s ahead"}

@@ -12,7 +12,7 @@ from kernel_backend.model.disk import (
     UNDO_S,
     DiskUsage,
     delete,
-    logs_expired,
+    expired,
     may_purge,
     nearly_full,
     parse_age,
@@ -97,7 +97,7 @@ def test_an_age_of_less_than_an_hour_is_none(text: str):
 @pytest.mark.parametrize("state", ExperimentState)
 def test_logs_go_only_after_their_time_and_an_end(state: ExperimentState):
     ended = of(state, ended_at=10.0)
-    assert logs_expired(ended, 10.0 + DAY_S + 1, DAY_S) == (state in EXPERIMENT_ENDED)
-    assert not logs_expired(ended, 10.0 + DAY_S, DAY_S)
-    assert not logs_expired(ended, 10.0 + DAY_S + 1, None)
-    assert not logs_expired(of(state, ended_at=None), 1e12, DAY_S)
+    assert expired(ended, 10.0 + DAY_S + 1, DAY_S) == (state in EXPERIMENT_ENDED)
+    assert not expired(ended, 10.0 + DAY_S, DAY_S)
+    assert not expired(ended, 10.0 + DAY_S + 1, None)
+    assert not expired(of(state, ended_at=None), 1e12, DAY_S)

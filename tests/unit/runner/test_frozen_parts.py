@@ -12,7 +12,7 @@ from kernel_backend.checkpoints.base import Manifest, bytes_stored
 from kernel_backend.checkpoints.directory import Directory
 from kernel_backend.checkpoints.writer import load_model
 from kernel_backend.runner.checkpoint.checkpointer import Checkpointer, Position
-from kernel_backend.runner.checkpoint.contents import TrainingContents
+from kernel_backend.runner.checkpoint.contents import Read, TrainingContents
 from kernel_backend.runner.checkpoint.ema import WeightAverage
 from kernel_backend.runner.checkpoint.saving import HostCopy
 from kernel_backend.runner.checkpoint.stateful import Model, Optimizer
@@ -151,7 +151,7 @@ def test_a_training_goes_on_from_both_parts_and_shares_the_file_again(tmp_path):
     training.steps(3)
     newest = training.saved()[-1]
     other = Training(tmp_path, Adapted(), ema=0.9)
-    other.contents.load(newest, lambda name: other.home.read(newest, name))
+    other.contents.load(newest, Read(other.home, newest))
     other.states, other.now = training.states, 3
     torch.manual_seed(1)
     other.steps(2)

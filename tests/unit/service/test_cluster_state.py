@@ -30,6 +30,7 @@ from kernel_backend.service.checkpoint_copies import CheckpointCopies
 from kernel_backend.service.environments import Preparation
 from kernel_backend.service.search.runner import Searches
 from kernel_backend.service.state.cluster_state import ClusterStateManager
+from kernel_backend.service.state.nodes import MarkedNodes
 from kernel_backend.service.state.requests import RequestBuilder
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.store.base import NewExperiment, Store
@@ -68,11 +69,12 @@ class World:
     def afresh(self) -> ClusterStateManager:
         """Those of a service that was just started."""
         archive, storage = Archive(self.home / "snapshots"), CheckpointStorage(str(self.home / "checkpoints"))
-        preparation = Preparation(archive, SingleWorkspace(self.workspace), lambda: None)
+        preparation = Preparation(archive, SingleWorkspace(self.workspace), lambda pool: None, lambda: None)
         searches = Searches(self.store, lambda experiment: pytest.fail("nobody searches"))
         asking = RequestBuilder(self.store, searches, preparation, CheckpointCopies(storage, lambda: None))
         rules = Rules(min_run=60.0)
-        return ClusterStateManager(self.store, self.engine, self.quotas, asking, rules, lambda: self.at)  # type: ignore[arg-type]
+        marked = MarkedNodes(self.store, self.engine, self.quotas, lambda: self.at)  # type: ignore[arg-type]
+        return ClusterStateManager(self.store, marked, self.quotas, asking, rules, lambda: self.at)
 
     def submit(self, owner: str, snapshot: str = "0" * 64, **config: Any) -> int:
         given: dict[str, Any] = {"slots": 1, **config}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from kernel_backend import __version__
 from kernel_backend.model import events as e
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.launch.nodes import Device, JoinAnswer, NodeOffer, NodeOrder, NodeState, Reached
+from kernel_backend.model.node_faults import NodeFault, NodeName
 from kernel_backend.model.resources import Share
 from kernel_backend.model.states import AttemptState, Outcome
 from kernel_backend.model.trial import Attempt
@@ -34,10 +36,17 @@ class Cluster:
         fields = {"name": "", "owner": "ada", "group": "ada", "snapshot": "0" * 64, "python": "python", "cwd": "/"}
         self.store.add_experiment(NewExperiment(config=Config(slots=2), params={}, **fields), 1.0)
         self.attempt = self.add()
+        self.blamed: list[tuple[str, str]] = []  # nodes and the kinds of their faults
+        self.left_out = True  # whether a node that is blamed is left out, as there are others
         self.nodes = self.restarted()
 
     def restarted(self) -> GangNodes:
-        return GangNodes(self.store, lambda pool: None, Notifier(), lambda: None)
+        return GangNodes(self.store, lambda pool: None, Notifier(), lambda: None, self.blame)
+
+    async def blame(self, faults: Iterable[NodeFault]) -> frozenset[NodeName]:
+        found = list(faults)
+        self.blamed += [(each.node, each.kind) for each in found]
+        return frozenset(each.name for each in found if self.left_out)
 
     def add(self) -> Attempt:
         return self.store.add_attempt(1, 1, TWO, None, "digest", 2.0, granted=False)
@@ -108,13 +117,36 @@ def test_a_second_launcher_of_a_node_leaves(cluster: Cluster) -> None:
     go(work)
 
 
-def test_a_node_of_another_version_sends_all_launchers_away_with_the_reason(cluster: Cluster) -> None:
+@pytest.mark.parametrize(
+    ("fields", "reason", "kind"),
+    [
+        ({"version": "0.0.1"}, "n2 has Daylight 0.0.1", "version"),
+        ({"kind": "cuda"}, "n2 was to have slots of kind cpu, and its launcher finds cuda", "devices"),
+        ({"slots": 0}, "2 slots were asked for, and 1 are there: n1 has 1, n2 has 0", "devices"),
+    ],
+)
+def test_a_node_that_is_not_what_was_promised_sends_all_launchers_away_and_is_blamed(
+    cluster: Cluster, fields: dict[str, Any], reason: str, kind: str
+) -> None:
     async def work() -> None:
         assert (await cluster.join(0)).action == "wait"
+        refused = await cluster.join(1, **fields)
+        assert (refused.action, refused.outcome) == ("leave", "lost")
+        assert refused.reason.startswith(reason)
+        assert refused.reason.endswith("Node n2 is left out for now, and the gang goes elsewhere")
+        assert await cluster.join(0) == refused
+        assert cluster.blamed == [("n2", kind)]
+
+    go(work)
+
+
+def test_the_fault_of_a_node_that_cannot_be_left_out_fails_the_attempt(cluster: Cluster) -> None:
+    async def work() -> None:
+        cluster.left_out = False
+        await cluster.join(0)
         refused = await cluster.join(1, version="0.0.1")
         assert (refused.action, refused.outcome) == ("leave", "failed")
-        assert "n2 has Daylight 0.0.1" in refused.reason
-        assert await cluster.join(0) == refused
+        assert "elsewhere" not in refused.reason
 
     go(work)
 
@@ -166,10 +198,30 @@ def test_a_node_that_falls_silent_is_given_up(cluster: Cluster, monkeypatch: pyt
     go(work)
 
 
-def test_a_clock_that_is_wrong_is_noted(cluster: Cluster) -> None:
+def test_a_clock_that_is_wrong_is_noted_and_counts_against_its_node(cluster: Cluster) -> None:
     async def work() -> None:
         await cluster.join(0)
         await cluster.join(1, clock=time.time() + 300, reached=(Reached("10.0.0.1", "10.0.0.2"),))
         assert "the clock of n2 is 300 s ahead" in cluster.store.overview(1).warnings
+        assert cluster.blamed == [("n2", "clock")]
+
+    go(work)
+
+
+def test_a_node_that_still_gets_ready_is_waited_for_beyond_the_time_to_join(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.monotonic()
+    monkeypatch.setattr(gang_nodes, "time", SimpleNamespace(monotonic=lambda: now, time=time.time))
+
+    async def work() -> None:
+        nonlocal now
+        await cluster.join(0)
+        now += 290
+        assert (await cluster.state(1)).action == "continue"
+        now += 290
+        assert (await cluster.join(0)).action == "wait"
+        now += 20
+        assert (await cluster.join(0)).reason.startswith("1 of 2 nodes have not joined within 300 s")
 
     go(work)

@@ -42,7 +42,7 @@ def statements(home: Path, count: int) -> int:
     """Count the SQL statements of the first round with so many experiments in the queue."""
     made, store = service(home, [1] * count)
     asked: list[str] = []
-    event.listen(store._engine, "before_cursor_execute", lambda *args: asked.append(args[2]))
+    event.listen(store._database.engine, "before_cursor_execute", lambda *args: asked.append(args[2]))
     assert asyncio.run(made._loop.round())
     assert store.trial(count, 1).state is TrialState.QUEUED
     store.close()

@@ -282,3 +282,23 @@ def test_an_option_that_is_none_may_be_meant_as_a_hyperparameter(line: str, says
     with pytest.raises(InvalidRequest) as refused:
         parse_options(line.split(), "notebook")
     assert refused.value.message.endswith(says)
+
+
+@pytest.mark.parametrize(("word", "seconds"), [("4h", 14400.0), ("10m", 600.0), ("no", 0.0)])
+def test_an_allocation_is_kept_for_a_time_or_not(word, seconds):
+    found = config(f"--search random --keep-allocation {word}")
+    assert found.search.keep_allocation == seconds
+    assert " ".join(to_options(found)).count(f"--keep-allocation {word}") == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("--search random --keep-allocation 9m", "--keep-allocation 9m: must be at least 10m, or no"),
+        ("--search random --keep-allocation yes", "--keep-allocation yes: 'yes' is no length of time"),
+        ("--keep-allocation 4h", "--keep-allocation belongs to a search: add --search asha"),
+    ],
+)
+def test_an_allocation_that_cannot_be_kept_is_refused(line, said):
+    with pytest.raises(InvalidRequest, match=said):
+        config(line)

@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,16 @@ from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.launch.staging import StagingRequest
+from kernel_backend.model.snapshot import Data, Snapshot
 from kernel_backend.retry import RetryPolicy
-from kernel_backend.staging import stage_in as module
+from kernel_backend.staging import retry
 from kernel_backend.staging.launch import taken
 from kernel_backend.staging.node_home import FORMING_S, KEPT_S, NodeHome
-from kernel_backend.staging.stage_in import StagingFailed, stage_in
+from kernel_backend.staging.retry import StagingFailed
+from kernel_backend.staging.stage_in import missing_data, stage_in
 from tests.api.served import archive
 from tests.support.builders import share
+from tests.support.world import NO_ENVIRONMENT
 
 ID, DATA = archive()
 
@@ -71,7 +75,7 @@ class Service:
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Retry at once."""
-    monkeypatch.setattr(module, "RETRY", RetryPolicy((0.001,), limit=30.0))
+    monkeypatch.setattr(retry, "RETRY", RetryPolicy((0.001,), limit=30.0))
 
 
 @pytest.fixture
@@ -85,8 +89,8 @@ def staged(home: NodeHome, service: Service) -> AttemptFolder:
     request = StagingRequest(key=str(key), urls=("http://login:1",), uid=None, token="secret")
     folder = AttemptFolder(attempt_folder(home.path, key))
     client: Any = service
-    with home.attempt(folder.path):
-        stage_in(request, client, home, folder)
+    with ExitStack() as until, home.attempt(folder.path):
+        stage_in(request, client, home, folder, until)
     return folder
 
 
@@ -164,3 +168,17 @@ def test_folders_of_dead_launchers_and_old_snapshots_are_removed(home):
     assert snapshot.exists()
     aged(snapshot, KEPT_S + 60)
     assert set(home.clean()) == {running, snapshot}
+
+
+def test_declared_data_that_a_node_lacks_is_noted_with_its_name(tmp_path):
+    def declared(name: str, path: str) -> Data:
+        return Data(name=name, path=path, listed="data/1", files=1, bytes=1, digest="0")
+
+    there = tmp_path / "there"
+    there.touch()
+    data = (declared("digits", "/nowhere/digits"), declared("there", str(there)), declared("far", "s3://bucket/far"))
+    snapshot = Snapshot(version="test", numerics=1, pieces=(), roles_from=0, data=data, environment=NO_ENVIRONMENT)
+    (told,) = missing_data(spec(), snapshot, "n2")
+    assert told.startswith("n2 does not have /nowhere/digits, which --data declares: ")
+    moved = spec().model_copy(update={"config": Config(slots=1, data_at={"digits": str(there)})})
+    assert list(missing_data(moved, snapshot, "n2")) == []

@@ -9,6 +9,7 @@ import pytest
 from kernel_backend.model.cluster.accounts import Account, UseOverTime, Waiting
 from kernel_backend.model.cluster.quotas import Quota, SlotHours, parse_slot_hours
 from kernel_backend.model.experiment import FIRST
+from kernel_backend.model.node_faults import Suspicion
 from kernel_backend.model.views.overview import NodeRun, NodeUse, Wait
 from kernel_backend.text import cluster
 
@@ -128,6 +129,17 @@ def test_a_node_tells_who_holds_it():
         "ready",
         "3 x A100, T4",
     )
+    away = node.model_copy(update={"healthy": False, "state": "down*", "reason": "Not responding"})
+    suspicion = Suspicion(since=0.0, until=3700.0, reason="GPU 0 (A100): Xid 79")
+    suspect = node.model_copy(update={"suspicion": suspicion, "state": "idle"})
+    used = node.model_copy(update={"name": "n2", "suspicion": suspicion.model_copy(update={"left_out": False})})
+    assert [cluster.node_state(each) for each in (away, suspect, used)] == ["away (down*)", "suspect (idle)", "ready"]
+    assert cluster.node_notes([away, suspect, used], "daylight nodes", 100.0) == [
+        "n 1: Not responding",
+        "n 1: left out for 1 h 00 min more: GPU 0 (A100): Xid 79",
+        "n2: suspect, but used as half of its pool is left out, for 1 h 00 min more: GPU 0 (A100): Xid 79",
+        "for admins: daylight nodes undrain 'n 1' trusts it again, daylight nodes drain 'n 1' keeps it out",
+    ]
     drained = node.model_copy(update={"drained": True, "runs": runs[:1]})
     assert cluster.drained_lines(drained, "daylight nodes", 0.0) == [
         "n 1: drained, nothing new is started there; 2 slots in use there: dave 2 (#12), until they end",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernel_backend.model.facts import Delivered, Observed, ObservedFile, StoredFact, known
+from kernel_backend.model.facts import Delivered, LoaderSetting, Observed, ObservedFile, StoredFact, known
 from kernel_backend.model.snapshot import Data, Environment, Snapshot
 from kernel_backend.text.provenance import fact_lines, provenance_line
 
@@ -53,6 +53,11 @@ def test_an_epoch_that_was_not_gone_through_to_its_end_is_named_so():
 def test_the_newest_attempt_has_the_last_word(turned):
     facts = [fact("delivered", delivered(10), attempt=1), fact("delivered", delivered(20), attempt=2)]
     assert known(facts[::-1] if turned else facts)["delivered"]["samples"] == 20
+
+
+def test_the_setting_of_the_loader_is_said():
+    lines = fact_lines(known([fact("loader", LoaderSetting(workers=4))]), snapshot())
+    assert lines == ["loader     4 workers, each 2 batches ahead"]
 
 
 def test_long_lists_of_files_are_counted_and_not_shown_whole():

@@ -1,4 +1,4 @@
-"""Remove the logs of experiments that ended long ago, and nothing that is needed."""
+"""Remove logs, and thin out reports, of experiments that ended long ago, and nothing that is needed."""
 
 from __future__ import annotations
 
@@ -89,10 +89,10 @@ def test_the_logs_of_an_experiment_go_and_nothing_that_others_need(kept: tuple[S
 
 def test_the_service_removes_them_by_itself(kept: tuple[Served, Client]):
     served, client = kept
-    served.service._log_retention.remove_expired(time.time())
+    served.service._retention.remove_expired(time.time())
     assert files(served.home, KEYS[0]) == []
     assert files(served.home, KEYS[1])
-    served.service._log_retention.remove_expired(time.time() + KEEP_S)
+    served.service._retention.remove_expired(time.time() + KEEP_S)
     assert files(served.home, KEYS[1]) == []
     assert client.curves(2).curves
 
@@ -130,7 +130,43 @@ def test_gc_tells_of_logs(
     assert logs.startswith("logs of 1 ended experiment would go, ")
 
 
+@pytest.fixture
+def long(tmp_path: Path) -> Iterator[tuple[Served, Client]]:
+    """#1 ended 400 days ago and #2 10 days ago, with 1,500 training reports and a validation each."""
+    served = Served(tmp_path, StillEngine(), keep_reports=365 * DAY_S)
+    client = served.client()
+    for key in KEYS:
+        submit(client, name=f"digits {key.experiment}")
+        training = [report(number).model_copy(update={"kind": "training"}) for number in range(2, 1502)]
+        client.deliver(key, token_of(served, key), Delivery(records=(started(), *training, report(1502))))
+        ended(served, client, key)
+    end_before(served, 1, days=400)
+    end_before(served, 2, days=10)
+    yield served, client
+    client.close()
+    served.stop()
+
+
+def test_reports_are_thinned_and_results_stay(
+    long: tuple[Served, Client], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    served, client = long
+    monkeypatch.setenv("DAYLIGHT_URL", served.url)
+    monkeypatch.setenv("DAYLIGHT_TOKEN", TOKEN)
+    before = client.reports(1, kind="validation"), client.experiment(1).trials
+    assert main(["gc", "--dry-run"]) == 0
+    assert "1  training reports  500 of 1,500  ended 400 days ago" in capsys.readouterr().out
+    assert len(client.reports(1, kind="training")) == 1500
+    (found,) = client.collect().reports
+    assert (found.experiment, found.removed, found.of) == (1, 500, 1500)
+    assert [len(client.reports(number, kind="training")) for number in (1, 2)] == [1000, 1500]
+    assert (client.reports(1, kind="validation"), client.experiment(1).trials) == before
+    assert client.diff(1, 2).results.identical is not False  # reports of the same steps are equal
+    assert client.collect().reports == ()
+
+
 @pytest.mark.parametrize("text", ["soon", "30s", "0d", "-1d"])
-def test_a_time_that_is_none_is_refused(text: str):
-    with pytest.raises(TraitError, match="keep_logs: "):
-        Daylight(keep_logs=text)
+@pytest.mark.parametrize("setting", ["keep_logs", "keep_reports"])
+def test_a_time_that_is_none_is_refused(setting: str, text: str):
+    with pytest.raises(TraitError, match=f"{setting}: "):
+        Daylight(**{setting: text})

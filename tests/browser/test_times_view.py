@@ -1,0 +1,44 @@
+"""The view of a training shows where its time goes: a bar with its parts as text, and bars of each rank."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.lab import Lab
+from tests.browser.test_readable_by_all import AXE, RUN
+from tests.browser.view import LATE
+from tests.support.slow_trainings import SLOW_LOADER
+from tests.support.world import World
+
+pytestmark = [pytest.mark.browser, pytest.mark.distributed]
+
+
+def test_a_bar_shows_where_the_time_of_a_running_training_goes(lab: Lab, world: World) -> None:
+    number = world.submit(SLOW_LOADER, name="slow loader", slots=2, epochs=1000, loader_workers=0).experiment.number
+    lab.open()
+    lab.page.add_script_tag(path=AXE)
+    for theme in ("Dark", "Light"):
+        lab.use_theme(f"JupyterLab {theme}")
+        view = lab.tab(number)
+        view.until_state("running")
+        times = view.root.get_by_role("region", name="Where time goes")
+        expect(times.get_by_role("img", name=re.compile("^last minute: .*waiting for data "))).to_be_visible(
+            timeout=LATE
+        )
+        expect(times.get_by_role("listitem").filter(has_text=re.compile(r"^waiting for data \d+ %$"))).to_be_visible()
+        expect(times.locator(".dl-cause")).to_have_text(re.compile("waits for data: --loader-workers"), timeout=LATE)
+        fold = times.get_by_text("Whole run and ranks")
+        if not times.get_by_role("img", name=re.compile("^rank 1: ")).is_visible():
+            fold.click()
+        for name in ("whole run", "rank 0", "rank 1"):
+            expect(times.get_by_role("img", name=re.compile(f"^{name}: .*waiting for data "))).to_be_visible()
+        lab.shot(f"times-{theme.lower()}", of=view.root)
+        found = lab.page.evaluate(RUN, [f"article[aria-label^='Experiment #{number} '] .dl-times"])
+        assert not found, "\n".join(found)
+    view.button("Stop").click()
+    view.question.get_by_role("button", name="Stop it").click()
+    view.until_state("stopped")
+    expect(times.get_by_role("img", name=re.compile("^whole run: "))).to_be_visible(timeout=LATE)

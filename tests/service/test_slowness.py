@@ -1,0 +1,108 @@
+"""Causes of lost time are put into real trainings, and each is named."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kernel_backend.client import Client
+from kernel_backend.commands.times import record_trace, traces_of
+from kernel_backend.home import attempt_folder
+from kernel_backend.model.experiment import parse_cadence
+from kernel_backend.model.facts import LoaderSetting, known
+from kernel_backend.model.launch.launch_spec import read_job
+from kernel_backend.model.launch.trace import TraceRequest, artifact_of
+from kernel_backend.model.times import Times
+from tests.support.slow_trainings import SLOW_DISK, SLOW_LOADER, SLOW_RANK
+from tests.support.world import World, until
+
+pytestmark = pytest.mark.distributed
+STEPS = 60
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path / "home", slots=5, shared_forkserver=True)
+    made.serve()
+    yield made
+    made.close()
+
+
+def final_times(client: Client, number: int) -> Times:
+    """Wait for the times that the launcher delivers once the ranks have ended, which may be after the experiment's end.
+
+    Until then the newest ones are those of a delivery some seconds before.
+    """
+
+    def look() -> Times | None:
+        times = client.times(number)
+        return times if times.ranks and all(each.now is None for each in times.ranks) else None
+
+    return until(look, f"the final times of #{number} are delivered")
+
+
+def test_a_slow_loader_a_slow_rank_and_a_slow_disk_are_named_and_a_loader_is_tuned(world: World) -> None:
+    """They train at once, so that they take the time of one."""
+    loader = world.submit(SLOW_LOADER, slots=1, steps=STEPS, loader_workers=0).experiment.number
+    rank = world.submit(SLOW_RANK, slots=2, steps=STEPS).experiment.number
+    tuned = world.submit(SLOW_LOADER, slots=1, steps=4 * STEPS).experiment.number
+    disk = world.submit(SLOW_DISK, slots=1, steps=STEPS, checkpoint_every=parse_cadence("4steps")).experiment.number
+    client = Client.connect(start=False, home=world.home)
+    _is_traced(world, tuned, (0,))
+    _is_traced(world, rank, (0, 1))
+    for number in (loader, rank, disk, tuned):
+        assert world.ended(number).state == "completed"
+    found = {number: final_times(client, number) for number in (loader, rank, disk)}
+    assert "of each step waits for data: --loader-workers " in found[loader].sentence
+    assert found[rank].sentence.startswith("rank 1 is ")
+    assert "mostly in forward" in found[rank].sentence
+    assert found[disk].sentence.startswith("checkpoints take ")
+    assert "the store writes " in found[disk].sentence
+    for number in found:
+        use = client.utilisation(number)
+        assert use.whole.seconds > 0
+        assert all(each.curve and each.whole.cpu and (each.whole.memory or 0) > 1e7 for each in use.ranks)
+        assert {each.whole.gpu for each in use.ranks} == {None}
+    _is_tuned(world, tuned, before=loader)
+    for number, times in found.items():
+        reported = world.reports(number)
+        # The clock begins after the report of the first step, before that of the second, and stops after the last one.
+        measured, ended = times.ranks[0].whole.seconds, world.overview(number).attempts[0].ended_at
+        assert measured >= 0.97 * (reported[-1].at - reported[1].at)
+        assert ended is not None
+        assert measured <= 1.03 * (ended - reported[0].at)
+
+
+def _is_traced(world: World, number: int, ranks: tuple[int, ...]) -> None:
+    """Have a running training record a trace, and check its artifacts."""
+    client = Client.connect(start=False, home=world.home)
+    world.reached(number, 1)
+    note = record_trace(client, number, TraceRequest(steps=3, ranks=ranks))
+    assert note.startswith("traced steps ")
+    for rank, found in zip(ranks, traces_of(client, number, None), strict=True):
+        assert (found.rank, found.last - found.first) == (rank, 2)
+        assert any(each.name == "aten::addmm" for each in found.operations)
+        data = gzip.decompress(client.artifact(number, 1, artifact_of(rank)))
+        assert b"ProfilerStep#3" in data
+
+
+def _is_tuned(world: World, number: int, before: int) -> None:
+    """Check that a training got loader workers, with the bits of one without, and that its rerun begins with them."""
+    client, overview = Client.connect(start=False, home=world.home), world.overview(number)
+    chosen = LoaderSetting.model_validate(known(client.facts(number))["loader"])
+    assert chosen.workers > 2
+    assert any(each.startswith(f"tuned: {chosen.workers} loader workers (waiting ") for each in overview.warnings)
+    assert client.times(number).ranks[0].workers == chosen.workers
+    losses, alone = ({each.step: each.metrics for each in world.reports(about)} for about in (number, before))
+    both = losses.keys() & alone.keys()
+    assert both
+    assert {step: losses[step] for step in both} == {step: alone[step] for step in both}
+    again = client.rerun(number).experiment.number
+    key = until(lambda: next(iter(world.overview(again).attempts), None), "the rerun has an attempt").id
+    job = attempt_folder(world.home, key) / "job.json"
+    until(job.exists, "its job is written")
+    client.stop(again)
+    assert read_job(job.read_bytes()).loader == chosen

@@ -1,0 +1,110 @@
+"""A small HTTP server that takes the messages of webhooks, and fails on request."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tornado.httpserver import HTTPServer
+from tornado.netutil import bind_sockets
+from tornado.web import Application, RequestHandler
+
+
+@dataclass
+class Message:
+    """A request that arrived, with the status that it was answered."""
+
+    headers: Mapping[str, str]
+    body: bytes
+    status: int
+
+    @property
+    def json(self) -> dict[str, Any]:
+        return dict(json.loads(self.body))
+
+    @property
+    def what(self) -> tuple[str, int]:
+        """The event and the experiment; 0 for a test message."""
+        return self.json["type"], (self.json["data"] or {"number": 0})["number"]
+
+
+@dataclass
+class Receiver:
+    """A receiver at a port of this machine. `answers` are the next statuses; later requests are answered 200."""
+
+    port: int = 0
+    answers: list[int] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.held = threading.Event()  # a request is being held back
+        self._hold: asyncio.Event | None = None
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(20)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/hook"
+
+    @property
+    def taken(self) -> list[tuple[str, int]]:
+        """Events and experiments of the messages that were accepted, in order."""
+        return [each.what for each in self.messages if each.status < 300]
+
+    def hold(self) -> None:
+        """Answer no request from now on until `let_go`."""
+
+        async def begin() -> None:
+            self.held.clear()
+            self._hold = asyncio.Event()
+
+        asyncio.run_coroutine_threadsafe(begin(), self._loop).result(20)
+
+    def let_go(self) -> None:
+        def end() -> None:
+            if self._hold is not None:
+                self._hold.set()
+                self._hold = None
+
+        self._loop.call_soon_threadsafe(end)
+
+    def stop(self) -> None:
+        """Close the port, unless it is closed; the messages stay."""
+        if self._loop.is_closed():
+            return
+        self.let_go()
+        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(20)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(20)
+        self._loop.close()
+
+    async def _start(self) -> None:
+        self._server = HTTPServer(Application([("/.*", _Handler)], receiver=self, log_function=lambda _: None))
+        sockets = bind_sockets(self.port, "127.0.0.1")
+        self.port = sockets[0].getsockname()[1]
+        self._server.add_sockets(sockets)
+
+    async def _stop(self) -> None:
+        self._server.stop()
+        await self._server.close_all_connections()
+
+    async def take(self, message: Message) -> int:
+        self.messages.append(message)
+        message.status = self.answers.pop(0) if self.answers else 200
+        if self._hold is not None:
+            self.held.set()
+            await self._hold.wait()
+        return message.status
+
+
+class _Handler(RequestHandler):
+    async def post(self) -> None:
+        receiver: Receiver = self.settings["receiver"]
+        self.set_status(await receiver.take(Message(dict(self.request.headers), self.request.body, 0)))
+        self.set_header("Location", "http://127.0.0.1:9/elsewhere")

@@ -1,0 +1,88 @@
+"""A service whose nodes do not see its home: a real Slurm of nodes with disks of their own, and an object store."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kernel_backend.checkpoints.storage import open_storage
+from kernel_backend.model.views.overview import Overview
+from tests.support.object_store import object_store
+from tests.support.slurm import NODES, Slurm, slurm
+from tests.support.world import LASTING, World
+
+PATIENCE_S = 300.0  # a machine that is shared with other tests
+OPTIONS = {"epochs": 4, "checkpoint_every": {"steps": 4}}
+POOL = {"engine": "slurm", "partition": "main", "shared": False}
+
+
+class Site(NamedTuple):
+    """A service, the Slurm that does not see its home, and folders that both see, or each node alone."""
+
+    world: World
+    slurm: Slurm
+    bucket: str
+    seen: Path  # by everybody
+    cache: Path  # of each node alone
+    small: Path  # of each node alone, with room for a megabyte
+
+    def weights(self, number: int) -> dict[str, str]:
+        """The digests of the parts of the newest checkpoint."""
+        newest = open_storage(f"{self.bucket}/{number}/1").committed()[-1]
+        return {part.name: part.digest for part in newest.parts}
+
+    def trained(self, number: int) -> Overview:
+        """Wait for the end of a training, which has completed."""
+        overview = self.world.ended(number, PATIENCE_S)
+        assert overview.state == "completed", (overview, self.outputs())
+        return overview
+
+    def lasting(self, source: str = LASTING, **options: Any) -> tuple[int, Path]:
+        """Submit a training of slow steps; its number, and the file by which it is hurried."""
+        hurry = self.seen / f"hurry-{time.monotonic_ns()}"
+        made = self.world.submit(source, pool="cloud", pause=0.5, hurry=str(hurry), **{**OPTIONS, **options})
+        return made.experiment.number, hurry
+
+    def ranks(self, number: int, attempt: int = 1) -> dict[int, int]:
+        """The process ids of an attempt's ranks, as its launchers have told the service."""
+        folder = self.world.home / "attempts" / f"{number}.1-{attempt}"
+        found = [json.loads(each.read_bytes()) for each in folder.glob("ranks*.json")]
+        return {int(rank): pid for each in found for rank, pid in each.items()}
+
+    def launcher(self, number: int, attempt: int) -> int:
+        """The process id of an attempt's launcher on its first node."""
+        record = self.world.home / "attempts" / f"{number}.1-{attempt}" / "launcher.json"
+        return int(json.loads(record.read_bytes())["pid"])
+
+    def left(self, name: str) -> list[Path]:
+        """Return what is left on the nodes' own disks under a name, such as `attempts/*`."""
+        return [each for node in NODES for each in self.slurm.on(node, self.cache).glob(f"daylight/*/*/{name}")]
+
+    def outputs(self) -> str:
+        """Return what jobs printed before their launchers ran, for messages of failed tests."""
+        found = [each for node in NODES for each in self.slurm.on(node, self.cache).glob("daylight/*/*.out")]
+        return "\n".join(f"== {each}\n{each.read_text()}" for each in found)
+
+
+@contextlib.contextmanager
+def staged_site(folder: Path, pools: Mapping[str, Mapping[str, Any]] | None = None) -> Iterator[Site]:
+    """A service with the pool `cloud` and others, of three nodes with one CPU each, which have disks of their own."""
+    service, seen, cache, small = (folder / name for name in ("service", "seen", "cache", "small"))
+    for each in (service, seen, cache, small):
+        each.mkdir()
+    own_disks = {service: "", cache: "", small: "-o size=1m"}
+    with object_store() as bucket, slurm(cpus=1, own_disks=own_disks) as running:
+        world = World(service / "home", shared_forkserver=True)
+        world.environment |= running.environment
+        world.environment |= {"DAYLIGHT_HOME": str(world.home), "DAYLIGHT_SLOTS": "2", "XDG_CACHE_HOME": str(cache)}
+        every = {"cloud": POOL, "small": {**POOL, "scratch": str(small)}, **(pools or {})}
+        settings = f"c.Daylight.pools = {every!r}\nc.Daylight.checkpoints = {bucket!r}\n"
+        (service / "config.py").write_text(settings)
+        world.settings = (f"--config={service / 'config.py'}",)
+        world.serve()
+        yield Site(world, running, bucket, seen, cache, small)
+        world.close()

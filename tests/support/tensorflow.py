@@ -1,0 +1,64 @@
+"""An environment of its own with TensorFlow, which takes 1.4 GB and wants other packages than the tests do."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+LOCK = ROOT / "requirements" / "tensorflow.txt"
+
+
+def environment() -> Path:
+    """Return a Python with TensorFlow, and with all packages of this one; made once and cached.
+
+    Without an index it is a failure in CI, elsewhere a skip with its reason.
+    """
+    key = hashlib.sha256(LOCK.read_bytes() + sys.version.encode() + sys.prefix.encode()).hexdigest()[:12]
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "daylight" / f"tensorflow-{key}"
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (cache / "done").exists():
+            _make(cache / "venv")
+            (cache / "done").touch()
+    return cache / "venv" / "bin" / "python"
+
+
+def kernel_of_tensorflow(folder: Path) -> str:
+    """Write the description of a kernel with TensorFlow into a folder of JUPYTER_PATH; return its name."""
+    described = folder / "kernels" / "tensorflow" / "kernel.json"
+    described.parent.mkdir(parents=True)
+    argv = [str(environment()), "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    described.write_text(json.dumps({"argv": argv, "display_name": "TensorFlow", "language": "python"}))
+    return described.parent.name
+
+
+def _make(folder: Path) -> None:
+    python = folder / "bin" / "python"
+    for command in (
+        ["venv", "--clear", "--python", sys.executable, str(folder)],
+        ["pip", "install", "--python", str(python), "--require-hashes", "-r", str(LOCK)],
+    ):
+        done = subprocess.run(
+            [sys.executable, str(ROOT / "scripts" / "uv"), "--quiet", *command],
+            env={name: value for name, value in os.environ.items() if name != "UV_OFFLINE"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            text = f"no environment with TensorFlow: {done.stderr.strip()[-400:]}"
+            pytest.fail(text) if os.environ.get("CI") else pytest.skip(text)
+    packages = next((folder / "lib").glob("python*/site-packages"))
+    # Behind TensorFlow's own packages on the path.
+    own = sysconfig.get_path("purelib")
+    (packages / "of_the_tests.pth").write_text(f"import site; site.addsitedir({own!r})\n")
