@@ -1,6 +1,8 @@
 """Execute the notebooks of `binder/` and store them with their outputs in `docs/tutorials/`, for the documentation.
 
-python scripts/gallery.py [NAME ...]     all of them where none is named; some minutes each
+python scripts/gallery.py [NAME ...]     all of them where none is named, but for `keras-tensorflow`; some minutes each
+
+That one needs a Python with TensorFlow (`tests/support/tensorflow.py` makes one).
 """
 
 from __future__ import annotations
@@ -49,13 +51,13 @@ def without_view(output: Any) -> Any:
 def page(notebook: Any) -> Any:
     """Return an executed notebook as a page: outputs that any browser shows, links from its place in docs/.
 
-    Warnings of libraries, which name paths of this machine, are left out.
+    What libraries write to stderr is left out: warnings name paths of this machine, TensorFlow tells of its CPU.
     """
     for cell in notebook.cells:
         cell.metadata = {}
         cell.source = cell.source.replace("](../docs/", "](../")
         if cell.cell_type == "code":
-            cell.outputs = [without_view(output) for output in cell.outputs if sys.prefix not in output.get("text", "")]
+            cell.outputs = [without_view(output) for output in cell.outputs if output.get("name") != "stderr"]
     return notebook
 
 
