@@ -11,6 +11,7 @@ import hashlib
 import hmac
 import http.client
 import json
+import secrets
 import socket
 import ssl
 import time
@@ -48,6 +49,19 @@ class Token(NamedTuple):
 
     def __str__(self) -> str:
         return base64.urlsafe_b64encode(self.secret + self.fingerprint).decode().rstrip("=")
+
+
+def draw_token(fingerprint: bytes, draw: Callable[[int], bytes] = secrets.token_bytes) -> Token:
+    """Draw a secret and return its token; none begins with a dash, for `--token -x` would be read as two options.
+
+    Examples
+    --------
+    >>> str(draw_token(bytes(32)))[0] != "-"
+    True
+    """
+    while str(token := Token(draw(SECRET_BYTES), fingerprint)).startswith("-"):
+        pass
+    return token
 
 
 def read_token(text: str) -> Token:

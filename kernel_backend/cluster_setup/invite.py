@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import secrets
 import shutil
 import signal
 import ssl
@@ -17,12 +16,12 @@ from pathlib import Path
 from kernel_backend.cluster_setup.head import admit, munge_key, state_of
 from kernel_backend.cluster_setup.invitation import (
     PORT,
-    SECRET_BYTES,
     Handlers,
     Invitation,
     JoinAnswer,
     JoinRequest,
     Token,
+    draw_token,
 )
 from kernel_backend.cluster_setup.local_state import connection_error
 from kernel_backend.cluster_setup.system import SetupFailed, output
@@ -39,12 +38,11 @@ def invite(host: str) -> Token:
     _end_last()
     shutil.rmtree(_FOLDER, ignore_errors=True)
     _FOLDER.mkdir(mode=0o700)
-    secret = secrets.token_bytes(SECRET_BYTES)
-    _SECRET.write_bytes(secret)
     curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")
     files = ("-nodes", "-keyout", str(_PRIVATE), "-out", str(_CERTIFICATE))
     output(("openssl", "req", "-x509", *curve, *files, "-subj", f"/CN={host}", "-days", "2"))
-    fingerprint = hashlib.sha256(ssl.PEM_cert_to_DER_cert(_CERTIFICATE.read_text())).digest()
+    token = draw_token(hashlib.sha256(ssl.PEM_cert_to_DER_cert(_CERTIFICATE.read_text())).digest())
+    _SECRET.write_bytes(token.secret)
     with _LOG.open("ab") as log:
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", _MODULE],
@@ -60,7 +58,7 @@ def invite(host: str) -> Token:
         if process.poll() is not None or time.monotonic() > deadline:
             raise SetupFailed(f"the invitation did not start: see {_LOG}; port {PORT} must be free")
         time.sleep(0.05)
-    return Token(secret, fingerprint)
+    return token
 
 
 def _serve() -> None:

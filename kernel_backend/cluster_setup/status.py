@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from datetime import datetime
 from typing import NamedTuple
 
 SINFO = ("sinfo", "-N", "-h", "-o", "%N|%T|%c|%m|%G|%v|%E")
@@ -35,6 +37,30 @@ def parse_nodes(text: str) -> list[NodeStatus]:
             gpus, reason = node.gpus.replace("(null)", ""), "" if node.reason == "none" else node.reason
             found[node.name] = node._replace(gpus=gpus, reason=reason)
     return list(found.values())
+
+
+def slurmd_start(text: str) -> float:
+    """Return when the slurmd of a node started, from the output of `scontrol show node`.
+
+    The head learns it when that slurmd registers, so an old time means that the new one has not yet registered.
+
+    Parameters
+    ----------
+    text : str
+        Output of `scontrol show node NAME`, with times in this process' time zone.
+
+    Returns
+    -------
+    float
+        Seconds since 1970, whole; 0.0 if the node never registered.
+
+    Examples
+    --------
+    >>> slurmd_start("NodeName=n1 BootTime=None SlurmdStartTime=None")
+    0.0
+    """
+    found = re.search(r"\bSlurmdStartTime=(\d{4}-\S+)", text)
+    return datetime.fromisoformat(found[1]).timestamp() if found else 0.0
 
 
 def node_todo(node: NodeStatus, head: str) -> str:

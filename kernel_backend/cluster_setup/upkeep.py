@@ -14,12 +14,13 @@ from kernel_backend.cluster_setup.local_state import Say, connection_error, read
 from kernel_backend.cluster_setup.machine import read_machine
 from kernel_backend.cluster_setup.plan import head_start, leave_steps, member_start
 from kernel_backend.cluster_setup.problems import SUDO, Problem
-from kernel_backend.cluster_setup.status import NodeStatus, different_versions, node_todo
+from kernel_backend.cluster_setup.status import NodeStatus, different_versions, node_todo, slurmd_start
 from kernel_backend.cluster_setup.steps import Start, Step
 from kernel_backend.cluster_setup.system import SetupFailed, System, output
 from kernel_backend.errors import InvalidRequest
 
 HEAD_S = 120.0  # time to wait for a head that boots at the same time
+REGISTER_S = 60.0  # time to wait for this machine's slurmd to register with the head
 _LOG_BYTES = 20_000
 
 
@@ -35,7 +36,8 @@ class Report(NamedTuple):
 def start(say: Say) -> Cluster | Member:
     """Start those daemons of this machine that do not run, for example after a reboot without systemd.
 
-    Returns the cluster, if this machine is its head, else the record of the head that it has joined.
+    Returns the cluster, if this machine is its head, else the record of the head that it has joined. By then jobs can
+    run here: a job that begins before the new slurmd has registered would wait for the one from before the reboot.
     """
     mine, steps = _parts()
     machine = read_machine()
@@ -43,9 +45,10 @@ def start(say: Say) -> Cluster | Member:
         raise InvalidRequest(f"only root starts the daemons: {SUDO} start")
     if isinstance(mine, Member):
         _wait_for_head(mine)
-    System(machine.systemd).carry_out(steps, say)
-    if isinstance(mine, Cluster):
-        head.wait_for(mine.head)
+    system, since = System(machine.systemd), float(int(time.time()))
+    restarts = any(isinstance(step, Start) and step.daemon == "slurmd" and not system.running(step) for step in steps)
+    system.carry_out(steps, say)
+    _wait_until_usable(machine.name, since if restarts else 0.0)
     return mine
 
 
@@ -109,6 +112,24 @@ def _wait_for_head(member: Member) -> None:
                 "cluster start there first, or look at its network"
             )
         time.sleep(0.5)
+
+
+def _wait_until_usable(name: str, since: float) -> None:
+    """Wait until the head lists this machine as usable, with a slurmd that started at `since` or later."""
+    deadline = time.monotonic() + REGISTER_S
+    while True:
+        try:
+            found = next((node for node in head.nodes() if node.name == name), None)
+            registered = slurmd_start(output(("scontrol", "show", "node", name))) >= since
+            said = f"{found.state} {found.reason}".strip() if found else "not listed"
+        except SetupFailed as error:
+            found, registered, said = None, False, error.message
+        if found and found.works and registered:
+            return
+        if time.monotonic() > deadline:
+            said = said if registered else f"{said}, and its slurmd has not registered"
+            raise SetupFailed(f"{name} is {said}: see {LOGS}/slurmd.log, and daylight cluster status")
+        time.sleep(0.2)
 
 
 def _parts() -> tuple[Cluster | Member, list[Step]]:

@@ -22,6 +22,7 @@ from kernel_backend.cluster_setup.invitation import (
     JoinRequest,
     StateAnswer,
     Token,
+    draw_token,
 )
 from kernel_backend.cluster_setup.machine import read_machine
 
@@ -90,3 +91,10 @@ def test_another_server_never_sees_the_secret(served):
         served.client(fingerprint=bytes(32)).join(JoinRequest(machine=read_machine(), clock=0.0))
     assert served.server.refusals == 0  # nothing was sent, right or wrong
     assert served.asked == []
+
+
+def test_no_token_begins_with_a_dash_which_a_command_line_takes_for_an_option():
+    drawn = iter([b"\xfb" + bytes(15), b"\xf8" + bytes(15), SECRET])
+    token = draw_token(bytes(32), lambda count: next(drawn))
+    assert str(Token(b"\xfb" + bytes(15), bytes(32))).startswith("-")
+    assert token.secret == SECRET
