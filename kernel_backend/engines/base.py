@@ -113,7 +113,8 @@ class Engine(Protocol):
     async def records(self, key: AttemptId, after: int, begin: SpoolPosition) -> SpoolPage:
         """Return a page of rank 0's records: from offset `begin` of its spool file on, with numbers above `after`.
 
-        It is empty if there is no such file. Raises OSError and DaylightError if it cannot be read.
+        It is empty if there is no such file. The first page has what launchers measured by the end of the ranks, too.
+        Raises OSError and DaylightError if it cannot be read.
         """
 
     async def logs(self, key: AttemptId, rank: int, offset: int = 0, tail: int | None = None) -> LogChunk:

@@ -77,7 +77,7 @@ class GangFolders:
 
     async def records(self, key: AttemptId, after: int, begin: SpoolPosition) -> SpoolPage:
         """Return a page of the records in an attempt's folder: from offset `begin` on, with numbers above `after`."""
-        return await asyncio.to_thread(read_page, self.of(key).spool, begin, after)
+        return await asyncio.to_thread(read_left, self.of(key), begin, after)
 
     async def logs(self, key: AttemptId, rank: int, offset: int = 0, tail: int | None = None) -> LogChunk:
         """Return up to 256 KiB of a rank's log from a byte offset on, or its last `tail` bytes.
@@ -104,6 +104,12 @@ class GangFolders:
             return mark.stat().st_size == len(self._pool) and (not self._pool or mark.read_text() == self._pool)
         except (FileNotFoundError, NotADirectoryError):
             return False
+
+
+def read_left(folder: AttemptFolder, begin: SpoolPosition, after: int) -> SpoolPage:
+    """Return a page of what an attempt has left: records of its spool; on the first one, final times and use, too."""
+    page = read_page(folder.spool, begin, after)
+    return page if begin.offset else page.model_copy(update={"measured": folder.measured()})
 
 
 def withheld(env: str) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from kernel_backend.model.launch.launch_spec import LaunchSpec, read_job, token_
 from kernel_backend.model.launch.progress import BEGINNING, Tick, progress_file, read_tick, stacks_file
 from kernel_backend.model.launch.times import Clocked, read_times, times_file
 from kernel_backend.model.record import Record
-from kernel_backend.model.reports import AttemptResult, NodeEnd
+from kernel_backend.model.reports import AttemptResult, Measurements, NodeEnd
 from kernel_backend.model.snapshot import Snapshot
 from kernel_backend.model.trial import Failure
 from kernel_backend.model.versions import read
@@ -150,6 +150,11 @@ class AttemptFolder(NamedTuple):
         ends = self._ends()
         return result_of(ends) if ends else None
 
+    def measured(self) -> tuple[Measurements, ...]:
+        """Return what the launchers of all nodes have written of their ranks' times and use at the end."""
+        found = (self._read(path.name, Measurements) for path in self.path.glob("measured*.json"))
+        return tuple(each for each in found if each is not None)
+
     def write_outcome(self, end: NodeEnd) -> None:
         """Write how an attempt with a single launcher ended, to a file that earlier versions of the service read."""
         self.write("outcome.json", json.dumps(result_of([end]).to_json()).encode())
@@ -157,6 +162,10 @@ class AttemptFolder(NamedTuple):
     def write_end(self, end: NodeEnd) -> None:
         """Write how the ranks of this node ended; the attempt's result is computed from all nodes' records."""
         self.write(self.end_file, json.dumps(end.to_json()).encode())
+
+    def write_measured(self, measured: Measurements) -> None:
+        """Write what was measured of this node's ranks by their end, and is not delivered otherwise."""
+        self.write(self._own("measured.json"), measured.model_dump_json().encode())
 
     def write_launcher(self, record: LauncherRecord) -> None:
         """Write the identity of this node's launcher."""

@@ -13,14 +13,16 @@ from itertools import repeat
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from kernel_backend.launch.deliveries import Deliveries, MeasurementsUploader
 from kernel_backend.launch.folder import AttemptFolder, LauncherRecord
 from kernel_backend.launch.gang import Gang, own_forkserver
 from kernel_backend.launch.gang_outcome import broken_rank, failed
 from kernel_backend.launch.joining import Joining, Left, PeerWatch
+from kernel_backend.launch.measuring import Measuring
 from kernel_backend.launch.node import share
 from kernel_backend.launch.service_address import connection
 from kernel_backend.launch.spool_uploader import SpoolUploader
-from kernel_backend.launch.times import TimesReader, TimesUploader
+from kernel_backend.launch.times import TimesReader
 from kernel_backend.launch.utilisation.sampler import UseSampler
 from kernel_backend.launch.watch.gpus import GpuWatch
 from kernel_backend.launch.watch.logs import LogWatch
@@ -111,18 +113,25 @@ def _run(started: _Started, folder: AttemptFolder, asked: threading.Event, recor
     gpus = GpuWatch()
     here = job.placement[folder.node]
     times = TimesReader(folder, dict(zip(gang.ranks, repeat(here.node))))
-    use = UseSampler(here, gang.ranks, gang.pids)
-    use.start()
+    measuring = Measuring(times, UseSampler(here, gang.ranks, gang.pids))
+    measuring.start()
+    deliveries = Deliveries(folder, job, gang.tell, measuring)
     # Only node 0 has a spool, which rank 0 writes.
-    uploader = (SpoolUploader if folder.node == 0 else TimesUploader)(folder, job, gang.tell, times, use)
+    uploader = SpoolUploader(folder, deliveries) if folder.node == 0 else MeasurementsUploader(deliveries)
     uploader.start()
     end = _whatever_happens(gang, folder, job, asked, peers)
     gpu = gpus.error() if broken_rank(end.codes) or end.lost else ""
+    _write_measured(folder, measuring)  # first: once the end is recorded, the service may kill this launcher
     record(end.model_copy(update={"names": names, "gpu": gpu}))
     gang.close()
-    times.end()
-    use.finish()
     uploader.finish()
+
+
+def _write_measured(folder: AttemptFolder, measuring: Measuring) -> None:
+    try:
+        folder.write_measured(measuring.finish())
+    except Exception:  # such as a full disk: the end of the ranks must be recorded all the same
+        _log.exception("the final times of the ranks are lost")
 
 
 def _whatever_happens(

@@ -5,21 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from kernel_backend.errors import DaylightError, Fenced
+from kernel_backend.launch.deliveries import Deliveries
 from kernel_backend.launch.folder import AttemptFolder
-from kernel_backend.launch.service_address import connection
 from kernel_backend.launch.spool import SpoolReader, left_out_note, send_in_parts
-from kernel_backend.launch.times import TimesReader
-from kernel_backend.launch.trace import TraceRelay
-from kernel_backend.launch.utilisation.sampler import UseSampler
-from kernel_backend.model.launch.launch_spec import LaunchSpec
-from kernel_backend.model.reports import Delivery, Instruction, SpoolRecord
-
-if TYPE_CHECKING:
-    from kernel_backend.client import Client
+from kernel_backend.model.reports import SpoolRecord
 
 PERIOD_S = 0.1  # between reads of the spool
 HEARTBEAT_S = 2.0  # longest time between posts
@@ -37,25 +29,18 @@ class SpoolUploader(threading.Thread):
     """Thread that uploads the spool, so that a slow service does not delay the detection of dead ranks.
 
     Nothing is lost while the service is down: requests are repeated, and after the attempt's end the service reads the
-    rest from the spool. `instruct` is called with the instructions in the service's answers: `release`, `stop`, or
+    rest from the spool. The instructions in the service's answers are passed to the ranks: `release`, `stop`, or
     `until N` for a new target.
     """
 
-    def __init__(
-        self,
-        folder: AttemptFolder,
-        job: LaunchSpec,
-        instruct: Callable[[str], None],
-        times: TimesReader,
-        use: UseSampler,
-    ) -> None:
+    def __init__(self, folder: AttemptFolder, deliveries: Deliveries) -> None:
         super().__init__(name="spool uploader", daemon=True)
         self._reader = SpoolReader(folder.spool)
-        self._folder, self._job, self._instruct, self._times, self._use = folder, job, instruct, times, use
-        self._last_words = DELIVERY_S if job.staged else LAST_WORDS_S
+        self._folder, self._deliveries = folder, deliveries
+        self._attempt = deliveries.job.attempt
+        self._last_words = DELIVERY_S if deliveries.job.staged else LAST_WORDS_S
         self._ending = threading.Event()
         self._until: int | None = None  # last target sent to the ranks
-        self._traces = TraceRelay(instruct)
         self._left_out, self._told = 0, 0  # number of skipped lines now, and at the last note
         self._note = ""  # note to deliver to the user
 
@@ -69,8 +54,6 @@ class SpoolUploader(threading.Thread):
 
     def run(self) -> None:
         """Upload records until `finish` is called and none are left."""
-        token = self._folder.token()
-        client = connection(self._job, token)
         waiting: Sequence[SpoolRecord] = ()
         spoken, deadline = 0.0, float("inf")
         while True:
@@ -79,25 +62,16 @@ class SpoolUploader(threading.Thread):
                 deadline = time.monotonic() + self._last_words
             waiting = waiting or self._read()  # records that cannot be posted now stay in the spool
             now = time.monotonic()
-            if (ending and not waiting and not self._measured()) or now > deadline:
+            if (ending and not waiting) or now > deadline:
                 return
-            if ending or waiting or now - spoken >= self._pause():
-                posted, only_times = self._post(client, token, waiting), not waiting
-                if posted or (ending and only_times):  # final times alone are not worth waiting for the service
-                    self._times.delivered()
-                if ending and only_times and not posted:
-                    self._use.drop()
-                if posted:
+            if waiting or now - spoken >= self._pause():
+                if self._post(waiting):
                     waiting, spoken = (), now
                 elif ending:
                     time.sleep(PERIOD_S)
                 else:
                     self._ending.wait(REFUSED_S)
             self._ending.wait(PERIOD_S)
-
-    def _measured(self) -> bool:
-        """Return True if times or use of the slots wait for delivery."""
-        return self._times.final() or bool(self._use.due())
 
     def _pause(self) -> float:
         tick = self._folder.tick(0)
@@ -113,48 +87,41 @@ class SpoolUploader(threading.Thread):
             self._leave_out(page.skipped, page.problem)
         return page.records
 
-    def _post(self, client: Client, token: str, records: Sequence[SpoolRecord]) -> bool:
+    def _post(self, records: Sequence[SpoolRecord]) -> bool:
         """Upload records; return True if the service has stored them, or has refused them for good."""
-
-        def send(some: Sequence[SpoolRecord]) -> None:
-            delivery = Delivery(records=tuple(some), times=self._times.due(), use=self._use.due())
-            self._send(client, token, delivery)
-            self._use.delivered(delivery.use)
-
         try:
             try:
-                send(records)
+                self._send(records)
             except _Refused:
-                send(())  # if an empty delivery is refused as well, the records are not the reason
-                for each in send_in_parts(records, send, (_Refused,)):
+                self._send(())  # if an empty delivery is refused as well, the records are not the reason
+                for each in send_in_parts(records, self._send, (_Refused,)):
                     self._leave_out(1, str(each))
             if self._note:
-                self._tell(client, token)
+                self._tell()
         except Fenced:
-            self._instruct("stop")
+            self._deliveries.instruct("stop")
         except Exception as error:  # any error: without this thread the ranks would get no more instructions
             expected = isinstance(error, DaylightError | _Refused)
             _log.info("the service does not take records now: %s", error, exc_info=None if expected else error)
             return False
         return True
 
-    def _send(self, client: Client, token: str, delivery: Delivery) -> None:
-        """Send records to the service, and pass its instruction on.
+    def _send(self, records: Sequence[SpoolRecord] = (), notes: Sequence[str] = ()) -> None:
+        """Send records and notes to the service, and pass its instruction on.
 
         Raises _Refused if the service refuses the records for good.
         """
         try:
-            answer: Instruction = client.deliver(self._job.id, token, delivery)
+            answer = self._deliveries.send(records, notes)
         except DaylightError as error:
             if error.http_status in REFUSALS:
                 raise _Refused(str(error)) from error
             raise
-        self._traces.take(answer)
         if answer.instruct != "continue":
-            self._instruct(answer.instruct)
+            self._deliveries.instruct(answer.instruct)
         elif answer.until is not None and answer.until != self._until:
             self._until = answer.until
-            self._instruct(f"until {answer.until}")
+            self._deliveries.instruct(f"until {answer.until}")
 
     def _leave_out(self, count: int, problem: str) -> None:
         """Count skipped lines; tell the user of the first, and again when they have become many more.
@@ -163,12 +130,12 @@ class SpoolUploader(threading.Thread):
         """
         self._left_out += count
         if self._left_out >= TOLD_AGAIN * self._told:
-            self._told, self._note = self._left_out, left_out_note(self._job.attempt, self._left_out, problem)[:2000]
+            self._told, self._note = self._left_out, left_out_note(self._attempt, self._left_out, problem)[:2000]
             _log.warning("%s", self._note)
 
-    def _tell(self, client: Client, token: str) -> None:
+    def _tell(self) -> None:
         try:
-            self._send(client, token, Delivery(notes=(self._note,)))
+            self._send(notes=(self._note,))
         except _Refused as error:  # an older service may refuse notes; the log has this one
             _log.warning("the service takes no notes: %s", error)
         self._note = ""

@@ -133,6 +133,13 @@ class SpoolPosition(Record):
     number: Count = 0  # largest number of a record before the offset
 
 
+class Measurements(Record):
+    """What the launcher of a node has measured: the newest times of its ranks, and use of their slots."""
+
+    times: Annotated[tuple[RankTimes, ...], Field(max_length=MOST_RANKS)] = ()
+    use: Annotated[tuple[DeliveredUse, ...], Field(max_length=MOST_DELIVERED)] = ()  # since the last delivery
+
+
 class SpoolPage(Record):
     """Page of a spool: its records in ascending order, and where the next page begins."""
 
@@ -141,17 +148,14 @@ class SpoolPage(Record):
     last: bool  # this is the last page
     skipped: Count = 0  # lines that are invalid, or repeat a number
     problem: str = Field("", max_length=500)  # error of the first skipped line
+    measured: tuple[Measurements, ...] = ()  # on the first page: what each node's launcher has left at the end
 
 
-class Delivery(Record):
-    """Body of `POST /api/attempts/KEY/records`; an empty list is a heartbeat."""
+class Delivery(Measurements):
+    """Body of `POST /api/attempts/KEY/records`, with what was measured since the last one; empty, it is a heartbeat."""
 
     records: tuple[SpoolRecord, ...] = ()
     notes: tuple[Annotated[str, Field(max_length=2000)], ...] = Field((), max_length=10)  # warnings of the launcher
-    times: Annotated[tuple[RankTimes, ...], Field(max_length=MOST_RANKS)] = ()  # newest ones of a node's ranks
-    use: Annotated[
-        tuple[DeliveredUse, ...], Field(max_length=MOST_DELIVERED)
-    ] = ()  # of a node's slots, since the last one
 
 
 class Instruction(Record):

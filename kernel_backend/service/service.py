@@ -477,10 +477,7 @@ class Service:
             if any(isinstance(record, Report) and record.kind == "validation" for record in delivery.records):
                 await self._decide(key.experiment)
             self._bus.notify()
-        if delivery.times:
-            await asyncio.to_thread(self._store.keep_times, key, delivery.times, time.time())
-        if delivery.use:
-            await asyncio.to_thread(self._store.keep_use, key, delivery.use)
+        await asyncio.to_thread(self._store.keep_measured, key, delivery, time.time())
         for text in delivery.notes:
             await asyncio.to_thread(self._store.note, key, text, time.time())
             self._bus.notify()

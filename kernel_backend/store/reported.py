@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -16,8 +15,8 @@ from kernel_backend.model.cluster.accounting import AttemptSpending
 from kernel_backend.model.cluster.monitored import StoreCounts
 from kernel_backend.model.facts import StoredFact
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.launch.utilisation import DeliveredUse, SlotUse, StoredUse
-from kernel_backend.model.reports import Kind, StoredReport
+from kernel_backend.model.launch.utilisation import SlotUse, StoredUse
+from kernel_backend.model.reports import Kind, Measurements, StoredReport
 from kernel_backend.model.times import AttemptTimes, RankTimes, Split
 from kernel_backend.model.views.curves import ReportedValues
 from kernel_backend.model.views.thinning import Thinned, spare_reports
@@ -88,14 +87,12 @@ class SqlReportedStore(Store):
         return found[0]
 
     @override
-    def keep_times(self, key: AttemptId, times: Sequence[RankTimes], at: float) -> None:
+    def keep_measured(self, key: AttemptId, measured: Measurements, at: float) -> None:
+        if not measured.times and not measured.use:
+            return
         with self._writing(lazily=True) as tx:
-            keep_times(tx.db, key, times, at)
-
-    @override
-    def keep_use(self, key: AttemptId, slots: Sequence[DeliveredUse]) -> None:
-        with self._writing(lazily=True) as tx:
-            keep_use(tx.db, key, slots)
+            keep_times(tx.db, key, measured.times, at)
+            keep_use(tx.db, key, measured.use)
 
     @override
     def times(self, number: int, trial: int) -> list[AttemptTimes]:

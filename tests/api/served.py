@@ -42,6 +42,7 @@ from kernel_backend.model.reports import (
     ArtifactSaved,
     AttemptResult,
     Delivery,
+    Measurements,
     Report,
     SpoolPage,
     SpoolPosition,
@@ -95,6 +96,7 @@ class StillEngine:
         self.tokens: dict[AttemptId, str] = {}
         self.ended: dict[AttemptId, GangStatus] = {}
         self.forgotten: set[AttemptId] = set()
+        self.measured: tuple[Measurements, ...] = ()  # what the launchers of each gang have left at its end
 
     async def nodes(self) -> list[Node]:
         if self.broken:
@@ -113,7 +115,8 @@ class StillEngine:
         self.jobs.pop(key, None)
 
     async def records(self, key: AttemptId, after: int, begin: SpoolPosition) -> SpoolPage:
-        return await asyncio.to_thread(read_page, self.spools / f"{key}.jsonl", begin, after)
+        page = await asyncio.to_thread(read_page, self.spools / f"{key}.jsonl", begin, after)
+        return page.model_copy(update={"measured": self.measured})
 
     async def logs(self, key: AttemptId, rank: int, offset: int = 0, tail: int | None = None) -> LogChunk:
         if rank > 0:

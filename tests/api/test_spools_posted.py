@@ -10,7 +10,9 @@ import pytest
 
 from kernel_backend.api.attempts import RecordsHandler
 from kernel_backend.client import Client
+from kernel_backend.launch.deliveries import Deliveries
 from kernel_backend.launch.folder import AttemptFolder
+from kernel_backend.launch.measuring import Measuring
 from kernel_backend.launch.spool_uploader import SpoolUploader
 from kernel_backend.launch.times import TimesReader
 from kernel_backend.launch.utilisation.sampler import UseSampler
@@ -40,13 +42,12 @@ def post(served: Served, client: Client, folder: AttemptFolder) -> Iterator[Call
     folder.write("token", token.encode())
     job: LaunchSpec = served.engine.jobs[FIRST]
     couriers: list[SpoolUploader] = []
-    use = UseSampler(job.placement[0], [0], dict)  # it is not started
+    measuring = Measuring(TimesReader(folder, {0: "here"}), UseSampler(job.placement[0], [0], dict))  # not started
 
     def begin() -> SpoolUploader:
         here = {"service_url": served.url, "service_uid": os.getuid()}
-        couriers.append(
-            SpoolUploader(folder, job.model_copy(update=here), lambda told: None, TimesReader(folder, {0: "here"}), use)
-        )
+        deliveries = Deliveries(folder, job.model_copy(update=here), lambda told: None, measuring)
+        couriers.append(SpoolUploader(folder, deliveries))
         couriers[-1].start()
         return couriers[-1]
 

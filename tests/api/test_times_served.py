@@ -13,7 +13,8 @@ from kernel_backend.cli import main
 from kernel_backend.client import Client
 from kernel_backend.errors import NotFound
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.reports import Delivery
+from kernel_backend.model.launch.utilisation import DeliveredUse, SlotUse
+from kernel_backend.model.reports import Delivery, Measurements
 from kernel_backend.model.times import Part, RankTimes, Split
 from tests.api.served import Served, started, submit, token_of, until
 from tests.api.test_cli import submitted
@@ -59,6 +60,20 @@ def test_what_a_launcher_delivers_is_answered_by_rank_with_the_cause(served: Ser
     assert found.sentence == "60 % of each step waits for data: --loader-workers 2 would hide it"
     served.engine.end(FIRST)
     until(lambda: not client.times(1).live, "the training has ended")
+
+
+def test_final_times_are_stored_with_the_end_though_the_launcher_delivered_none(served: Served, client: Client) -> None:
+    submit(client)
+    client.deliver(FIRST, token_of(served, FIRST), Delivery(records=(started(),)))
+    deliver(served, client, *WAITS)
+    final = rank(0, split(200, data=12.0), now=None), rank(1, split(200, forward=12.0), now=None)
+    use = DeliveredUse(rank=0, number=1, use=SlotUse(at=5.0, seconds=12.0, cpu=1.0))
+    served.engine.measured = (Measurements(times=final[:1], use=(use,)), Measurements(times=final[1:]))
+    served.engine.end(FIRST)
+    until(lambda: client.experiment(1).state == "completed", "the training has ended")
+    deliver(served, client, *WAITS)  # it was on its way, and comes late
+    assert client.times(1).ranks == final
+    assert client.utilisation(1).whole.seconds == 12.0
 
 
 def test_times_without_a_valid_token_or_value_are_refused(served: Served, client: Client) -> None:

@@ -29,6 +29,7 @@ from kernel_backend.model.reports import (
     Fact,
     Guarantee,
     Kind,
+    Measurements,
     Note,
     Report,
     SpoolRecord,
@@ -69,9 +70,9 @@ MIGRATIONS = str(Path(connecting.__file__).parent / "migrations")
 GANG = (Share(node="here", kind="cpu", address="127.0.0.1", slots=(0, 1)),)
 
 
-def rank_times(rank: int, steps: int, **parts: float) -> RankTimes:
+def rank_times(rank: int, steps: int, now: Part | None = "data", **parts: float) -> RankTimes:
     named: dict[Part, float] = dict(parts)  # type: ignore[arg-type]
-    return RankTimes(rank=rank, node="n1", now="data", whole=Split(steps=steps, parts=named), workers=2)
+    return RankTimes(rank=rank, node="n1", now=now, whole=Split(steps=steps, parts=named), workers=2)
 
 
 def slot_use(rank: int, number: int = 0, **values: Any) -> DeliveredUse:
@@ -941,12 +942,13 @@ class StoreContract:
 
     def test_the_times_of_a_rank_are_replaced_by_newer_ones_of_its_attempt(self, store: Store) -> None:
         first = placed(store)
-        store.keep_times(first.id, [rank_times(0, steps=1, data=1.0), rank_times(1, steps=1, data=3.0)], at=5.0)
-        newer = [rank_times(0, steps=9, data=2.0, forward=4.5)]
-        store.keep_times(first.id, newer, at=6.0)
+        times = (rank_times(0, steps=1, data=1.0), rank_times(1, steps=1, data=3.0))
+        store.keep_measured(first.id, Measurements(times=times), at=5.0)
+        newer = (rank_times(0, steps=9, data=2.0, forward=4.5),)
+        store.keep_measured(first.id, Measurements(times=newer), at=6.0)
         requeue(store, first)
         second = placed(store, "8-1", number=1)
-        store.keep_times(second.id, [rank_times(0, steps=2, data=0.5)], at=9.0)
+        store.keep_measured(second.id, Measurements(times=(rank_times(0, steps=2, data=0.5),)), at=9.0)
         found = store.times(1, 1)
         assert [(each.attempt, each.times.rank) for each in found] == [(1, 0), (1, 1), (2, 0)]
         assert found[0].times == newer[0]
@@ -958,12 +960,23 @@ class StoreContract:
         store.purge(1, at=10.0)
         assert store.times(1, 1) == []
 
+    def test_the_final_times_of_a_rank_are_not_replaced_by_earlier_ones(self, store: Store) -> None:
+        attempt = placed(store)
+        running, final = rank_times(0, steps=4, data=9.0), rank_times(0, steps=9, now=None, data=5.0)
+        for times in ((running,), (final,), (running, rank_times(1, steps=3, data=1.0))):
+            store.keep_measured(attempt.id, Measurements(times=times), at=5.0)
+        assert [each.times.whole.steps for each in store.times(1, 1)] == [9, 3]
+        later = rank_times(0, steps=10, now=None, data=6.0)
+        store.keep_measured(attempt.id, Measurements(times=(later,)), at=6.0)
+        assert store.times(1, 1)[0].times == later
+
     def test_the_use_of_a_slot_is_stored_by_period_and_its_newest_sample_is_replaced(self, store: Store) -> None:
         attempt = placed(store)
-        store.keep_use(attempt.id, [slot_use(0, gpu=0.2), slot_use(1, gpu=0.4), slot_use(2), slot_use(0, 1, gpu=0.2)])
-        newer = [slot_use(0, at=6.0, gpu=0.8, memory=3.0), slot_use(0, 2, seconds=30.0, gpu=0.6, power=90.0)]
-        store.keep_use(attempt.id, newer)
-        store.keep_use(attempt.id, newer)  # the answer to the first was lost
+        use = (slot_use(0, gpu=0.2), slot_use(1, gpu=0.4), slot_use(2), slot_use(0, 1, gpu=0.2))
+        store.keep_measured(attempt.id, Measurements(use=use), at=5.0)
+        newer = (slot_use(0, at=6.0, gpu=0.8, memory=3.0), slot_use(0, 2, seconds=30.0, gpu=0.6, power=90.0))
+        store.keep_measured(attempt.id, Measurements(use=newer), at=6.0)
+        store.keep_measured(attempt.id, Measurements(use=newer), at=6.0)  # the answer to the first was lost
         found = store.use(1, 1)
         assert [(each.attempt, each.slot.rank, each.slot.number) for each in found] == [
             (1, 0, 0),
@@ -971,7 +984,7 @@ class StoreContract:
             (1, 0, 2),
             (1, 1, 0),  # there is no rank 2
         ]
-        assert [found[0].slot, found[2].slot] == newer
+        assert (found[0].slot, found[2].slot) == newer
         total = store.total_use(1)
         assert (total.seconds, total.gpu, total.power, total.memory) == (40.0, 0.5, 90.0, None)
         assert store.total_use(7) == SlotUse()
@@ -984,8 +997,9 @@ class StoreContract:
 
     def test_what_attempts_have_used_is_read_with_repeated_steps_and_energy(self, store: Store) -> None:
         first = placed(store)
-        store.keep_times(first.id, [rank_times(0, steps=10, forward=20.0), rank_times(1, steps=10, data=5.0)], at=20.0)
-        store.keep_use(first.id, [slot_use(0, 1, power=90.0), slot_use(0, 0, power=1.0), slot_use(1, 1)])
+        times = (rank_times(0, steps=10, forward=20.0), rank_times(1, steps=10, data=5.0))
+        use = (slot_use(0, 1, power=90.0), slot_use(0, 0, power=1.0), slot_use(1, 1))
+        store.keep_measured(first.id, Measurements(times=times, use=use), at=20.0)
         requeue(store, first)
         placed(store, "8-1", number=1)
         earlier, later = sorted(store.spending(None, 0.0, 100.0), key=lambda each: each.ended)

@@ -19,7 +19,7 @@ from kernel_backend.model.cluster.accounts import AuditEntry
 from kernel_backend.model.cluster.pools import PoolSettings
 from kernel_backend.model.cluster.usage import ReservationRecord
 from kernel_backend.model.node_faults import NodeFault
-from kernel_backend.model.reports import ArtifactSaved, Fact, Note, Report
+from kernel_backend.model.reports import ArtifactSaved, Fact, Measurements, Note, Report
 from kernel_backend.model.search.records import Create, LogEntry, Vacancy
 from kernel_backend.store.copy import CopyFailed, TableContents, copy_database
 from kernel_backend.store.postgresql import DatabaseInUse
@@ -79,8 +79,8 @@ def fill(url: URL) -> None:
     store.set_drained("gpu7", True, DEED)
     store.set_pool("gpu", PoolSettings(engine="slurm"), DEED)
     store.add_node_fault(FAULT, forget=0.0)
-    store.keep_times(attempt.id, [rank_times(1, steps=3, data=1 / 3)], at=5.0)
-    store.keep_use(attempt.id, [slot_use(0, 1, gpu=1 / 3)])
+    measured = Measurements(times=(rank_times(1, steps=3, data=1 / 3),), use=(slot_use(0, 1, gpu=1 / 3),))
+    store.keep_measured(attempt.id, measured, at=5.0)
     store.close()
 
 

@@ -140,7 +140,10 @@ class EngineContract:
                 assert (said["HOROVOD_RANK"], said["HOROVOD_SIZE"]) == ("1", "2")
             page = await engine.records(job().id, 0, SpoolPosition())
             assert ([record.number for record in page.records], page.last) == ([1], True)
-            assert (await engine.records(job().id, 0, page.end)).records == ()
+            assert {use.rank for left in page.measured for use in left.use} <= {0, 1}
+            assert page.measured
+            rest = await engine.records(job().id, 0, page.end)
+            assert (rest.records, rest.measured) == ((), ())
             assert (await engine.records(job().id, 1, SpoolPosition())).records == ()
 
         asyncio.run(go())

@@ -32,16 +32,25 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def final_times(client: Client, number: int) -> Times:
-    """Wait for the times that the launcher delivers once the ranks have ended, which may be after the experiment's end.
+    """Return the times of an ended training, which are final."""
+    times = client.times(number)
+    assert times.ranks
+    assert {each.now for each in times.ranks} == {None}
+    return times
 
-    Until then the newest ones are those of a delivery some seconds before.
-    """
 
-    def look() -> Times | None:
-        times = client.times(number)
-        return times if times.ranks and all(each.now is None for each in times.ranks) else None
-
-    return until(look, f"the final times of #{number} are delivered")
+def test_a_service_that_was_away_at_the_end_has_the_final_times_and_use(world: World) -> None:
+    number = world.lasting(slots=2)
+    hurry = Path(str(world.reached(number, 1).trials[0].params["hurry"]))
+    world.kill_service()
+    hurry.touch()
+    folder = world.home / "attempts" / f"{number}.1-1"
+    until((folder / "outcome.json").exists, "the ranks have ended")
+    until(lambda: not world.processes("kernel_backend.launch"), "the launcher has ended")
+    client = world.serve()
+    assert world.ended(number).state == "completed"
+    assert [each.whole.steps > 5 for each in final_times(client, number).ranks] == [True, True]
+    assert all(each.curve for each in client.utilisation(number).ranks)
 
 
 def test_a_slow_loader_a_slow_rank_and_a_slow_disk_are_named_and_a_loader_is_tuned(world: World) -> None:

@@ -93,10 +93,10 @@ class UseSampler(threading.Thread):
         except Exception:  # the use of the slots is lost, and nothing else
             _log.exception("the use of the slots is not measured any more")
 
-    def due(self) -> tuple[DeliveredUse, ...]:
-        """Return what waits for delivery: the newest samples, and the oldest ended periods."""
+    def due(self, periods: int = AT_ONCE) -> tuple[DeliveredUse, ...]:
+        """Return what waits for delivery: the newest samples, and so many of the oldest ended periods."""
         with self._lock:
-            return (*self._latest.values(), *[*self._ended][:AT_ONCE])
+            return (*self._latest.values(), *[*self._ended][:periods])
 
     def delivered(self, slots: Sequence[DeliveredUse]) -> None:
         """Record that the service has received these."""
@@ -107,14 +107,11 @@ class UseSampler(threading.Thread):
                 elif self._ended and self._ended[0] == each:
                     self._ended.popleft()
 
-    def drop(self) -> None:
-        """Give up what waits for delivery."""
-        self.delivered(self.due())
-
-    def finish(self) -> None:
-        """End the thread."""
+    def finish(self) -> tuple[DeliveredUse, ...]:
+        """End the thread, and return all that waits for delivery."""
         self._over.set()
         self.join(ENOUGH_S)
+        return self.due(MOST_WAITING)
 
     def _sample(self, reader: UseReader) -> None:
         pause = FIRST_S  # until the ranks exist, too

@@ -16,7 +16,7 @@ LIMIT = 4 * 2**30  # bytes of a log, or of an artifact, that the service takes
 _NODE = r"(?:-node-[0-9]{1,5})?"
 _LOG = rf"(?:rank-[0-9]{{1,6}}|launcher{_NODE})\.log"
 _END = rf"end{_NODE}\.json"
-_RECORD = rf"(?:launcher|ranks){_NODE}\.json|failure-[0-9]{{1,6}}\.json|{_END}"
+_RECORD = rf"(?:launcher|ranks|measured){_NODE}\.json|failure-[0-9]{{1,6}}\.json|{_END}"
 FILE = rf"(?:{_LOG}|{_RECORD})"  # names of the files that the service takes into the folder of an attempt
 DIGEST = r"[0-9a-f]{32}"  # of an artifact, by which its pieces are sent
 

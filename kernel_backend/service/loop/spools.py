@@ -1,4 +1,4 @@
-"""Store the records that ended attempts left in their spools (files of reports), a page at a time per user.
+"""Store what ended attempts left: records in their spools (files of reports), a page at a time per user, final times.
 
 A spool is written by the user's processes, so its length and content are not trusted. As the attempt holds no slots any
 more, reading its spool delays only its own trial.
@@ -36,7 +36,9 @@ class SpoolIntake:
         self._pages = asyncio.Semaphore(PAGES_AT_ONCE)
 
     async def take_in(self, key: AttemptId, owner: str) -> None:
-        """Store the records of an attempt's spool that are not stored yet; a note on the trial lists refused records.
+        """Store the records of an attempt's spool that are not stored yet, with the final times and use of its ranks.
+
+        A note on the trial lists refused records.
 
         Raises StoreUnavailable: another call continues after the last stored record.
         """
@@ -84,7 +86,9 @@ class SpoolIntake:
             await asyncio.sleep(pause)
 
     def _store_page(self, key: AttemptId, page: SpoolPage) -> list[Refused]:
-        """Store the records of a page; return those that the store refuses. Blocks."""
+        """Store a page; return the records that the store refuses. Blocks."""
+        for each in page.measured:
+            self._store.keep_measured(key, each, time.time())
         return send_in_parts(page.records, lambda some: self._accept(key, some), (_Unstorable,))
 
     def _accept(self, key: AttemptId, records: Sequence[SpoolRecord]) -> None:

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Protocol
 
 from kernel_backend.model.cluster.accounting import AttemptSpending
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.launch.utilisation import DeliveredUse, SlotUse, StoredUse
+from kernel_backend.model.launch.utilisation import SlotUse, StoredUse
+from kernel_backend.model.reports import Measurements
 from kernel_backend.model.times import AttemptTimes, RankTimes, Split
 
 
 class MeasuredStore(Protocol):
     """Part of a store for what launchers measure."""
 
-    def keep_times(self, key: AttemptId, times: Sequence[RankTimes], at: float) -> None:
-        """Replace the times of some ranks of an attempt by newer ones, delivered at `at`."""
+    def keep_measured(self, key: AttemptId, measured: Measurements, at: float) -> None:
+        """Store what a launcher has measured of an attempt, delivered at `at`.
+
+        Times of a rank are replaced, unless the stored ones are final and these are not. A record of a slot's use
+        replaces one of the same rank and number.
+        """
 
     def times(self, number: int, trial: int) -> list[AttemptTimes]:
         """Return the newest times of a trial's ranks in each attempt, the oldest attempt's first."""
 
     def total_times(self, number: int, since: float) -> tuple[Split, list[RankTimes]]:
         """Return the summed times of an experiment, and the times of ranks that delivered after `since`."""
-
-    def keep_use(self, key: AttemptId, slots: Sequence[DeliveredUse]) -> None:
-        """Store the use of slots of an attempt, replacing records of the same rank and number."""
 
     def use(self, number: int, trial: int) -> list[StoredUse]:
         """Return the use of a trial's slots: by attempt, rank and number."""

@@ -13,13 +13,20 @@ from kernel_backend.store.tables import rank_times
 
 
 def keep_times(db: Connection, key: AttemptId, times: Sequence[RankTimes], at: float) -> None:
-    """Replace the stored seconds that these ranks of an attempt spent in each part of their work."""
+    """Replace the stored seconds that these ranks of an attempt spent in each part of their work.
+
+    Final times stay: a delivery that was on its way when its ranks ended may be stored after them.
+    """
     here = rank_times.c
     owner = {"experiment": key.experiment, "trial": key.trial, "attempt": key.number}
-    rows = {each.rank: _row(owner, each, at) for each in times}
-    ours = [getattr(here, name) == value for name, value in owner.items()]
-    db.execute(delete(rank_times).where(*ours, here.rank.in_(list(rows))))
-    db.execute(insert(rank_times), list(rows.values()))
+    ours = [here[name] == value for name, value in owner.items()]
+    running = [each.rank for each in times if each.now is not None]
+    stored = db.execute(select(here.rank, here.newest).where(*ours, here.rank.in_(running)))
+    final = {rank for rank, newest in stored if newest["now"] is None}
+    rows = {each.rank: _row(owner, each, at) for each in times if each.now is None or each.rank not in final}
+    if rows:
+        db.execute(delete(rank_times).where(*ours, here.rank.in_(list(rows))))
+        db.execute(insert(rank_times), list(rows.values()))
 
 
 def read_times(db: Connection, number: int, trial: int) -> list[AttemptTimes]:

@@ -8,10 +8,15 @@ from pathlib import Path
 import pytest
 
 from kernel_backend.launch.folder import AttemptFolder
+from kernel_backend.launch.measuring import Measuring
 from kernel_backend.launch.times import MINUTE_S, PERIOD_S, TimesReader
+from kernel_backend.launch.utilisation.sampler import UseSampler
 from kernel_backend.model.launch.times import times_file
+from kernel_backend.model.launch.utilisation import DeliveredUse
+from kernel_backend.model.reports import Measurements
 from kernel_backend.runner.progress import Progress
 from kernel_backend.runner.timing.clock import StepClock
+from tests.support.builders import share
 
 GARBAGE = array("d", [2.0, 1.0, 0.0, -5.0, *[float("inf")] * 40]).tobytes()
 
@@ -63,37 +68,38 @@ def test_a_part_that_does_not_end_grows_while_its_rank_lives(machine: Machine) -
     machine.at += 20.0
     assert machine.reader.read()[0].now == "data"
     assert machine.reader.read()[0].whole.parts["data"] == 20.0
-    machine.reader.end()  # it was killed
+    assert machine.reader.end()[0].now is None  # it was killed
     assert machine.reader.read()[0].now is None
     assert "data" not in machine.reader.read()[0].whole.parts
 
 
-def test_times_are_due_every_two_seconds_and_once_after_the_end(machine: Machine) -> None:
+def test_times_are_due_every_two_seconds(machine: Machine) -> None:
     machine.train(1.0, steps=4)
     assert machine.reader.due() == ()
     machine.at += PERIOD_S
     assert machine.reader.due()
     machine.reader.delivered()
     assert machine.reader.due() == ()
-    machine.reader.end()
-    assert machine.reader.final()
-    assert machine.reader.due()
-    machine.reader.delivered()
-    assert not machine.reader.final()
 
 
-def test_final_times_are_due_if_the_ranks_end_during_a_delivery(machine: Machine) -> None:
+def test_what_was_measured_by_the_end_is_left_in_the_folder_whatever_was_delivered(machine: Machine) -> None:
+    use = UseSampler(share(), [0, 1], dict)
+    measuring = Measuring(machine.reader, use)
     machine.train(1.0, steps=4)
     machine.at += PERIOD_S
-    assert machine.reader.due()
-    machine.reader.end()
-    machine.reader.delivered()
-    assert machine.reader.final()
-
-
-def test_without_times_nothing_is_waited_for_at_the_end(machine: Machine) -> None:
-    machine.reader.end()
-    assert not machine.reader.final()
+    period = DeliveredUse(rank=0, number=1)
+    use._put([period])
+    due = measuring.due()
+    assert due.times[0].now == "stall"
+    assert due.use == (period,)
+    measuring.start()
+    left = measuring.finish()  # while the delivery is on its way
+    assert ([each.now for each in left.times], left.use) == ([None], (period,))
+    machine.folder.write_measured(left)
+    AttemptFolder(machine.folder.path, 1).write_measured(Measurements())
+    assert sorted(machine.folder.measured(), key=lambda each: len(each.use)) == [Measurements(), left]
+    measuring.delivered(due)
+    assert measuring.due() == Measurements()
 
 
 @pytest.mark.parametrize("garbage", [b"", b"x" * 40, b"\xff" * 400, b"\x7f" * 400, GARBAGE])

@@ -88,7 +88,7 @@ def test_what_was_not_delivered_is_delivered_again_and_the_newest_sample_alone()
     sampler._put([DeliveredUse(rank=0, use=SlotUse(at=3.0)), DeliveredUse(rank=0, number=2)])
     sampler.delivered(due)
     assert [(each.number, each.use.at) for each in sampler.due()] == [(0, 3.0), (2, 0.0)]
-    sampler.drop()
+    sampler.delivered(sampler.due())
     assert sampler.due() == ()
 
 

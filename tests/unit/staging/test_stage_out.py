@@ -45,6 +45,7 @@ def write(folder: Path, files: dict[str, bytes]) -> None:
 
 def test_the_end_of_the_ranks_comes_last_and_nothing_else_is_sent(tmp_path):
     sent = {"end.json": b"{}", "launcher.json": b"{1}", "rank-0.log": b"x" * (2 * PIECE + 5), "failure-0.json": b"f"}
+    sent["measured-node-1.json"] = b"{}"
     write(tmp_path, sent)
     (tmp_path / "token").write_text("secret")
     (tmp_path / "spool.jsonl").write_text("{}")

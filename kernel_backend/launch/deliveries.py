@@ -1,0 +1,72 @@
+"""Deliver records and measurements of a node's ranks to the service, and pass on what it asks of them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from kernel_backend.launch.folder import AttemptFolder
+from kernel_backend.launch.measuring import Measuring
+from kernel_backend.launch.service_address import connection
+from kernel_backend.launch.times import PERIOD_S
+from kernel_backend.launch.trace import TraceRelay
+from kernel_backend.model.launch.launch_spec import LaunchSpec
+from kernel_backend.model.reports import Delivery, Instruction, SpoolRecord
+
+if TYPE_CHECKING:
+    from kernel_backend.client import Client
+
+_log = logging.getLogger(__name__)
+
+
+class Deliveries:
+    """Deliveries of one launcher to the service, each with the measurements that are due; for use by one thread."""
+
+    def __init__(
+        self, folder: AttemptFolder, job: LaunchSpec, instruct: Callable[[str], None], measuring: Measuring
+    ) -> None:
+        """Set up the deliveries; `instruct` is called with the instructions to the ranks of this node."""
+        self._folder, self.job, self.instruct, self._measuring = folder, job, instruct, measuring
+        self._traces = TraceRelay(instruct)
+
+    def send(self, records: Sequence[SpoolRecord] = (), notes: Sequence[str] = ()) -> Instruction:
+        """Send records and notes with what is measured, pass a request for a trace to the ranks; return the answer.
+
+        Raises any error of the client; all can then be sent again.
+        """
+        client, token = self._connected
+        due = self._measuring.due()
+        delivery = Delivery(records=tuple(records), notes=tuple(notes), times=due.times, use=due.use)
+        answer = client.deliver(self.job.id, token, delivery)
+        self._measuring.delivered(due)
+        self._traces.take(answer)
+        return answer
+
+    @cached_property
+    def _connected(self) -> tuple[Client, str]:
+        token = self._folder.token()
+        return connection(self.job, token), token
+
+
+class MeasurementsUploader(threading.Thread):
+    """Thread that delivers the measurements of a node without rank 0; on node 0 the spool uploader does so."""
+
+    def __init__(self, deliveries: Deliveries) -> None:
+        super().__init__(name="measurements uploader", daemon=True)
+        self._deliveries = deliveries
+        self._over = threading.Event()
+
+    def finish(self) -> None:
+        """Send nothing more: the service reads the final measurements from the attempt's folder."""
+        self._over.set()
+
+    def run(self) -> None:
+        """Send measurements until `finish`; if the service cannot be reached, only the newest times are sent later."""
+        while not self._over.wait(PERIOD_S):
+            try:
+                self._deliveries.send()
+            except Exception as error:  # an error of this thread must not end the ranks
+                _log.info("the service does not take times now: %s", error)
