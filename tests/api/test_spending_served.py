@@ -64,6 +64,7 @@ def test_what_cannot_be_answered_is_refused(cluster: dict[str, Client]) -> None:
 
 def test_the_command_line_shows_a_table_json_and_csv(service: Served, file, capsys) -> None:
     submitted(file)
+    token_of(service, AttemptId(1, 1, 1))  # it has been granted its slots
     month = time.strftime("%Y-%m", time.gmtime())
     capsys.readouterr()
     assert main(["usage", "--month", month]) == 0

@@ -20,7 +20,7 @@ from tests.support.slow_trainings import SLOW_DISK, SLOW_LOADER, SLOW_RANK
 from tests.support.world import World, until
 
 pytestmark = pytest.mark.distributed
-STEPS = 60
+STEPS, ENDLESS = 60, 100_000
 
 
 @pytest.fixture
@@ -54,15 +54,20 @@ def test_a_service_that_was_away_at_the_end_has_the_final_times_and_use(world: W
 
 
 def test_a_slow_loader_a_slow_rank_and_a_slow_disk_are_named_and_a_loader_is_tuned(world: World) -> None:
-    """They train at once, so that they take the time of one."""
+    """They train at once, so that they take the time of one; those that are traced train until they are stopped."""
     loader = world.submit(SLOW_LOADER, slots=1, steps=STEPS, loader_workers=0).experiment.number
-    rank = world.submit(SLOW_RANK, slots=2, steps=STEPS).experiment.number
-    tuned = world.submit(SLOW_LOADER, slots=1, steps=4 * STEPS).experiment.number
+    rank = world.submit(SLOW_RANK, slots=2, steps=ENDLESS).experiment.number
+    tuned = world.submit(SLOW_LOADER, slots=1, steps=ENDLESS).experiment.number
     disk = world.submit(SLOW_DISK, slots=1, steps=STEPS, checkpoint_every=parse_cadence("4steps")).experiment.number
     client = Client.connect(start=False, home=world.home)
     _is_traced(world, tuned, (0,))
     _is_traced(world, rank, (0, 1))
-    for number in (loader, rank, disk, tuned):
+    until(lambda: any(each.startswith("tuned: ") for each in world.overview(tuned).warnings), "a loader is tuned")
+    for number in (rank, tuned):
+        world.reached(number, STEPS)
+        client.stop(number)
+        assert world.ended(number).state == "stopped"
+    for number in (loader, disk):
         assert world.ended(number).state == "completed"
     found = {number: final_times(client, number) for number in (loader, rank, disk)}
     assert "of each step waits for data: --loader-workers " in found[loader].sentence
