@@ -6,9 +6,9 @@ import subprocess
 import sys
 
 import pytest
-from IPython.core.interactiveshell import InteractiveShell
 
 from jupyter_ext.capture import Capture, Cell, capture_cell
+from tests.notebooks.kernel import shell
 
 
 def message(capture: Capture) -> str:
@@ -48,7 +48,7 @@ def test_cells_that_are_no_module_together_are_refused():
 
 
 def test_display_is_harmless_in_a_job_and_other_things_of_notebooks_are_refused_in_a_kernel_too():
-    InteractiveShell.instance()  # puts them among the builtins
+    shell()  # puts them among the builtins
     capture = capture_cell(["def helper(): display({'a': 1})\ndef asks(): get_ipython()"], "helper()")
     assert capture.problems == ()
     job = subprocess.run([sys.executable, "-c", capture.source], capture_output=True, text=True, check=True)
