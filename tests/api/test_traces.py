@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,6 +49,23 @@ def test_launchers_are_given_a_request_until_it_is_answered(
     overview = client.experiment(1)
     assert overview.attempts[0].trace is None
     assert "traced steps 3 to 9 of ranks 0, 1" in overview.warnings
+
+
+def test_a_delivery_while_a_request_is_stored_does_not_lose_it(
+    served: Served, client: Client, running: Callable[..., Trace | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, token = served.service._store.set_trace, token_of(served, FIRST)
+    told: list[Trace | None] = []
+
+    def late(*args: Any) -> Any:
+        with contextlib.closing(served.client()) as launcher:
+            told.append(launcher.deliver(FIRST, token, Delivery()).trace)
+        return store(*args)
+
+    monkeypatch.setattr(served.service._store, "set_trace", late)
+    client.trace(1, TraceRequest())
+    assert told == [None]
+    assert running() is not None
 
 
 def test_an_attempt_that_ends_before_says_so(

@@ -26,6 +26,7 @@ class TraceVerbs:
     ) -> None:
         self._store, self._overview, self._changed = store, overview, changed
         self._pending: set[AttemptId] | None = None  # None: not read yet
+        self._lock = asyncio.Lock()  # a request that is being stored must not be taken for an answered one
 
     async def request(self, who: Person, number: int, wanted: TraceRequest) -> Overview:
         """Ask ranks of a running trial to record steps; its launchers fetch the request with their next heartbeat.
@@ -45,8 +46,9 @@ class TraceVerbs:
             raise Conflict(f"attempt {attempt.id} is recording a trace already: its end is told in a note")
         _check(wanted, attempt)
         trace = Trace(id=secrets.token_hex(4), steps=wanted.steps, ranks=tuple(sorted(set(wanted.ranks))))
-        (await self._known()).add(attempt.id)
-        await asyncio.to_thread(self._store.set_trace, attempt.id, trace, time.time())
+        async with self._lock:
+            await asyncio.to_thread(self._store.set_trace, attempt.id, trace, time.time())
+            (await self._known()).add(attempt.id)
         self._changed()
         return await self._overview(who, number)
 
@@ -55,9 +57,10 @@ class TraceVerbs:
         known = await self._known()
         if key not in known:
             return None
-        attempt = await asyncio.to_thread(self._store.attempt, key)
-        if attempt.trace is None:
-            known.discard(key)
+        async with self._lock:
+            attempt = await asyncio.to_thread(self._store.attempt, key)
+            if attempt.trace is None:
+                known.discard(key)
         return attempt.trace
 
     async def _front(self, who: Person, number: int) -> int:
@@ -67,7 +70,8 @@ class TraceVerbs:
     async def _known(self) -> set[AttemptId]:
         if self._pending is None:
             attempts = await asyncio.to_thread(self._store.open_attempts)
-            self._pending = {each.id for each in attempts if each.trace is not None}
+            if self._pending is None:  # else a concurrent call has read them
+                self._pending = {each.id for each in attempts if each.trace is not None}
         return self._pending
 
 
