@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from itertools import count
 from pathlib import Path
@@ -75,18 +76,8 @@ class GangFolders:
         with contextlib.suppress(FileNotFoundError):
             folder.rename(next(other for other in others if not other.exists()))
 
-    async def records(self, key: AttemptId, after: int, begin: SpoolPosition) -> SpoolPage:
-        """Return a page of the records in an attempt's folder: from offset `begin` on, with numbers above `after`."""
-        return await asyncio.to_thread(read_left, self.of(key), begin, after)
-
-    async def logs(self, key: AttemptId, rank: int, offset: int = 0, tail: int | None = None) -> LogChunk:
-        """Return up to 256 KiB of a rank's log from a byte offset on, or its last `tail` bytes.
-
-        Raises NotFound if there is no log.
-        """
-        return await asyncio.to_thread(self._logs, key, rank, offset, tail)
-
-    def _logs(self, key: AttemptId, rank: int, offset: int, tail: int | None) -> LogChunk:
+    def logs(self, key: AttemptId, rank: int, offset: int = 0, tail: int | None = None) -> LogChunk:
+        """Return a piece of a rank's log from an offset on, or its last `tail` bytes; raise NotFound without a log."""
         folder = self.of(key)
         ended = not (folder.path / "listed").exists()  # checked first: the read may miss lines that are written later
         try:
@@ -104,6 +95,33 @@ class GangFolders:
             return mark.stat().st_size == len(self._pool) and (not self._pool or mark.read_text() == self._pool)
         except (FileNotFoundError, NotADirectoryError):
             return False
+
+
+class FolderEngine(ABC):
+    """Base class of engines whose launchers work in folders of the service's home: records and logs are read there."""
+
+    def __init__(self, folders: GangFolders) -> None:
+        self._folders = folders
+
+    @abstractmethod
+    async def kill(self, key: AttemptId) -> None:
+        """Kill a gang; return when none of its processes is left."""
+
+    async def records(self, key: AttemptId, after: int, begin: SpoolPosition) -> SpoolPage:
+        """Return a page of the records in an attempt's folder: from offset `begin` on, with numbers above `after`."""
+        return await asyncio.to_thread(read_left, self._folders.of(key), begin, after)
+
+    async def logs(self, key: AttemptId, rank: int, offset: int = 0, tail: int | None = None) -> LogChunk:
+        """Return up to 256 KiB of a rank's log from a byte offset on, or its last `tail` bytes.
+
+        Raises NotFound if there is no log.
+        """
+        return await asyncio.to_thread(self._folders.logs, key, rank, offset, tail)
+
+    async def set_aside(self, key: AttemptId) -> None:
+        """Kill the gang of an attempt and rename its folder, so that another attempt can have the same key."""
+        await self.kill(key)
+        await asyncio.to_thread(self._folders.rename, key)
 
 
 def read_left(folder: AttemptFolder, begin: SpoolPosition, after: int) -> SpoolPage:

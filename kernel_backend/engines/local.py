@@ -18,29 +18,28 @@ from pydantic import ValidationError
 
 from kernel_backend.devices import local_node
 from kernel_backend.engines.base import Caps, GangStatus, Unconfirmed
-from kernel_backend.engines.folders import MARK, OUTCOMES, GangFolders, never_launched, withheld
+from kernel_backend.engines.folders import MARK, OUTCOMES, FolderEngine, GangFolders, never_launched, withheld
 from kernel_backend.errors import Conflict, DaylightError
 from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.launch.launch_spec import LaunchSpec, token_digest
-from kernel_backend.model.reports import AttemptResult, SpoolPage, SpoolPosition
+from kernel_backend.model.reports import AttemptResult
 from kernel_backend.model.resources import Node
 from kernel_backend.model.states import Outcome
-from kernel_backend.model.views.overview import LogChunk
 
 START_S = 30.0  # time for a launcher to begin; later, the attempt counts as lost
 KILL_S = 10.0  # time for a killed process to disappear
 _log = logging.getLogger(__name__)
 
 
-class LocalEngine:
+class LocalEngine(FolderEngine):
     """Engine for gangs on this machine; it survives a restart, as all its state is in the attempts' folders."""
 
     name = "local"
     caps = Caps(atomic_gang=True, preemption=False, quota=False, multi_node=False, per_user_identity=False)
 
     def __init__(self, home: Path) -> None:
-        self._folders = GangFolders(home)
+        super().__init__(GangFolders(home))
         self._node = local_node()
         self._started: dict[str, subprocess.Popen[bytes]] = {}  # child processes to be reaped
 
@@ -74,26 +73,10 @@ class LocalEngine:
         """Kill all processes of an attempt by SIGKILL; return when none is left."""
         await asyncio.to_thread(self._kill, key)
 
-    async def records(self, key: AttemptId, after: int, begin: SpoolPosition) -> SpoolPage:
-        """Return a page of the records in an attempt's folder: from offset `begin` on, with numbers above `after`."""
-        return await self._folders.records(key, after, begin)
-
-    async def logs(self, key: AttemptId, rank: int, offset: int = 0, tail: int | None = None) -> LogChunk:
-        """Return up to 256 KiB of a rank's log from an offset on, or its last `tail` bytes."""
-        return await self._folders.logs(key, rank, offset, tail)
-
-    async def set_aside(self, key: AttemptId) -> None:
-        """Kill the processes of an attempt and rename its folder, so that another attempt can have the same key."""
-        await asyncio.to_thread(self._set_aside, key)
-
     async def forget(self, key: AttemptId) -> None:
         """Leave a gang out of `statuses` from now on, and delete its secret token."""
         self._reap(str(key))
         self._folders.forget(key)
-
-    def _set_aside(self, key: AttemptId) -> None:
-        self._kill(key)
-        self._folders.rename(key)
 
     def _known_status(self, key: AttemptId) -> GangStatus:
         """Return the status of a gang; if its files cannot be read, log the error and return that it is running."""

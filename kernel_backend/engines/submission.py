@@ -1,4 +1,4 @@
-"""Define what an engine with a queue of its own records about a gang: when it was submitted, why it waits, its end."""
+"""Record what an engine with a queue of its own knows of a gang: when it was submitted, why it waits, its end."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ import fcntl
 import os
 import time
 from collections.abc import AsyncIterator
-from pathlib import Path
-from typing import Literal, Self
+from typing import Generic, Literal, Self, TypeVar
 
+from pydantic import ValidationError
+
+from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.model.record import Record
 from kernel_backend.model.reports import AttemptResult, NodeProblem
 from kernel_backend.model.states import Outcome
 from kernel_backend.model.trial import Failure
+from kernel_backend.model.versions import read
 
 
 class End(Record):
@@ -60,20 +63,43 @@ def by_signal(result: AttemptResult) -> bool:
     return result.outcome == "failed" and failure is not None and failure.type in ("SIGKILL", "SIGTERM")
 
 
-@contextlib.asynccontextmanager
-async def locked(path: Path) -> AsyncIterator[int]:
-    """Hold the lock of a gang's record, so that only one call submits the gang; yield the lock's descriptor.
+G = TypeVar("G", bound=QueuedGang)
 
-    `path` is that of the record. A process that inherits the descriptor holds the lock until it exits.
-    """
-    descriptor = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                await asyncio.sleep(0.05)
-        yield descriptor
-    finally:
-        os.close(descriptor)
+
+class SubmissionFile(Generic[G]):
+    """File in attempts' folders with an engine's records of its gangs."""
+
+    def __init__(self, name: str, kind: type[G]) -> None:
+        """Set the file's name, and the class of the records in it."""
+        self._name, self._kind = name, kind
+
+    def read(self, folder: AttemptFolder) -> G | None:
+        """Return the submission in an attempt's folder; None if the gang was never submitted."""
+        try:
+            return read(self._kind, (folder.path / self._name).read_bytes())
+        except (FileNotFoundError, NotADirectoryError, ValidationError):
+            return None
+
+    def write(self, folder: AttemptFolder, submission: G) -> G:
+        """Write the submission to an attempt's folder, and return it."""
+        folder.write(self._name, submission.model_dump_json().encode())
+        return submission
+
+    @contextlib.asynccontextmanager
+    async def locked(self, folder: AttemptFolder) -> AsyncIterator[int]:
+        """Hold the lock of a gang's record, so that only one call submits or ends it; yield the lock's descriptor.
+
+        A process that inherits the descriptor holds the lock until it exits: sbatch does.
+        """
+        path = folder.path / f"{self._name}.lock"
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            while True:
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    await asyncio.sleep(0.05)
+            yield descriptor
+        finally:
+            os.close(descriptor)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from kernel_backend.engines.base import Caps, CheckContext, EngineUnavailable, GangStatus, Unconfirmed
-from kernel_backend.engines.folders import GangFolders
+from kernel_backend.engines.folders import FolderEngine, GangFolders
 from kernel_backend.engines.kubernetes import check
 from kernel_backend.engines.kubernetes.api import Api
 from kernel_backend.engines.kubernetes.events import PodEvents
@@ -29,11 +29,9 @@ from kernel_backend.model.cluster.pool_check import PoolFinding
 from kernel_backend.model.cluster.pools import Pool
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.launch.launch_spec import LaunchSpec, token_digest
-from kernel_backend.model.reports import SpoolPage, SpoolPosition
 from kernel_backend.model.resources import Node
 from kernel_backend.model.states import Outcome
 from kernel_backend.model.trial import Failure
-from kernel_backend.model.views.overview import LogChunk
 
 KILL_S = 20.0  # for killed pods to be gone
 LEAVE_S = 5.0  # for launchers that have recorded the end of their ranks to exit by themselves
@@ -43,7 +41,7 @@ RELEASE_S = 3600  # grace period of released pods: the service kills them before
 _POLL_S = 0.2
 
 
-class KubernetesEngine:
+class KubernetesEngine(FolderEngine):
     """Engine for the gangs of one pool, in one namespace of a cluster."""
 
     name = "kubernetes"
@@ -51,9 +49,9 @@ class KubernetesEngine:
 
     def __init__(self, home: Path, pool: Pool, service: str) -> None:
         """Create an engine; `service` is a name unique to the service."""
+        super().__init__(GangFolders(home, pool.name))
         self._pool, self._service = pool, service
         self._api = Api(pool.settings.context, pool.settings.namespace)
-        self._folders = GangFolders(home, pool.name)
         self._objects, self._pods = GangObjects(self._api, pool), PodCache(self._api, service, pool.name)
         self._statuses = StatusReader(self._folders, pool.settings.placement_timeout or PLACEMENT_S)
         self._nodes, self._pauses = PoolNodes(pool, self._api), Pauses()
@@ -133,19 +131,6 @@ class KubernetesEngine:
             await self._objects.remove(submission.name)  # a pod that a lost request creates later is deleted with it
         except (EngineUnavailable, Refused) as error:
             raise Unconfirmed(f"the pods of attempt {key} may still run: {error}") from None
-
-    async def records(self, key: AttemptId, after: int, begin: SpoolPosition) -> SpoolPage:
-        """Return a page of a gang's spool, read from its folder."""
-        return await self._folders.records(key, after, begin)
-
-    async def logs(self, key: AttemptId, rank: int, offset: int = 0, tail: int | None = None) -> LogChunk:
-        """Return up to 256 KiB of a rank's log from an offset, or its last `tail` bytes."""
-        return await self._folders.logs(key, rank, offset, tail)
-
-    async def set_aside(self, key: AttemptId) -> None:
-        """Kill the pods in a gang's folder and rename the folder, so that its key is free again."""
-        await self.kill(key)
-        await asyncio.to_thread(self._folders.rename, key)
 
     async def forget(self, key: AttemptId) -> None:
         """Stop listing a gang, and delete its token and its objects; those that are left are deleted later."""

@@ -2,16 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager
-
-from pydantic import ValidationError
-
-from kernel_backend.engines.submission import QueuedGang
-from kernel_backend.engines.submission import locked as locked_record
-from kernel_backend.launch.folder import AttemptFolder
-from kernel_backend.model.versions import read
-
-FILE = "kubernetes.json"
+from kernel_backend.engines.submission import QueuedGang, SubmissionFile
 
 
 class Submission(QueuedGang):
@@ -26,20 +17,5 @@ class Submission(QueuedGang):
         return not self.uid and self.end is None
 
 
-def read_submission(folder: AttemptFolder) -> Submission | None:
-    """Return the submission of a gang; None if there was none."""
-    try:
-        return read(Submission, (folder.path / FILE).read_bytes())
-    except (FileNotFoundError, NotADirectoryError, ValidationError):
-        return None
-
-
-def write_submission(folder: AttemptFolder, submission: Submission) -> Submission:
-    """Write a submission and return it."""
-    folder.write(FILE, submission.model_dump_json().encode())
-    return submission
-
-
-def locked(folder: AttemptFolder) -> AbstractAsyncContextManager[int]:
-    """Hold the lock of a gang, so that only one call creates or deletes its objects."""
-    return locked_record(folder.path / FILE)
+_FILE = SubmissionFile("kubernetes.json", Submission)
+read_submission, write_submission, locked = _FILE.read, _FILE.write, _FILE.locked

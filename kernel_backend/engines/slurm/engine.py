@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from kernel_backend.engines.base import Caps, CheckContext, EngineUnavailable, GangStatus, Unconfirmed
-from kernel_backend.engines.folders import GangFolders
+from kernel_backend.engines.folders import FolderEngine, GangFolders
 from kernel_backend.engines.slurm.accounting import Accounting
 from kernel_backend.engines.slurm.allocated_gangs import AllocatedGangs
 from kernel_backend.engines.slurm.check import check_pool
@@ -41,11 +41,9 @@ from kernel_backend.model.cluster.pool_check import PoolFinding
 from kernel_backend.model.cluster.pools import Pool
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.launch.launch_spec import LaunchSpec, token_digest
-from kernel_backend.model.reports import SpoolPage, SpoolPosition
 from kernel_backend.model.resources import Node
 from kernel_backend.model.states import Outcome
 from kernel_backend.model.trial import Failure
-from kernel_backend.model.views.overview import LogChunk
 
 KILL_S = 10.0  # time for a killed job to leave its nodes
 SBATCH_S = TIMEOUT_S + 5  # time for sbatch to answer or to be killed
@@ -53,7 +51,7 @@ _POLL_S = 0.2
 _log = logging.getLogger(__name__)
 
 
-class SlurmEngine:
+class SlurmEngine(FolderEngine):
     """Engine for the gangs of one pool; its Slurm jobs belong to the Unix user who runs the service."""
 
     name = "slurm"
@@ -61,9 +59,9 @@ class SlurmEngine:
 
     def __init__(self, home: Path, pool: Pool, service: str, controller: Controller | None = None) -> None:
         """Create the engine; `service` is a unique name of the service, whose pools share the `controller`."""
+        super().__init__(GangFolders(home, pool.name))
         self._home, self._pool, self._service = home, pool, service
         self._controller = controller or Controller()
-        self._folders = GangFolders(home, pool.name)
         self._scratch = scratch_folder(os.environ, pool, service)
         self._kept = AllocatedGangs(home, pool, service, self._controller, self._folders)
         self._statuses = StatusReader(self._folders, self._scratch, self._kept)
@@ -86,7 +84,7 @@ class SlurmEngine:
             await self.set_aside(job.id)
             raise Conflict(f"{folder.path} was another attempt's; it is set aside")
         await asyncio.to_thread(folder.prepare, job, token)
-        async with locked(folder.path) as lock:
+        async with locked(folder) as lock:
             known, began = read_submission(folder), folder.launcher() is not None
             if (began and known is None) or (known is not None and known.handed_over):
                 return
@@ -165,19 +163,6 @@ class SlurmEngine:
                 await asyncio.sleep(_POLL_S)
         except EngineUnavailable as error:
             raise Unconfirmed(f"the job of attempt {key} may still run: {error}") from None
-
-    async def records(self, key: AttemptId, after: int, begin: SpoolPosition) -> SpoolPage:
-        """Return a page of a gang's records: from offset `begin` on, with numbers above `after`."""
-        return await self._folders.records(key, after, begin)
-
-    async def logs(self, key: AttemptId, rank: int, offset: int = 0, tail: int | None = None) -> LogChunk:
-        """Return up to 256 KiB of a rank's log from an offset on, or its last `tail` bytes."""
-        return await self._folders.logs(key, rank, offset, tail)
-
-    async def set_aside(self, key: AttemptId) -> None:
-        """Kill the job of an attempt and rename its folder, so that another attempt can have the same key."""
-        await self.kill(key)
-        await asyncio.to_thread(self._folders.rename, key)
 
     async def forget(self, key: AttemptId) -> None:
         """Leave a gang out of `statuses` from now on, and delete its secret token."""
@@ -267,7 +252,7 @@ class SlurmEngine:
         try:
             async with (
                 asyncio.timeout(SBATCH_S),
-                contextlib.nullcontext() if submission.job else locked(folder.path),
+                contextlib.nullcontext() if submission.job else locked(folder),
             ):
                 submission = read_submission(folder)
                 if submission is None or submission.cancelled == why or submission.end is not None:

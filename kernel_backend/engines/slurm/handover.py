@@ -98,7 +98,7 @@ class DelayedGangs:
 
     async def _call_off(self, folder: AttemptFolder) -> None:
         """End a gang that was cancelled before sbatch had answered; if Slurm has a job of it after all, cancel that."""
-        async with locked(folder.path):
+        async with locked(folder):
             known = read_submission(folder)
             if known is None or not known.delayed:
                 return

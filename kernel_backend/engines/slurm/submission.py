@@ -2,17 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager
-from pathlib import Path
-
-from pydantic import ValidationError
-
-from kernel_backend.engines.submission import QueuedGang
-from kernel_backend.engines.submission import locked as locked_record
-from kernel_backend.launch.folder import AttemptFolder
-from kernel_backend.model.versions import read
-
-FILE = "slurm.json"
+from kernel_backend.engines.submission import QueuedGang, SubmissionFile
 
 
 class Submission(QueuedGang):
@@ -41,23 +31,5 @@ class Submission(QueuedGang):
         return ":".join(self.comment.split(":")[-2:])
 
 
-def read_submission(folder: AttemptFolder) -> Submission | None:
-    """Return the submission in an attempt's folder; None if the gang was never submitted."""
-    try:
-        return read(Submission, (folder.path / FILE).read_bytes())
-    except (FileNotFoundError, NotADirectoryError, ValidationError):
-        return None
-
-
-def write_submission(folder: AttemptFolder, submission: Submission) -> Submission:
-    """Write the submission to an attempt's folder, and return it."""
-    folder.write(FILE, submission.model_dump_json().encode())
-    return submission
-
-
-def locked(folder: Path) -> AbstractAsyncContextManager[int]:
-    """Hold the lock of an attempt's folder, so that only one call submits its gang; yield the lock's descriptor.
-
-    A process that inherits the descriptor holds the lock until it exits: sbatch does.
-    """
-    return locked_record(folder / FILE)
+_FILE = SubmissionFile("slurm.json", Submission)
+read_submission, write_submission, locked = _FILE.read, _FILE.write, _FILE.locked
