@@ -5,16 +5,18 @@ import { csvTable, type CsvTable } from '../model/csv';
 import type { Watch } from '../service/watch';
 import { h, setChildren, setText, show } from './dom';
 
+const LOADING = 'loading';
+
 export class ArtifactTable {
   private readonly _table = h('table', { class: 'dl-table' });
   private readonly _left = h('p', { class: 'dl-dim' });
   private _shown = ''; // version of the file that is shown or was requested
-  readonly root = h(
+  private readonly _box = h(
     'div',
-    { class: 'dl-artifact-table', hidden: true },
-    h('div', { class: 'dl-wide', tabindex: 0, role: 'group', 'aria-label': 'Table' }, this._table),
-    this._left
+    { class: 'dl-wide', tabindex: 0, role: 'group', 'aria-label': 'Table' },
+    this._table
   );
+  readonly root = h('div', { class: 'dl-artifact-table', hidden: true }, this._box, this._left);
 
   constructor(private readonly _watch: Pick<Watch, 'artifact'>) {}
 
@@ -24,6 +26,8 @@ export class ArtifactTable {
     const version = artifact ? `${artifact.trial} ${artifact.name} ${artifact.digest}` : '';
     if (artifact && version !== this._shown) {
       this._shown = version;
+      this._box.style.minHeight = `${this._box.offsetHeight}px`; // what is below stays where it is meanwhile
+      this._draw(null, LOADING); // never another file's rows below this one's name
       void this._load(artifact, version);
     }
   }
@@ -39,6 +43,8 @@ export class ArtifactTable {
       left = error instanceof Error ? error.message : String(error);
     }
     if (version === this._shown) {
+      this._shown = found ? version : ''; // a failed request is repeated when the table is shown again
+      this._box.style.minHeight = '';
       this._draw(found, left);
     }
   }
