@@ -49,6 +49,7 @@ def train_locally(checked: PreparedSubmission, asked: ParsedLine) -> Any:
         "--from": config.weights_from is not None,
         "--env locked": config.env != "current",
         "--max-time": config.max_time is not None,
+        "--batch-size auto": config.auto_batch is not None,
         "--pool": config.pool is not None,
         "--group": config.group is not None,
         "--preemptible": config.preemptible,

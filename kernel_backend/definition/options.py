@@ -258,6 +258,25 @@ def _leaves_steps_to_the_code(definition: Definition, config: Config) -> str | N
     return text
 
 
+def _finds_batch_size(definition: Definition, config: Config) -> str | None:
+    if config.auto_batch is None:
+        return None
+    flag = "--batch-size auto"
+    if definition.form != "functions":
+        own = _OWN.get(definition.form)
+        number = "the number in the code" if config.as_it_is else "--batch-size N, a number"
+        instead = own.instead.get("batch_size", number) if own else number
+        return f"{flag} is for definitions of functions, whose batches and steps are Daylight's: write {instead}"
+    if "batch_size" in definition.hyperparameters:
+        return f"{flag} finds the size that the hyperparameter batch_size sets: leave one of them out"
+    if config.strategy == "fsdp2" and config.slots > 1:
+        return (
+            f"{flag} tries steps on each slot alone, and with --strategy fsdp2 a slot has no whole model: write "
+            "--batch-size N, a number"
+        )
+    return None
+
+
 def _sums_gradients(definition: Definition, config: Config) -> str | None:
     if definition.keras_backend != "tensorflow" or config.slots == 1:
         return None
@@ -300,6 +319,6 @@ def _is_of_its_form(definition: Definition, config: Config) -> str | None:
 
 
 _RULES = (
-    _is_of_its_form, _leaves_steps_to_the_code, _sums_gradients, _counts_epochs, _gathers, _synchronizes, _shards,
-    _goes_back, _averages, _validates,
+    _is_of_its_form, _finds_batch_size, _leaves_steps_to_the_code, _sums_gradients, _counts_epochs, _gathers,
+    _synchronizes, _shards, _goes_back, _averages, _validates,
 )  # fmt: skip

@@ -11,11 +11,13 @@ from kernel_backend.differences.side import Side
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.diff import Difference
 from kernel_backend.model.experiment import Cadence, Config
+from kernel_backend.model.facts import BatchSize
 from kernel_backend.model.record import Record
 from kernel_backend.model.search.records import Search
 from kernel_backend.model.search.space import Parameter, Space
 from kernel_backend.model.snapshot import DEFINITION
 from kernel_backend.model.trial import WEIGHTS
+from kernel_backend.model.versions import read
 
 # Options that affect how a training runs and is watched, but not its result.
 _HARMLESS = {
@@ -29,6 +31,7 @@ _HARMLESS = {
     "env",
     "data_at",
 }
+_BATCH = {"auto_batch", "batch_size"}
 _ELSEWHERE = {"seed", "threads"}
 _UNSET = object()
 LONGEST = 80  # characters of a value that are shown
@@ -67,10 +70,24 @@ def configuration(a: Side, b: Side) -> Iterator[Difference]:
     """Yield differences of other options; those that affect no result come last, marked as harmless."""
     before, after = a.experiment.config, b.experiment.config
     differing = [name for name in Config.model_fields if getattr(before, name) != getattr(after, name)]
+    if before.auto_batch is not None or after.auto_batch is not None:
+        differing = [name for name in differing if name not in _BATCH]
+        old, new = _batch_size(a), _batch_size(b)
+        if old != new:
+            text = f"batch size {old or 'not found yet'} -> {new or 'not found yet'}"
+            yield Difference(kind="configuration", name="batch_size", text=text)
     for name in sorted(set(differing) - _ELSEWHERE, key=lambda name: (name in _HARMLESS, differing.index(name))):
         text = f"{name.replace('_', ' ')} {_shown(getattr(before, name))} -> {_shown(getattr(after, name))}"
         neutral = name in _HARMLESS or (name == "slots" and before.logical_workers and after.logical_workers)
         yield Difference(kind="configuration", name=name, text=text, harmless=bool(neutral))
+
+
+def _batch_size(side: Side) -> int | None:
+    """Return the batch size, also one that `--batch-size auto` has found; None if it is not known."""
+    if side.experiment.config.auto_batch is None:
+        return side.experiment.config.batch_size
+    found = side.facts.get("batch")
+    return None if found is None else read(BatchSize, found).size
 
 
 def beginning(a: Side, b: Side) -> Iterator[Difference]:

@@ -130,6 +130,12 @@ LOG_POLICIES = (
 OnNan = Literal["fail", "go-on", "go_back"]
 
 
+class AutoBatch(Record):
+    """Find the largest batch size that fits into memory before the training, as with `--batch-size auto`."""
+
+    most: int | None = Field(None, ge=1)  # largest size to try, counted as `batch_size` is
+
+
 class Config(Record):
     """Configuration of a training, set by flags and never by the user's code."""
 
@@ -150,6 +156,7 @@ class Config(Record):
     epochs_unknown: bool = False  # the source of a program does not show its number of epochs; `epochs` is then 1
     steps: int | None = Field(None, ge=1)  # length of the training; if set, `epochs` is ignored
     batch_size: int = Field(32, ge=1)  # global, over all slots
+    auto_batch: AutoBatch | None = None  # find the size before the training; `batch_size` then has no meaning
     schedule_per: Literal["step", "epoch"] = "step"
     amp: Literal["bf16", "fp16"] | None = None
     ema: float | None = Field(None, gt=0, lt=1)  # decay per step of the averaged weights
@@ -187,6 +194,10 @@ class Config(Record):
     def known_epochs(self) -> int | None:
         """Return the number of epochs to train; None if only the user's program decides when it ends."""
         return None if self.epochs_unknown else self.epochs
+
+    def with_batch_size(self, size: int) -> Config:
+        """Return the configuration with this batch size, which `--batch-size auto` has found."""
+        return self.model_copy(update={"batch_size": size, "auto_batch": None})
 
     @property
     def as_it_is(self) -> bool:

@@ -10,7 +10,7 @@ from pydantic import Field
 from kernel_backend.model.record import Record
 
 # runtime: a rank's hardware and libraries, a flat table of texts. The others are the records below.
-FactName = Literal["runtime", "delivered", "observed", "weights", "test", "loader"]
+FactName = Literal["runtime", "delivered", "observed", "weights", "test", "loader", "batch"]
 
 
 class Delivered(Record):
@@ -68,6 +68,20 @@ class LoaderSetting(Record):
 
     workers: int = Field(ge=0)
     prefetch: int = Field(2, ge=1)
+
+
+class BatchSize(Record):
+    """Batch size that `--batch-size auto` found: over all slots, or per slot with `--per-slot-batch`.
+
+    The result depends on it, so that every later attempt and every rerun uses it.
+    """
+
+    size: int = Field(ge=1)
+    reason: str  # why it is no larger: `104 does not fit in 2.0 GB`
+
+    def text(self, per_slot: bool) -> str:
+        """Format the size with its reason: `batch size 96 per slot (104 does not fit in 2.0 GB)`."""
+        return f"batch size {self.size}{' per slot' if per_slot else ''} ({self.reason})"
 
 
 class StoredFact(Record):

@@ -13,8 +13,9 @@ from kernel_backend.artifacts.run import run
 from kernel_backend.definition.contract import Form
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.launch.progress import stall_limit
-from kernel_backend.model.reports import Note
+from kernel_backend.model.reports import Fact, Note
 from kernel_backend.runner.artifacts import ArtifactWriter
+from kernel_backend.runner.batch_size.find import find_batch_size
 from kernel_backend.runner.context import FormTraining, RankContext
 from kernel_backend.runner.declared_data import DeclaredDataCheck, changes
 from kernel_backend.runner.definition.functions import Functions
@@ -33,6 +34,7 @@ from kernel_backend.runner.forms.loop import LoopTraining
 from kernel_backend.runner.forms.plain import PlainTraining
 from kernel_backend.runner.forms.script.training import ScriptTraining
 from kernel_backend.runner.ipc import Instructions, Spool
+from kernel_backend.runner.loop.loop import RELEASED
 from kernel_backend.runner.progress import Progress
 from kernel_backend.runner.ranks.backends import choose, connect
 from kernel_backend.runner.ranks.timed import TimedRanks
@@ -111,6 +113,18 @@ def work(
     ranks = connect(choice, kind, stall_limit(config.hang_timeout))
     if ranks.size > 1:
         ranks = TimedRanks(ranks)
+    batch = job.batch
+    if batch is None and config.auto_batch is not None:
+        batch = find_batch_size(job, ranks, device, choice.name, instructions, progress)
+        if batch is None:
+            ranks.close()
+            return RELEASED
+        spool.say(Note(text=f"tuned: {batch.text(config.per_slot_batch)}"))
+    if batch is not None:
+        # Each attempt says it, so that an experiment that is a rerun has it, too.
+        spool.say(Fact(name="batch", value=batch.to_json()))
+        config = config.with_batch_size(batch.size)
+        job = job.model_copy(update={"config": config})
     keep = ArtifactWriter(job, spool, progress) if ranks.rank == 0 else None
     run.begin(keep)
     constants = {"run": run, "device": device, "rank": ranks.rank, "world": ranks.size, "epochs": config.epochs}

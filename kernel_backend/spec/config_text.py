@@ -13,6 +13,7 @@ from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.cluster.allocations import SHORTEST_S
 from kernel_backend.model.experiment import (
     LOG_POLICIES,
+    AutoBatch,
     Cadence,
     Config,
     LogPolicy,
@@ -31,11 +32,16 @@ from kernel_backend.spec.assignments import parse_value
 from kernel_backend.spec.options import OPTIONS
 
 _FLAGS = {option.config: option.flags[0] for option in OPTIONS if option.config}
+_FLAGS["auto_batch.most"] = _FLAGS["batch_size"]
 _FLAGS["search.max_time"] = _FLAGS["max_time"]  # one option for both: in a search it limits the whole search
 
 # The largest value of each setting, by its field of Config.
 BOUNDS = {option.config: option.most for option in OPTIONS if option.config and option.most is not None}
-BOUNDS |= {"search.max_time": BOUNDS["max_time"], "until": BOUNDS["steps"]}
+BOUNDS |= {
+    "auto_batch.most": BOUNDS["batch_size"],
+    "search.max_time": BOUNDS["max_time"],
+    "until": BOUNDS["steps"],
+}
 
 
 def to_config(namespace: argparse.Namespace) -> Config:
@@ -55,6 +61,9 @@ def specified_settings(namespace: argparse.Namespace) -> dict[str, Any]:
         if option.config and value is not None:
             given[option.config] = value
     given |= {name: _parsed(name, given[name]) for name in _PARSERS if name in given}
+    if "batch_size" in given:  # a number replaces an earlier `auto`, and the other way round
+        asked = given["batch_size"]
+        given |= asked if isinstance(asked, dict) else {"auto_batch": None}
     if "steps" in given and "epochs" in given:
         raise InvalidRequest("--steps and --epochs exclude each other: --steps says how many there are in all")
     if "max_time" in given and any(name.startswith("search.") for name in given):
@@ -151,6 +160,19 @@ def _metric_patterns(texts: Sequence[str]) -> tuple[str, ...]:
     return tuple(texts)
 
 
+def _batch_size(text: str) -> Any:
+    """Return a number as it is written, and the settings of Config for `auto` and `auto:256`."""
+    word, colon, most = str(text).partition(":")
+    if word != "auto":
+        return text
+    if colon and not (most.isdecimal() and int(most)):
+        raise InvalidRequest("write auto, or auto:256 for at most 256 samples")
+    return {
+        "batch_size": Config.model_fields["batch_size"].default,
+        "auto_batch": AutoBatch(most=int(most) if most else None).model_dump(),
+    }
+
+
 def _references(texts: Sequence[str]) -> tuple[str, ...]:
     """Return references to experiments and trials, such as `12,12.7`, in normal form."""
     found = [parse_reference(part) for text in texts for part in text.split(",")]
@@ -192,6 +214,7 @@ def _validation_cadence(text: str) -> Cadence:
 # Parsers of options' texts into fields of Config; pydantic parses the others.
 _ON_NAN = {"stop": "fail", "note": "go-on"}  # written form -> stored form; stored forms are accepted, too
 _PARSERS: Mapping[str, Callable[[Any], Any]] = {
+    "batch_size": _batch_size,
     "checkpoint_every": parse_cadence,
     "validate_every": _validation_cadence,
     "hang_timeout": parse_duration,
@@ -226,6 +249,8 @@ def _value(config: Config, path: str) -> Any:
     """Return the configuration's value for an option; None without a search, or if it is a default of the search."""
     record, _, field = path.rpartition(".")
     search = config.search
+    if path == "batch_size" and config.auto_batch is not None:
+        return "auto" if config.auto_batch.most is None else f"auto:{config.auto_batch.most}"
     if path == "max_time":
         return search.max_time if search else config.max_time
     if not record:

@@ -149,7 +149,13 @@ OPTIONS: tuple[Option, ...] = (
         complete="experiment",
     ),
     _setting("--steps", "training", "N", "total number of steps, instead of epochs", most=COUNT),
-    _setting("--batch-size", "training", "N", "samples per step, over all slots together [32]", most=COUNT),
+    _setting(
+        "--batch-size",
+        "training",
+        "N",
+        "samples per step, over all slots together; auto, or auto:N for N at most: the largest that fits [32]",
+        most=COUNT,
+    ),
     _on("--per-slot-batch", "training", "--batch-size is per slot", "per_slot_batch"),
     _setting("--uneven", "training", "WHAT", "keep or drop: a last batch of fewer samples [keep]"),
     _setting(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kernel_backend.model.facts import Delivered, FactName, LoaderSetting, Observed, TestResult, Weights
+from kernel_backend.model.facts import BatchSize, Delivered, FactName, LoaderSetting, Observed, TestResult, Weights
 from kernel_backend.model.sizes import size
 from kernel_backend.model.snapshot import Snapshot
 from kernel_backend.model.versions import read
@@ -51,6 +51,9 @@ def fact_lines(known: Mapping[FactName, Mapping[str, Any]], snapshot: Snapshot) 
         test = read(TestResult, known["test"])
         found = ", ".join(f"{name} {value:.6g}" for name, value in test.metrics.items())
         lines.append(f"test       {found} with checkpoint {test.checkpoint}")
+    if "batch" in known:
+        batch = read(BatchSize, known["batch"])
+        lines.append(f"batch size {batch.size}, found by --batch-size auto ({batch.reason})")
     if "loader" in known:
         loader = read(LoaderSetting, known["loader"])
         lines.append(

@@ -130,6 +130,7 @@ export function experiment(fields: Partial<Experiment> = {}): Experiment {
       epochs_unknown: false,
       steps: null,
       batch_size: 32,
+      auto_batch: null,
       schedule_per: 'step',
       amp: null,
       ema: null,
@@ -230,7 +231,15 @@ export function attempt(number = 1, fields: Partial<Attempt> = {}): Attempt {
 }
 
 export function overview(fields: Partial<Overview> = {}): Overview {
-  const defaults = { trial_counts: {}, attempts: [], wait: null, warnings: [], artifacts_seq: 0, seq: 5 };
+  const defaults = {
+    trial_counts: {},
+    attempts: [],
+    wait: null,
+    warnings: [],
+    found_batch_size: null,
+    artifacts_seq: 0,
+    seq: 5
+  };
   return { experiment: experiment(), trials: [trial()], default_trials: null, ...defaults, ...fields };
 }
 

@@ -21,6 +21,7 @@ from kernel_backend.definition.contract import CONTRACT
 from kernel_backend.definition.parse import parse
 from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.model.experiment import Config, parse_cadence
+from kernel_backend.model.facts import BatchSize
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.reports import Committed, Note, Report, SpoolRecord, Started
 from kernel_backend.model.resources import Share
@@ -112,6 +113,7 @@ class Trial:
     options: dict[str, Any] = dataclasses.field(default_factory=dict)  # more fields of Config
     files: dict[str, bytes] = dataclasses.field(default_factory=dict)  # what travels beside the definition
     described: dict[str, Any] = dataclasses.field(default_factory=dict)  # more fields of the snapshot
+    batch: BatchSize | None = None  # that an earlier attempt has found
     attempts: int = 0
     checkpoints: Path | None = None
     service_home: Path = HOME  # where its forkserver is found
@@ -159,6 +161,7 @@ class Trial:
             checkpoints=str(self.checkpoints),
             until=self.until,
             resume_from=resume_from,
+            batch=self.batch,
             home=str(self.service_home),
         )
 

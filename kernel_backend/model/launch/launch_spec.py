@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from kernel_backend import __version__
 from kernel_backend.errors import OtherVersion
 from kernel_backend.model.experiment import Config
-from kernel_backend.model.facts import LoaderSetting
+from kernel_backend.model.facts import BatchSize, LoaderSetting
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.record import Record, Value, problem_text
 from kernel_backend.model.resources import Placement
@@ -57,6 +57,7 @@ class LaunchSpec(Record):
     service_urls: tuple[str, ...] = ()  # the service's addresses for launchers on other nodes, the preferred first
     keep_allocation: float | None = None  # seconds of an allocation for the gangs of its search; None: a job of its own
     loader: LoaderSetting | None = None  # found by an earlier attempt; None: none, or the configuration has a number
+    batch: BatchSize | None = None  # found by an earlier attempt, or by the experiment that is rerun
     staged: bool = False  # its nodes do not see the service's home: files go through the service
 
     @property

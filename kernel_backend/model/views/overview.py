@@ -60,6 +60,7 @@ class Overview(Record):
     wait: Wait | None = None
     warnings: tuple[str, ...] = ()  # of the snapshot, and notes of attempts
     default_trials: int | None = None  # number of trials of a search, if neither its options nor its method set it
+    found_batch_size: int | None = None  # by `--batch-size auto`; None for a search, whose trials have their own
     artifacts_seq: int = 0  # number of the message about the newest artifact; 0: none
     seq: int = 0  # number of the newest message included: a client watches from here
 

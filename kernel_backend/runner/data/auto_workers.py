@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import socket
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -135,11 +136,21 @@ def free_memory() -> float:
     free = float(psutil.virtual_memory().available)
     try:
         own = Path("/proc/self/cgroup").read_text().partition("::")[2].strip().lstrip("/")
-        folder = _CGROUP / own
-        limit, used = ((folder / name).read_text().strip() for name in ("memory.max", "memory.current"))
-        return free if limit == "max" else max(0.0, min(free, float(limit) - float(used)))
-    except (OSError, ValueError):  # another version of cgroups, or none
+    except OSError:  # no Linux
         return free
+    folder = _CGROUP / own
+    # A limit may be that of a group above: Slurm sets it on the job, and its processes are in groups below.
+    return max(0.0, min([free, *map(_free_in_group, (folder, *folder.parents)[: len(Path(own).parts) + 1])]))
+
+
+def _free_in_group(folder: Path) -> float:
+    """Return the bytes that a cgroup may still use, infinity without a limit; unused file pages count as free."""
+    try:
+        limit, used = ((folder / name).read_text().strip() for name in ("memory.max", "memory.current"))
+        stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+        return math.inf if limit == "max" else float(limit) - float(used) + float(stat.get("inactive_file", 0))
+    except (OSError, ValueError):  # another version of cgroups, or none
+        return math.inf
 
 
 def _own_bytes(process: int) -> float:

@@ -115,18 +115,10 @@ def build(rank: RankContext) -> Training:
     mine, count = per_rank[ranks.rank], per_rank[-1].stop
     strategy = strategy_of(config, ranks, per_rank, device)
 
-    def batches(role: str, tag: str, training: bool = False) -> Batches:
-        data, workers = source_of(functions, role, config, training), loader_workers(rank, role)
-        size = (data.batch_size or config.batch_size) * (count if config.per_slot_batch else 1)
-        parts = (config.accumulate or 1) if training else 1
-        data, own = data._replace(batch_size=size), range(mine.start * parts, mine.stop * parts)
-        filled = strategy.sharded and not training
-        return Batches(data, size, config.seed, tag, own, count * parts, workers, device, rank.note, training, filled)
-
     validates = functions.has("validation_data")
     if config.search is not None and not validates:
         raise InvalidDefinition("a search compares validations, and there is no validation_data(): write that function")
-    data = batches("train_data", "sample", training=True)
+    data = training_batches(rank)
     if config.on_nan == "go_back" and data.is_stream:
         raise InvalidDefinition(
             "--on-nan go_back needs samples with an index, and train_data() returned a stream: leave it out"
@@ -137,7 +129,7 @@ def build(rank: RankContext) -> Training:
     if config.compile:
         for part in parts_of(model).values() or [model]:
             part.compile()
-    if any(isinstance(each, _BatchNorm) for each in model.modules()) and not config.sync_bn:
+    if needs_pairs(model, config):
         data.keep_pairs()
     average = WeightAverage(model, config.ema, strategy.model) if config.ema is not None else None
     for module in [model] if average is None else [model, average.module]:
@@ -207,8 +199,8 @@ def build(rank: RankContext) -> Training:
         rule=BatchRule(model, functions.takes_whole_batch),
         precision=precision(config, device),
         train=data,
-        validation=batches("validation_data", "validation") if validates else None,
-        test=batches("test_data", "test") if functions.has("test_data") else None,
+        validation=batches_of(rank, "validation_data", "validation", filled=strategy.sharded) if validates else None,
+        test=batches_of(rank, "test_data", "test", filled=strategy.sharded) if functions.has("test_data") else None,
         device=device,
         ranks=ranks,
         streams=streams,
@@ -237,6 +229,28 @@ def step_files(rank: RankContext) -> StepFiles:
     apart = any(tells_ranks_apart(each.read_bytes()) for each in Path(job.code).rglob("*.py"))
     private = attempt_folder(Path(job.home), job.id) / f"rank-{number}.files"
     return StepFiles(os.getcwd(), private, number, rank.note, rank.ranks.size, apart)
+
+
+def training_batches(rank: RankContext) -> Batches:
+    """Return the training data in batches of the configured size, of which this rank reads its shares."""
+    return batches_of(rank, "train_data", "sample", training=True)
+
+
+def batches_of(rank: RankContext, role: str, tag: str, training: bool = False, filled: bool = False) -> Batches:
+    """Return the data of a role in batches, of which this rank reads its shares; arguments are those of `Batches`."""
+    config, ranks = rank.config, rank.ranks
+    per_rank = shares_of(config.logical_workers or ranks.size, ranks.size)
+    mine, count = per_rank[ranks.rank], per_rank[-1].stop
+    data, workers = source_of(rank.functions, role, config, training), loader_workers(rank, role)
+    size = (data.batch_size or config.batch_size) * (count if config.per_slot_batch else 1)
+    parts = (config.accumulate or 1) if training else 1
+    data, own = data._replace(batch_size=size), range(mine.start * parts, mine.stop * parts)
+    return Batches(data, size, config.seed, tag, own, count * parts, workers, rank.device, rank.note, training, filled)
+
+
+def needs_pairs(model: nn.Module, config: Config) -> bool:
+    """Return True if no share of a batch may have a single sample, on which BatchNorm cannot train."""
+    return any(isinstance(each, _BatchNorm) for each in model.modules()) and not config.sync_bn
 
 
 def source_of(functions: Functions, role: str, config: Config, training: bool) -> Source:

@@ -9,10 +9,11 @@ from kernel_backend.checkpoints.storage import CheckpointStorage
 from kernel_backend.home import attempt_folder
 from kernel_backend.model.cluster.allocations import allocation_length
 from kernel_backend.model.experiment import Experiment
-from kernel_backend.model.facts import LoaderSetting, known
+from kernel_backend.model.facts import BatchSize, LoaderSetting, known
+from kernel_backend.model.ids import parse_reference
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.resources import LOCAL
-from kernel_backend.model.trial import Attempt, Trial
+from kernel_backend.model.trial import WEIGHTS, Attempt, Trial
 from kernel_backend.model.versions import read
 from kernel_backend.store.base import Store
 
@@ -30,12 +31,13 @@ def job_of(
     staged: bool = False,
     keeps: bool = False,
     loader: LoaderSetting | None = None,
+    batch: BatchSize | None = None,
 ) -> LaunchSpec:
     """Return the launch spec of an attempt; `python` is the interpreter of its ranks.
 
     `url` is the service's address, set only if launchers cannot read the service's home; `urls` are those for launchers
     on other nodes; `staged` is set if these nodes do not see the home, `keeps` if searches can keep allocations in the
-    pool, `loader` if an earlier attempt has tuned its loader processes.
+    pool, `loader` if an earlier attempt has tuned its loader processes, `batch` if one has found a batch size.
     """
     return LaunchSpec(
         experiment=experiment.number,
@@ -62,6 +64,7 @@ def job_of(
         keep_allocation=allocation_length(experiment.config.search, keeps) or None,  # not 0, as older versions read it
         staged=staged,
         loader=loader,
+        batch=batch,
     )
 
 
@@ -74,3 +77,24 @@ def tuned_loader(store: Store, experiment: Experiment, trial: int) -> LoaderSett
         places.append((experiment.rerun_of, trial))
     found = (known(store.facts(*place)).get("loader") for place in dict.fromkeys(places))
     return next((read(LoaderSetting, each) for each in found if each is not None), None)
+
+
+def found_batch(store: Store, experiment: Experiment, trial: Trial) -> BatchSize | None:
+    """Return the batch size that `--batch-size auto` has found for this trial, and that a resume must keep.
+
+    A trial that goes on from a checkpoint of another one has that one's, and a rerun that of what it repeats.
+    """
+    if experiment.config.auto_batch is None:
+        return None
+    places = [(experiment.number, trial.index)]
+    begins_from = trial.begins_from
+    if begins_from is not None and not begins_from.endswith(WEIGHTS):
+        origin = parse_reference(begins_from.partition("/")[0])
+        places.append((origin.experiment, origin.trial or 1))
+    if experiment.rerun_of is not None:
+        repeated = store.trials(experiment.rerun_of)
+        places += [(each.experiment, each.index) for each in repeated if each.params == trial.params]
+        # Of a training with other hyperparameters: the size is a part of what is compared.
+        places += [(each.experiment, each.index) for each in repeated[:1] if len(repeated) == 1]
+    found = (known(store.facts(*place)).get("batch") for place in dict.fromkeys(places))
+    return next((read(BatchSize, each) for each in found if each is not None), None)

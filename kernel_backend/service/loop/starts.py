@@ -27,7 +27,7 @@ from kernel_backend.service.context import Context
 from kernel_backend.service.environments import Preparation
 from kernel_backend.service.isolation import ROUND_WAIT_S, Work
 from kernel_backend.service.loop.ends import AttemptEnder
-from kernel_backend.service.loop.launch_spec import job_of, tuned_loader
+from kernel_backend.service.loop.launch_spec import found_batch, job_of, tuned_loader
 from kernel_backend.service.search.runner import Searches
 from kernel_backend.service.state.cluster_state import ClusterStateManager
 from kernel_backend.service.state.requests import RequestBuilder, StartError
@@ -210,8 +210,18 @@ class AttemptStarter:
             staged = settings is not None and not settings.shared
             keeps, urls = pool in self._engine.keeping(), self._launcher_urls()
             loader = await asyncio.to_thread(tuned_loader, self._store, experiment, attempt.trial)
+            batch = await asyncio.to_thread(found_batch, self._store, experiment, trial)
             job = self._job(
-                experiment, trial, attempt, python, pool, urls=urls, staged=staged, keeps=keeps, loader=loader
+                experiment,
+                trial,
+                attempt,
+                python,
+                pool,
+                urls=urls,
+                staged=staged,
+                keeps=keeps,
+                loader=loader,
+                batch=batch,
             )
             if not self._engine.places(pool):
                 job = job.model_copy(update={"excluded": tuple({*job.excluded, *self._nodes.left_out(pool)})})

@@ -9,8 +9,11 @@ from functools import lru_cache
 
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.experiment import Experiment
+from kernel_backend.model.facts import BatchSize
+from kernel_backend.model.facts import known as facts
 from kernel_backend.model.states import HOLDING_SLOTS, Hold, TrialState
 from kernel_backend.model.trial import Trial
+from kernel_backend.model.versions import read
 from kernel_backend.model.views.overview import Overview, Wait
 from kernel_backend.scheduler.explain.explain import explain
 from kernel_backend.scheduler.explain.feasibility import impossible
@@ -79,7 +82,15 @@ class Overviews:
         search = known.experiment.config.search
         default = search.default_trials if search is not None else None
         warnings = tuple(dict.fromkeys(warnings))
-        return known.model_copy(update={"wait": wait, "warnings": warnings, "default_trials": default})
+        more = {"default_trials": default, "found_batch_size": self._batch_size(known.experiment)}
+        return known.model_copy(update={"wait": wait, "warnings": warnings, **more})
+
+    def _batch_size(self, experiment: Experiment) -> int | None:
+        """Return the batch size that `--batch-size auto` has found; None if there is none, or one for each trial."""
+        if experiment.config.auto_batch is None or experiment.config.search is not None:
+            return None
+        found = facts(self._store.facts(experiment.number, 1)).get("batch")
+        return None if found is None else read(BatchSize, found).size
 
     def _warnings(self, id: str) -> tuple[str, ...]:
         try:

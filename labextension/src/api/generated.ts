@@ -4210,6 +4210,14 @@ export interface components {
             detail: string;
         };
         /**
+         * AutoBatch
+         * @description Find the largest batch size that fits into memory before the training, as with `--batch-size auto`.
+         */
+        AutoBatch: {
+            /** @default null */
+            most: number | null;
+        };
+        /**
          * Best
          * @description Best validation value of the experiment's metric in a trial; always a finite number.
          */
@@ -4359,6 +4367,8 @@ export interface components {
             steps: number | null;
             /** @default 32 */
             batch_size: number;
+            /** @default null */
+            auto_batch: components["schemas"]["AutoBatch"] | null;
             /**
              * @default step
              * @enum {string}
@@ -5128,6 +5138,8 @@ export interface components {
             warnings: string[];
             /** @default null */
             default_trials: number | null;
+            /** @default null */
+            found_batch_size: number | null;
             /** @default 0 */
             artifacts_seq: number;
             /** @default 0 */
@@ -5913,7 +5925,7 @@ export interface components {
         StoredFact: {
             attempt: number;
             /** @enum {string} */
-            name: "runtime" | "delivered" | "observed" | "weights" | "test" | "loader";
+            name: "runtime" | "delivered" | "observed" | "weights" | "test" | "loader" | "batch";
             at: number | ("NaN" | "Infinity" | "-Infinity");
             value: {
                 [key: string]: unknown;
@@ -6262,6 +6274,14 @@ export interface components {
             step: number;
         };
         /**
+         * AutoBatch
+         * @description Find the largest batch size that fits into memory before the training, as with `--batch-size auto`.
+         */
+        AutoBatchInput: {
+            /** @default null */
+            most?: number | null;
+        };
+        /**
          * Cadence
          * @description Interval of checkpoints or validations in seconds, epochs or steps; exactly one field is set.
          */
@@ -6355,6 +6375,8 @@ export interface components {
             steps?: number | null;
             /** @default 32 */
             batch_size?: number;
+            /** @default null */
+            auto_batch?: components["schemas"]["AutoBatchInput"] | null;
             /**
              * @default step
              * @enum {string}
@@ -6533,7 +6555,7 @@ export interface components {
             /** @default 0 */
             at?: number;
             /** @enum {string} */
-            name: "runtime" | "delivered" | "observed" | "weights" | "test" | "loader";
+            name: "runtime" | "delivered" | "observed" | "weights" | "test" | "loader" | "batch";
             value: {
                 [key: string]: unknown;
             };
@@ -7187,6 +7209,7 @@ export interface components {
              *       "epochs_unknown": false,
              *       "steps": null,
              *       "batch_size": 32,
+             *       "auto_batch": null,
              *       "schedule_per": "step",
              *       "amp": null,
              *       "ema": null,
@@ -7435,6 +7458,7 @@ export type Artifact = components['schemas']['Artifact'];
 export type Attempt = components['schemas']['Attempt'];
 export type AttemptState = components['schemas']['AttemptState'];
 export type AuditEntry = components['schemas']['AuditEntry'];
+export type AutoBatch = components['schemas']['AutoBatch'];
 export type Best = components['schemas']['Best'];
 export type BracketStatus = components['schemas']['BracketStatus'];
 export type Cadence = components['schemas']['Cadence'];
@@ -7541,6 +7565,7 @@ export type Waiting = components['schemas']['Waiting'];
 export type Webhook = components['schemas']['Webhook'];
 export type When = components['schemas']['When'];
 export type ArtifactSavedInput = components['schemas']['ArtifactSavedInput'];
+export type AutoBatchInput = components['schemas']['AutoBatchInput'];
 export type CadenceInput = components['schemas']['CadenceInput'];
 export type ChoicesInput = components['schemas']['ChoicesInput'];
 export type CommittedInput = components['schemas']['CommittedInput'];

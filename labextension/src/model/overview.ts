@@ -20,8 +20,8 @@ const ATTEMPTS = 10; // newest attempts per trial, as in the service's answers
 const LIVELIEST: readonly TrialState[] = ['running', 'starting', 'releasing', 'stopping', 'queued', 'paused'];
 const ENDED: readonly ExperimentState[] = ['stopped', 'completed', 'failed'];
 
-type OverviewMessage = Omit<Overview, 'trial_counts' | 'trials' | 'default_trials' | 'artifacts_seq'> &
-  Partial<Pick<Overview, 'trial_counts' | 'default_trials' | 'artifacts_seq'>> & { trials: Older[] };
+type Later = 'trial_counts' | 'default_trials' | 'found_batch_size' | 'artifacts_seq';
+type OverviewMessage = Omit<Overview, 'trials' | Later> & Partial<Pick<Overview, Later>> & { trials: Older[] };
 type Older = Omit<Trial, 'best'> & Partial<Trial>;
 
 /**
@@ -41,11 +41,13 @@ export function overviewIn(json: unknown): Overview | null {
     wait,
     warnings,
     default_trials = null,
+    found_batch_size = null,
     artifacts_seq = 0,
     seq
   } = json as OverviewMessage;
   const trials = Array.isArray(told) ? told.map(trial => ({ best: null, ...trial })) : told;
-  return { experiment, trials, trial_counts, attempts, wait, warnings, default_trials, artifacts_seq, seq };
+  const later = { trial_counts, default_trials, found_batch_size, artifacts_seq };
+  return { experiment, trials, attempts, wait, warnings, ...later, seq };
 }
 
 /** Return the state to display: for an active experiment, that of its most active trial. */

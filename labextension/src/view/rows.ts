@@ -52,11 +52,11 @@ function trained(overview: Overview | null): ParamTexts {
   if (!overview) {
     return {};
   }
-  const { epochs, batch_size, seed, slots } = overview.experiment.config;
+  const { epochs, batch_size, auto_batch, seed, slots } = overview.experiment.config;
   const backend = overview.attempts.filter(attempt => attempt.backend).at(-1)?.backend ?? '';
   return {
     epochs: String(epochs),
-    'batch size': String(batch_size),
+    'batch size': auto_batch ? String(overview.found_batch_size ?? 'auto') : String(batch_size),
     seed: String(seed),
     slots: String(slots),
     ...(backend ? { backend } : {})

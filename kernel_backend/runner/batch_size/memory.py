@@ -1,0 +1,71 @@
+"""Limit the memory of a process that tries batch sizes, and recognise errors of exhausted memory."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+from pathlib import Path
+
+import torch
+
+from kernel_backend.runner.data.auto_workers import free_memory
+
+# Fraction left for what a few steps do not show: buffers of NCCL, loader processes, fragmentation, longer samples.
+MARGIN = 0.1
+_LIMITS = (resource.RLIMIT_DATA, resource.RLIMIT_AS)
+_EXHAUSTED = ("out of memory", "can't allocate memory", "not enough memory", "_STATUS_ALLOC_FAILED")
+_STATUS = Path("/proc/self/status")
+
+
+def free_for_rank(ranks: int) -> int:
+    """Return the bytes of main memory that one of `ranks` ranks on this node may use: its share of the free ones.
+
+    A resource limit of the process (`ulimit`) may be smaller.
+    """
+    soft = (resource.getrlimit(each)[0] for each in _LIMITS)
+    return int(min([free_memory() / ranks, *(each for each in soft if each != resource.RLIM_INFINITY)]))
+
+
+def limit_memory(device: torch.device, free: int) -> int:
+    """Limit this process to the memory that a training may use, and return the bytes that are there for it.
+
+    On a CUDA device these are its free ones, on the CPU `free`. All but a margin may be used. More raises an error
+    before memory is exhausted: no other process suffers, and the kernel has none to kill.
+    """
+    if device.type == "cuda":
+        free, total = torch.cuda.mem_get_info(device)
+        torch.cuda.set_per_process_memory_fraction((1 - MARGIN) * free / total, device)
+        return free
+    _offer_to_the_kernel()
+    # A limit counts memory that is reserved, of which a part is never used: thread stacks, arenas of malloc.
+    data, used = _kilobytes("VmData"), _kilobytes("RssAnon")
+    wanted = int((1 - MARGIN) * free) + 1024 * max(0, data - used)
+    for each in _LIMITS:
+        soft, hard = resource.getrlimit(each)
+        given = [] if soft == resource.RLIM_INFINITY else [int((1 - MARGIN) * soft)]
+        own = [wanted] if each == resource.RLIMIT_DATA else []
+        if own or given:
+            resource.setrlimit(each, (min(own + given), hard))
+    return free
+
+
+def is_exhausted(error: BaseException) -> bool:
+    """Return True if the error says that memory does not suffice; on the CPU, torch has no class for it."""
+    if isinstance(error, MemoryError | torch.cuda.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(each in str(error) for each in _EXHAUSTED)
+
+
+def _offer_to_the_kernel() -> None:
+    """Make this process the first that the kernel kills when memory is exhausted after all."""
+    with contextlib.suppress(OSError):
+        Path(f"/proc/{os.getpid()}/oom_score_adj").write_text("1000")
+
+
+def _kilobytes(name: str) -> int:
+    with contextlib.suppress(OSError):
+        for line in _STATUS.read_text().splitlines():
+            if line.startswith(f"{name}:"):
+                return int(line.split()[1])
+    return 0
