@@ -264,7 +264,7 @@ def _finds_batch_size(definition: Definition, config: Config) -> str | None:
     flag = "--batch-size auto"
     if definition.form != "functions":
         own = _OWN.get(definition.form)
-        number = "the number in the code" if config.as_it_is else "--batch-size N, a number"
+        number = "--batch-size N, a number"
         instead = own.instead.get("batch_size", number) if own else number
         return f"{flag} is for definitions of functions, whose batches and steps are Daylight's: write {instead}"
     if "batch_size" in definition.hyperparameters:

@@ -6,6 +6,9 @@ import pytest
 import torch
 from gang import DIGITS, Trial
 
+from kernel_backend.model.experiment import AutoBatch
+from kernel_backend.model.facts import BatchSize
+from kernel_backend.model.reports import Fact
 from kernel_backend.runner.checkpoint.saving import HostCopy
 from kernel_backend.runner.determinism import seeds
 from kernel_backend.runner.determinism.random_states import RandomStates
@@ -13,6 +16,10 @@ from kernel_backend.runner.determinism.random_states import RandomStates
 pytestmark = pytest.mark.gpu
 
 COSINE = "def schedule(optimizer, steps): return torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)\n"
+# Each sample needs a 32nd of the GPU's memory in the backward pass.
+WIDE = """def loss(output, target, pause=0.0):
+    share = torch.cuda.get_device_properties(0).total_memory // 4 // 32
+    output = output + output.sum(1, keepdim=True).expand(-1, share // 2).sigmoid().mean(1, keepdim=True)"""
 ALL = {"ema": 0.9, "amp": "fp16", "clip": 0.5}
 
 
@@ -68,6 +75,20 @@ def test_two_runs_on_a_gpu_give_the_same_bits_and_a_killed_one_too(tmp_path):
     assert resumed.codes == [0], resumed.logs()
     assert killed.parts() == whole.parts()
     assert resumed.reports("validation")[12] == first.reports("validation")[12]
+
+
+def test_the_memory_of_a_gpu_limits_the_batch_size_and_the_bits_are_those_of_a_fixed_one(tmp_path):
+    source = DIGITS.replace("def loss(output, target, pause=0.0):", WIDE)
+    auto = Trial(tmp_path / "auto", source=source, slots=1, kind="cuda", options={"auto_batch": AutoBatch()})
+    ran = auto.run()
+    assert ran.codes == [0], ran.logs()
+    (fact,) = [each.value for each in ran.records if isinstance(each, Fact) and each.name == "batch"]
+    batch = BatchSize.model_validate(fact)
+    assert 2 <= batch.size < 70
+    assert " does not fit in " in batch.reason
+    fixed = Trial(tmp_path / "fixed", source=source, slots=1, kind="cuda", batch_size=batch.size)
+    assert fixed.run().codes == [0]
+    assert auto.parts() == fixed.parts()
 
 
 def test_logical_workers_on_one_gpu(tmp_path):

@@ -8,7 +8,9 @@ from argparse import Namespace
 import pytest
 
 from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.diff import Rerun
 from kernel_backend.model.experiment import (
+    AutoBatch,
     Cadence,
     Config,
     Keep,
@@ -18,7 +20,7 @@ from kernel_backend.model.experiment import (
 )
 from kernel_backend.model.search.records import Search
 from kernel_backend.model.sizes import parse_size, size_word
-from kernel_backend.spec.config_text import duration_word, specified_options, to_config, to_options
+from kernel_backend.spec.config_text import duration_word, specified_options, specified_settings, to_config, to_options
 from kernel_backend.spec.options import OPTIONS, add_options, options_for
 from tests.support.builders import parse_options
 
@@ -68,6 +70,8 @@ def test_every_setting_reaches_its_field():
         hang_timeout=120,
     )
     assert config("--loader-workers auto") == Config()
+    assert config("--batch-size auto") == Config(auto_batch=AutoBatch())
+    assert config("--batch-size auto:256 --per-slot-batch").auto_batch == AutoBatch(most=256)
     line = "--pool a100 --one-node --group vision --priority -5 --preemptible --max-time 8h"
     assert config(line) == Config(
         pool="a100", one_node=True, group="vision", priority=-5, preemptible=True, max_time=28_800
@@ -137,6 +141,9 @@ def test_values_that_are_no_text_are_taken_as_they_are():
     ("line", "said"),
     [
         ("--slots 0", "--slots 0: must be at least 1"),
+        ("--batch-size auto:0", "--batch-size auto:0: write auto, or auto:256 for at most 256 samples"),
+        ("--batch-size automatic", "--batch-size automatic: must be a whole number"),
+        ("--batch-size auto:9999999999", "--batch-size 9999999999: must be at most 1,000,000,000"),
         ("--epochs -3", "--epochs -3: must be at least 1"),
         ("--batch-size many", "--batch-size many: must be a whole number"),
         ("--slots 1.5", "--slots 1.5: must be a whole number"),
@@ -302,3 +309,12 @@ def test_an_allocation_is_kept_for_a_time_or_not(word, seconds):
 def test_an_allocation_that_cannot_be_kept_is_refused(line, said):
     with pytest.raises(InvalidRequest, match=said):
         config(line)
+
+
+@pytest.mark.parametrize("word", ["auto", "auto:256", "64"])
+def test_a_batch_size_is_a_number_or_found_and_a_later_one_replaces_it(word: str):
+    """Also where the configuration of an earlier experiment is changed, as in a rerun."""
+    assert config(" ".join(to_options(config(f"--batch-size {word}")))) == config(f"--batch-size {word}")
+    for before in ("auto:9", "128"):
+        asked = Rerun(config=specified_settings(parse_options(["--batch-size", word], "notebook")))
+        assert asked.applied(config(f"--batch-size {before}")) == config(f"--batch-size {word}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernel_backend.model.facts import Delivered, LoaderSetting, Observed, ObservedFile, StoredFact, known
+from kernel_backend.model.facts import BatchSize, Delivered, LoaderSetting, Observed, ObservedFile, StoredFact, known
 from kernel_backend.model.snapshot import Data, Environment, Snapshot
 from kernel_backend.text.provenance import fact_lines, provenance_line
 
@@ -58,6 +58,11 @@ def test_the_newest_attempt_has_the_last_word(turned):
 def test_the_setting_of_the_loader_is_said():
     lines = fact_lines(known([fact("loader", LoaderSetting(workers=4))]), snapshot())
     assert lines == ["loader     4 workers, each 2 batches ahead"]
+
+
+def test_a_batch_size_that_was_found_is_said():
+    lines = fact_lines(known([fact("batch", BatchSize(size=96, reason="104 does not fit in 2.0 GB"))]), snapshot())
+    assert lines == ["batch size 96, found by --batch-size auto (104 does not fit in 2.0 GB)"]
 
 
 def test_long_lists_of_files_are_counted_and_not_shown_whole():

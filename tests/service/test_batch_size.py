@@ -1,0 +1,42 @@
+"""A batch size that was found is kept by restarts and reruns, which try none again."""
+
+from __future__ import annotations
+
+from kernel_backend.client import Client
+from kernel_backend.home import attempt_folder
+from kernel_backend.model.facts import BatchSize
+from kernel_backend.model.views.overview import Overview
+from tests.support.world import World
+
+OPTIONS = {"slots": 1, "epochs": 4, "checkpoint_every": {"steps": 4}}
+BATCH = BatchSize(size=8, reason="at most 8, as requested")
+
+
+def tried(world: World, overview: Overview) -> list[bool]:
+    """Return for each attempt whether it has tried sizes, oldest first."""
+    folders = (attempt_folder(world.home, attempt.id) for attempt in overview.attempts)
+    return [(folder / "batch-size-0.log").exists() for folder in folders]
+
+
+def test_a_killed_training_and_a_rerun_keep_the_size_that_was_found(world: World) -> None:
+    client = Client.connect(start=False, home=world.home)
+    number = world.lasting(auto_batch={"most": 8}, **OPTIONS)
+    world.checkpointed(number)
+    world.ranks()[0].kill()
+    world.hurry(number, attempt=2)
+    overview = world.ended(number)
+    assert (overview.state, overview.trials[0].attempt) == ("completed", 2)
+    assert overview.attempts[-1].resume_from is not None
+    assert tried(world, overview) == [True, False]
+    assert overview.found_batch_size == 8
+    assert [each for each in overview.warnings if each.startswith("tuned: batch")] == [f"tuned: {BATCH.text(False)}"]
+    found = [each for each in client.facts(number) if each.name == "batch"]
+    assert [(each.attempt, BatchSize.model_validate(each.value)) for each in found] == [(1, BATCH), (2, BATCH)]
+
+    again = world.ended(client.rerun(number).experiment.number)
+    assert (again.state, tried(world, again), again.found_batch_size) == ("completed", [False], 8)
+    fixed = world.submit(**OPTIONS).experiment.number
+    assert world.ended(fixed).state == "completed"
+    assert world.weights(number) == world.weights(again.experiment.number) == world.weights(fixed)
+    differences = client.diff(number, fixed).differences
+    assert not [each.text for each in differences if each.kind == "configuration" and not each.harmless]
