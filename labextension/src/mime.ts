@@ -5,27 +5,15 @@
 import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
 import { Widget } from '@lumino/widgets';
 
-import { ended, sameExperiment, stateOf } from './model/overview';
-import type { Saved } from './model/saved';
+import type { Live, RendererOptions } from './live';
 import { MIME_TYPE } from './model/saved';
-import type { LiveSettings } from './panel/settings';
-import { savedIn } from './saved';
-import type { LabSource } from './service/request';
-import { Watch } from './service/watch';
+import { Part } from './part';
 import { h } from './view/dom';
-import { ExperimentView } from './view/view';
-import { WriteBack } from './writeback';
+import { PartNotice } from './view/partnotice';
 
 const RANK = 40; // text/html has rank 50
 const CANNOT = 'This version of Daylight cannot show what stands here.';
-
-/** Options of the renderer; `news` is called when an experiment begins, ends or changes its state. */
-export interface RendererOptions {
-  source: LabSource;
-  settings: LiveSettings;
-  writable: (node: Node) => boolean | null; // whether the node's document may be changed; null if it is in none
-  news: () => void;
-}
+const VIEW = new Part(() => import('./live'));
 
 export function rendererFactory(options: RendererOptions): IRenderMime.IRendererFactory {
   return {
@@ -37,36 +25,28 @@ export function rendererFactory(options: RendererOptions): IRenderMime.IRenderer
 }
 
 export class ExperimentRenderer extends Widget implements IRenderMime.IRenderer {
+  private readonly _notice = new PartNotice(VIEW);
+  private readonly _unlisten: () => void;
   private _model: IRenderMime.IMimeModel | null = null;
   private _live: Live | null = null;
 
   constructor(private readonly _options: RendererOptions) {
     super();
     this.addClass('dl-output');
+    this._unlisten = VIEW.listen(() => this._render());
   }
 
-  /** Draw a model; if the experiment is the same as before, update the existing view. */
+  /** Draw a model, once the code is loaded; if the experiment is the same as before, update the existing view. */
   renderModel(model: IRenderMime.IMimeModel): Promise<void> {
     this._model = model;
-    const saved = savedIn(model.data[MIME_TYPE]);
-    if (saved && this._live?.shows(saved)) {
-      this._live.adopt(saved);
-      return Promise.resolve();
-    }
-    this._clear();
-    try {
-      this._live = saved && new Live(this.node, saved, this._options, fresh => this._write(fresh));
-    } catch (error) {
-      console.error('Daylight: an output cannot be shown', error);
-    }
-    if (this._live === null) {
-      this.node.replaceChildren(...excuse(model.data['text/plain']));
-    }
-    return Promise.resolve();
+    const loaded = VIEW.load();
+    this._render();
+    return loaded;
   }
 
   override dispose(): void {
     if (!this.isDisposed) {
+      this._unlisten();
       this._clear();
       this._model = null;
       super.dispose();
@@ -75,6 +55,42 @@ export class ExperimentRenderer extends Widget implements IRenderMime.IRenderer 
 
   protected override onAfterAttach(): void {
     this._live?.attached();
+  }
+
+  private _render(): void {
+    if (this._model === null) {
+      return;
+    }
+    if (VIEW.code) {
+      this._draw(VIEW.code, this._model.data);
+    } else {
+      this._wait(this._model.data);
+    }
+  }
+
+  private _draw(code: typeof import('./live'), data: IRenderMime.IMimeModel['data']): void {
+    const saved = code.savedIn(data[MIME_TYPE]);
+    if (saved && this._live?.shows(saved)) {
+      this._live.adopt(saved);
+      return;
+    }
+    this._clear();
+    try {
+      this._live = saved && new code.Live(this.node, saved, this._options, fresh => this._write(fresh));
+    } catch (error) {
+      console.error('Daylight: an output cannot be shown', error);
+    }
+    if (this._live === null) {
+      this.node.replaceChildren(h('p', { class: 'dl-excuse' }, CANNOT), ...plainIn(data));
+    } else if (this.isAttached) {
+      this._live.attached();
+    }
+  }
+
+  /** Show the output's plain text while the code of the view is not there. */
+  private _wait(data: IRenderMime.IMimeModel['data']): void {
+    this._notice.update();
+    this.node.replaceChildren(this._notice.root, ...(this._notice.shown ? plainIn(data) : []));
   }
 
   private _clear(): void {
@@ -89,94 +105,7 @@ export class ExperimentRenderer extends Widget implements IRenderMime.IRenderer 
   }
 }
 
-/** View of one experiment in one output. */
-class Live {
-  private readonly _watch: Watch;
-  private readonly _view: ExperimentView;
-  private readonly _writing: WriteBack;
-  private _disposed = false;
-  private _writable = false; // as far as is known
-
-  constructor(
-    node: HTMLElement,
-    private _saved: Saved,
-    private readonly _options: RendererOptions,
-    private readonly _write: (fresh: IRenderMime.IMimeModel['data']) => void
-  ) {
-    this._watch = new Watch(_options.source, _saved.number, _saved);
-    this._view = new ExperimentView(node, this._watch, _options.settings.current.view);
-    const page = {
-      enabled: () => _options.settings.current.writeBack && this._isWritable(node),
-      visible: () => document.visibilityState === 'visible',
-      now: () => performance.now() / 1000 // a monotonic clock
-    };
-    this._writing = new WriteBack(this._watch, _saved.overview, page, () => this._writeBack());
-    this._spread();
-    _options.settings.changed.connect(this._settingsChanged);
-    document.addEventListener('visibilitychange', this._visibilityChanged);
-    this._watch.start();
-  }
-
-  shows(saved: Saved): boolean {
-    return sameExperiment(saved.overview, this._saved.overview);
-  }
-
-  /** Update the view after a change of the output's data. */
-  adopt(saved: Saved): void {
-    this._saved = saved;
-    this._watch.adopt(saved);
-    this._writing.keep(saved.overview);
-  }
-
-  /** Start when the widget has been attached to a document. */
-  attached(): void {
-    this._writing.consider();
-  }
-
-  dispose(): void {
-    this._disposed = true;
-    this._options.settings.changed.disconnect(this._settingsChanged);
-    document.removeEventListener('visibilitychange', this._visibilityChanged);
-    this._writing.dispose();
-    this._view.dispose();
-    this._watch.dispose();
-  }
-
-  private async _writeBack(): Promise<void> {
-    const fresh = await this._options.source.bundle(this._saved.number, this._saved.captured);
-    const saved = savedIn(fresh[MIME_TYPE]);
-    if (this._disposed || !saved || !this.shows(saved) || saved.overview.seq < this._saved.overview.seq) {
-      return;
-    }
-    this._write(fresh);
-  }
-
-  private _isWritable(node: Node): boolean {
-    this._writable = this._options.writable(node) ?? this._writable;
-    return this._writable;
-  }
-
-  /** Notify the other parts of the page of a change of this experiment. */
-  private _spread(): void {
-    let state = ended(this._saved.overview) ? stateOf(this._saved.overview) : '';
-    this._watch.subscribe(({ overview }) => {
-      const newer = overview ? stateOf(overview) : state;
-      if (newer !== state) {
-        state = newer;
-        this._options.news();
-      }
-    });
-  }
-
-  private readonly _settingsChanged = (): void => {
-    this._view.settings = this._options.settings.current.view;
-    this._writing.consider();
-  };
-
-  private readonly _visibilityChanged = (): void => this._writing.consider();
-}
-
-function excuse(plain: unknown): HTMLElement[] {
-  const text = typeof plain === 'string' ? plain : '';
-  return [h('p', { class: 'dl-excuse' }, CANNOT), ...(text ? [h('pre', {}, text)] : [])];
+function plainIn(data: IRenderMime.IMimeModel['data']): HTMLElement[] {
+  const text = data['text/plain'];
+  return typeof text === 'string' && text ? [h('pre', {}, text)] : [];
 }

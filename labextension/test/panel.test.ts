@@ -11,11 +11,12 @@ import {
   numbersIn,
   ofNotebook,
   placeAfter,
-  queryFor,
-  toldBy
+  queryFor
 } from '../src/panel/list';
-import { groupByIn, groupParams, groupsOf } from '../src/panel/groups';
-import type { GroupBy } from '../src/panel/groups';
+import { toldBy } from '../src/panel/itemtext';
+import { groupByIn } from '../src/panel/groupby';
+import type { GroupBy } from '../src/panel/groupby';
+import { groupParams, groupsOf } from '../src/panel/groups';
 import { DEFAULTS, settingsIn } from '../src/panel/settings';
 import { newestText } from '../src/model/text';
 import { done, experiment, overview, queued, trial } from './fakes';

@@ -4,7 +4,7 @@ import type { Curve, ExperimentState, Metrics, Overview, Search, TrialState } fr
 import type { Look } from '../src/service/watch';
 import { stateOf } from '../src/model/overview';
 import { progressText } from '../src/model/text';
-import { verbsFor } from '../src/view/actions';
+import { verbsFor } from '../src/view/verbs';
 import { failureOf } from '../src/view/failure';
 import { alone, beginning, colourOf, newestStep, overlaid } from '../src/view/plotted';
 import { shareDone } from '../src/view/progress';

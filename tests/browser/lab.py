@@ -183,6 +183,10 @@ class Lab:
         """Count the page's requests so far that match a pattern, such as `POST .*/bundle/`."""
         return sum(1 for each in self._requests if re.search(pattern, each))
 
+    def requested(self, pattern: re.Pattern[str]) -> set[str]:
+        """Return what a pattern's group matches in the page's requests since it was opened."""
+        return {found[1] for each in self._requests if (found := pattern.search(each))}
+
     def until(self, look: Callable[[], bool], what: str) -> None:
         """Wait for something that the page does; its events are heard meanwhile."""
         deadline = time.monotonic() + LATE / 1000

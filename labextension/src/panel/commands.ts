@@ -20,7 +20,7 @@ import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 import type { Overview } from '../api/types';
 import { editOf, labelsOf } from '../model/labels';
 import type { Verb } from '../service/watch';
-import { verbsFor } from '../view/actions';
+import { verbsFor } from '../view/verbs';
 import { copy } from '../view/clipboard';
 import type { Experiments } from './experiments';
 import { sunIcon } from './icon';

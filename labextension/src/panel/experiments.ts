@@ -12,8 +12,7 @@ import type { ActionBody, Source } from '../service/source';
 import type { Act } from '../service/watch';
 import { hasMoved, isActive, maybeMore, MOST_COMPARED, nextPause, ofNotebook, PAGE, queryFor } from './list';
 import type { Filter } from './list';
-import { groupsOf } from './groups';
-import type { Group, GroupBy } from './groups';
+import type { GroupBy } from './groupby';
 import { NOTHING_REMEMBERED } from './remembered';
 import type { Memory } from './remembered';
 import type { LiveSettings } from './settings';
@@ -128,11 +127,6 @@ export class Experiments implements IDisposable {
     this._group = group;
     this._remember();
     this._changed.emit();
-  }
-
-  /** The listed experiments by group; a single one without a title if they are not grouped. */
-  get groups(): readonly Group[] {
-    return groupsOf(this.list, this._group);
   }
 
   /** What waits, and the user's quotas; null until the service has answered. */

@@ -4,21 +4,11 @@ import type { Overview, Value } from '../api/types';
 import { labelsOf } from '../model/labels';
 import { stateOf } from '../model/overview';
 import { valueText } from '../model/text';
-
-/** What experiments are grouped by; '' for a plain list. Hyperparameters are named `lr` as `param:lr`. */
-export type GroupBy = '' | 'tag' | 'state' | 'notebook' | `param:${string}`;
+import type { GroupBy } from './groupby';
 
 export interface Group {
   readonly title: string;
   readonly items: readonly Overview[]; // newest first, as listed
-}
-
-const PLAIN: readonly GroupBy[] = ['', 'tag', 'state', 'notebook'];
-
-/** Return a stored choice; '' for any text that is no choice. */
-export function groupByIn(text: unknown): GroupBy {
-  const plain = PLAIN.find(each => each === text);
-  return plain ?? (typeof text === 'string' && text.startsWith('param:') ? (text as GroupBy) : '');
 }
 
 /** Return the hyperparameters of which these experiments have several values, by name; and that of `chosen`. */

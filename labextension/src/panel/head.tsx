@@ -4,8 +4,8 @@ import { refreshIcon } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
 import type { NodeUse } from '../api/types';
-import { groupByIn } from './groups';
-import type { GroupBy } from './groups';
+import { groupByIn } from './groupby';
+import type { GroupBy } from './groupby';
 import type { Filter } from './list';
 import { STATES } from './list';
 

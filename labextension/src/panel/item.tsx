@@ -15,7 +15,7 @@ import {
   stateText,
   trialsText
 } from '../model/text';
-import { toldBy } from './list';
+import { toldBy } from './itemtext';
 
 interface Props {
   overview: Overview;

@@ -1,9 +1,7 @@
 /** Queries of the panel, and the intervals between them. No DOM, no clock. */
 
-import type { Overview, Trial } from '../api/types';
-import { num } from '../model/curves';
+import type { Overview } from '../api/types';
 import { ended, stateOf } from '../model/overview';
-import { lossFirst, metricsText, newestOf } from '../model/text';
 import type { Query } from '../service/source';
 
 export const PAGE = 50; // experiments
@@ -81,23 +79,6 @@ export function isActive(found: readonly Overview[]): boolean {
 /** Return whether an answer differs from the previous one. */
 export function hasMoved(before: readonly Overview[], found: readonly Overview[]): boolean {
   return before.length !== found.length || before[0]?.seq !== found[0]?.seq;
-}
-
-/** Metric as shown in an item; `broken` if its value is not finite. */
-export interface MetricText {
-  readonly name: string;
-  readonly text: string;
-  readonly broken: boolean;
-}
-
-/** Return the parts of the text that `newestText` shows for a trial. */
-export function toldBy(trial: Trial): MetricText[] {
-  const [kind, metrics] = newestOf(trial);
-  return lossFirst(metrics).map(([name, value], index) => ({
-    name,
-    text: (index === 0 && kind === 'training' ? 'training ' : '') + metricsText({ [name]: value }),
-    broken: !Number.isFinite(num(value))
-  }));
 }
 
 /** Return the index of the item that an arrow key selects among `count` items; null for other keys. */

@@ -1,7 +1,7 @@
 /** Filters of the panel that the browser remembers until the next visit. */
 
-import { groupByIn } from './groups';
-import type { GroupBy } from './groups';
+import { groupByIn } from './groupby';
+import type { GroupBy } from './groupby';
 import { STATES } from './list';
 
 export interface Remembered {

@@ -5,95 +5,77 @@ import { MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
 import { Widget } from '@lumino/widgets';
 
 import type { Overview } from '../api/types';
-import { stateOf } from '../model/overview';
-import { titleText } from '../model/text';
-import type { Source } from '../service/source';
-import { Watch } from '../service/watch';
-import type { ViewSettings } from '../view/settings';
-import { CompareView } from '../view/compare';
-import { ExperimentView } from '../view/view';
+import { Part } from '../part';
+import { PartNotice } from '../view/partnotice';
 import { sunIcon } from './icon';
-import type { LiveSettings, Settings } from './settings';
+import type { Draw, TabContent, TabOptions } from './tabcontent';
 
-/** Options of a tab; `news` is called when an experiment changes its state. */
-export interface TabOptions {
-  source: Source;
-  settings: LiveSettings;
-  news: () => void;
+/** Code of a tab: its content, and the drawing in it. */
+interface TabCode {
+  TabContent: typeof TabContent;
+  draw: Draw;
 }
 
-interface Drawing {
-  settings: ViewSettings;
-  dispose(): void;
-}
+const ONE = new Part<TabCode>(async () => {
+  const [{ TabContent }, { ExperimentView }] = await Promise.all([import('./tabcontent'), import('../view/view')]);
+  return { TabContent, draw: (node, [watch], settings) => new ExperimentView(node, watch, settings) };
+});
+const SEVERAL = new Part<TabCode>(async () => {
+  const [{ TabContent }, { CompareView }] = await Promise.all([import('./tabcontent'), import('../view/compare')]);
+  return { TabContent, draw: (node, watches, settings) => new CompareView(node, watches, settings) };
+});
 
-/** Tab with one experiment, or with several side by side. */
+/** Tab with one experiment, or with several side by side; their code is loaded when the first is opened. */
 export class Tab extends Widget {
-  private readonly _watches: readonly Watch[];
-  private readonly _view: Drawing;
-  private _state: string | null = null;
+  private readonly _part: Part<TabCode>;
+  private readonly _notice: PartNotice;
+  private readonly _unlisten: () => void;
+  private _content: TabContent | null = null;
 
   constructor(
     readonly numbers: readonly number[],
     private readonly _options: TabOptions
   ) {
     super();
+    this._part = numbers.length === 1 ? ONE : SEVERAL;
+    this._notice = new PartNotice(this._part);
     this.addClass('dl-tab');
     this.node.tabIndex = -1;
-    this._watches = numbers.map(number => new Watch(_options.source, number));
-    this._view = this._draw(_options.settings.current.view);
+    this.node.append(this._notice.root);
     this.title.icon = sunIcon;
     this.title.closable = true;
-    this._watches.forEach(watch => watch.subscribe(() => this._changed()));
-    this._changed();
-    _options.settings.changed.connect(this._settingsChanged);
-    this._watches.forEach(watch => watch.start());
+    this.title.label = numbers.map(number => `#${number}`).join(' \u00b7 ');
+    this._unlisten = this._part.listen(() => this._render());
+    void this._part.load();
+    this._render();
   }
 
   /** Return the overview of an experiment in this tab; null if it is not here. */
   find(number: number): Overview | null {
-    return this._watches[this.numbers.indexOf(number)]?.look.overview ?? null;
+    return this._content?.find(number) ?? null;
   }
 
-  /** Retry to connect after an error. */
+  /** Retry to load or to connect after an error. */
   retry(): void {
-    this._watches.forEach(watch => watch.retry());
+    void this._part.load();
+    this._content?.retry();
   }
 
   override dispose(): void {
     if (!this.isDisposed) {
-      this._options.settings.changed.disconnect(this._settingsChanged);
-      this._view.dispose();
-      this._watches.forEach(watch => watch.dispose());
+      this._unlisten();
+      this._content?.dispose();
       super.dispose();
     }
   }
 
-  private _draw(settings: ViewSettings): Drawing {
-    const [only, ...others] = this._watches;
-    return only && others.length === 0
-      ? new ExperimentView(this.node, only, settings)
-      : new CompareView(this.node, this._watches, settings);
-  }
-
-  private _changed(): void {
-    const overviews = this._watches.map(watch => watch.look.overview);
-    const names = this.numbers.map((number, place) => {
-      const overview = overviews[place];
-      return overview ? titleText(overview) : `#${number}`;
-    });
-    this.title.label = this.numbers.length === 1 ? names.join() : this.numbers.map(number => `#${number}`).join(' · ');
-    this.title.caption = this.numbers.length === 1 ? `Experiment ${names.join()}` : `Compare ${names.join(', ')}`;
-    const state = overviews.map(overview => overview && stateOf(overview)).join();
-    if (this._state !== null && state !== this._state) {
-      this._options.news();
+  private _render(): void {
+    const { code } = this._part;
+    this._notice.update();
+    if (code && this._content === null) {
+      this._content = new code.TabContent(this, this.numbers, this._options, code.draw);
     }
-    this._state = state;
   }
-
-  private readonly _settingsChanged = (_: LiveSettings, { view }: Settings): void => {
-    this._view.settings = view;
-  };
 }
 
 export class Tabs {

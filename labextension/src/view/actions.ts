@@ -1,12 +1,13 @@
 /** Buttons for actions on an experiment: stop and delete (after confirmation), pause, resume, copy a reference. */
 
-import { ended, isDeleted, stateOf } from '../model/overview';
+import { stateOf } from '../model/overview';
 import { runsAsItIs } from '../model/text';
 import type { Look, Verb, Watch } from '../service/watch';
 import { copy } from './clipboard';
 import { button, changes, h, setText, show } from './dom';
 import { download } from './download';
 import { DELETE, Question, STOP } from './question';
+import { verbsFor } from './verbs';
 
 const SAID_MS = 2000; // duration of the text "copied"
 
@@ -117,28 +118,5 @@ export class Actions {
     setText(this._said, (await copy(command)) ? 'copied' : command);
     clearTimeout(this._timer);
     this._timer = setTimeout(() => setText(this._said, ''), SAID_MS);
-  }
-}
-
-/** Return the actions that are possible in the current state. */
-export function verbsFor(look: Look): Verb[] {
-  const overview = look.overview;
-  if (!overview || look.connection === 'gone' || look.connection === 'foreign') {
-    return [];
-  }
-  if (ended(overview)) {
-    return [isDeleted(overview) ? 'undelete' : 'delete'];
-  }
-  switch (stateOf(overview)) {
-    case 'paused':
-      return ['resume', 'stop'];
-    case 'queued':
-    case 'starting':
-    case 'running':
-      return ['pause', 'stop'];
-    case 'releasing':
-      return ['stop'];
-    default:
-      return [];
   }
 }

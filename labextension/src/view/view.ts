@@ -19,7 +19,7 @@ import { Notes } from './notes';
 import { newestStep } from './plotted';
 import { Progress } from './progress';
 import { RerunPart } from './rerun';
-import { SearchPart } from './search/search';
+import { SearchPlace } from './searchplace';
 import { DEFAULTS, type ViewSettings } from './settings';
 import { ConnectionNotice } from './connectionerror';
 import { SourcePart } from './source';
@@ -48,7 +48,7 @@ export class ExperimentView {
   private readonly _notes = new Notes();
   private readonly _problem: ConnectionNotice;
   private readonly _actions: Actions;
-  private readonly _search: SearchPart;
+  private readonly _search: SearchPlace;
   private readonly _curves: Curves;
   private readonly _times: Times;
   private readonly _utilisation: Utilisation;
@@ -69,7 +69,7 @@ export class ExperimentView {
     this._labels = new LabelPart(watch);
     this._more = [new RerunPart(watch), new DifferencePart(watch), new SourcePart(watch)];
     this._actions.buttons.append(this._labels.opener, ...this._more.map(part => part.opener));
-    this._search = new SearchPart(watch, curves => this._looked(curves));
+    this._search = new SearchPlace(watch, curves => this._looked(curves));
     this._curves = new Curves(this._root, settings, () => this._frame.request());
     this._times = new Times(watch);
     this._utilisation = new Utilisation(this._root, watch);

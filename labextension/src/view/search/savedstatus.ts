@@ -38,6 +38,11 @@ export function statusOf(overview: Overview): SearchStatus | null {
   };
 }
 
+/** Return the trial that is looked at unless the user selects another one: the best, else the first. */
+export function frontTrial(status: SearchStatus | null): number | null {
+  return status?.best?.trial ?? status?.trials[0]?.trial ?? null;
+}
+
 function rowOf(trial: Trial, metric: string, names: readonly string[], steps: boolean): TrialRow {
   const value = trial.metrics[metric] ?? null;
   const finite = value !== null && Number.isFinite(num(value));

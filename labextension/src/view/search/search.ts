@@ -14,7 +14,7 @@ import { ParallelTab } from './tabparallel';
 import { ProgressTab } from './tabprogress';
 import type { TabView } from './tabview';
 import { spentText } from './usage';
-import { statusOf } from './savedstatus';
+import { frontTrial, statusOf } from './savedstatus';
 import { isOpen, Steering, steersFor } from './steering';
 import { TrialTable } from './trials';
 
@@ -119,7 +119,7 @@ export class SearchPart {
 
   /** Selected trial: the one that was clicked, else the best; null if there is none. */
   get trial(): number | null {
-    return this._picked ?? this._seen?.status.best?.trial ?? this._seen?.status.trials[0]?.trial ?? null;
+    return this._picked ?? frontTrial(this._seen?.status ?? null);
   }
 
   update(look: Look): void {
