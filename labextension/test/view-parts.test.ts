@@ -170,6 +170,14 @@ describe('compared experiments', () => {
     expect(progress?.rows.at(-1)).toEqual({ name: 'time', values: ['1 min 00 s', '30 s'], differs: true });
   });
 
+  test('have the batch size that was found, as soon as it is', () => {
+    const config = { ...experiment().config, auto_batch: { most: null } };
+    const auto = experiment({ config });
+    const shown = [overview({ experiment: auto }), overview({ experiment: auto, found_batch_size: 96 }), overview()];
+    const row = rowsOf(shown, 130).flatMap(({ rows }) => rows.filter(({ name }) => name === 'batch size'));
+    expect(row.map(({ values }) => values)).toEqual([['auto', '96', '32']]);
+  });
+
   test('have their metrics together, the loss first, before how far they are', () => {
     const reached = (metrics: Metrics): Overview => overview({ trials: [trial({ metrics })] });
     const [, metrics, progress] = rowsOf([reached({ f1: 0.5, loss: 2 }), reached({ error: 'NaN' })], 130);
