@@ -69,7 +69,7 @@ def tuned(attempt: Attempt) -> list[str]:
 
 
 def test_memory_limits_the_size_and_the_bits_are_those_of_a_fixed_one(tmp_path):
-    auto = trial(tmp_path / "auto", [250])
+    auto = trial(tmp_path / "auto", [160])
     attempt = auto.run()
     assert attempt.codes == [0], attempt.logs()
     batch = found(attempt)
@@ -84,7 +84,7 @@ def test_memory_limits_the_size_and_the_bits_are_those_of_a_fixed_one(tmp_path):
 
 
 def test_ranks_take_the_size_that_fits_on_all_of_them(tmp_path):
-    both = trial(tmp_path / "both", [AMPLE, 250])
+    both = trial(tmp_path / "both", [AMPLE, 160])
     attempt = both.run()
     assert attempt.codes == [0, 0], attempt.logs()
     batch = found(attempt)
@@ -121,7 +121,7 @@ def test_a_model_that_does_not_fit_at_all_is_refused(tmp_path):
     assert attempt.codes == [1], attempt.logs()
     (failure,) = attempt.failures().values()
     assert failure.type == "InvalidDefinition"
-    assert failure.message.startswith("--batch-size auto found no size: 1 does not fit in ")
+    assert failure.message.startswith("--batch-size auto found no size: 2 does not fit in ")
 
 
 def test_a_dataloader_has_a_size_of_its_own(tmp_path):
@@ -139,7 +139,7 @@ def test_an_error_of_the_users_code_is_shown_as_ever(tmp_path):
     assert attempt.codes == [1]
     assert "cell [4] line" in attempt.failures()[0].frames[-1].where
     assert attempt.failures()[0].type == "RuntimeError"
-    assert found(attempt).size == 32
+    assert (found(attempt).size, found(attempt).reason[:22]) == (32, "2 failed: RuntimeError")
 
 
 def test_nothing_of_the_tried_steps_is_left(tmp_path):

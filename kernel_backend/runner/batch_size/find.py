@@ -29,7 +29,7 @@ from kernel_backend.model.sizes import size
 from kernel_backend.model.versions import read
 from kernel_backend.runner.batch_size.bench import Answer, Task
 from kernel_backend.runner.batch_size.memory import free_for_rank
-from kernel_backend.runner.batch_size.sizes import largest
+from kernel_backend.runner.batch_size.sizes import FIRST, largest
 from kernel_backend.runner.ipc import Instructions
 from kernel_backend.runner.progress import Progress
 from kernel_backend.runner.ranks.backends import Ranks
@@ -166,15 +166,15 @@ class _Search:
         if found.size:
             reason = reason if found.misfit is None else self._problem(found.misfit)
             return BatchSize(size=found.size * self._unit, reason=reason)
-        assert found.misfit is not None
-        problem = self._problem(found.misfit)
-        if found.misfit not in self._errors:
+        first = min(FIRST, most)  # a single sample is tried after it, on which BatchNorm cannot train
+        if first not in self._errors:
             raise InvalidDefinition(
-                f"--batch-size auto found no size: {problem}. Take a smaller model, --amp bf16, or more memory"
+                f"--batch-size auto found no size: {self._problem(first)}. Take a smaller model, --amp bf16, or more "
+                "memory"
             )
         # Training shows an error of the user's code with its line, and goes on if it is one of trying sizes alone.
         usual = int(Config.model_fields["batch_size"].default)
-        return BatchSize(size=min(usual, most * self._unit), reason=problem)
+        return BatchSize(size=min(usual, most * self._unit), reason=self._problem(first))
 
     def _problem(self, share: int) -> str:
         batch_size = share * self._unit
