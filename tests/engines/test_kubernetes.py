@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from kernel_backend.engines.kubernetes.engine import KubernetesEngine
-from kernel_backend.model.cluster.pools import Pool, read_pool
-from kernel_backend.model.states import Outcome
-from tests.engines.contract import EngineContract, begun, ended, log, until
-from tests.engines.join_service import Joined, Joins
-from tests.support.builders import share
+from tests.engines.kubernetes_contract import KubernetesContract
 from tests.support.kubernetes_stub import Stub, node
 from tests.support.process_kubelet import ProcessKubelet
 
-TWO_NODES = (share((0, 1), "n1"), share((0, 1), "n2"))
 
-
-class JoinedKubernetes(Joined, KubernetesEngine):
-    """The engine for Kubernetes, whose launchers may join."""
-
-
-class Site:
+class StubSite:
     """A stub with two nodes, and its kubelet."""
 
     def __init__(self, folder: Path) -> None:
@@ -33,65 +20,16 @@ class Site:
         self.kubelet = ProcessKubelet(self.stub.cluster, folder)
         self.stub.cluster.nodes = [node("n1"), node("n2")]
 
-
-@pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    found = Site(tmp_path)
-    with found.stub.serving():
-        monkeypatch.setenv("KUBECONFIG", str(found.stub.config))
-        found.stub.begin(found.kubelet.run)
-        yield found
+    def objects(self) -> list[str]:
+        """The names of all objects."""
+        return list(self.stub.do(lambda cluster: [name for _, name in cluster.objects]))
 
 
-def pool(folder: Path, **settings: object) -> Pool:
-    volumes = [{"claim": "home", "at": str(folder)}]
-    shared = {"engine": "kubernetes", "image": "test", "shared": True, "volumes": volumes, "gpus": False}
-    return read_pool("cloud", {**shared, "python": str(folder / "python"), **settings})
-
-
-class TestKubernetesEngine(EngineContract):
-    pool = "cloud"
-
+class TestKubernetesEngine(KubernetesContract):
     @pytest.fixture
-    def engine(self, site: Site, tmp_path: Path, joins: Joins) -> JoinedKubernetes:
-        return JoinedKubernetes(tmp_path / "home", pool(tmp_path), "tests")
-
-    @pytest.fixture
-    def again(self, site: Site, tmp_path: Path, joins: Joins) -> JoinedKubernetes:
-        return JoinedKubernetes(tmp_path / "home", pool(tmp_path), "tests")
-
-    def test_two_nodes_are_one_world(self, engine, job, joins):
-        async def go():
-            gang = job().model_copy(update={"placement": TWO_NODES})
-            await engine.submit(gang, "secret")
-            found = await ended(engine, gang.id)
-            assert (found.outcome, found.result.exit_codes) == (Outcome.OK, (0, 0, 0, 0)), found
-            said = [json.loads((await log(engine, gang.id, rank)).decode().splitlines()[0]) for rank in range(4)]
-            assert {each["WORLD_SIZE"] for each in said} == {"4"}
-            assert [node.name for node in joins.nodes(gang.id)] == ["n1", "n2"]
-
-        asyncio.run(go())
-
-    def test_a_released_gang_of_two_nodes_leaves_by_itself(self, engine, job):
-        async def go():
-            gang = job(seconds=300).model_copy(update={"placement": TWO_NODES})
-            await engine.submit(gang, "secret")
-            await begun(engine, gang.id, ranks=4)
-            await engine.release(gang.id)
-            found = await ended(engine, gang.id)
-            assert (found.outcome, found.result.exit_codes) == (Outcome.RELEASED, (85, 85, 85, 85))
-
-        asyncio.run(go())
-
-    def test_a_forgotten_gang_leaves_no_objects(self, engine, job, site):
-        async def go():
-            await engine.submit(job(), "secret")
-            await ended(engine, job().id)
-            await engine.forget(job().id)
-
-            async def empty():
-                return not site.stub.do(lambda cluster: list(cluster.objects.values()))
-
-            await until(empty, "the garbage collector deletes what the owner owned")
-
-        asyncio.run(go())
+    def site(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StubSite]:
+        found = StubSite(tmp_path)
+        with found.stub.serving():
+            monkeypatch.setenv("KUBECONFIG", str(found.stub.config))
+            found.stub.begin(found.kubelet.run)
+            yield found

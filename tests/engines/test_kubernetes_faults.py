@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,11 +15,11 @@ from kernel_backend.engines.kubernetes.engine import KubernetesEngine
 from kernel_backend.engines.kubernetes.submission import read_submission, write_submission
 from kernel_backend.home import attempt_folder
 from kernel_backend.launch.folder import AttemptFolder
-from kernel_backend.model.cluster.pools import read_pool
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.states import Outcome
 from tests.engines.contract import ended, specifications, until
 from tests.engines.contract import status as status_of
+from tests.engines.kubernetes_gangs import sleeping_engine
 from tests.support.builders import share
 from tests.support.kubernetes_stub import Cluster, Cut, Refusal, Request, Stub, at_random, node
 from tests.support.process_kubelet import ProcessKubelet
@@ -53,16 +52,7 @@ def kubelet(stub: Stub, tmp_path: Path) -> ProcessKubelet:
 @pytest.fixture
 def make(tmp_path: Path) -> Callable[..., KubernetesEngine]:
     """`make(**settings)`: an engine, as of a service that has just begun."""
-    sleeper = tmp_path / "sleeper"
-    sleeper.write_text("#!/bin/sh\nexec sleep 600\n")
-    sleeper.chmod(0o755)
-
-    def engine(**settings: Any) -> KubernetesEngine:
-        shared = {"engine": "kubernetes", "image": "test", "shared": True, "gpus": False, "python": str(sleeper)}
-        volumes = [{"claim": "home", "at": str(tmp_path)}]
-        return KubernetesEngine(tmp_path / "home", read_pool("cloud", {**shared, "volumes": volumes, **settings}), "5f")
-
-    return engine
+    return lambda **settings: sleeping_engine(tmp_path, **settings)
 
 
 @pytest.fixture

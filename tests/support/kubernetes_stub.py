@@ -20,13 +20,9 @@ from tornado.iostream import StreamClosedError
 from tornado.netutil import bind_sockets
 from tornado.web import Application, RequestHandler
 
-Manifest = dict[str, Any]
+from tests.support.pod_processes import Manifest, is_over, stamp
+
 Fault = Callable[["Request"], None]
-
-
-def stamp(at: datetime | None = None) -> str:
-    """A time as the API server writes it."""
-    return (at or datetime.now(UTC)).isoformat().replace("+00:00", "Z")
 
 
 class Refusal(Exception):
@@ -148,11 +144,6 @@ def matches(item: Manifest, selector: str) -> bool:
     return all(
         labels.get(key) == value for key, _, value in (each.partition("=") for each in selector.split(",") if each)
     )
-
-
-def is_over(pod: Manifest) -> bool:
-    """Whether a pod has ended."""
-    return pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
 
 
 def amount(pod: Manifest, name: str) -> int:

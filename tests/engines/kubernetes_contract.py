@@ -1,0 +1,86 @@
+"""Contract of the engine for Kubernetes, on a stub of an API server as on a real control plane."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from kernel_backend.engines.kubernetes.engine import KubernetesEngine
+from kernel_backend.model.cluster.pools import Pool, read_pool
+from kernel_backend.model.states import Outcome
+from tests.engines.contract import EngineContract, begun, ended, log, until
+from tests.engines.join_service import Joined, Joins
+from tests.support.builders import share
+
+TWO_NODES = (share((0, 1), "n1"), share((0, 1), "n2"))
+
+
+class JoinedKubernetes(Joined, KubernetesEngine):
+    """The engine for Kubernetes, whose launchers may join."""
+
+
+class Site(Protocol):
+    """A cluster with the nodes n1 and n2, to which the variable KUBECONFIG leads."""
+
+    def objects(self) -> list[str]:
+        """The names of Daylight's objects in the namespace."""
+
+
+def pool(folder: Path, **settings: object) -> Pool:
+    volumes = [{"claim": "home", "at": str(folder)}]
+    shared = {"engine": "kubernetes", "image": "test", "shared": True, "volumes": volumes, "gpus": False}
+    return read_pool("cloud", {**shared, "python": str(folder / "python"), **settings})
+
+
+class KubernetesContract(EngineContract):
+    """Inherit, and give `site`."""
+
+    pool = "cloud"
+
+    @pytest.fixture
+    def engine(self, site: Site, tmp_path: Path, joins: Joins) -> JoinedKubernetes:
+        return JoinedKubernetes(tmp_path / "home", pool(tmp_path), "tests")
+
+    @pytest.fixture
+    def again(self, site: Site, tmp_path: Path, joins: Joins) -> JoinedKubernetes:
+        return JoinedKubernetes(tmp_path / "home", pool(tmp_path), "tests")
+
+    def test_two_nodes_are_one_world(self, engine, job, joins):
+        async def go():
+            gang = job().model_copy(update={"placement": TWO_NODES})
+            await engine.submit(gang, "secret")
+            found = await ended(engine, gang.id)
+            assert (found.outcome, found.result.exit_codes) == (Outcome.OK, (0, 0, 0, 0)), found
+            said = [json.loads((await log(engine, gang.id, rank)).decode().splitlines()[0]) for rank in range(4)]
+            assert {each["WORLD_SIZE"] for each in said} == {"4"}
+            assert [node.name for node in joins.nodes(gang.id)] == ["n1", "n2"]
+
+        asyncio.run(go())
+
+    def test_a_released_gang_of_two_nodes_leaves_by_itself(self, engine, job):
+        async def go():
+            gang = job(seconds=300).model_copy(update={"placement": TWO_NODES})
+            await engine.submit(gang, "secret")
+            await begun(engine, gang.id, ranks=4)
+            await engine.release(gang.id)
+            found = await ended(engine, gang.id)
+            assert (found.outcome, found.result.exit_codes) == (Outcome.RELEASED, (85, 85, 85, 85))
+
+        asyncio.run(go())
+
+    def test_a_forgotten_gang_leaves_no_objects(self, engine, job, site):
+        async def go():
+            await engine.submit(job(), "secret")
+            await ended(engine, job().id)
+            await engine.forget(job().id)
+
+            async def empty():
+                return not site.objects()
+
+            await until(empty, "the garbage collector deletes what the owner owned")
+
+        asyncio.run(go())

@@ -1,0 +1,20 @@
+"""Engines for Kubernetes whose launchers only sleep, for tests of what the cluster does to pods."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from kernel_backend.engines.kubernetes.engine import KubernetesEngine
+from kernel_backend.model.cluster.pools import read_pool
+
+
+def sleeping_engine(folder: Path, service: str = "5f", **settings: Any) -> KubernetesEngine:
+    """An engine, as of a service that has just begun."""
+    sleeper = folder / "sleeper"
+    if not sleeper.exists():
+        sleeper.write_text("#!/bin/sh\nexec sleep 600\n")
+        sleeper.chmod(0o755)
+    shared = {"engine": "kubernetes", "image": "test", "shared": True, "gpus": False, "python": str(sleeper)}
+    volumes = [{"claim": "home", "at": str(folder)}]
+    return KubernetesEngine(folder / "home", read_pool("cloud", {**shared, "volumes": volumes, **settings}), service)
