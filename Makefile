@@ -12,7 +12,7 @@ NPM    := PATH="$(CURDIR)/$(BIN):$$PATH" npm --silent
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock demo lab hub browser test durations torture test-fast check fix types bench screenshots docs clean
+.PHONY: help setup lock demo lab hub browser test test-kubernetes durations torture test-fast check fix types bench screenshots docs clean
 
 help: ## this list
 	@$(PYTHON) -c 'import re; [print(f"  make {a:<10} {b}") for a, b in re.findall(r"^([a-z-]+):.*?## (.*)", open("Makefile").read(), re.M)]'
@@ -41,6 +41,10 @@ hub: setup ## a JupyterHub of three users and an admin with Daylight in it, on f
 test: setup browser ## every test
 	$(NPM) test
 	$(PYTEST)
+
+test-kubernetes: setup ## the tests on a real control plane of Kubernetes, which scripts/kubernetes builds once (6 minutes of processor time)
+	scripts/kubernetes
+	KUBERNETES=require $(BIN)/python -m pytest -m kubernetes tests/engines
 
 durations: setup browser ## run every test, and store the seconds of each test file in tests/durations.csv
 	$(PYTEST) --junitxml=build/tests.xml

@@ -19,6 +19,9 @@ from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.reports import AttemptResult
 from tests.engines.join_service import Joined, Joins
 from tests.support.builders import share
+from tests.support.kubernetes_control_plane import ControlPlane, control_plane
+from tests.support.kubernetes_site import KubernetesSite
+from tests.support.kubernetes_site import kubernetes_site as site_of
 from tests.support.slurm import Slurm, slurm
 
 ROOT = Path(__file__).parents[2]
@@ -30,6 +33,21 @@ def site() -> Iterator[Slurm]:
     with slurm() as running, pytest.MonkeyPatch.context() as patch:
         patch.setenv("SLURM_CONF", str(running.conf))
         yield running
+
+
+@pytest.fixture(scope="session")
+def plane() -> Iterator[ControlPlane]:
+    """A real control plane of Kubernetes, without nodes."""
+    with control_plane() as running:
+        yield running
+
+
+@pytest.fixture
+def kubernetes_site(plane: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[KubernetesSite]:
+    """A namespace of a real Kubernetes with two nodes, to which the environment leads."""
+    with site_of(plane, tmp_path) as found:
+        monkeypatch.setenv("KUBECONFIG", str(found.config))
+        yield found
 
 
 @pytest.fixture

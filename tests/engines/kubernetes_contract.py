@@ -57,7 +57,7 @@ class KubernetesContract(EngineContract):
             assert (found.outcome, found.result.exit_codes) == (Outcome.OK, (0, 0, 0, 0)), found
             said = [json.loads((await log(engine, gang.id, rank)).decode().splitlines()[0]) for rank in range(4)]
             assert {each["WORLD_SIZE"] for each in said} == {"4"}
-            assert [node.name for node in joins.nodes(gang.id)] == ["n1", "n2"]
+            assert sorted(node.name for node in joins.nodes(gang.id)) == ["n1", "n2"]
 
         asyncio.run(go())
 

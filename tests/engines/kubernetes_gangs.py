@@ -17,4 +17,5 @@ def sleeping_engine(folder: Path, service: str = "5f", **settings: Any) -> Kuber
         sleeper.chmod(0o755)
     shared = {"engine": "kubernetes", "image": "test", "shared": True, "gpus": False, "python": str(sleeper)}
     volumes = [{"claim": "home", "at": str(folder)}]
-    return KubernetesEngine(folder / "home", read_pool("cloud", {**shared, "volumes": volumes, **settings}), service)
+    pool = read_pool("cloud", {**shared, "volumes": volumes, **settings})
+    return KubernetesEngine(folder / "home", pool, service)
