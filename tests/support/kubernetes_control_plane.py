@@ -21,7 +21,7 @@ from tests.support.ports import free_ports
 BUILD = Path(__file__).parents[2] / "scripts" / "kubernetes"
 PATIENCE_S = 120.0
 TOKENS = {"admin": "token-of-admin", "ada": "token-of-ada"}  # by user
-GRACE_S = 4  # after its last lease from which a node counts as lost; Kubernetes' own default is 40
+GRACE_S = 8  # after its last lease from which a node counts as lost; Kubernetes' own default is 40
 _CONTROLLERS = (
     "namespace,serviceaccount,serviceaccount-token,garbagecollector,resourcequota,nodelifecycle,podgc,disruption"
 )

@@ -63,7 +63,6 @@ class KubeletNodes:
 
     def find(self, name: str) -> None:
         """Let the kubelet of a lost node be heard again."""
-        self.admin.change(f"nodes/{name}/status", {"status": {"conditions": [_ready()]}})
         self.lost.discard(name)
 
     def cordon(self, name: str, cordoned: bool = True) -> None:
@@ -168,8 +167,14 @@ class KubeletNodes:
     async def _renew(self) -> None:
         """Renew the leases, by which the controllers know that nodes live."""
         await asyncio.sleep(RENEW_S)
-        for name in set(self._names) - self.lost:
-            await self._call("PATCH", f"{_LEASES}/{name}", {"spec": _held(name)})
+        await asyncio.gather(*map(self._renew_one, set(self._names) - self.lost))
+        for node in (await self._call("GET", "/api/v1/nodes"))["items"]:
+            name = node["metadata"]["name"]
+            if name in set(self._names) - self.lost and not _is_ready(node):  # only its kubelet may take that back
+                await self._call("PATCH", f"/api/v1/nodes/{name}/status", {"status": {"conditions": [_ready()]}})
+
+    async def _renew_one(self, name: str) -> None:
+        await self._call("PATCH", f"{_LEASES}/{name}", {"spec": _held(name)})
 
     async def _call(self, method: str, path: str, body: Manifest | None = None) -> Manifest:
         kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
@@ -199,6 +204,10 @@ def _ready() -> Manifest:
         "lastHeartbeatTime": now,
         "lastTransitionTime": now,
     }
+
+
+def _is_ready(node: Manifest) -> bool:
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in node["status"]["conditions"])
 
 
 def _held(name: str) -> Manifest:
