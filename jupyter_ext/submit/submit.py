@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from jupyter_ext.capture import Capture, Problem
 from jupyter_ext.project import LIMIT, Imported, ProjectFiles, collect, place_of
+from jupyter_ext.project.packages import installed_packages
 from jupyter_ext.recognise import in_other_cells, recognise
 from jupyter_ext.submit.implicit_context import ArchiveBudget, ImplicitContext, collect_context
 from jupyter_ext.submit.process import notebook_process
@@ -441,4 +442,5 @@ def describe(checked: PreparedSubmission) -> Snapshot:
         commits=checked.commits,
         state=checked.state,
         process=checked.process,
+        packages=() if checked.capture.interpreter else installed_packages(checked.capture.packages),
     )

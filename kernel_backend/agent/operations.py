@@ -138,6 +138,10 @@ class AgentOperations:
         """Build an environment if needed, and return its interpreter."""
         return self._workspace.environments.build(Environment.model_validate_json(environment), Path(python))
 
+    def interpreter(self, body: Iterator[bytes], python: str, packages: list[str]) -> Any:
+        """Return the interpreter `python` or, if this machine does not have it, the agent's, with what that lacks."""
+        return self._workspace.environments.interpreter(python, packages)
+
     def present(self, body: Iterator[bytes], python: str) -> Any:
         """Return a description of an interpreter's present environment."""
         return self._workspace.environments.present(Path(python))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shutil
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -40,7 +42,7 @@ def make(environment: Environment, python: Path, folder: Path) -> Lock:
     text = ""
     while wanted:
         try:
-            text = _compile(wanted, python, folder)
+            text = _compile(wanted, environment.python, python, folder)
             break
         except NoEnvironment as error:
             unknown = [name for each in _UNKNOWN.findall(error.message) if (name := canonicalize_name(each)) in wanted]
@@ -87,8 +89,12 @@ def requirements(environment: Environment) -> Plan:
     return Plan(wanted=wanted, files=files, pinned=pinned, unlocked=unlocked)
 
 
-def _compile(wanted: Mapping[str, str], python: Path, folder: Path) -> str:
-    options = ["--no-deps", "--generate-hashes", "--no-header", "--no-annotate", "--python", str(python)]
+def _compile(wanted: Mapping[str, str], version: str, python: Path, folder: Path) -> str:
+    options = ["--no-deps", "--generate-hashes", "--no-header", "--no-annotate"]
+    if shutil.which(python) is None:  # it is on a machine that shares no path with this one
+        options += ["--python-version", version, "--python", sys.executable]
+    else:
+        options += ["--python", str(python)]
     return uv.run("pip", "compile", *options, "-", folder=folder, python=python, stdin="\n".join(wanted.values()))
 
 

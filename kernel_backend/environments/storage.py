@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import re
+import shutil
+import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -18,6 +21,7 @@ from kernel_backend.environments.lock import Lock
 from kernel_backend.environments.present import own_root_of, present
 from kernel_backend.environments.wheel import own_wheel
 from kernel_backend.errors import NoEnvironment
+from kernel_backend.model.environments import Interpreter
 from kernel_backend.model.snapshot import Environment
 from kernel_backend.snapshots import installed
 from kernel_backend.snapshots.archive import digest
@@ -41,6 +45,15 @@ class Environments:
 
     def __init__(self, home: Path) -> None:
         self._home, self._locks = home, home / "environments"
+
+    def interpreter(self, python: str, packages: Sequence[str]) -> Interpreter:
+        """Return the interpreter `python` or, if this machine does not have it, that of this process.
+
+        `packages` are those that a training imports; the ones that this process's interpreter lacks are returned.
+        """
+        if shutil.which(python) is not None:
+            return Interpreter(path=python)
+        return Interpreter(path=sys.executable, lacks=tuple(name for name in packages if find_spec(name) is None))
 
     def lock(self, environment: Environment) -> Lock | None:
         """Return the stored lock of an environment; None if there is none."""
@@ -137,9 +150,9 @@ class Environments:
         if self._wheel(environment.daylight) is None:
             here = installed.own_root()
             same = here is not None and installed.digest_of(installed.own_files(here)) == environment.daylight
-            root = here if same else own_root_of(python)
+            root = here if same else own_root_of(python) if shutil.which(python) is not None else None
             if root is None:
-                raise NoEnvironment(f"Daylight is no longer installed in {python}")
+                raise NoEnvironment(f"Daylight is not installed in {python} here, and the service has another version")
             name, data = own_wheel(root, environment.daylight)
             self._keep(environment.daylight, name, data)
 

@@ -25,6 +25,13 @@ class EnvironmentInfo(Record):
     built: str | None  # interpreter of the environment built from the lock; None: not built
 
 
+class Interpreter(Record):
+    """Interpreter of a training on the machine where it is started, and the packages that it lacks."""
+
+    path: str
+    lacks: tuple[str, ...] = ()
+
+
 class Change(Record):
     """Difference between a recorded environment and the present one.
 

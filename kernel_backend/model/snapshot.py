@@ -139,6 +139,7 @@ class Snapshot(Record):
     process: Process | None = None  # of the notebook; None: nothing is compared
     data: tuple[Data, ...] = ()
     commits: tuple[str, ...] = ()  # external versions of data, as the user named them: lakefs://repo@c0ffee
+    packages: tuple[str, ...] = ()  # installed packages that the cell imports, by the name of the import
 
     def locate(self, line: int) -> Origin | None:
         """Return where a line of `definition.py` comes from in the notebook or files; None for a generated line."""

@@ -37,6 +37,8 @@ class Preparation:
         """
         self._workspaces, self._settings = workspaces, settings
         self.recorded: Callable[[str], Environment] = lru_cache(256)(lambda id: archive.snapshot(id).environment)
+        self._packages: Callable[[str], tuple[str, ...]] = lru_cache(256)(lambda id: archive.snapshot(id).packages)
+        self._replaced: set[str] = set()  # snapshots that run with the service's interpreter, before their first note
         self._guard = threading.Lock()
         self._building: dict[_Whose, float] = {}  # start time (time.monotonic()) of each build under way
         self._failed: dict[_Whose, tuple[float, str]] = {}  # time and reason of the last failure
@@ -55,6 +57,26 @@ class Preparation:
             )
         if uv.find() is None:
             raise NoEnvironment("--env locked: there is no uv, which builds environments: pip install uv")
+
+    def interpreter(self, owner: str, snapshot: str, python: str, pool: str, locked: bool) -> str:
+        """Return the interpreter for a submission from `python`, which may be on a machine that shares no path with it.
+
+        On the service's machine this is `python` if it is there, else the service's own; in a pool it is the one of
+        its settings, else `python`, which nodes may have. Raises NoEnvironment if the service's own interpreter lacks
+        packages that the submission imports, unless the environment is `locked`.
+        """
+        settings = self._settings(pool)
+        if settings is not None:  # on Kubernetes the engine itself takes the image's
+            return settings.python if settings.engine == "slurm" and settings.python else python
+        found = self._kept(owner).interpreter(python, self._packages(snapshot))
+        if found.lacks and not locked:
+            raise NoEnvironment(
+                f"the notebook's Python, {python}, is not on the machine where trainings run, and the one there, "
+                f"{found.path}, lacks {_some(found.lacks)}: have that installed there, or submit with --env locked"
+            )
+        if found.path != python:
+            self._replaced.add(snapshot)
+        return found.path
 
     def keep(self, owner: str, snapshot: str, python: str) -> None:
         """Start to lock a snapshot's environment and store its wheels in a background thread, unless that was done.
@@ -130,11 +152,15 @@ class Preparation:
     def note(self, experiment: Experiment, attempts: int) -> str | None:
         """Return a note about packages that are missing, or differ from the snapshot's; None if there are none.
 
-        An unlocked environment is not compared right after a new submission, when it cannot have changed yet.
-        `attempts` is the number of earlier attempts.
+        An unlocked environment is not compared right after a new submission, when it cannot have changed yet, unless
+        the service's interpreter stands in for the submission's: then other versions are named. `attempts` is the
+        number of earlier attempts.
         """
         if experiment.config.env == "locked":
             return self._lacking(experiment)
+        if experiment.snapshot in self._replaced:
+            self._replaced.discard(experiment.snapshot)
+            return self._changed(experiment, only_versions=True)
         fresh = attempts == 0 and experiment.rerun_of is None and time.time() - experiment.created_at < FRESH_S
         return None if fresh else self._changed(experiment)
 
@@ -158,7 +184,7 @@ class Preparation:
             notes.append(f"the locked environment has Python {version}, the snapshot was made with {recorded.python}")
         return "; ".join(notes) or None
 
-    def _changed(self, experiment: Experiment) -> str | None:
+    def _changed(self, experiment: Experiment, only_versions: bool = False) -> str | None:
         recorded = self.recorded(experiment.snapshot)
         if recorded.daylight is None:
             return None
@@ -166,6 +192,8 @@ class Preparation:
             found = packages(recorded, self._kept(experiment.owner).present(Path(experiment.python)))
         except (NoEnvironment, PlaceUnavailable) as error:
             return error.message
+        if only_versions:
+            found = [each for each in found if each.recorded is not None and each.present is not None]
         return f"not the packages of its snapshot: {_some([str(each) for each in found])}" if found else None
 
     def _kept(self, owner: str) -> EnvironmentStorage:

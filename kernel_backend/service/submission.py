@@ -83,6 +83,9 @@ class SubmissionValidator:
         check_staging(submission.config, settings, self._root)
         check_keeping(submission.config, pool, settings, pool in self._engine.keeping())
         check_workers(submission.config)
+        locked = submission.config.env == "locked"
+        find = self._preparation.interpreter
+        python = await asyncio.to_thread(find, who.name, submission.snapshot, submission.python, pool, locked)
         threads = submission.config.threads or min(node.threads_per_slot for node in nodes)
         return NewExperiment(
             name=submission.name or "",
@@ -92,7 +95,7 @@ class SubmissionValidator:
             config=submission.config.model_copy(update={"threads": threads}),
             params=params,
             space=space,
-            python=submission.python,
+            python=python,
             cwd=submission.cwd,
             notebook=submission.notebook,
             rerun_of=submission.rerun_of,

@@ -44,7 +44,8 @@ def working_folder(job: LaunchSpec, stand_in: Path) -> Working:
 
     A rerun reads included files as they were submitted, and declared data from `Config.data_at`. If these differ from
     the files in the submission's folder, the rerun uses an overlay of that folder, created below `stand_in` by the
-    first attempt and reused by later ones. Modules are not compared: they are imported from `job.code` anyway.
+    first attempt and reused by later ones. So does any attempt for which this folder has none of the included files:
+    the notebook may be on another machine. Modules are not compared: they are imported from `job.code` anyway.
     """
     cwd, code = Path(job.cwd), Path(job.code)
     if stand_in.is_dir():
@@ -59,7 +60,8 @@ def working_folder(job: LaunchSpec, stand_in: Path) -> Working:
         shipped = {os.path.relpath(path, top): path for path in _plain_files(code / PROJECT)}
         others = {name: path for name, path in shipped.items() if not _same(cwd / name, path)}
     first = job.attempt == 1  # later attempts may see files that the training itself has changed
-    if job.rerun and (data_at or (first and others)):
+    elsewhere = bool(others) and _gone(cwd, others) and (first or job.staged)  # another folder of the same path
+    if elsewhere or (job.rerun and (data_at or (first and others))):
         return _overlay(cwd, data_at, others, stand_in)
     return Working(job.cwd, f"{_changed(cwd, others)}: it is read as it is now" if first and others else None)
 
@@ -83,8 +85,11 @@ def _overlay(cwd: Path, data_at: Mapping[str, Path], others: Mapping[str, Path],
 def _changed(cwd: Path, others: Mapping[str, Path]) -> str:
     """Return a sentence that says that the files `others` have changed, or are gone, since the submission."""
     named = ", ".join(sorted(others)[:_NAMED]) + (f" and {len(others) - _NAMED} more" if len(others) > _NAMED else "")
-    gone = not any((cwd / name).exists() for name in others)
-    return f"{named} {'is gone' if gone else 'has changed'} since it was submitted"
+    return f"{named} {'is gone' if _gone(cwd, others) else 'has changed'} since it was submitted"
+
+
+def _gone(cwd: Path, others: Mapping[str, Path]) -> bool:
+    return not any((cwd / name).exists() for name in others)
 
 
 def _plain_files(folder: Path) -> list[Path]:

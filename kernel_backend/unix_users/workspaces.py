@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -13,6 +13,7 @@ from kernel_backend.environments.lock import Lock
 from kernel_backend.errors import PlaceUnavailable, SearchFailed
 from kernel_backend.launch.search_process import ANSWER_S, START_S
 from kernel_backend.model.disk import WorkspaceUsage
+from kernel_backend.model.environments import Interpreter
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.record import Value
 from kernel_backend.model.snapshot import Environment
@@ -136,6 +137,10 @@ class AgentEnvironments:
     def __init__(self, agents: Agents, user: str) -> None:
         self._agents, self._user = agents, user
 
+    def interpreter(self, python: str, packages: Sequence[str]) -> Interpreter:
+        """Return the interpreter `python` or, if this machine does not have it, the agent's, with what that lacks."""
+        return self._agents.ask(self._user, "interpreter", _INTERPRETER, python=python, packages=list(packages))
+
     def lock(self, environment: Environment) -> Lock | None:
         """Return the stored lock of an environment; None if there is none."""
         return self._agents.ask(self._user, "lock", _LOCK_OR_NONE, environment=environment.model_dump_json())
@@ -186,3 +191,4 @@ _PATH = TypeAdapter(Path)
 _PATH_OR_NONE: TypeAdapter[Path | None] = TypeAdapter(Path | None)
 _TEXT_OR_NONE: TypeAdapter[str | None] = TypeAdapter(str | None)
 _ENVIRONMENT = TypeAdapter(Environment)
+_INTERPRETER = TypeAdapter(Interpreter)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from kernel_backend.environments.lock import Lock
 from kernel_backend.model.disk import WorkspaceUsage
+from kernel_backend.model.environments import Interpreter
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.record import Record, Value
 from kernel_backend.model.search.records import Settings
@@ -54,6 +55,12 @@ class Contents(NamedTuple):
 
 class EnvironmentStorage(Protocol):
     """Store of the Python environments of one owner; all methods block, some for minutes."""
+
+    def interpreter(self, python: str, packages: Sequence[str]) -> Interpreter:
+        """Return the interpreter `python` or, if this machine does not have it, that of the service.
+
+        `packages` are those that a training imports; the ones that the service's interpreter lacks are returned.
+        """
 
     def lock(self, environment: Environment) -> Lock | None:
         """Return the stored lock of an environment; None if there is none."""

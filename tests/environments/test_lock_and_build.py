@@ -61,6 +61,11 @@ def test_what_is_built_holds_what_was_recorded_and_a_second_time_it_is_there(kep
     assert lock.unlocked == {}
 
 
+def test_an_environment_of_an_interpreter_that_is_not_here_is_locked_all_the_same(kept: Environments):
+    lock = kept.make_lock(small(), Path("/opt/notebooks/bin/python"))
+    assert (len(lock), lock.unlocked) == (2, {})
+
+
 def test_what_no_index_has_is_named_and_the_rest_is_locked(kept: Environments):
     environment = small(**{"six": "99.99", "surely-no-index-has-this": "1.0"})
     lock = kept.make_lock(environment, PYTHON)

@@ -11,6 +11,7 @@ import pytest
 
 from kernel_backend.environments.lock import Lock
 from kernel_backend.errors import NoEnvironment
+from kernel_backend.model.cluster.pools import PoolSettings
 from kernel_backend.model.experiment import Config, Experiment
 from kernel_backend.model.snapshot import Environment, Snapshot
 from kernel_backend.model.states import ExperimentState
@@ -26,10 +27,12 @@ def path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(own_root()))
 
 
-def experiment(home: Path, environment: Environment, **fields: object) -> tuple[Preparation, Experiment]:
+def experiment(
+    home: Path, environment: Environment, packages: tuple[str, ...] = (), **fields: object
+) -> tuple[Preparation, Experiment]:
     """A service's preparation, and an experiment of a snapshot with this environment."""
     archive = Archive(home / "snapshots")
-    snapshot = Snapshot(version="", numerics=1, pieces=(), roles_from=1, environment=environment)
+    snapshot = Snapshot(version="", numerics=1, pieces=(), roles_from=1, environment=environment, packages=packages)
     id, data = pack_snapshot("", snapshot)
     archive.put(id, data)
     facts = {"number": 1, "name": "", "state": ExperimentState.ACTIVE, "owner": "a", "group": "a", "params": {}}
@@ -113,3 +116,44 @@ def test_a_lock_that_failed_is_tried_again_by_a_submission_after_a_minute_alone(
     for now[0] in (0.0, AGAIN_S - 1, AGAIN_S, AGAIN_S + 1):
         preparation.keep("a", made.snapshot, sys.executable)
     assert tries == [0.0, AGAIN_S]
+
+
+ELSEWHERE = "/opt/notebooks/bin/python"  # of a notebook server that shares no path with the service
+
+
+def test_an_interpreter_that_is_not_here_is_replaced_by_the_services_and_other_versions_are_named(tmp_path: Path):
+    preparation, made = experiment(tmp_path, older(), packages=("json", "pytest"))
+    assert preparation.interpreter("a", made.snapshot, sys.executable, "", False) == sys.executable
+    assert preparation.note(made, 0) is None
+    assert preparation.interpreter("a", made.snapshot, ELSEWHERE, "", False) == sys.executable
+    told = preparation.note(made, 0)
+    assert told is not None
+    assert told.startswith("not the packages of its snapshot: torch 1.0 -> ")
+    assert "zzz" not in told  # the code does not import it
+    assert preparation.note(made, 0) is None
+
+
+def test_packages_that_the_services_interpreter_lacks_are_named_before_anything_is_queued(tmp_path: Path):
+    preparation, made = experiment(tmp_path, record(), packages=("json", "zzz"))
+    with pytest.raises(NoEnvironment) as refused:
+        preparation.interpreter("a", made.snapshot, ELSEWHERE, "", False)
+    assert refused.value.message == (
+        f"the notebook's Python, {ELSEWHERE}, is not on the machine where trainings run, and the one there, "
+        f"{sys.executable}, lacks zzz: have that installed there, or submit with --env locked"
+    )
+    assert preparation.interpreter("a", made.snapshot, ELSEWHERE, "", True) == sys.executable
+
+
+@pytest.mark.parametrize(
+    ("settings", "python"),
+    [
+        (PoolSettings(engine="slurm"), ELSEWHERE),
+        (PoolSettings(engine="slurm", python="/sw/bin/python"), "/sw/bin/python"),
+        (PoolSettings(engine="kubernetes", image="i", python="/sw/bin/python"), ELSEWHERE),
+    ],
+)
+def test_a_pool_has_its_own_interpreter_or_the_submissions(tmp_path: Path, settings: PoolSettings, python: str):
+    _, made = experiment(tmp_path, record(), packages=("zzz",))
+    workspaces, archive = SingleWorkspace(OwnWorkspace(tmp_path)), Archive(tmp_path / "snapshots")
+    preparation = Preparation(archive, workspaces, lambda pool: settings, lambda: None)
+    assert preparation.interpreter("a", made.snapshot, ELSEWHERE, "pool", False) == python

@@ -226,6 +226,7 @@ class Notebook:
 
     def __init__(self, url: str, token: str) -> None:
         self._url, self._headers = url, {"Authorization": f"token {token}"}
+        self.heard: list[dict[str, Any]] = []  # all messages about executed cells
         answer = httpx.post(f"{url}/api/kernels", headers=self._headers, timeout=60, trust_env=False)
         answer.raise_for_status()
         channels = f"ws{url.removeprefix('http')}/api/kernels/{answer.json()['id']}/channels"
@@ -235,16 +236,14 @@ class Notebook:
 
     def run(self, code: str) -> str:
         """Execute a cell, and return its output and the text of its error."""
-        id = uuid.uuid4().hex
-        header = {"msg_id": id, "msg_type": "execute_request", "username": "", "session": "tests", "version": "5.3"}
         content = {"code": code, "silent": False, "store_history": True, "allow_stdin": True}
-        message = {"header": header, "parent_header": {}, "metadata": {}, "content": content, "channel": "shell"}
-        self._socket.send(json.dumps(message))
+        id = self._send("execute_request", content)
         said = ""
         while True:
             answer = json.loads(self._socket.recv(SOON_S))
             if answer["parent_header"].get("msg_id") != id:
                 continue
+            self.heard.append(answer)
             kind, content = answer["msg_type"], answer["content"]
             if kind == "stream":
                 said += content["text"]
@@ -254,6 +253,25 @@ class Notebook:
                 said += content["data"].get("text/plain", "")
             elif kind == "status" and content["execution_state"] == "idle":
                 return said
+
+    def frames(self) -> list[dict[str, Any]]:
+        """Open the widget that a cell has shown, as a page does, and return the first messages that arrive."""
+        opened = [each["content"] for each in self.heard if each["msg_type"] == "comm_open"]
+        model = next(each["comm_id"] for each in opened if "saved" in each["data"].get("state", {}))
+        data = {"method": "custom", "content": {"type": "watch", "after": 0}}
+        self._send("comm_msg", {"comm_id": model, "data": data})
+        while True:
+            content = json.loads(self._socket.recv(SOON_S))["content"]
+            said = content.get("data", {}).get("content", {}) if content.get("comm_id") == model else {}
+            if said.get("type") == "messages":
+                return list(said["messages"])
+
+    def _send(self, kind: str, content: dict[str, Any]) -> str:
+        id = uuid.uuid4().hex
+        header = {"msg_id": id, "msg_type": kind, "username": "", "session": "tests", "version": "5.3"}
+        message = {"header": header, "parent_header": {}, "metadata": {}, "content": content, "channel": "shell"}
+        self._socket.send(json.dumps(message))
+        return id
 
     def get(self, path: str) -> httpx.Response:
         """Return the notebook server's answer to a GET of this path."""

@@ -51,7 +51,7 @@ async def check_pool(home: Path, pool: Pool, context: CheckContext) -> Sequence[
         return [*found, PoolFinding(name="versions", ok=False, says=f"{context.python} here: {versions}", todo=todo)]
     setup = ProbeSetup(
         pool=pool,
-        python=context.python,
+        python=pool.settings.python or context.python,
         versions=versions,
         home=str(home),
         checkpoints=context.checkpoints.removeprefix("file://"),

@@ -23,7 +23,7 @@ _OF_ENGINE: Mapping[EngineName, tuple[str, ...]] = {
     "slurm": ("partition", "account", "qos", "constraint", "gpu_type", "extra", "keep_idle"),
     "kubernetes": (
         *("image", "namespace", "context", "service_account", "node_selector", "tolerations", "priority_class"),
-        *("resource", "shm_gb", "volumes", "python", "placement_timeout"),
+        *("resource", "shm_gb", "volumes", "placement_timeout"),
     ),
 }
 _TOLERATION = re.compile(r"[A-Za-z0-9./_-]*(=[A-Za-z0-9._-]*)?(:(NoSchedule|PreferNoSchedule|NoExecute))?")
@@ -67,7 +67,9 @@ class PoolSettings(Record):
     volumes: tuple[str, ...] = Field(
         (), max_length=50, description="a volume claim and its path in pods, as data:/data:ro; may be repeated"
     )
-    python: Word | None = Field(None, description="Python interpreter of the image [python3]")
+    python: Word | None = Field(
+        None, description="Python interpreter of the image, or of the nodes [python3; on Slurm the one that submits]"
+    )
     placement_timeout: float | None = Field(
         None,
         gt=0,

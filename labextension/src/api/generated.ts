@@ -5328,7 +5328,7 @@ export interface components {
              */
             volumes: string[];
             /**
-             * @description Python interpreter of the image [python3]
+             * @description Python interpreter of the image, or of the nodes [python3; on Slurm the one that submits]
              * @default null
              */
             python: string | null;
@@ -6850,7 +6850,7 @@ export interface components {
              */
             volumes?: string[];
             /**
-             * @description Python interpreter of the image [python3]
+             * @description Python interpreter of the image, or of the nodes [python3; on Slurm the one that submits]
              * @default null
              */
             python?: string | null;

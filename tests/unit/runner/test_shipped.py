@@ -133,6 +133,19 @@ def test_a_first_training_is_in_its_folder_and_told_of_what_has_changed(edited: 
     assert working_folder(job(*edited, rerun=False, attempt=2), tmp_path / "stand-in").note is None
 
 
+def test_a_folder_of_another_machine_with_the_same_path_gets_the_included_files(
+    edited: tuple[Path, Path], tmp_path: Path
+):
+    code, live = edited
+    (live / "words.txt").unlink()
+    working = working_folder(job(code, live, rerun=False), tmp_path / "stand-in")
+    texts = [Path(working.cwd, name).read_text() for name in ("words.txt", "../conf.yaml", "beside.txt")]
+    assert texts == ["then", "then", "beside"]
+    assert not (live / "words.txt").exists()
+    again = working_folder(job(code, live, rerun=False, attempt=2, staged=True), tmp_path / "of another node")
+    assert Path(again.cwd, "words.txt").read_text() == "then"
+
+
 def test_one_that_was_submitted_from_elsewhere_has_nothing_to_compare(edited: tuple[Path, Path], tmp_path: Path):
     (tmp_path / "scratch").mkdir()
     working = working_folder(job(edited[0], tmp_path / "scratch"), tmp_path / "stand-in")

@@ -1,0 +1,26 @@
+"""Find which imported packages are installed, and so must be installed where a job runs, too."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from importlib.util import find_spec
+
+_INSTALLED = ("site-packages", "dist-packages")
+
+
+def installed_packages(names: Iterable[str]) -> tuple[str, ...]:
+    """Return those of the top-level packages that this interpreter has in its folders of installed packages.
+
+    Modules of the project and of editable packages are left out, as a snapshot holds them.
+    """
+    return tuple(name for name in sorted(names) if name not in sys.stdlib_module_names and _is_installed(name))
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        spec = find_spec(name)
+    except (ImportError, ValueError):  # a module that a cell has made
+        return False
+    places = [] if spec is None else [spec.origin or "", *(spec.submodule_search_locations or ())]
+    return any(part in place for place in places for part in _INSTALLED)
