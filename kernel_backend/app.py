@@ -6,6 +6,7 @@ import asyncio
 import ipaddress
 import logging
 import os
+import re
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 
 FOUND_S = 1.0  # between checks that clients can find this process
 IDLE_LOOK_S = 1.0  # between checks whether the service is idle
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")  # of a host
 GOING_AWAY = 1001  # websocket close code, after which clients reconnect
 
 
@@ -109,7 +111,8 @@ class Daylight(OutboxSettings, Program):
     )
     launchers = Unicode(
         "0.0.0.0",
-        help="address, perhaps with a port (10.0.0.1:7070), at which launchers on nodes of other pools reach it",
+        help="address, perhaps with a port (10.0.0.1:7070), or name with a port, at which launchers on nodes of other "
+        "pools reach it",
     ).tag(config=True)
     keep_logs = Unicode(
         help="how long logs stay after the end of an experiment, such as 90d; for ever by default. Curves are kept"
@@ -183,13 +186,18 @@ class Daylight(OutboxSettings, Program):
     @validate("launchers")
     def _valid_launchers(self, proposal: Any) -> str:
         address, _, port = str(proposal["value"]).partition(":")
+        named = _NAME.fullmatch(address) is not None and not address.replace(".", "").isdigit()
         try:
-            ipaddress.IPv4Address(address)
-            usable = not port or 0 < int(port) < 65536
+            if not named:
+                ipaddress.IPv4Address(address)
+            usable = 0 < int(port) < 65536 if port or named else True
         except ValueError:
             usable = False
         if not usable:
-            raise TraitError(f"launchers={proposal['value']}: an IPv4 address of this machine, such as 10.0.0.1:7070")
+            raise TraitError(
+                f"launchers={proposal['value']}: an IPv4 address of this machine, such as 10.0.0.1:7070, "
+                "or a name that leads to it, with a port, such as daylight.daylight.svc:7070"
+            )
         return str(proposal["value"])
 
     def initialize(self, argv: Sequence[str] | None = None) -> None:

@@ -6,6 +6,7 @@ encrypted: see docs/explanation/security.md.
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import logging
 import socket
@@ -33,9 +34,12 @@ class LauncherServer:
     def __init__(self, home: Path, address: str, port: int) -> None:
         """Create a server that does not listen yet.
 
-        `address` 0.0.0.0 means all addresses, `port` 0 the port used last.
+        `address` 0.0.0.0 means all addresses, `port` 0 the port used last. A host name is announced as it is, since it
+        outlives the address of a pod, while the server listens on all addresses.
         """
-        self._file, self._address, self._port = home / LAUNCHERS, address, port
+        self._file, self._port = home / LAUNCHERS, port
+        self._name = "" if _is_address(address) else address
+        self._address = EVERYWHERE if self._name else address
         self._sockets: list[socket.socket] = []
         self._server: LimitedServer | None = None
         self._serving: tuple[Service, Activity] | None = None
@@ -49,7 +53,7 @@ class LauncherServer:
         self._sockets = self._bound()
         port = self._sockets[0].getsockname()[1]
         everywhere = (socket.gethostname(), *(device.address for device in network_devices()))
-        hosts = everywhere if self._address == EVERYWHERE else (self._address,)
+        hosts = everywhere if self._address == EVERYWHERE and not self._name else (self._name or self._address,)
         self.urls = tuple(f"http://{host}:{port}" for host in hosts)
         with writing(self._file.parent), replacing(self._file, mode=0o600) as file:
             file.write(json.dumps({"port": port, "urls": self.urls}).encode())
@@ -96,3 +100,11 @@ class LauncherServer:
             return int(json.loads(self._file.read_bytes())["port"])
         except (OSError, ValueError, TypeError, KeyError):
             return 0
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.IPv4Address(text)
+    except ValueError:
+        return False
+    return True

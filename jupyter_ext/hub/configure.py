@@ -26,6 +26,9 @@ SCOPES = {
 DB_URL = "DAYLIGHT_DB_URL"  # variable with the URL of the service's database
 STOPS = "delete:servers"  # needed only if idle notebook servers may be stopped
 SPAWN_HELPER = "/run/daylight/spawn.sock"  # default path of the spawn helper's socket
+LOCAL = "http://127.0.0.1:10180"  # default URL of a service that the hub starts
+IN_CLUSTER = "http://daylight.daylight.svc:10180"  # that of deploy/kubernetes
+TOKEN = "DAYLIGHT_HUB_TOKEN"  # variable of the hub with the service's token, where the hub does not start it
 LEAST_IDLE_S = 900.0  # shortest idle time, since the hub updates activity every five minutes
 # Scopes of the service's token, and additional scopes of notebook servers' tokens.
 READS = ["list:groups", "read:groups", "list:users", "read:users", "read:servers"]
@@ -34,7 +37,7 @@ OF_SERVERS = ["users:activity!user", "access:servers!server", USES, SUBMIT, ADMI
 
 def service(
     home: str,
-    url: str = "http://127.0.0.1:10180",
+    url: str = LOCAL,
     *,
     slots: int | None = None,
     accounts: str | None = None,
@@ -62,8 +65,8 @@ def service(
 
 def daylight(
     c: Any,
-    home: str,
-    url: str = "http://127.0.0.1:10180",
+    home: str | None = None,
+    url: str | None = None,
     *,
     address: str | None = None,
     users: Iterable[str] | None = None,
@@ -78,15 +81,21 @@ def daylight(
 ) -> None:
     """Add Daylight as a service to the hub's configuration `c`; call it once, after the settings that it extends.
 
+    `home` is the folder of the service, which the hub starts. With KubeSpawner and no `url`, the service is that of
+    deploy/kubernetes instead: a deployment of its own, with its own settings and the token in DAYLIGHT_HUB_TOKEN.
+
     All users may submit, unless `users` or `groups` restrict that; `admins` are users who may also manage the cluster.
     The service listens at `url`; `address` is its URL for notebook servers, if that differs. `accounts` is the name of
     the service's Unix user, for sites where trainings run as the Unix users who submit them. `db_url` is a database on
     PostgreSQL, such as postgresql:///daylight, in place of a SQLite file in `home`. Notebook servers that were
     idle for `idle_servers` seconds may be stopped if a request within a guarantee lacks slots; by default none is
-    stopped. Raises ValueError if that time is shorter than the hub can measure, and for an unknown Unix user.
+    stopped. Raises ValueError if that time is shorter than the hub can measure, for an unknown Unix user, without a
+    `home` for a service that the hub starts, and for settings of the service if the hub does not start it.
     """
     hub = c.JupyterHub
-    rights = list(READS)
+    deployed = url is None and _spawns_pods(hub)
+    rights, own_options = list(READS), list(options)
+    options = own_options
     if idle_servers is not None:
         if not idle_servers >= LEAST_IDLE_S:
             raise ValueError(
@@ -95,11 +104,20 @@ def daylight(
             )
         rights.append(STOPS)
         options = [*options, f"--Daylight.idle_servers={idle_servers:g}"]
-    _add(
-        hub,
-        "services",
-        [service(home, url, slots=slots, accounts=accounts, db_url=db_url, options=options, environment=environment)],
-    )
+    if deployed:
+        theirs = {"home": home, "slots": slots, "accounts": accounts, "db_url": db_url, "environment": environment}
+        if given := [name for name, value in (theirs | {"options": own_options}).items() if value]:
+            raise ValueError(f"{', '.join(given)}: with KubeSpawner the deployment of the service has these settings")
+        url = IN_CLUSTER
+        _deployed_service(hub)
+    elif home is None:
+        raise ValueError("home: name the folder of the service, which the hub starts")
+    else:
+        url = url or LOCAL
+        started = service(
+            home, url, slots=slots, accounts=accounts, db_url=db_url, options=options, environment=environment
+        )
+        _add(hub, "services", [started])
     everybody = users is None and groups is None
     roles = [
         {"name": f"{NAME}-service", "services": [NAME], "scopes": rights},
@@ -114,7 +132,30 @@ def daylight(
     _merge(hub, roles)
     _put(hub, "custom_scopes", SCOPES)
     where = {"DAYLIGHT_URL": _below(address or url, hub.get("base_url", "/"))}
-    _put(c.Spawner, "environment", where | {"DAYLIGHT_SERVICE_UID": str(_uid(accounts))})
+    # Of a service in another pod no process can be looked at.
+    _put(c.Spawner, "environment", where if deployed else where | {"DAYLIGHT_SERVICE_UID": str(_uid(accounts))})
+
+
+def _spawns_pods(hub: Any) -> bool:
+    """Return whether the spawner is KubeSpawner, which is configured by its name or as a class."""
+    spawner = hub.get("spawner_class", "")
+    names = [spawner] if isinstance(spawner, str) else [f"{each.__module__}.{each.__name__}" for each in spawner.mro()]
+    return any("kubespawner" in name.lower() for name in names)
+
+
+def _deployed_service(hub: Any) -> None:
+    """Add the service of deploy/kubernetes; an entry that the hub has for it, with its token, is completed."""
+    present = hub.get("services", [])
+    if hasattr(present, "get_value"):
+        present = present.get_value([])
+    entry: dict[str, Any] = {"name": NAME, "url": IN_CLUSTER, "oauth_client_allowed_scopes": [USES, SUBMIT, ADMIN]}
+    entry |= {"oauth_no_confirm": True, "display": True}
+    if theirs := next((each for each in present if each.get("name") == NAME), None):
+        theirs.update({name: value for name, value in entry.items() if name not in theirs})
+    elif token := os.environ.get(TOKEN):
+        _add(hub, "services", [entry | {"api_token": token}])
+    else:
+        raise ValueError(f"{TOKEN}: set it to the token of the Secret daylight-hub, which the service has too")
 
 
 def _uid(accounts: str | None) -> int:

@@ -33,6 +33,14 @@ LOCKS = {
         *(Requirement(text) for text in (*PYPROJECT["project"]["dependencies"], *GROUPS["dev"], *GROUPS["docs"])),
         *asked_for("test"),
     ],
+    "service": [
+        *(Requirement(text) for text in (*PYPROJECT["project"]["dependencies"], *GROUPS["image"])),
+        *(each for extra in ("hub", "kubernetes", "postgresql", "remote") for each in asked_for(extra)),
+    ],
+    "worker": [
+        *(Requirement(text) for text in (*PYPROJECT["project"]["dependencies"], *GROUPS["image"])),
+        *asked_for("remote"),
+    ],
     **{name: [Requirement(text) for text in GROUPS[name]] for name in ("horovod", "installer", "node", "tensorflow")},
 }
 

@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import yaml
 from tornado.httpserver import HTTPServer
 from tornado.iostream import StreamClosedError
 from tornado.netutil import bind_sockets
@@ -22,6 +23,8 @@ from tornado.web import Application, RequestHandler
 
 from tests.support.pod_processes import Manifest, is_over, stamp
 
+ROOT = Path(__file__).parents[2]
+Manifest = dict[str, Any]
 Fault = Callable[["Request"], None]
 
 
@@ -45,6 +48,7 @@ class Cluster:
         self.nodes: list[Manifest] = []
         self.quota: dict[str, int] = {}  # most pods, or of another resource that they request
         self.events: dict[str, list[Manifest]] = {}  # by name of the pod
+        self.used: set[tuple[str, str]] = set()  # verb and kind of every call
         self.forbidden: set[tuple[str, str]] = set()  # verb and kind without a right
         self.namespace = "ml"
         self.history: list[tuple[int, str, Manifest]] = []
@@ -164,8 +168,10 @@ class Request(RequestHandler):
 
     async def get(self, namespace: str, kind: str, name: str = "") -> None:
         if self.get_query_argument("watch", ""):
+            self.cluster.used.add(("watch", kind))
             await self._watch(kind)
             return
+        self.cluster.used.add(("get" if name else "list", kind))
         labels = self.get_query_argument("labelSelector", "")
         if kind == "events":
             about = self.get_query_argument("fieldSelector").partition("=")[2]
@@ -184,11 +190,13 @@ class Request(RequestHandler):
             allowed = (asked["verb"], asked["resource"]) not in self.cluster.forbidden
             self._answer(lambda: {"status": {"allowed": allowed}})
             return
+        self.cluster.used.add(("create", kind))
         body = json.loads(self.request.body)
         self._answer(lambda: self._may("create", namespace, kind) or self.cluster.create(kind, body))
         await self.cluster.tell()
 
     async def delete(self, namespace: str, kind: str, name: str) -> None:
+        self.cluster.used.add(("delete", kind))
         options = json.loads(self.request.body or b"{}")
         self._answer(lambda: self._may("delete", namespace, kind) or self.cluster.delete(kind, name, options))
         await self.cluster.tell()
@@ -298,6 +306,7 @@ class Stub:
         finally:
             self._loop.call_soon_threadsafe(self._stop.set)
             thread.join(30)
+            assert self.cluster.used <= granted(), "deploy/kubernetes grants all that the engine does"
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -329,6 +338,13 @@ class Stub:
         user = {"name": "ada", "user": {"token": "a-token"}}
         every = {"clusters": [cluster], "contexts": [context], "users": [user], "current-context": "stub"}
         self.config.write_text(json.dumps({"apiVersion": "v1", "kind": "Config", **every}))
+
+
+def granted() -> set[tuple[str, str]]:
+    """Return the verbs and kinds that the manifests of deploy/kubernetes let the service use."""
+    rights = yaml.safe_load_all((ROOT / "deploy/kubernetes/base/rights.yaml").read_text())
+    rules = [rule for each in rights if "rules" in each for rule in each["rules"]]
+    return {(verb, kind) for rule in rules for kind in rule["resources"] for verb in rule["verbs"]}
 
 
 def node(name: str, cpus: int = 8, gpus: int = 0) -> Manifest:

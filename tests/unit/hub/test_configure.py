@@ -108,3 +108,37 @@ def test_with_accounts_the_service_runs_as_its_own_user_beside_the_spawn_helper(
     assert service["command"][-1] == "--spawn-helper=/run/daylight/spawn.sock"
     daylight(other := Config(), home="/srv/daylight")
     assert "user" not in other.JupyterHub.services[0]
+
+
+def test_with_kubespawner_the_service_is_a_deployment_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DAYLIGHT_HUB_TOKEN", "a token")
+    c = Config()
+    c.JupyterHub.spawner_class = "kubespawner.KubeSpawner"
+    daylight(c)
+    (service,) = c.JupyterHub.services
+    assert (service["url"], service["api_token"]) == ("http://daylight.daylight.svc:10180", "a token")
+    assert "command" not in service
+    assert c.Spawner.environment == {"DAYLIGHT_URL": "http://daylight.daylight.svc:10180/services/daylight"}
+
+
+def test_an_entry_of_the_chart_keeps_its_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DAYLIGHT_HUB_TOKEN", raising=False)
+    c = Config()
+    c.JupyterHub.spawner_class = type("Ours", (type("KubeSpawner", (), {}),), {})
+    with pytest.raises(ValueError, match="DAYLIGHT_HUB_TOKEN: set it to the token"):
+        daylight(c)
+    c.JupyterHub.services = [{"name": "daylight", "api_token": "the chart's"}]
+    daylight(c)
+    (service,) = c.JupyterHub.services
+    assert (service["url"], service["api_token"]) == ("http://daylight.daylight.svc:10180", "the chart's")
+
+
+def test_settings_of_the_service_are_refused_where_the_hub_does_not_start_it() -> None:
+    c = Config()
+    c.JupyterHub.spawner_class = "kubespawner.KubeSpawner"
+    with pytest.raises(ValueError, match="home, slots: with KubeSpawner the deployment of the service has these"):
+        daylight(c, home="/srv/daylight", slots=4)
+    daylight(c, home="/srv/daylight", url="http://hub:10180", slots=4)  # the hub starts it all the same
+    assert "command" in plain(c.JupyterHub.services)[0]
+    with pytest.raises(ValueError, match="home: name the folder of the service"):
+        daylight(Config())
