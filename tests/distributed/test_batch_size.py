@@ -53,7 +53,7 @@ def trial(folder: Path, room: list[int], size: int | None = None, **options: Any
         slots=len(room),
         batch_size=size or 32,
         epochs=1,
-        options={**options, **more},
+        options={**more, **options},
     )
 
 
@@ -69,7 +69,7 @@ def tuned(attempt: Attempt) -> list[str]:
 
 
 def test_memory_limits_the_size_and_the_bits_are_those_of_a_fixed_one(tmp_path):
-    auto = trial(tmp_path / "auto", [160])
+    auto = trial(tmp_path / "auto", [400])
     attempt = auto.run()
     assert attempt.codes == [0], attempt.logs()
     batch = found(attempt)
@@ -84,7 +84,7 @@ def test_memory_limits_the_size_and_the_bits_are_those_of_a_fixed_one(tmp_path):
 
 
 def test_ranks_take_the_size_that_fits_on_all_of_them(tmp_path):
-    both = trial(tmp_path / "both", [AMPLE, 160])
+    both = trial(tmp_path / "both", [AMPLE, 400])
     attempt = both.run()
     assert attempt.codes == [0, 0], attempt.logs()
     batch = found(attempt)
@@ -153,14 +153,16 @@ def test_nothing_of_the_tried_steps_is_left(tmp_path):
 
 
 def test_a_found_size_is_used_by_a_later_attempt(tmp_path):
-    auto = Trial(tmp_path / "auto", slots=1, options={"auto_batch": AutoBatch(most=12)}, epochs=1, every="1steps")
-    killed = auto.killed_at(2)
+    auto = Trial(tmp_path / "auto", slots=1, options={"auto_batch": AutoBatch(most=2)}, epochs=1, every="2steps")
+    # Beyond the two steps with which the size is tried, for they stand there too.
+    killed = auto.start(hold=4).reaches(4).kill(0)
+    assert auto.pinned() is not None
     batch = found(killed)
     auto.batch = batch
     resumed = auto.run(resume_from=auto.pinned())
     assert resumed.codes == [0], resumed.logs()
     assert found(resumed) == batch
     assert tuned(resumed) == []
-    fixed = Trial(tmp_path / "fixed", slots=1, batch_size=batch.size, epochs=1, every="1steps")
+    fixed = Trial(tmp_path / "fixed", slots=1, batch_size=batch.size, epochs=1, every="2steps")
     assert fixed.run().codes == [0]
     assert auto.parts() == fixed.parts()

@@ -24,7 +24,6 @@ from tornado.web import Application, RequestHandler
 from tests.support.pod_processes import Manifest, is_over, stamp
 
 ROOT = Path(__file__).parents[2]
-Manifest = dict[str, Any]
 Fault = Callable[["Request"], None]
 
 

@@ -13,6 +13,9 @@ from kernel_backend.runner.data.auto_workers import free_memory
 
 # Fraction left for what a few steps do not show: buffers of NCCL, loader processes, fragmentation, longer samples.
 MARGIN = 0.1
+# Bytes left on the CPU for threads that only a whole training has (process group, checkpoints, reports): the stack of
+# each, 8 MiB, counts against a limit.
+THREADS = 128 << 20
 _LIMITS = (resource.RLIMIT_DATA, resource.RLIMIT_AS)
 _EXHAUSTED = ("out of memory", "can't allocate memory", "not enough memory", "_STATUS_ALLOC_FAILED")
 _STATUS = Path("/proc/self/status")
@@ -40,13 +43,13 @@ def limit_memory(device: torch.device, free: int) -> int:
     _offer_to_the_kernel()
     # A limit counts memory that is reserved, of which a part is never used: thread stacks, arenas of malloc.
     data, used = _kilobytes("VmData"), _kilobytes("RssAnon")
-    wanted = int((1 - MARGIN) * free) + 1024 * max(0, data - used)
+    wanted = int((1 - MARGIN) * free) - THREADS + 1024 * max(0, data - used)
     for each in _LIMITS:
         soft, hard = resource.getrlimit(each)
-        given = [] if soft == resource.RLIM_INFINITY else [int((1 - MARGIN) * soft)]
+        given = [] if soft == resource.RLIM_INFINITY else [int((1 - MARGIN) * soft) - THREADS]
         own = [wanted] if each == resource.RLIMIT_DATA else []
         if own or given:
-            resource.setrlimit(each, (min(own + given), hard))
+            resource.setrlimit(each, (max(0, min(own + given)), hard))
     return free
 
 

@@ -6512,17 +6512,17 @@ export interface components {
         };
         /**
          * Delivery
-         * @description Body of `POST /api/attempts/KEY/records`; an empty list is a heartbeat.
+         * @description Body of `POST /api/attempts/KEY/records`, with what was measured since the last one; empty, it is a heartbeat.
          */
         DeliveryInput: {
-            /** @default [] */
-            records?: (components["schemas"]["StartedInput"] | components["schemas"]["ReportInput"] | components["schemas"]["CommittedInput"] | components["schemas"]["NoteInput"] | components["schemas"]["FactInput"] | components["schemas"]["GuaranteeInput"] | components["schemas"]["ArtifactSavedInput"] | components["schemas"]["TracedInput"])[];
-            /** @default [] */
-            notes?: string[];
             /** @default [] */
             times?: components["schemas"]["RankTimesInput"][];
             /** @default [] */
             use?: components["schemas"]["DeliveredUseInput"][];
+            /** @default [] */
+            records?: (components["schemas"]["StartedInput"] | components["schemas"]["ReportInput"] | components["schemas"]["CommittedInput"] | components["schemas"]["NoteInput"] | components["schemas"]["FactInput"] | components["schemas"]["GuaranteeInput"] | components["schemas"]["ArtifactSavedInput"] | components["schemas"]["TracedInput"])[];
+            /** @default [] */
+            notes?: string[];
         };
         DeviceInput: [
             string,
