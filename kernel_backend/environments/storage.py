@@ -53,7 +53,9 @@ class Environments:
         """
         if shutil.which(python) is not None:
             return Interpreter(path=python)
-        return Interpreter(path=sys.executable, lacks=tuple(name for name in packages if find_spec(name) is None))
+        # A user may send any text, and a name with a dot would have its package imported here.
+        names = (name for name in packages if name.isidentifier())
+        return Interpreter(path=sys.executable, lacks=tuple(name for name in names if find_spec(name) is None))
 
     def lock(self, environment: Environment) -> Lock | None:
         """Return the stored lock of an environment; None if there is none."""

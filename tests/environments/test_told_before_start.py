@@ -144,6 +144,12 @@ def test_packages_that_the_services_interpreter_lacks_are_named_before_anything_
     assert preparation.interpreter("a", made.snapshot, ELSEWHERE, "", True) == sys.executable
 
 
+def test_no_name_that_a_client_sends_is_imported_by_the_service(tmp_path: Path):
+    preparation, made = experiment(tmp_path, record(), packages=("this.zen", "../this", "json"))
+    assert preparation.interpreter("a", made.snapshot, ELSEWHERE, "", False) == sys.executable
+    assert "this" not in sys.modules
+
+
 @pytest.mark.parametrize(
     ("settings", "python"),
     [
