@@ -154,7 +154,13 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(f"{ONE}/utilisation", {"GET": Operation(Utilisation, query=DRAWN, page=True)}),
     Endpoint(
         f"{ONE}/trace",
-        verb("traces.request", "Record some steps of a running training as a trace.", body=TraceRequest, again=False),
+        verb(
+            "traces.request",
+            "Record some steps of a running training as a trace.",
+            body=TraceRequest,
+            again=False,
+            page=True,
+        ),
     ),
     Endpoint("/api/search/methods", {"GET": Operation(SearchMethods)}),
     Endpoint(f"{ONE}/search", {"GET": Operation(SearchStatus, query=PAGED, page=True)}),

@@ -4,7 +4,10 @@ class FakeElement {
   children: FakeElement[] = [];
   readonly style: Record<string, string> = {};
   readonly offsetHeight = 0;
+  open = false; // of a <details>
+  disabled = false;
   private readonly _attributes = new Map<string, string>();
+  private readonly _listeners = new Map<string, () => void>();
   private _text = '';
 
   constructor(readonly tag: string) {}
@@ -32,6 +35,15 @@ class FakeElement {
 
   setAttribute(name: string, value: string): void {
     this._attributes.set(name, value);
+  }
+
+  addEventListener(event: string, listener: () => void): void {
+    this._listeners.set(event, listener);
+  }
+
+  /** Do what a user does: open a fold, press a button. */
+  happens(event: 'toggle' | 'click'): void {
+    this._listeners.get(event)?.();
   }
 
   toggleAttribute(name: string, on: boolean): void {

@@ -1,4 +1,4 @@
-"""The view of a training shows where its time goes: a bar with its parts as text, and bars of each rank."""
+"""The view of a training shows where its time goes: a bar with its parts as text, bars of ranks, and operations."""
 
 from __future__ import annotations
 
@@ -35,6 +35,13 @@ def test_a_bar_shows_where_the_time_of_a_running_training_goes(lab: Lab, world: 
             fold.click()
         for name in ("whole run", "rank 0", "rank 1"):
             expect(times.get_by_role("img", name=re.compile(f"^{name}: .*waiting for data "))).to_be_visible()
+        operations = times.get_by_role("group", name="Operations")
+        if not operations.is_visible():
+            times.get_by_text("Operations", exact=True).click()
+        if theme == "Dark":
+            times.get_by_role("button", name="Record 10 steps").click()
+        expect(operations.get_by_role("cell", name="aten::addmm", exact=True)).to_be_visible(timeout=LATE)
+        expect(times.get_by_role("status")).to_contain_text(re.compile(r"^steps \d+ to \d+ of rank 0;"))
         lab.shot(f"times-{theme.lower()}", of=view.root)
         found = lab.page.evaluate(RUN, [f"article[aria-label^='Experiment #{number} '] .dl-times"])
         assert not found, "\n".join(found)

@@ -7,7 +7,12 @@ export type Query = Record<string, string | number>;
 /** Body of an action's request. */
 export type ActionBody = Record<
   string,
-  string | number | readonly string[] | null | Readonly<Record<string, string | number | boolean | null>>
+  | string
+  | number
+  | readonly string[]
+  | readonly number[]
+  | null
+  | Readonly<Record<string, string | number | boolean | null>>
 >;
 
 export interface Source {

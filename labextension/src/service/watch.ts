@@ -31,7 +31,7 @@ export type LogQuery = ({ tail: number } | { offset: number; attempt: number; ra
 export type Verb = 'stop' | 'pause' | 'resume' | 'delete' | 'undelete';
 
 /** Action on an experiment, on its search or on a trial. */
-export type Act = Verb | 'extend' | 'label' | `trials/${number}/${Steer}`;
+export type Act = Verb | 'extend' | 'label' | 'trace' | `trials/${number}/${Steer}`;
 export type Steer = 'promote' | 'prune';
 
 const EMIT_MS = 50; // messages within this time are one change
@@ -117,7 +117,7 @@ export class Watch {
     }
   }
 
-  /** Stop, pause, resume, label or delete the experiment, or steer its search; throws ServiceError. */
+  /** Stop, pause, resume, label, trace or delete the experiment, or steer its search; throws ServiceError. */
   async act(verb: Act, asked?: ActionBody): Promise<void> {
     await this._checked();
     const overview = readOverview(await this._source.post(`/experiments/${this._number}/${verb}`, asked));

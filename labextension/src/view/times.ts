@@ -1,4 +1,4 @@
-/** Where the time of a training goes: a stacked bar with its legend, the sentence about the main cause, bars by rank. */
+/** Where the time of a training goes: a stacked bar with its legend, the main cause, bars by rank, operations. */
 
 import type { Times as TimesOf } from '../api/types';
 import { barsOf, partTexts, type Bar, type Part } from '../model/times';
@@ -6,6 +6,7 @@ import type { Look, Watch } from '../service/watch';
 import { changes, h, setAttribute, setChildren, setText, show } from './dom';
 import { Sight } from './frame';
 import { ticking } from './head';
+import { Operations } from './operations';
 import { Polling } from './search/polling';
 
 const EVERY_MS = 2000; // as launchers deliver
@@ -17,6 +18,7 @@ export class Times {
   private readonly _cause = h('p', { class: 'dl-cause' });
   private readonly _more = h('div', { class: 'dl-splits' });
   private readonly _fold: HTMLDetailsElement;
+  private readonly _operations: Operations;
   readonly root: HTMLElement;
   private readonly _polling: Polling<unknown>;
   private readonly _sight: Sight;
@@ -25,7 +27,8 @@ export class Times {
   private _look: Look | null = null;
   private _trial: number | null = null;
 
-  constructor(private readonly _watch: Pick<Watch, 'ask'>) {
+  constructor(private readonly _watch: Pick<Watch, 'act' | 'ask' | 'artifact'>) {
+    this._operations = new Operations(_watch);
     this._fold = h('details', { class: 'dl-fold' }, h('summary', {}, 'Whole run and ranks'), this._more);
     this.root = h(
       'section',
@@ -33,7 +36,8 @@ export class Times {
       this._first.root,
       this._legend,
       this._cause,
-      this._fold
+      this._fold,
+      this._operations.root
     );
     this._polling = new Polling(
       () => this._watch.ask('/times', this._trial === null ? {} : { trial: this._trial }),
@@ -48,6 +52,7 @@ export class Times {
   update(look: Look, chosen: number | null = null): void {
     this._look = look;
     const front = look.overview?.trials[0];
+    this._operations.update(look, chosen ?? front?.index ?? 1);
     if (this._changed(look.number, chosen, look.connection, front?.state, front?.attempt)) {
       if (chosen !== this._trial) {
         this._trial = chosen;
@@ -65,6 +70,7 @@ export class Times {
   }
 
   dispose(): void {
+    this._operations.dispose();
     this._polling.dispose();
     this._sight.dispose();
   }
