@@ -37,7 +37,7 @@ START = 1.75e9  # when the first experiment was submitted, in seconds since the 
 
 
 class Full(NamedTuple):
-    """What is in a full store: the number of the search, and the best of its values."""
+    """Content of a full store: the number of the search, and the best of its values."""
 
     search: int
     trials: int

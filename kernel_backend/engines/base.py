@@ -18,7 +18,7 @@ from kernel_backend.model.views.overview import LogChunk
 
 
 class Caps(Record):
-    """What an engine does itself, so that the service need not do it."""
+    """Capabilities of an engine: what it does itself, so that the service need not do it."""
 
     atomic_gang: bool
     preemption: bool

@@ -23,7 +23,7 @@ _PNG = b"\x89PNG\r\n\x1a\n"
 
 
 class Written(NamedTuple):
-    """What an export has written: the folder, and how many trials and values."""
+    """Result of an export: the folder, and how many trials and values."""
 
     folder: Path
     trials: int

@@ -39,7 +39,7 @@ class PodState(NamedTuple):
     exit_code: int | None
     ended_as: str  # reason of its end: of the container, such as `OOMKilled`, or of the pod, such as `Evicted`
     disrupted: str  # why Kubernetes itself ends it, such as `PreemptionByScheduler`
-    deleted: bool  # by somebody, so that its launcher was asked to leave
+    deleted: bool  # by another program or user, so that its launcher was asked to leave
     deadline: float | None  # until which a deleted pod may run; None if it was not deleted, or is gone
     memory: str  # its limit of memory; "" without one
 

@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Gang(NamedTuple):
-    """What is known of a gang."""
+    """State of a gang as last read."""
 
     key: AttemptId
     folder: AttemptFolder

@@ -11,7 +11,7 @@ SIGNAL_EARLY_S = 60.0  # Slurm may send the signal of `--signal=SIG@TIME` up to 
 
 
 class Demand(NamedTuple):
-    """What a gang needs of the Slurm job in which it runs; gangs with equal demands may share an allocation."""
+    """Demands of a gang on the Slurm job in which it runs; gangs with equal demands may share an allocation."""
 
     experiment: int
     python: str

@@ -36,7 +36,7 @@ class ProbeSetup(NamedTuple):
 
 
 class ProbeJob(NamedTuple):
-    """How the Slurm job of the probe programs went."""
+    """Result of the Slurm job of the probe programs."""
 
     started: float | None = None  # seconds from the start of srun to its first line; None without a line
     errors: str = ""  # error output of srun and the probes

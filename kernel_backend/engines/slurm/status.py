@@ -119,7 +119,7 @@ class StatusReader:
             write_submission(folder, submission.model_copy(update={"job": job.id}))
         elif old and not queue.problem:
             return GangStatus(key=key, phase="ended", outcome=Outcome.LOST)
-        # sbatch waits for a silent controller longer than a person should wait for the reason.
+        # sbatch waits for a silent controller longer than a user should wait for the reason.
         return GangStatus(key=key, phase="pending", reason=slurm_text(queue.problem or "being submitted"))
 
     def _missing(self, key: AttemptId, folder: AttemptFolder, submission: Submission, queue: Queue) -> GangStatus:
