@@ -358,6 +358,9 @@ def test_of_gangs_that_race_for_two_nodes_none_keeps_a_part_of_its_nodes(site, t
 
 
 def test_a_watch_that_is_too_old_is_refused_as_410(site):
+    site.plane.kill_server()
+    site.plane.start_server()  # it remembers nothing from before its start
+
     async def go():
         api = Api(None, None)
         with pytest.raises(Refused) as error:
