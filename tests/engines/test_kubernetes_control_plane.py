@@ -10,6 +10,8 @@ pytestmark = pytest.mark.kubernetes
 
 
 class TestKubernetesEngineOnAControlPlane(KubernetesContract):
+    placements = (["n1", "n2"], ["n2", "n1"])
+
     @pytest.fixture
     def site(self, kubernetes_site):
         return kubernetes_site
