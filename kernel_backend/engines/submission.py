@@ -44,7 +44,7 @@ class End(Record):
 
 
 class QueuedGang(Record):
-    """What the records of all engines with a queue have in common."""
+    """Fields that the records of all engines with a queue share."""
 
     at: float  # time of the submission
     delay: str = ""  # why the engine did not accept the gang, which is submitted again; "" if it did

@@ -134,7 +134,7 @@ class SpoolPosition(Record):
 
 
 class Measurements(Record):
-    """What the launcher of a node has measured: the newest times of its ranks, and use of their slots."""
+    """Measurements of a node's launcher: the newest times of its ranks, and use of their slots."""
 
     times: Annotated[tuple[RankTimes, ...], Field(max_length=MOST_RANKS)] = ()
     use: Annotated[tuple[DeliveredUse, ...], Field(max_length=MOST_DELIVERED)] = ()  # since the last delivery

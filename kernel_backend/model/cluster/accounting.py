@@ -21,7 +21,7 @@ _Amount = Annotated[FiniteFloat, Field(ge=0)]
 
 
 class Spending(Record):
-    """What some attempts have used. Of the lost slot-hours each counts in one of three parts."""
+    """Slots that some attempts have used. Of the lost slot-hours each counts in one of three parts."""
 
     name: str  # of the user, group or month (2026-11), or the number of the experiment
     title: str = ""  # name of the experiment
@@ -50,7 +50,7 @@ class SpendingReport(Record):
 
 
 class AttemptSpending(NamedTuple):
-    """What is known of an attempt's use of its slots."""
+    """Use of an attempt's slots, as far as it is known."""
 
     experiment: int
     title: str

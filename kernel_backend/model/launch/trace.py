@@ -44,7 +44,7 @@ class TracedOperation(Record):
 
 
 class RankTrace(Record):
-    """What a rank has recorded: its steps, and its longest operations; `problem` says why there is nothing."""
+    """Recording of a rank: its steps, and its longest operations; `problem` says why there is nothing."""
 
     rank: int
     first: int = 0  # step

@@ -120,7 +120,7 @@ class SearchCurves(Record):
 
 
 class Importance(Record):
-    """How much each hyperparameter contributes to the difference between good and poor trials.
+    """Contribution of each hyperparameter to the difference between good and poor trials.
 
     The shares add up to 1, and are computed from the values of `trials` trials at the end of `unit`. If they cannot be
     computed, `missing` says why.

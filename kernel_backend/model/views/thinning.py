@@ -9,7 +9,7 @@ MOST_KEPT = 1000  # training reports of each metric that stay: no chart shows mo
 
 
 class Thinned(NamedTuple):
-    """How many training reports were removed, and how many there were before."""
+    """Numbers of the training reports that were removed, and that there were before."""
 
     removed: int
     of: int

@@ -4889,7 +4889,7 @@ export interface components {
         Hold: "user" | "search" | "engine";
         /**
          * Importance
-         * @description How much each hyperparameter contributes to the difference between good and poor trials.
+         * @description Contribution of each hyperparameter to the difference between good and poor trials.
          *
          *     The shares add up to 1, and are computed from the values of `trials` trials at the end of `unit`. If they cannot be
          *     computed, `missing` says why.
@@ -5855,7 +5855,7 @@ export interface components {
         };
         /**
          * Spending
-         * @description What some attempts have used. Of the lost slot-hours each counts in one of three parts.
+         * @description Slots that some attempts have used. Of the lost slot-hours each counts in one of three parts.
          */
         Spending: {
             name: string;
