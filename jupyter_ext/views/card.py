@@ -103,7 +103,9 @@ def html(overview: Overview, now: float, captured: Sequence[str] = (), picture: 
         parts.append(_progress(trial, overview))
         if trial.failure and trial.state == "failed":
             parts.append(_failure(trial.failure))
-    parts += [_dim(f"\N{WARNING SIGN} {text}") for text in overview.warnings]
+    parts += [
+        _dim(text if text in overview.informational else f"\N{WARNING SIGN} {text}") for text in overview.warnings
+    ]
     if picture is not None:
         parts.append(_picture(picture, overview))
     return f'<div style="{_CARD}">{"".join(parts)}</div>'

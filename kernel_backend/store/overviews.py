@@ -49,9 +49,9 @@ def read_overviews(db: Connection, query: Select[Any]) -> list[Overview]:
     shown += [_of(number, _looked_at(db, each)) for number, each in many.items()]
     their_trials = _by_experiment(db, Trial, map(_trials, shown))
     their_attempts = _by_experiment(db, Attempt, map(_attempts, shown))
-    notes = defaultdict(list)
+    notes: defaultdict[int, dict[str, bool]] = defaultdict(dict)  # by text: whether it only informs
     for note in db.execute(_notes(numbers)):
-        notes[note.experiment].append(str(note.data["text"]))
+        notes[note.experiment].setdefault(str(note.data["text"]), note.data.get("level") == "info")
     kept: dict[int, int] = {row.experiment: row.seq for row in db.execute(_newest_artifacts(numbers))}
     return [
         Overview(
@@ -59,7 +59,8 @@ def read_overviews(db: Connection, query: Select[Any]) -> list[Overview]:
             trials=tuple(their_trials[experiment.number]),
             trial_counts=counts[experiment.number] if experiment.number in many else {},
             attempts=tuple(their_attempts[experiment.number]),
-            warnings=tuple(dict.fromkeys(notes[experiment.number]))[-NOTES:],
+            warnings=tuple(notes[experiment.number])[-NOTES:],
+            informational=tuple(text for text, informs in notes[experiment.number].items() if informs)[-NOTES:],
             artifacts_seq=kept.get(experiment.number, 0),
             seq=seq,
         )

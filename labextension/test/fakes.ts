@@ -236,6 +236,7 @@ export function overview(fields: Partial<Overview> = {}): Overview {
     attempts: [],
     wait: null,
     warnings: [],
+    informational: [],
     found_batch_size: null,
     artifacts_seq: 0,
     seq: 5

@@ -23,6 +23,12 @@ test('the picture before is left as it was', () => {
   expect(before).toEqual(copy);
 });
 
+test('a note that only informs is told from a warning', () => {
+  const told = after(overview(), said(6, { type: 'note', data: { text: 'tuned', level: 'info', attempt: 1 } }));
+  const both = after(told, said(7, { type: 'note', data: { text: 'disk full', level: 'warning', attempt: 1 } }));
+  expect([both.warnings, both.informational]).toEqual([['tuned', 'disk full'], ['tuned']]);
+});
+
 test('the newest ten attempts of each trial are kept, as the service gives them', () => {
   const other = attempt(1, { trial: 2 });
   const ten = Array.from({ length: 10 }, (_, place) => attempt(place + 1));

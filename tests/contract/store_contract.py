@@ -892,6 +892,14 @@ class StoreContract:
         assert warnings == {1: tuple(f"note {index}" for index in range(25, 75)), 2: ("alone",)}
         assert store.overview(1).warnings == warnings[1]
 
+    def test_notes_that_only_inform_are_told_from_warnings(self, store: Store) -> None:
+        attempt = placed(store)
+        said = [Note(number=2, text="tuned: 4 workers"), Note(number=3, level="warning", text="the disk is full")]
+        store.accept(attempt.id, [started(), *said], at=3.0)
+        overview = store.overview(1)
+        assert overview.warnings == ("tuned: 4 workers", "the disk is full")
+        assert overview.informational == ("tuned: 4 workers",)
+
     def test_overviews_are_found_like_experiments(self, store: Store) -> None:
         for name, owner in (("Digits", "ada"), ("other", "ada"), ("digits again", "bob")):
             store.add_experiment(draft(name, owner), at=1.0)

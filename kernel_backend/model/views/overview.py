@@ -59,6 +59,7 @@ class Overview(Record):
     attempts: tuple[Attempt, ...] = ()  # of these trials, oldest first; at most the newest ten of each
     wait: Wait | None = None
     warnings: tuple[str, ...] = ()  # of the snapshot, and notes of attempts
+    informational: tuple[str, ...] = ()  # those of `warnings` that only inform, and ask nothing of the user
     default_trials: int | None = None  # number of trials of a search, if neither its options nor its method set it
     found_batch_size: int | None = None  # by `--batch-size auto`; None for a search, whose trials have their own
     artifacts_seq: int = 0  # number of the message about the newest artifact; 0: none
@@ -159,7 +160,10 @@ class Overview(Record):
                 report, metric = read(StoredReport, message.data), self.experiment.config.metric
                 changed["trials"] = tuple(_moved_on(trial, report, metric) for trial in self.trials)
             case "note" if message.data["text"] not in self.warnings:
-                changed["warnings"] = (*self.warnings, str(message.data["text"]))
+                text = str(message.data["text"])
+                changed["warnings"] = (*self.warnings, text)
+                if message.data.get("level") == "info":
+                    changed["informational"] = (*self.informational, text)
             case "artifact":
                 changed["artifacts_seq"] = message.seq
         if message.type in ("trial", "attempt"):

@@ -82,7 +82,12 @@ class Overviews:
         search = known.experiment.config.search
         default = search.default_trials if search is not None else None
         warnings = tuple(dict.fromkeys(warnings))
-        more = {"default_trials": default, "found_batch_size": self._batch_size(known.experiment)}
+        informational = tuple(map(reader.note, known.informational))
+        more = {
+            "informational": informational,
+            "default_trials": default,
+            "found_batch_size": self._batch_size(known.experiment),
+        }
         return known.model_copy(update={"wait": wait, "warnings": warnings, **more})
 
     def _batch_size(self, experiment: Experiment) -> int | None:

@@ -5136,6 +5136,8 @@ export interface components {
             wait: components["schemas"]["Wait"] | null;
             /** @default [] */
             warnings: string[];
+            /** @default [] */
+            informational: string[];
             /** @default null */
             default_trials: number | null;
             /** @default null */

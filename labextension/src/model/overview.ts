@@ -20,7 +20,7 @@ const ATTEMPTS = 10; // newest attempts per trial, as in the service's answers
 const LIVELIEST: readonly TrialState[] = ['running', 'starting', 'releasing', 'stopping', 'queued', 'paused'];
 const ENDED: readonly ExperimentState[] = ['stopped', 'completed', 'failed'];
 
-type Later = 'trial_counts' | 'default_trials' | 'found_batch_size' | 'artifacts_seq';
+type Later = 'informational' | 'trial_counts' | 'default_trials' | 'found_batch_size' | 'artifacts_seq';
 type OverviewMessage = Omit<Overview, 'trials' | Later> & Partial<Pick<Overview, Later>> & { trials: Older[] };
 type Older = Omit<Trial, 'best'> & Partial<Trial>;
 
@@ -40,13 +40,14 @@ export function overviewIn(json: unknown): Overview | null {
     attempts,
     wait,
     warnings,
+    informational = [],
     default_trials = null,
     found_batch_size = null,
     artifacts_seq = 0,
     seq
   } = json as OverviewMessage;
   const trials = Array.isArray(told) ? told.map(trial => ({ best: null, ...trial })) : told;
-  const later = { trial_counts, default_trials, found_batch_size, artifacts_seq };
+  const later = { informational, trial_counts, default_trials, found_batch_size, artifacts_seq };
   return { experiment, trials, attempts, wait, warnings, ...later, seq };
 }
 
@@ -122,7 +123,11 @@ function changed(overview: Overview, message: Message): Partial<Overview> {
     case 'note':
       return overview.warnings.includes(message.data.text)
         ? {}
-        : { warnings: [...overview.warnings, message.data.text] };
+        : {
+            warnings: [...overview.warnings, message.data.text],
+            informational:
+              message.data.level === 'info' ? [...overview.informational, message.data.text] : overview.informational
+          };
     case 'artifact':
       return { artifacts_seq: message.seq };
     case 'search':

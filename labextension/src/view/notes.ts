@@ -1,4 +1,4 @@
-/** Reproducibility guarantee, ends of attempts, and warnings. */
+/** Reproducibility guarantee, ends of attempts, notes, and warnings. */
 
 import type { Overview } from '../api/types';
 import { attemptLines, guaranteeText } from '../model/text';
@@ -21,7 +21,7 @@ export class Notes {
 
   update(look: Look): void {
     const overview = look.overview;
-    if (!this._changed(overview?.attempts, overview?.warnings)) {
+    if (!this._changed(overview?.attempts, overview?.warnings, overview?.informational)) {
       return;
     }
     for (const [list, lines] of [
@@ -30,6 +30,11 @@ export class Notes {
     ] as const) {
       setLines(list, lines, () => h('li'));
       show(list, lines.length > 0);
+    }
+    // A note that only informs has no sign of danger.
+    const informational = new Set(overview?.informational);
+    for (const line of this._warnings.children) {
+      line.classList.toggle('dl-informational', informational.has(line.textContent ?? ''));
     }
     show(this.root, !this._attempts.hidden || !this._warnings.hidden);
   }

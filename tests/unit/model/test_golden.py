@@ -293,6 +293,7 @@ def _folds() -> dict[str, tuple[Any, ...]]:
             message(6, {"text": UGLY, "level": "warning", "attempt": 1}),
             message(7, {"text": "careful"}),
             message(8, {"text": UGLY}),
+            message(9, {"text": "tuned: 4 workers", "level": "info", "attempt": 1}),
         ),
         "something is kept": (two, message(6, NET), message(7, starting), message(8, NET)),
         "a search grows": (overview(*_many(49)), *_said_of(_many(53)[49:])),
