@@ -1,0 +1,75 @@
+"""Cells of Lightning, Keras and Hugging Face, each trained for ever by its framework alone and in a job of Daylight."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from contenders import ours, peers, turns
+
+LIGHTNING: tuple[dict[str, Any], int, int] = ({"net": "cnn", "width": 8}, 32, 0)  # parameters, batch size, workers
+OPTIONS: dict[str, Any] = {"steps": ours.FOR_EVER, "epochs": ours.FOR_EVER, "checkpoint_every": ours.NEVER}
+
+
+def lightning_alone(step: Callable[[], None]) -> None:
+    _alone(step)
+    peers.lightning(step, *LIGHTNING)
+
+
+def lightning_in_a_job(step: Callable[[], None]) -> None:
+    ours.train_lightning(step, *LIGHTNING)
+
+
+def keras_alone(step: Callable[[], None]) -> None:
+    _alone(step)
+    os.environ["KERAS_BACKEND"] = "torch"
+    from contenders import keras_cell as cell
+
+    cell.model().fit(*cell.train_data(), batch_size=32, epochs=ours.FOR_EVER, verbose=0, callbacks=cell.callbacks())
+
+
+def keras_in_a_job(step: Callable[[], None]) -> None:
+    turns.tell(step)
+    prepared = _prepared("keras_cell.py")
+    from kernel_backend.runner.forms.keras.training import KerasTraining
+
+    with _silent():
+        KerasTraining(prepared).train()
+
+
+def trainer_alone(step: Callable[[], None]) -> None:
+    _alone(step)
+    importlib.import_module("contenders.trainer_cell")
+
+
+def trainer_in_a_job(step: Callable[[], None]) -> None:
+    turns.tell(step)
+    prepared = _prepared("trainer_cell.py")
+    from kernel_backend.runner.forms.trainer.training import TrainerTraining
+
+    with _silent():
+        TrainerTraining(prepared).train()
+
+
+def _alone(step: Callable[[], None]) -> None:
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
+        os.environ.pop(name, None)  # a framework would wrap the model for one rank
+    torch.set_num_threads(1)
+    turns.tell(step)
+
+
+def _prepared(cell: str) -> Any:
+    source = Path(__file__).with_name(cell).read_text()
+    return ours.context(Path(tempfile.mkdtemp()), source, {}, **OPTIONS)
+
+
+def _silent() -> contextlib.AbstractContextManager[Any]:
+    """Drop what is printed for each epoch."""
+    return contextlib.redirect_stdout(open(os.devnull, "w"))
