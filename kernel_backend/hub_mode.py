@@ -85,7 +85,7 @@ class UnderHub:
         await _again_and_again(look, "groups and quotas", every)
 
     async def keep_counting(self, give: Callable[[tuple[Server, ...]], None], every: float = SERVERS_S) -> None:
-        """Read the notebook servers that hold slots periodically, without end, and pass them to `give`.
+        """Read the notebook servers that run periodically, without end, and pass them to `give`.
 
         While the hub does not answer, `give` is not called.
         """
@@ -96,7 +96,7 @@ class UnderHub:
         await _again_and_again(look, "notebook servers", every)
 
     async def counted(self) -> tuple[Server, ...]:
-        """Return the notebook servers that hold slots; none, with a log message, if the hub does not answer."""
+        """Return the notebook servers that run; none, with a log message, if the hub does not answer."""
         try:
             return await self.servers.read()
         except ServiceUnreachable as error:

@@ -18,7 +18,7 @@ class HubServers:
         self._api = api
 
     async def read(self) -> tuple[Server, ...]:
-        """Return the notebook servers that hold slots.
+        """Return the notebook servers that run, each with the slots that its options ask for.
 
         Raises ServiceUnreachable if the hub does not answer or refuses.
         """

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from pydantic import Field, FiniteFloat
 
 from kernel_backend.model.record import Record
 
 LOCAL = "local"  # default pool
+
+
+class Holder(Record):
+    """Program outside of Daylight that holds slots of a node, such as a pod of another namespace."""
+
+    name: str  # in its engine's words, such as `pod jhub/jupyter-ada`
+    slots: int = Field(gt=0)
+    since: FiniteFloat = 0.0
+    server: str = ""  # full name of the notebook server that it says to be, such as `ada/`
 
 
 class Node(Record):
@@ -21,12 +30,19 @@ class Node(Record):
     slots: int = Field(ge=0)
     cores: int = Field(1, ge=1)
     devices: tuple[str, ...] = ()  # device name per slot, as shown to users; empty for cpu
+    device: str = ""  # short name of what a slot is, if it is no whole device of `kind`: `mig-3g.40gb`
     healthy: bool = True
     pool: str = LOCAL
     drained: bool = False  # running gangs continue, no new ones start
     suspect: bool = False  # left out for a while, because of what attempts met there
     state: str = ""  # in its engine's words, such as Slurm's `idle` or `down*`
     reason: str = ""  # why it is out of use, in its engine's words
+    held_by: tuple[Holder, ...] = ()  # programs outside of Daylight with slots there, as its engine sees them
+
+    @property
+    def shown_kind(self) -> str:
+        """Return what a slot of this node is, as shown to users."""
+        return self.device or self.kind
 
     @property
     def usable(self) -> bool:

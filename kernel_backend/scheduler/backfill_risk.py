@@ -95,4 +95,4 @@ def risk_of(runs: Iterable[Allocation], since: float, lengths: PastLengths, at: 
 
 
 def _may_end_now(run: Allocation, since: float) -> bool:
-    return run.leaving is not None or run.passed or run.since >= since or bool(run.key.server)
+    return run.leaving is not None or run.passed or run.since >= since or not run.key.is_gang

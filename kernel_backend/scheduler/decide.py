@@ -57,7 +57,7 @@ def _beyond_limits(cluster: ClusterState, ledger: Ledger) -> Iterator[Preempt]:
     gone: Counter[tuple[str, Name]] = Counter()
     runs = cluster.runs.values()
     for kind, name, excess in ledger.excess():
-        theirs = [run for run in runs if (run.owner if kind == "user" else run.group) == name and not run.key.server]
+        theirs = [run for run in runs if (run.owner if kind == "user" else run.group) == name and run.key.is_gang]
         leaving = sum(run.slots for run in theirs if run.leaving is not None)
         for run in beyond(preemptible_now(theirs, cluster.rules, cluster.at), excess - leaving - gone[kind, name]):
             gone["user", run.owner] += run.slots

@@ -13,14 +13,26 @@ ANY_TRIAL = 0  # trial number in a request of a search, which chooses the trial 
 
 
 class RequestKey(NamedTuple):
-    """Key of a request: of a trial, of a search (`trial` is 0, with an index), or of a notebook server."""
+    """Key of a request: of a trial, of a search (`trial` is 0, with an index), or of a notebook server.
+
+    Programs outside of Daylight that hold slots have keys, too.
+    """
 
     experiment: int
     trial: int
     nth: int = 0
     server: str = ""  # full name of a notebook server, such as `dave/`
+    outside: str = ""  # name of a program outside of Daylight, such as `pod ml/web`
+    node: str = ""  # the node on which that program holds slots
+
+    @property
+    def is_gang(self) -> bool:
+        """Return whether the slots are those of a gang, not of a notebook server or another program."""
+        return not self.server and not self.outside
 
     def __str__(self) -> str:
+        if self.outside:
+            return self.outside
         if self.server:
             return f"notebook server {self.server}"
         return f"#{self.experiment}" if self.trial == ANY_TRIAL else f"#{self.experiment}.{self.trial}"

@@ -72,7 +72,7 @@ def release(run: Allocation, rules: Rules, at: float, taken_back: bool) -> SlotR
     if not taken_back:
         return known
     asked = preemptible_at(run, rules)
-    if asked is None and run.key.server:
+    if asked is None and not run.key.is_gang:
         return known
     back = SlotRelease(max(at, at + rules.min_run if asked is None else asked) + rules.grace, run, asked is not None)
     return back if known is None or back.at < known.at else known
@@ -82,8 +82,10 @@ def preemptible_at(run: Allocation, rules: Rules) -> float | None:
     """Return the time from which a gang may be preempted; None if it is not known yet.
 
     For a gang it is `min_run` seconds after its first checkpoint, for a notebook server the end of its allowed idle
-    time.
+    time; programs outside of Daylight are never preempted.
     """
+    if run.key.outside:
+        return None
     if run.key.server:
         idle = rules.idle_servers
         return None if idle is None or run.last_activity is None else run.last_activity + idle

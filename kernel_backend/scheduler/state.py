@@ -236,6 +236,8 @@ class ClusterState:
                 self._charge(run, run.slots, self.at)
 
     def _charge(self, run: Allocation, slots: int, at: float) -> None:
+        if run.key.outside:
+            return  # it belongs to no account
         for meter in (self.users[run.owner], self.groups[run.group], self.members[run.group, run.owner]):
             if run.waiting:
                 meter.waiting += slots

@@ -33,7 +33,7 @@ class EffectiveQuotas(Protocol):
     def drained(self) -> frozenset[str]:
         """Return the names of drained nodes, on which no new gang is started."""
 
-    servers: Sequence[Server]  # notebook servers that hold slots next to the gangs; set by `Notebooks`
+    servers: Sequence[Server]  # notebook servers as the hub reports them; set by `Notebooks`
 
 
 class StoredQuotas:

@@ -1,4 +1,4 @@
-"""Track the notebook servers that hold slots, as reported by the hub, and stop idle ones to reclaim their slots."""
+"""Track the notebook servers that the hub reports, and stop idle ones to reclaim their slots."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Servers(Protocol):
     """Access to the hub's notebook servers; the methods raise ServiceUnreachable if the hub does not answer."""
 
     async def read(self) -> tuple[Server, ...]:
-        """Return the notebook servers that hold slots."""
+        """Return the notebook servers that run, each with the slots that its options ask for."""
 
     async def stop(self, server: Server) -> None:
         """Ask the hub to stop a server; return before the server has stopped."""
 
 
 class Notebooks:
-    """Tracker of the notebook servers that hold slots; `changed` is called when their slots have changed."""
+    """Tracker of the notebook servers; `changed` is called when their slots have changed."""
 
     def __init__(
         self, store: QuotaStore, stored_quotas: EffectiveQuotas, servers: Servers | None, changed: Callable[[], None]
@@ -54,7 +54,9 @@ class Notebooks:
         if server is None or due is None or due > now:
             return
         await self._servers.stop(server)
-        detail = f"{server.slots} slots, nothing done for {(now - server.last_activity) / 60:.0f} min: {preempt.reason}"
+        detail = (
+            f"{preempt.run.slots} slots, nothing done for {(now - server.last_activity) / 60:.0f} min: {preempt.reason}"
+        )
         entry = AuditEntry(at=now, who=OURSELVES, act="stop", on=f"notebook server {name}", detail=detail)
         await asyncio.to_thread(self._store.write_down, entry)
         for key in [key for key in cluster.runs if key.server == name]:

@@ -239,6 +239,8 @@ def _why(node: NodeUse, now: float) -> Iterator[str]:
 
 
 def _run(run: NodeRun, now: float) -> str:
+    if run.outside:
+        return f"{run.outside} {run.slots}"
     if run.server is not None:
         return f"{run.owner} {run.slots} (notebook server{_idle(run, now)})"
     if run.experiment is None:

@@ -167,9 +167,18 @@ test('behind a hub a request carries what only our own page can read', () => {
 });
 
 it('tells what holds slots, and since when nothing was done in a notebook server', () => {
-  const nobody = { owner: '', experiment: null, trial: null, server: null, last_activity: null, take_back_at: null };
+  const nobody = {
+    owner: '',
+    experiment: null,
+    trial: null,
+    server: null,
+    last_activity: null,
+    take_back_at: null,
+    outside: ''
+  };
   const run = { ...nobody, slots: 4, group: 'vision' };
   expect(runText(run, 0)).toBe('a user of vision, 4 slots');
+  expect(runText({ ...run, group: '', outside: 'pod ml/web' }, 0)).toBe('pod ml/web, 4 slots');
   expect(runText({ ...run, owner: 'ada', experiment: 12, trial: 3 }, 0)).toBe('#12.3 ada, 4 slots');
   const server = { ...run, owner: 'dave', slots: 1, server: 'dave/', last_activity: 1000 };
   expect(runText(server, 1010)).toBe('dave: notebook server, 1 slot');

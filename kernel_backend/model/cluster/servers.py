@@ -24,14 +24,14 @@ class ServerRequest(NamedTuple):
 
 
 class Server(Record):
-    """Notebook server with the slots that it holds."""
+    """Notebook server with the slots that it holds; 0 where the hub knows of none."""
 
     owner: str
     group: str
     name: str = ""  # empty: the user's default server
     pool: str = LOCAL
     node: str | None = None  # None if the hub does not report it
-    slots: int = Field(gt=0)
+    slots: int = Field(ge=0)
     since: FiniteFloat
     last_activity: FiniteFloat
 
@@ -68,21 +68,27 @@ def server_request(options: object) -> ServerRequest:
 
 
 def servers_of(users: Iterable[Mapping[str, Any]]) -> tuple[Server, ...]:
-    """Return the notebook servers that hold slots, from the hub API's records of users.
+    """Return the notebook servers that run, from the hub API's records of users.
 
-    Servers with invalid options are skipped, so that one user's options cannot hide other servers. Servers that are not
-    started yet are skipped, too: a request that may be refused must not preempt trainings.
+    Servers with invalid options have no slots by these; an engine may see the devices that they hold. Servers that are
+    not started yet are skipped: a request that may be refused must not preempt trainings.
     """
     found = []
     for user in users:
         for server in (user.get("servers") or {}).values():
             try:
-                what = server_request(server.get("user_options"))
-                if what.slots and (server.get("ready") or server.get("pending") == "stop"):
-                    found.append(_server(user, server, what))
-            except (InvalidRequest, AttributeError, KeyError, TypeError, ValueError):
+                if server.get("ready") or server.get("pending") == "stop":
+                    found.append(_server(user, server, _requested(server.get("user_options"))))
+            except (AttributeError, KeyError, TypeError, ValueError):
                 continue
     return tuple(sorted(found, key=lambda server: server.full_name))
+
+
+def _requested(options: object) -> ServerRequest:
+    try:
+        return server_request(options)
+    except InvalidRequest:
+        return ServerRequest(0)
 
 
 def _server(user: Mapping[str, Any], server: Mapping[str, Any], what: ServerRequest) -> Server:

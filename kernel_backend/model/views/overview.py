@@ -217,7 +217,7 @@ def _newest(attempts: tuple[Attempt, ...], trial: int) -> tuple[Attempt, ...]:
 
 
 class NodeRun(Record):
-    """Gang or notebook server that holds slots of a node.
+    """Gang, notebook server or program outside of Daylight that holds slots of a node.
 
     If the user may not see it, only its group is given, and not even that if the group is a single user.
     """
@@ -230,6 +230,7 @@ class NodeRun(Record):
     server: str | None = None  # of a notebook server its full name: `dave/`
     last_activity: FiniteFloat | None = None  # of a server, and of a gang that leaves its slots unused
     take_back_at: FiniteFloat | None = None  # when it may be stopped to reclaim its slots, unless it is used until then
+    outside: str = ""  # of a program outside of Daylight its name, such as `pod ml/web`
 
 
 class NodeUse(Record):

@@ -48,7 +48,7 @@ def _start(
     ends: list[tuple[float, int]] = []
     for run in cluster.runs.values():
         if run.pool == pool:
-            ended = run.owner in lengths and not run.key.server  # nobody can predict the end of a notebook server
+            ended = run.owner in lengths and run.key.is_gang  # nobody can predict the end of a notebook server
             length = lengths[run.owner][quartile] if ended else None
             end = _sooner(run.ends, None if length is None else run.since + length)
             if run.leaving is not None:

@@ -43,7 +43,7 @@ class IdleReview:
     async def review(self, at: float) -> None:
         """Find the idle gangs, and carry out the rule about those that are idle for long enough."""
         async with self._cluster_state.looking() as cluster:
-            gangs = [run for run in cluster.runs.values() if not run.key.server and not run.waiting]
+            gangs = [run for run in cluster.runs.values() if run.key.is_gang and not run.waiting]
             sizes = {(run.key.experiment, run.key.trial): run.slots for run in gangs}
         used = await asyncio.to_thread(self._store.recent_use, at - self._rule.after - LONGEST_S)
         found = await asyncio.to_thread(idle_seconds, used, sizes, self._rule.below, at)

@@ -24,7 +24,7 @@ from kernel_backend.model.trial import Attempt, ScheduledTrial, checkpoint_order
 from kernel_backend.model.views.overview import Wait
 from kernel_backend.scheduler.decisions import Decisions, Start
 from kernel_backend.scheduler.explain.explain import ordinal
-from kernel_backend.scheduler.notebook_servers import take_in
+from kernel_backend.scheduler.outside import take_in
 from kernel_backend.scheduler.requests import ANY_TRIAL, Allocation, RequestKey, Reservation, SlotRequest
 from kernel_backend.scheduler.rules import Rules
 from kernel_backend.scheduler.run_lengths import PastLengths

@@ -128,5 +128,6 @@ def set_nodes(cluster: ClusterState, nodes: Sequence[Node]) -> bool:
 
 
 def _matters(old: Node | None, new: Node) -> bool:
-    """Return whether two versions of a node differ in more than the text with which the engine describes it."""
-    return old is None or old.model_copy(update={"state": new.state, "reason": new.reason}) != new
+    """Return whether two versions of a node differ in more than what holds its slots, and its engine's words."""
+    same = {"state": new.state, "reason": new.reason, "held_by": new.held_by}
+    return old is None or old.model_copy(update=same) != new

@@ -74,7 +74,7 @@ def _reservations(cluster: ClusterState, starting: Mapping[RequestKey, Start]) -
         fields[key] |= {"passed": start.passed, **_kept(start.reservation)}
     for run in cluster.runs.values():
         promised = run.passed or any(each is not None for each in (run.reservation, run.committed, run.leaving))
-        if promised and not run.key.server:  # the hub reports the slots of notebook servers
+        if promised and run.key.is_gang:  # the hub and the engines report what others hold
             known = {"passed": run.passed, "committed": run.committed, "leaving": run.leaving}
             fields[run.key] |= {**known, **_kept(run.reservation)}
     return {

@@ -145,7 +145,8 @@ class ClusterVerbs:
         """
         check_admin(who, "nodes are drained by admins")
         async with self._cluster_state.looking() as picture:
-            known, held = dict(picture.nodes), len(_runs(picture, who).get(name, []))
+            known = dict(picture.nodes)
+            held = sum(not run.outside for run in _runs(picture, who).get(name, []))
             suspicion = self._suspicion(picture, name)
         if name not in known and not (name in self._stored_quotas.drained and not drained):
             raise NotFound(f"there is no node {name}{nearest(name, known)}; there are {', '.join(sorted(known))}")
@@ -171,7 +172,7 @@ class ClusterVerbs:
     def _node(self, node: Node, runs: list[NodeRun], suspicion: Suspicion | None) -> NodeUse:
         return NodeUse(
             name=node.name,
-            kind=node.kind,
+            kind=node.shown_kind,
             slots=node.slots,
             used=sum(run.slots for run in runs),
             devices=node.devices,
@@ -289,7 +290,9 @@ def _runs(
     for key, run in sorted(cluster.runs.items()):
         for share in () if run.waiting else run.actual or run.placement:
             about: dict[str, Any] = {"slots": len(share.slots), "group": _group(who, run.owner, run.group)}
-            if who.sees(run.owner, run.group):
+            if key.outside:
+                about["outside"] = key.outside if who.admin else "another program"
+            elif who.sees(run.owner, run.group):
                 about |= {"owner": run.owner, **(_of_server(cluster, run) if key.server else _of_gang(key, idle))}
             found.setdefault(share.node, []).append(NodeRun.model_validate(about))
     return found

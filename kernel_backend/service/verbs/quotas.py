@@ -15,6 +15,7 @@ from kernel_backend.model.cluster.directory import Directory
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.cluster.quota_settings import changed_by, changes_text, in_force, read_changes
 from kernel_backend.model.values import nearest
+from kernel_backend.scheduler.outside import located
 from kernel_backend.scheduler.state import ClusterState
 from kernel_backend.scheduler.usage import averages
 from kernel_backend.service.effective_quotas import Key, StoredQuotas
@@ -44,7 +45,9 @@ class QuotaVerbs:
         """Return the calling user, with the quotas and slot use of the user and of their groups."""
         async with self._looking() as cluster:
             accounts = tuple(map(AccountsSnapshot(self._stored_quotas, cluster, who).account, _own(who)))
-        servers = tuple(server for server in self._stored_quotas.servers if server.owner == who.name)
+            servers = located(
+                (each for each in self._stored_quotas.servers if each.owner == who.name), cluster.nodes.values()
+            )
         return Self(person=who, accounts=accounts, servers=servers)
 
     async def accounts(self, who: Person) -> list[Account]:

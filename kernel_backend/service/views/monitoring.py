@@ -58,7 +58,7 @@ def cluster_families(cluster: ClusterState, pools: Sequence[PoolStatus]) -> list
     names = [pool.name for pool in pools]
     requests, slots, oldest = _queued(cluster)
     runs = list(cluster.runs.values())
-    gangs = _count((run.pool, "waiting" if run.waiting else "running") for run in runs if not run.key.server)
+    gangs = _count((run.pool, "waiting" if run.waiting else "running") for run in runs if run.key.is_gang)
     nodes = _count((node.pool, _state(node)) for node in cluster.nodes.values())
     return [
         _gauge("pool_up", "Whether a pool can be used", ("pool",), (((p.name,), not p.problem) for p in pools)),
@@ -152,8 +152,12 @@ def _used(runs: Iterable[Allocation]) -> Counter[Key]:
     found: Counter[Key] = Counter()
     for run in runs:
         if not run.waiting:
-            found[run.pool, run.group, run.owner, "notebook" if run.key.server else "training"] += run.slots
+            found[run.pool, run.group, run.owner, _purpose(run)] += run.slots
     return found
+
+
+def _purpose(run: Allocation) -> str:
+    return "training" if run.key.is_gang else "notebook" if run.key.server else "other"
 
 
 def _bounded(used: Counter[Key]) -> Counter[Key]:

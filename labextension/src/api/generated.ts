@@ -5062,7 +5062,7 @@ export interface components {
         };
         /**
          * NodeRun
-         * @description Gang or notebook server that holds slots of a node.
+         * @description Gang, notebook server or program outside of Daylight that holds slots of a node.
          *
          *     If the user may not see it, only its group is given, and not even that if the group is a single user.
          */
@@ -5081,6 +5081,8 @@ export interface components {
             last_activity: number | null;
             /** @default null */
             take_back_at: number | null;
+            /** @default  */
+            outside: string;
         };
         /**
          * NodeUse

@@ -103,10 +103,13 @@ export function whatOf({ experiment, trial, name }: Waiting): string {
 
 /** Format what holds slots: `#12.3 ada, 4 slots`, or `a user of vision, 4 slots` if it is hidden from this user. */
 export function runText(run: NodeRun, now: number): string {
-  const { experiment, trial, server } = run;
+  const { experiment, trial, server, outside } = run;
   const number = experiment === null ? '' : `#${experiment}${trial === null || trial === 1 ? '' : `.${trial}`} `;
   const what = server === null ? '' : `: notebook server ${server.slice(server.lastIndexOf('/') + 1)}`.trimEnd();
   const slots = `${run.slots} ${plural(run.slots, 'slot')}`;
+  if (outside) {
+    return `${outside}, ${slots}`;
+  }
   return `${number}${personText(run.owner, run.group)}${what}, ${slots}${idleText(run, now)}`;
 }
 

@@ -67,11 +67,12 @@ def test_servers_are_read_as_the_hub_writes_them():
     ]
     found = servers_of(users)
     assert [(each.full_name, each.group, each.slots, each.pool) for each in found] == [
+        ("cy/", "cy", 0, "local"),
         ("dave/", "vision", 2, "local"),
         ("dave/b", "vision", 1, "local"),
         ("eve/", "eve", 4, "a100"),
     ]
-    assert found[0].since == found[0].last_activity == 1795356000.0
+    assert found[1].since == found[1].last_activity == 1795356000.0
 
 
 def test_one_counts_from_when_it_is_there_until_it_is_gone():
@@ -84,13 +85,14 @@ def test_one_counts_from_when_it_is_there_until_it_is_gone():
     assert not counts(ready=False, pending=None)
 
 
-def test_what_cannot_be_understood_keeps_no_other_from_being_counted():
+def test_what_cannot_be_understood_asks_for_no_slots_and_keeps_no_other_from_being_counted():
     garbage = [{"slots": "many"}, {"slots": [[]]}, "text", 7]
     servers = {str(nth): told(str(nth), options) for nth, options in enumerate(garbage)}
     servers["when"] = told("when", {"slots": 1}, started="yesterday")
     servers["never"] = told("never", {"slots": 1}, started=None, last_activity=None)
     servers["good"] = told("good", {"slots": 1})
-    assert [each.name for each in servers_of([{"name": "dave", "servers": servers}])] == ["good"]
+    found = servers_of([{"name": "dave", "servers": servers}])
+    assert {each.name: each.slots for each in found} == {"0": 0, "1": 0, "2": 0, "3": 0, "good": 1}
 
 
 # What they hold

@@ -116,6 +116,7 @@ def test_a_node_tells_who_holds_it():
         NodeRun(slots=2, group="vision", owner="dave", experiment=12, trial=1),
         NodeRun(slots=1, group="speech"),
         NodeRun(slots=1, group=""),
+        NodeRun(slots=2, group="", outside="pod ml/web"),
         NodeRun(slots=1, group="vision", owner="eve", server="eve/", last_activity=-2300.0, take_back_at=400.0),
     )
     node = NodeUse(name="n 1", kind="cuda", slots=4, used=4, devices=("A100",) * 3 + ("T4",), runs=runs)
@@ -124,7 +125,7 @@ def test_a_node_tells_who_holds_it():
         "local",
         "cuda",
         "████████ 4 of 4",
-        "dave 2 (#12), a user of speech 1, another user 1, eve 1 (notebook server, idle for 40 min 00 s, "
+        "dave 2 (#12), a user of speech 1, another user 1, pod ml/web 2, eve 1 (notebook server, idle for 40 min 00 s, "
         "may be stopped for its slots in 5 min 00 s)",
         "ready",
         "3 x A100, T4",

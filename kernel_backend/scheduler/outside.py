@@ -1,0 +1,123 @@
+"""Represent what holds slots outside of Daylight, such as other pods of a cluster: gangs cannot be placed there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from kernel_backend.model.cluster.servers import Server
+from kernel_backend.model.resources import Holder, Node, Share
+from kernel_backend.scheduler import notebook_servers
+from kernel_backend.scheduler.requests import Allocation, RequestKey
+from kernel_backend.scheduler.state import ClusterState
+
+
+def take_in(cluster: ClusterState, servers: Iterable[Server]) -> None:
+    """Update the cluster state so that exactly these notebook servers, and the programs on its nodes, hold slots.
+
+    A notebook server that is also a program on a node is counted once, and charged to its owner.
+    """
+    servers = tuple(servers)
+    notebook_servers.take_in(cluster, located(servers, cluster.nodes.values()))
+    present = {each.key: each for each in _programs(cluster, servers)}
+    for run in [run for run in cluster.runs.values() if run.key.outside]:
+        if (program := present.get(run.key)) is None or not _stands(cluster, run, program):
+            cluster.let_go(run.key)
+    for key in sorted(present.keys() - cluster.runs.keys()):
+        if shares := tuple(_shares(cluster, present[key])):
+            cluster.hold(present[key].allocation(shares))
+
+
+def located(servers: Iterable[Server], nodes: Iterable[Node]) -> tuple[Server, ...]:
+    """Return the notebook servers that hold slots, each with the node on which an engine sees it.
+
+    On a node with devices, a server has those that it really holds, whatever its options in the hub say.
+    """
+    servers = tuple(servers)
+    seen = _seen(servers, nodes)
+    found = [_located(each, *seen[each.full_name]) if each.full_name in seen else each for each in servers]
+    return tuple(server for server in found if server.slots)
+
+
+class _Program(NamedTuple):
+    """Program with slots of a node.
+
+    In the plan a gang may have these slots that runs on another node of the pool in truth; the program then takes that
+    gang's share in the plan, so that the pool's total is right.
+    """
+
+    node: Node
+    holder: Holder
+    slots: int
+
+    @property
+    def key(self) -> RequestKey:
+        return RequestKey(0, 0, 0, outside=self.holder.name, node=self.node.name)
+
+    def allocation(self, shares: Sequence[Share]) -> Allocation:
+        """Return the program's allocation, with the slots that it has in the plan and those that it really has."""
+        actual = (_share(self.node, range(self.slots)),)
+        return Allocation(self.key, tuple(shares), self.holder.since, pool=self.node.pool, actual=actual)
+
+
+def _programs(cluster: ClusterState, servers: Iterable[Server]) -> Iterator[_Program]:
+    """Yield the programs that belong to no account, and what servers hold beyond the free slots of their nodes."""
+    seen = _seen(servers, cluster.nodes.values())
+    of_servers = {(node.name, holder.name): name for name, (node, holder) in seen.items()}
+    for node, holder in _holders(cluster.nodes.values()):
+        name = of_servers.get((node.name, holder.name))
+        if name is None:
+            yield _Program(node, holder, holder.slots)
+        elif (rest := cluster.runs.get(RequestKey(0, 0, 1, name))) is not None:
+            yield _Program(node, holder, rest.slots)
+
+
+def _seen(servers: Iterable[Server], nodes: Iterable[Node]) -> Mapping[str, tuple[Node, Holder]]:
+    """Return the programs that are notebook servers of the hub, each with its node, by the server's full name."""
+    known, found = {server.full_name: server for server in servers}, dict[str, tuple[Node, Holder]]()
+    for node, holder in _holders(nodes):
+        server = known.get(holder.server)
+        if server is not None and (server.slots or node.kind != "cpu"):
+            before = found.get(holder.server)
+            if before is None or _rank(server, node, holder) < _rank(server, *before):
+                found[holder.server] = node, holder
+    return found
+
+
+def _holders(nodes: Iterable[Node]) -> Iterator[tuple[Node, Holder]]:
+    return ((node, holder) for node in nodes for holder in node.held_by)
+
+
+def _rank(server: Server, node: Node, holder: Holder) -> tuple[bool, bool, str, str]:
+    return node.kind == "cpu", node.pool != server.pool, node.name, holder.name
+
+
+def _located(server: Server, node: Node, holder: Holder) -> Server:
+    slots = holder.slots if node.kind != "cpu" else server.slots
+    return server.model_copy(update={"node": node.name, "pool": node.pool, "slots": slots})
+
+
+def _stands(cluster: ClusterState, run: Allocation, program: _Program) -> bool:
+    """Return whether an allocation is still correct: it has its slots, and as many as possible on its own node."""
+    if run != program.allocation(run.placement) or not all(share.node in cluster.nodes for share in run.placement):
+        return False
+    if run.by_node[program.node.name] < program.slots and cluster.free[program.node.name]:
+        return False
+    missing = program.slots - run.slots
+    return missing <= 0 or not any(cluster.free[node.name] for node in cluster.of_pool(run.pool))
+
+
+def _shares(cluster: ClusterState, program: _Program) -> Iterator[Share]:
+    """Yield free slots for a program: the last ones of its node, then of other nodes of the pool."""
+    others = sorted(cluster.of_pool(program.node.pool), key=lambda node: (-len(cluster.free[node.name]), node.name))
+    left = program.slots
+    for node in [program.node, *(node for node in others if node.name != program.node.name)]:
+        free = cluster.free[node.name]
+        if left and free:
+            slots = free[max(0, len(free) - left) :]  # gangs get the first slots of a node
+            left -= len(slots)
+            yield _share(node, slots)
+
+
+def _share(node: Node, slots: Iterable[int]) -> Share:
+    return Share(node=node.name, kind=node.kind, address=node.address, slots=tuple(slots))
