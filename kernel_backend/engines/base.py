@@ -80,6 +80,14 @@ class AllocatingEngine(Protocol):
         """
 
 
+@runtime_checkable
+class LimitedEngine(Protocol):
+    """Engine whose pool may be limited from outside to fewer slots than its nodes offer, as by Kubernetes' quotas."""
+
+    def limit(self) -> str:
+        """Return the limit as a sentence for users; "" if there is none."""
+
+
 class Engine(Protocol):
     """Engine: it runs gangs on the nodes of a pool."""
 

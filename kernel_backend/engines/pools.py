@@ -9,7 +9,15 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
-from kernel_backend.engines.base import AllocatingEngine, CheckContext, CheckedEngine, Engine, GangStatus, Unconfirmed
+from kernel_backend.engines.base import (
+    AllocatingEngine,
+    CheckContext,
+    CheckedEngine,
+    Engine,
+    GangStatus,
+    LimitedEngine,
+    Unconfirmed,
+)
 from kernel_backend.engines.marks import Marks
 from kernel_backend.errors import Conflict, DaylightError, InvalidRequest
 from kernel_backend.model.cluster.allocations import HeldAllocation
@@ -133,6 +141,15 @@ class PoolEngines:
         """Return by name why pools cannot be used now; pools without a problem are left out."""
         found = {name: each.problem for name, each in self._pools.items() if each.problem}
         return self.invalid | found
+
+    def limits(self) -> dict[str, str]:
+        """Return by name what limits pools to fewer slots than their nodes offer; other pools are left out."""
+        found: dict[str, str] = {}
+        for name, each in self._pools.items():
+            engine: object = each.engine
+            if isinstance(engine, LimitedEngine) and (limit := engine.limit()):
+                found[name] = limit
+        return found
 
     def statuses_of_pools(self) -> list[PoolStatus]:
         """Return the last known status of all pools, sorted by name, with the local pool first."""
@@ -389,7 +406,7 @@ class _PoolEngine:
             settings=self.pool.settings,
             configured=self.pool.configured,
             places=self.engine is not None and self.engine.caps.places,
-            kinds=tuple(sorted({node.kind for node in nodes})),
+            kinds=tuple(sorted({node.shown_kind for node in nodes})),
             nodes=len(nodes),
             slots=sum(node.slots for node in nodes),
             problem=self.problem,

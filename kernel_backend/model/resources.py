@@ -34,6 +34,7 @@ class Node(Record):
     healthy: bool = True
     pool: str = LOCAL
     drained: bool = False  # running gangs continue, no new ones start
+    future: bool = False  # not there yet: an autoscaler adds it when gangs wait for it
     suspect: bool = False  # left out for a while, because of what attempts met there
     state: str = ""  # in its engine's words, such as Slurm's `idle` or `down*`
     reason: str = ""  # why it is out of use, in its engine's words

@@ -331,4 +331,5 @@ def _capacities(cluster: ClusterState, nodes: list[Node]) -> dict[str, Capacity]
     kinds: dict[str, list[tuple[str, int]]] = {}
     for node in nodes:
         kinds.setdefault(node.kind, []).append((node.name, len(cluster.free[node.name])))
-    return {kind: Capacity(free) for kind, free in kinds.items()}
+    future = frozenset(node.name for node in nodes if node.future)
+    return {kind: Capacity(free, future) for kind, free in kinds.items()}

@@ -37,7 +37,9 @@ def feasible(nodes: Iterable[Node], slots: int, excluded: Collection[str], one_n
 class Capacity:
     """Free slots on the nodes of one kind of device, indexed by the number per node."""
 
-    def __init__(self, free: Iterable[tuple[str, int]]) -> None:
+    def __init__(self, free: Iterable[tuple[str, int]], future: frozenset[str] = frozenset()) -> None:
+        """Create the index from (node, free slots); nodes in `future` are not there yet, and used last."""
+        self._future = future
         self.free: dict[str, int] = {name: count for name, count in free if count}
         self.total = sum(self.free.values())
         self._nodes: list[list[str]] = [[] for _ in range(1 + max(self.free.values(), default=0))]
@@ -56,6 +58,13 @@ class Capacity:
 
         Nodes in `excluded` are not used; of nodes in `spare` at most that many slots.
         """
+        if self._future and (found := self._place(slots, one_node, self._future.union(excluded), spare)) is not None:
+            return found
+        return self._place(slots, one_node, excluded, spare)
+
+    def _place(
+        self, slots: int, one_node: bool, excluded: Collection[str], spare: Mapping[str, int]
+    ) -> SlotsByNode | None:
         if self.beside(excluded, spare) < slots:
             return None
         odd = {name: min(self.free.get(name, 0), most) for name, most in spare.items()} | dict.fromkeys(excluded, 0)

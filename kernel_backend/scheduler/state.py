@@ -97,6 +97,7 @@ class ClusterState:
         self._largest: dict[tuple[str, bool, frozenset[str]], int] = {}  # sizes of largest gangs, cached
         self._usual_pool: str | None = None
         self.closed_pools: Mapping[str, str] = {}  # reason why nothing is started in a pool now, by pool
+        self.limits_of_pools: Mapping[str, str] = {}  # what limits a pool to fewer slots than its nodes offer
         self.runs: dict[RequestKey, Allocation] = {}
         self.queue = Queue()
         self.reservations = tuple(reservations)

@@ -37,6 +37,7 @@ def build(context: Context) -> Service:
         request_builder,
         context.rules,
         closed=partial(closed_pools, engines),
+        limits=engines.limits,
     )
     notebooks = Notebooks(store, context.stored_quotas, context.servers, wake)
     ends = AttemptEnder(context, searches, SpoolIntake(store, engines))

@@ -31,7 +31,7 @@ def pool_row(pool: PoolStatus) -> tuple[str, ...]:
         f"{bar(pool.used, pool.slots)} {pool.used} of {pool.slots}",
         ", ".join(pool.kinds),
         str(pool.waiting),
-        pool.problem or "ready",
+        pool.problem or pool.limit or "ready",
     )
 
 

@@ -43,7 +43,7 @@ class Cluster:
     """Objects of a cluster, with their history. Only the thread of the server touches them."""
 
     def __init__(self) -> None:
-        self.objects: dict[tuple[str, str], Manifest] = {}  # by kind and name, in the only namespace
+        self.objects: dict[tuple[str, str], Manifest] = {}  # by kind and name, which no two namespaces share
         self.nodes: list[Manifest] = []
         self.quota: dict[str, int] = {}  # most pods, or of another resource that they request
         self.events: dict[str, list[Manifest]] = {}  # by name of the pod
@@ -87,6 +87,7 @@ class Cluster:
             item["status"] = {"phase": "Pending"}
         if kind == "secrets":
             item["data"] = item.pop("stringData")
+        item["metadata"].setdefault("namespace", self.namespace)
         item["metadata"] |= {"uid": f"uid-{next(self._uids)}", "creationTimestamp": stamp()}
         self.created[name] += 1
         return self.put(kind, item, "ADDED")
@@ -134,10 +135,13 @@ class Cluster:
             raise Refusal(404, "NotFound", f'{kind} "{name}" not found')
         return self.objects[kind, name]
 
-    def list(self, kind: str, labels: str) -> Manifest:
-        """The objects of a kind with these labels."""
+    def list(self, kind: str, select: Callable[[Manifest], bool] = lambda item: True) -> Manifest:
+        """The objects of a kind that are selected."""
         items = self.nodes if kind == "nodes" else [each for (of, _), each in self.objects.items() if of == kind]
-        found = [each for each in items if matches(each, labels)]
+        if kind == "resourcequotas" and self.quota:
+            hard = {name: str(most) for name, most in self.quota.items()}
+            items = [{"metadata": {"name": "gpus", "namespace": self.namespace}, "status": {"hard": hard}}]
+        found = [each for each in items if select(each)]
         return {"kind": "List", "metadata": {"resourceVersion": str(self.version)}, "items": found}
 
 
@@ -147,6 +151,12 @@ def matches(item: Manifest, selector: str) -> bool:
     return all(
         labels.get(key) == value for key, _, value in (each.partition("=") for each in selector.split(",") if each)
     )
+
+
+def _left_out(item: Manifest, field: str) -> bool:
+    """Whether a field selector `status.phase!=VALUE` leaves an object out."""
+    path, _, value = field.partition("!=")
+    return path == "status.phase" and item.get("status", {}).get("phase") == value
 
 
 def amount(pod: Manifest, name: str) -> int:
@@ -168,20 +178,29 @@ class Request(RequestHandler):
     async def get(self, namespace: str, kind: str, name: str = "") -> None:
         if self.get_query_argument("watch", ""):
             self.cluster.used.add(("watch", kind))
-            await self._watch(kind)
+            await self._watch(namespace, kind)
             return
         self.cluster.used.add(("get" if name else "list", kind))
-        labels = self.get_query_argument("labelSelector", "")
         if kind == "events":
             about = self.get_query_argument("fieldSelector").partition("=")[2]
             self._answer(lambda: {"items": self.cluster.events.get(about, [])})
             return
         self._answer(
             lambda: (
-                self._may("get" if name else "list", namespace, kind)
-                or (self.cluster.get(kind, name) if name else self.cluster.list(kind, labels))
+                self._may("get" if name else "list", namespace, kind if namespace else f"{kind} of the cluster")
+                or (self.cluster.get(kind, name) if name else self.cluster.list(kind, self._selects(namespace)))
             )
         )
+
+    def _selects(self, namespace: str) -> Callable[[Manifest], bool]:
+        """What the namespace and the selectors of the request leave in."""
+        labels, fields = self.get_query_argument("labelSelector", ""), self.get_query_argument("fieldSelector", "")
+
+        def selects(item: Manifest) -> bool:
+            there = not namespace or item["metadata"].get("namespace") == namespace
+            return there and matches(item, labels) and not any(_left_out(item, each) for each in fields.split(","))
+
+        return selects
 
     async def post(self, namespace: str, kind: str, name: str = "") -> None:
         if kind == "selfsubjectaccessreviews":
@@ -225,10 +244,10 @@ class Request(RequestHandler):
             self.request.connection.stream.close()  # type: ignore[attr-defined]
             self._finished = True
 
-    async def _watch(self, kind: str) -> None:
+    async def _watch(self, namespace: str, kind: str) -> None:
         """Write events after a version until the watch is cut, or the client leaves."""
         at, cuts = int(self.get_query_argument("resourceVersion")), self.cluster.cuts
-        labels = self.get_query_argument("labelSelector", "")
+        selects = self._selects(namespace)
         with contextlib.suppress(StreamClosedError):
             while cuts == self.cluster.cuts:
                 if at < self.cluster.oldest:
@@ -236,8 +255,10 @@ class Request(RequestHandler):
                     self.write(json.dumps({"type": "ERROR", "object": status}) + "\n")
                     break
                 for version, of, event in self.cluster.history:
-                    if version > at and of == kind and matches(event["object"], labels):
+                    if version > at and of == kind and selects(event["object"]):
                         self.write(json.dumps(event) + "\n")
+                    elif version > at and of == kind and not namespace:  # it is selected no more
+                        self.write(json.dumps({**event, "type": "DELETED"}) + "\n")
                 at = self.cluster.version
                 await self.flush()
                 async with self.cluster.changed:
@@ -283,7 +304,7 @@ class Stub:
 
     def pods(self) -> list[Manifest]:
         """All pods that there are."""
-        return list(self.do(lambda cluster: cluster.list("pods", "")["items"]))
+        return list(self.do(lambda cluster: cluster.list("pods")["items"]))
 
     def expire(self) -> None:
         """Forget the history, so that watches are told to list again, and cut those that run."""
@@ -315,7 +336,7 @@ class Stub:
         given = {"cluster": self.cluster}
         routes = [
             (r"/version", Version),
-            (r"()/api/v1/(nodes)", Request, given),
+            (r"()/api/v1/(nodes|pods)", Request, given),
             (r"()/apis/authorization.k8s.io/v1/(selfsubjectaccessreviews)", Request, given),
             (r"/api/v1/namespaces/([^/]+)/([a-z]+)/?([^/]*)", Request, given),
         ]
@@ -351,6 +372,22 @@ def node(name: str, cpus: int = 8, gpus: int = 0) -> Manifest:
     offered = {"cpu": str(cpus), "memory": "64Gi", **({"nvidia.com/gpu": str(gpus)} if gpus else {})}
     status = {"allocatable": offered, "conditions": [{"type": "Ready", "status": "True"}]}
     return {"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}, "spec": {}, "status": status}
+
+
+def other_pod(name: str, node: str = "", namespace: str = "jhub", **requests: int) -> Manifest:
+    """A pod of another program, with what it requests; names of resources have `__` for `.` and `___` for `/`."""
+    amounts = {key.replace("___", "/").replace("__", "."): str(value) for key, value in requests.items()}
+    metadata = {"name": name, "namespace": namespace, "labels": {}}
+    spec = {"nodeName": node, "containers": [{"name": "main", "resources": {"requests": amounts}}]}
+    return {"metadata": metadata, "spec": spec}
+
+
+def notebook_pod(owner: str, node: str, gpus: int, server: str = "") -> Manifest:
+    """The pod of a notebook server, as KubeSpawner makes it."""
+    found = other_pod(f"jupyter-{owner}-{server}".rstrip("-"), node, nvidia__com___gpu=gpus)
+    about = {"hub.jupyter.org/username": owner, **({"hub.jupyter.org/servername": server} if server else {})}
+    found["metadata"]["annotations"] = about
+    return found
 
 
 def at_random(seed: int, rate: float, *faults: Callable[[], Exception]) -> Fault:

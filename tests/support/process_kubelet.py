@@ -31,6 +31,8 @@ class ProcessKubelet:
             self._processes.close()
 
     def _tend(self, pod: Manifest) -> None:
+        if "daylight/gang" not in pod["metadata"]["labels"]:
+            return  # another program's, which only holds what it requests
         if not pod["spec"].get("nodeName"):
             self._schedule(pod)
         elif pod["spec"]["nodeName"] not in self.lost and not is_over(pod):

@@ -14,6 +14,7 @@ from kernel_backend.engines.kubernetes.refusals import Refused
 TIMEOUT_S = 20.0
 PAUSES_S = (0.2, 1.0)  # before another try after an error of the server
 LONGEST_S = 5.0  # of the pauses that the server may ask for
+PAGE = 500  # objects of a list in one answer, so that none takes the service's event loop for long
 WATCH_S = 60  # after which the server ends a watch, so that one that is cut silently misses at most a minute
 _JSON = {"Accept": "application/json", "Content-Type": "application/json"}
 
@@ -42,6 +43,17 @@ class Api:
     async def get(self, path: str, query: Query = NONE) -> dict[str, Any]:
         """Return an object or a list."""
         return await self._call("GET", path, query)
+
+    async def list(self, path: str, query: Query = NONE) -> tuple[list[dict[str, Any]], str]:
+        """Return the objects of a list, which is read page by page, and its resource version."""
+        found: list[dict[str, Any]] = []
+        rest = ""
+        while True:
+            page = await self.get(path, {**query, "limit": PAGE, **({"continue": rest} if rest else {})})
+            found += page["items"]
+            rest = page["metadata"].get("continue", "")
+            if not rest:
+                return found, str(page["metadata"]["resourceVersion"])
 
     async def create(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         """Create an object and return it."""

@@ -13,6 +13,7 @@ from kernel_backend.engines.base import Caps, CheckContext, EngineUnavailable, G
 from kernel_backend.engines.folders import FolderEngine, GangFolders
 from kernel_backend.engines.kubernetes import check
 from kernel_backend.engines.kubernetes.api import Api
+from kernel_backend.engines.kubernetes.cluster_pods import ClusterPods
 from kernel_backend.engines.kubernetes.events import PodEvents
 from kernel_backend.engines.kubernetes.leftovers import Leftovers
 from kernel_backend.engines.kubernetes.manifests import GangName, python
@@ -54,7 +55,8 @@ class KubernetesEngine(FolderEngine):
         self._api = Api(pool.settings.context, pool.settings.namespace)
         self._objects, self._pods = GangObjects(self._api, pool), PodCache(self._api, service, pool.name)
         self._statuses = StatusReader(self._folders, pool.settings.placement_timeout or PLACEMENT_S)
-        self._nodes, self._pauses = PoolNodes(pool, self._api), Pauses()
+        self._cluster_pods = ClusterPods(self._api, service, pool.name)
+        self._nodes, self._pauses = PoolNodes(pool, self._api, self._cluster_pods), Pauses()
         self._delays = dict[AttemptId, str]()  # why gangs wait to be submitted, as of the last look at their records
         self._retries = Retries(self._submit_again, self._pauses)
         self._events = PodEvents(self._api)
@@ -63,6 +65,10 @@ class KubernetesEngine(FolderEngine):
     async def nodes(self) -> Sequence[Node]:
         """Return the nodes on which pods may run, at most half a minute old; raises EngineUnavailable."""
         return await self._nodes.newest()
+
+    def limit(self) -> str:
+        """Return what quotas of the namespace leave to the pool, if that is less than its nodes offer."""
+        return self._nodes.limit
 
     async def submit(self, job: LaunchSpec, token: str) -> None:
         """Create a gang's objects unless they exist; a gang that is refused for good is listed as ended.
@@ -143,7 +149,7 @@ class KubernetesEngine(FolderEngine):
 
     async def check(self, context: CheckContext) -> Sequence[PoolFinding]:
         """Check what the API server says of the pool, and that a pod of its image runs."""
-        return await check.check_pool(self._api, self._pool, context)
+        return await check.check_pool(self._api, self._pool, context, self._nodes, self._cluster_pods)
 
     def _behind(self, key: AttemptId) -> str:
         """Return why a new gang is not submitted at once: its trial is paused, or others wait; "" if it is."""

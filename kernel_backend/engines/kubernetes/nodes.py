@@ -3,88 +3,137 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from kernel_backend.engines.base import EngineUnavailable
 from kernel_backend.engines.kubernetes.api import Api
-from kernel_backend.engines.kubernetes.manifests import RESOURCE, toleration
+from kernel_backend.engines.kubernetes.capacity import holders, limited, under_quota, with_new_nodes
+from kernel_backend.engines.kubernetes.cluster_pods import ClusterPod, ClusterPods
+from kernel_backend.engines.kubernetes.devices import device_names, device_word, shared_by
+from kernel_backend.engines.kubernetes.manifests import RESOURCE
 from kernel_backend.engines.kubernetes.quantities import quantity
+from kernel_backend.engines.kubernetes.quotas import costs, quota_limit
 from kernel_backend.engines.kubernetes.refusals import Refused, advice
+from kernel_backend.engines.kubernetes.taints import termination_notice, tolerated
 from kernel_backend.model.cluster.pools import Pool, PoolSettings
 from kernel_backend.model.resources import Node
 
 EVERY_S = 30.0
 PATH = "/api/v1/nodes"
-_PRODUCT = "nvidia.com/gpu.product"  # label by which NVIDIA's feature discovery names the devices
-_OF_KUBERNETES = "node.kubernetes.io/"  # taints by which it reports a condition of the node, as `unschedulable`
+CPU, SHARED = "cpu", "shared devices"
 
 
 class PoolNodes:
-    """Cache of the nodes of a pool."""
+    """Cache of the nodes of a pool, with what pods of others hold there, and of the limit by quotas."""
 
-    def __init__(self, pool: Pool, api: Api) -> None:
-        self._pool, self._api = pool, api
-        self._asked_at, self._nodes = 0.0, list[Node]()
+    def __init__(self, pool: Pool, api: Api, pods: ClusterPods) -> None:
+        self._pool, self._api, self._pods = pool, api, pods
+        self._asked_at, self._items, self._quotas = 0.0, list[dict[str, Any]](), list[dict[str, Any]]()
+        self._seen: tuple[float, int] | None = None
+        self._nodes: Sequence[Node] = ()
+        self.limit = ""  # what quotas of the namespace leave to the pool, if that is less than its nodes offer
 
     @property
     def away(self) -> list[str]:
         """Return the names of the nodes that were not ready when they were last listed."""
         return [node.name for node in self._nodes if not node.healthy]
 
+    @property
+    def ending(self) -> dict[str, str]:
+        """Return the nodes whose end was announced when they were last listed, with the taint that says so."""
+        notices = ((each["metadata"]["name"], termination_notice(each)) for each in self._items)
+        return {name: notice for name, notice in notices if notice}
+
     async def newest(self) -> Sequence[Node]:
-        """Return the nodes, at most half a minute old; raises EngineUnavailable."""
+        """Return the nodes, at most half a minute old, less what pods hold now; raises EngineUnavailable."""
         if not self._asked_at or time.monotonic() > self._asked_at + EVERY_S:
             try:
                 listed = await self._api.get(PATH, {"labelSelector": ",".join(self._pool.settings.node_selector)})
             except Refused as error:
                 raise EngineUnavailable(f"Kubernetes: {error.message}. To change: {advice(error)}") from None
-            nodes = parse_nodes(listed["items"], self._pool)
-            if not nodes:
-                raise EngineUnavailable(f"Kubernetes has no node for this pool: {_wanted(self._pool.settings)}")
-            self._asked_at, self._nodes = time.monotonic(), nodes
+            self._quotas = await self._read_quotas()
+            self._asked_at, self._items = time.monotonic(), listed["items"]
+        seen = self._asked_at, await self._pods.changes()
+        if self._seen != seen:
+            quotas = Quotas(await self._api.namespace(), self._quotas)
+            self._nodes, self.limit = pool_nodes(self._items, self._pool, self._pods.last(), quotas)
+            self._seen = seen
+        if not self._nodes:
+            self._asked_at = 0.0
+            raise EngineUnavailable(f"Kubernetes has no node for this pool: {_wanted(self._pool.settings)}")
         return self._nodes
 
+    async def _read_quotas(self) -> list[dict[str, Any]]:
+        """Return the quotas of the namespace; none without the right to see them: only Kubernetes applies them then."""
+        try:
+            return list((await self._api.get(await self._api.of("resourcequotas")))["items"])
+        except Refused:
+            return []
 
-def parse_nodes(items: Sequence[dict[str, Any]], pool: Pool) -> list[Node]:
-    """Return the nodes on which pods of a pool may run, up to its `most_slots`."""
+
+class Quotas(NamedTuple):
+    """ResourceQuotas of a namespace, as the API server lists them."""
+
+    namespace: str
+    items: Sequence[dict[str, Any]] = ()
+
+
+def pool_nodes(
+    items: Sequence[dict[str, Any]], pool: Pool, pods: Sequence[ClusterPod] = (), quotas: Quotas | None = None
+) -> tuple[list[Node], str]:
+    """Return the nodes on which pods of a pool may run, up to its limits, and what quotas leave; "" if that is all."""
     settings = pool.settings
-    mine, resource = [each for each in items if _tolerated(each, settings)], settings.resource or RESOURCE
-    gpus = settings.gpus if settings.gpus is not None else any(_offered(each, resource) for each in mine)
+    mine, resource = [each for each in items if tolerated(each, settings)], settings.resource or RESOURCE
+    offered = any(_offered(each, resource) for each in mine) if mine else settings.resource is not None
+    gpus = settings.gpus if settings.gpus is not None else offered
     mine.sort(key=lambda each: bool(_condition(each)))  # nodes that are away do not use up `most_slots`
-    found, left = list[Node](), settings.most_slots
-    for each in mine:
-        cores = _offered(each, "cpu")
-        slots = _offered(each, resource) if gpus else cores // settings.cpus_per_slot
-        if left is not None:
-            slots = min(slots, left)
-            left -= slots
-        found.append(_node(each, pool.name, "cuda" if gpus else "cpu", slots, cores))
-    return found
+    there: defaultdict[str, list[ClusterPod]] = defaultdict(list)
+    for pod in pods:
+        there[pod.node].append(pod)
+    unit, per_slot = (resource, 1.0) if gpus else (CPU, float(settings.cpus_per_slot))
+    nodes = [_node(each, pool, unit, per_slot, there[each["metadata"]["name"]]) for each in mine]
+    nodes = with_new_nodes(nodes, pool, "cuda" if gpus else "cpu")
+    limit = None if quotas is None else quota_limit(quotas.items, quotas.namespace, pods, costs(settings, unit))
+    binding = limit is not None and limit.left < sum(node.slots for node in nodes)
+    if limit is not None and binding:
+        nodes = under_quota(nodes, limit)
+    if settings.most_slots is not None:
+        nodes = limited(nodes, settings.most_slots, lambda holder: False)
+    return nodes, limit.text if limit is not None and binding else ""
 
 
-def _node(item: dict[str, Any], pool: str, kind: str, slots: int, cores: int) -> Node:
-    metadata, cordoned, problem = item["metadata"], bool(item.get("spec", {}).get("unschedulable")), _condition(item)
-    product = metadata.get("labels", {}).get(_PRODUCT, "").replace("-", " ") or "GPU"
+def _node(item: dict[str, Any], pool: Pool, unit: str, per_slot: float, pods: Sequence[ClusterPod]) -> Node:
+    """Return a node with slots of `per_slot` of the resource `unit`, some of which pods of others hold."""
+    metadata, settings, problem = item["metadata"], pool.settings, _condition(item)
+    cordoned, notice = bool(item.get("spec", {}).get("unschedulable")), termination_notice(item)
     addresses = item.get("status", {}).get("addresses", [])
     internal = next((each["address"] for each in addresses if each["type"] == "InternalIP"), metadata["name"])
+    amount = _offered(item, unit) - sum(each.requests.get(unit, 0.0) for each in pods if each.of_the_node)
+    sharing = "" if unit == CPU or settings.shared_devices else shared_by(item, unit)
+    slots = 0 if sharing else max(0, int(amount / per_slot))
+    others = [each for each in pods if not each.own and not each.of_the_node]
+    state = "cordoned" if cordoned else "NotReady" if problem else SHARED if sharing else "Ready"
     return Node(
         name=metadata["name"],
-        kind=kind,
+        kind="cpu" if unit == CPU else "cuda",
         address=internal,
         slots=slots,
-        cores=max(1, cores),
-        devices=(product,) * slots if kind == "cuda" else (),
+        cores=max(1, int(_offered(item, CPU))),
+        devices=device_names(item, unit) * slots if unit != CPU else (),
+        device=device_word(unit) if unit != CPU else "",
         healthy=not problem,
-        pool=pool,
-        drained=cordoned,
-        state="cordoned" if cordoned else ("NotReady" if problem else "Ready"),
-        reason=problem,
+        pool=pool.name,
+        drained=cordoned or bool(notice),
+        state="ending" if notice else state,
+        reason=f"its end is announced ({notice})" if notice else problem or sharing,
+        held_by=holders(others, unit, per_slot, amount - slots * per_slot) if slots else (),
     )
 
 
-def _offered(item: dict[str, Any], resource: str) -> int:
-    return int(quantity(str(item.get("status", {}).get("allocatable", {}).get(resource, "0"))))
+def _offered(item: dict[str, Any], resource: str) -> float:
+    return quantity(str(item.get("status", {}).get("allocatable", {}).get(resource, "0")))
 
 
 def _condition(item: dict[str, Any]) -> str:
@@ -95,22 +144,7 @@ def _condition(item: dict[str, Any]) -> str:
     return "it has not reported its state"
 
 
-def _tolerated(item: dict[str, Any], settings: PoolSettings) -> bool:
-    """Return whether pods may run on a node, once it is ready and nobody has cordoned it."""
-    taints = item.get("spec", {}).get("taints") or []
-    hard = [each for each in taints if each["effect"] != "PreferNoSchedule"]
-    own = [each for each in hard if not each["key"].startswith(_OF_KUBERNETES)]
-    known = [toleration(each) for each in settings.tolerations]
-    return all(any(_tolerates(each, taint) for each in known) for taint in own)
-
-
-def _tolerates(known: dict[str, str], taint: dict[str, str]) -> bool:
-    if known["key"] and known["key"] != taint["key"]:
-        return False
-    value = known["operator"] == "Exists" or known.get("value", "") == taint.get("value", "")
-    return value and known.get("effect") in (None, taint["effect"])
-
-
 def _wanted(settings: PoolSettings) -> str:
     labels = " ".join(settings.node_selector)
-    return f"none has the labels {labels}, and taints that it tolerates" if labels else "its pods tolerate no node"
+    none = f"none has the labels {labels}, and taints that it tolerates" if labels else "its pods tolerate no node"
+    return f"{none}. If an autoscaler adds nodes, set `most_slots`, `node_slots`, and `resource` for GPUs"

@@ -1,16 +1,17 @@
-"""Keep the pods of a pool in memory by a list and a watch; list again where a watch was cut or is too old."""
+"""Follow pods by a list and a watch; list again where a watch was cut or is too old."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from kernel_backend.engines.base import EngineUnavailable
-from kernel_backend.engines.kubernetes.api import Api
+from kernel_backend.engines.kubernetes.api import Api, Query
 from kernel_backend.engines.kubernetes.manifests import GANG, NUMBER, of_pool, selector
 from kernel_backend.engines.kubernetes.quantities import seconds
 from kernel_backend.engines.kubernetes.refusals import Refused
@@ -26,57 +27,54 @@ _log = logging.getLogger(__name__)
 Pods = Mapping[str, Mapping[int, dict[str, Any]]]  # by name of the gang's owner, then by number
 
 
-class CachedPods(NamedTuple):
-    """Pods of a pool as last seen, with the last state of those that are gone."""
+class PodFollower(ABC):
+    """Task that follows pods while anybody asks for them."""
 
-    pods: Pods = MappingProxyType({})
-    gone: Pods = MappingProxyType({})
-    problem: str = ""  # why there is nothing newer
-
-
-class PodCache:
-    """Cache of a pool's pods; a task follows them while anybody asks."""
-
-    def __init__(self, api: Api, service: str, pool: str) -> None:
-        self._api, self._query = api, {"labelSelector": selector(of_pool(service, pool))}
-        self._pods, self._gone = dict[str, dict[str, Any]](), dict[str, tuple[float, dict[str, Any]]]()
+    def __init__(self, api: Api, query: Query, what: str) -> None:
+        """Create the follower; `query` selects the pods, and `what` names them in messages."""
+        self._api, self._query, self._what = api, query, what
         self._task: asyncio.Task[None] | None = None
         self._listed = asyncio.Event()
-        self._problem, self._asked_at = "", 0.0
+        self._asked_at = 0.0
+        self.problem = ""  # why there is nothing newer
 
-    async def cached(self) -> CachedPods:
-        """Return the pods as last seen; raises EngineUnavailable if they have never been listed."""
+    async def _ask(self) -> bool:
+        """Go on following, and wait for the first list unless that has a problem; return whether there is one."""
         self._asked_at = time.monotonic()
-        self._follow()
-        try:
-            async with asyncio.timeout(WAIT_S):
-                await self._listed.wait()
-        except TimeoutError:
-            self._problem = self._problem or "the API server is slow to answer"
-        if not self._listed.is_set() and not self._pods and self._problem:
-            raise EngineUnavailable(f"Kubernetes: {self._problem.removeprefix('Kubernetes: ')}")
-        old = time.monotonic() - KEPT_S
-        self._gone = {name: each for name, each in self._gone.items() if each[0] > old}
-        return CachedPods(
-            _by_gang(self._pods), _by_gang({name: pod for name, (_, pod) in self._gone.items()}), self._problem
-        )
-
-    async def fresh(self, gang: str) -> Mapping[int, dict[str, Any]]:
-        """Return the pods of a gang as the API server lists them now; raises EngineUnavailable and Refused."""
-        listed = await self._api.get(await self._api.of("pods"), {"labelSelector": f"{GANG}={gang}"})
-        return _by_gang({each["metadata"]["name"]: each for each in listed["items"]}).get(gang, {})
-
-    def _follow(self) -> None:
         task = self._task
         if task is None or task.done() or task.get_loop() is not asyncio.get_running_loop():
             self._listed = asyncio.Event()
-            self._task = asyncio.create_task(self._forever(), name="pods of Kubernetes")
+            self._task = asyncio.create_task(self._forever(), name=f"{self._what} of Kubernetes")
+        if not self.problem:
+            try:
+                async with asyncio.timeout(WAIT_S):
+                    await self._listed.wait()
+            except TimeoutError:
+                self.problem = self.problem or "the API server is slow to answer"
+        return self._listed.is_set()
+
+    @abstractmethod
+    def _replace(self, pods: Sequence[dict[str, Any]]) -> None:
+        """Replace all known pods by those of a list."""
+
+    @abstractmethod
+    def _take(self, event: str, pod: dict[str, Any]) -> None:
+        """Take in an event of a watch: ADDED, MODIFIED or DELETED."""
+
+    async def _path(self) -> str:
+        """Return the path of the pods that are listed next."""
+        return await self._api.of("pods")
 
     async def _forever(self) -> None:
         while time.monotonic() < self._asked_at + IDLE_S:
             try:
-                version = await self._list()
-                await self._watch(version)
+                path = await self._path()
+                pods, version = await self._api.list(path, self._query)
+                self._replace(pods)
+                self._tell("")
+                self._listed.set()
+                while time.monotonic() < self._asked_at + IDLE_S:  # the server ends each watch after a minute
+                    version = await self._watch(path, version)
             except Refused as error:
                 if error.status != 410:  # 410: the version is too old, which a new list cures
                     self._tell(error.message)
@@ -85,30 +83,66 @@ class PodCache:
                 self._tell(error.message)
                 await asyncio.sleep(RETRY_S)
 
-    async def _list(self) -> str:
-        listed = await self._api.get(await self._api.of("pods"), self._query)
-        new = {each["metadata"]["name"]: each for each in listed["items"]}
+    async def _watch(self, path: str, version: str) -> str:
+        """Take in the events after a version until the server ends the watch; return the last one's version."""
+        query = {**self._query, "resourceVersion": version, "allowWatchBookmarks": "true"}
+        async for event in self._api.watch(path, query):
+            version = event["object"]["metadata"]["resourceVersion"]
+            if event["type"] != "BOOKMARK":
+                self._take(event["type"], event["object"])
+        return version
+
+    def _tell(self, problem: str) -> None:
+        if bool(problem) != bool(self.problem):
+            _log.warning(
+                "%s of Kubernetes %s", self._what, f"stay as last seen: {problem}" if problem else "are known again"
+            )
+        self.problem = problem
+
+
+class CachedPods(NamedTuple):
+    """Pods of a pool as last seen, with the last state of those that are gone."""
+
+    pods: Pods = MappingProxyType({})
+    gone: Pods = MappingProxyType({})
+    problem: str = ""  # why there is nothing newer
+
+
+class PodCache(PodFollower):
+    """Cache of a pool's own pods."""
+
+    def __init__(self, api: Api, service: str, pool: str) -> None:
+        super().__init__(api, {"labelSelector": selector(of_pool(service, pool))}, f"pods of pool {pool}")
+        self._pods, self._gone = dict[str, dict[str, Any]](), dict[str, tuple[float, dict[str, Any]]]()
+
+    async def cached(self) -> CachedPods:
+        """Return the pods as last seen; raises EngineUnavailable if they have never been listed."""
+        if not await self._ask() and not self._pods and self.problem:
+            raise EngineUnavailable(f"Kubernetes: {self.problem.removeprefix('Kubernetes: ')}")
+        old = time.monotonic() - KEPT_S
+        self._gone = {name: each for name, each in self._gone.items() if each[0] > old}
+        return CachedPods(
+            _by_gang(self._pods), _by_gang({name: pod for name, (_, pod) in self._gone.items()}), self.problem
+        )
+
+    async def fresh(self, gang: str) -> Mapping[int, dict[str, Any]]:
+        """Return the pods of a gang as the API server lists them now; raises EngineUnavailable and Refused."""
+        pods, _ = await self._api.list(await self._api.of("pods"), {"labelSelector": f"{GANG}={gang}"})
+        return _by_gang({each["metadata"]["name"]: each for each in pods}).get(gang, {})
+
+    def _replace(self, pods: Sequence[dict[str, Any]]) -> None:
+        new = {each["metadata"]["name"]: each for each in pods}
         for name in self._pods.keys() - new.keys():
             self._gone[name] = time.monotonic(), self._pods[name]
         self._pods = new
-        self._tell("")
-        self._listed.set()
-        return str(listed["metadata"]["resourceVersion"])
 
-    async def _watch(self, version: str) -> None:
-        query = {**self._query, "resourceVersion": version, "allowWatchBookmarks": "true"}
-        async for event in self._api.watch(await self._api.of("pods"), query):
-            pod, name = event["object"], event["object"]["metadata"].get("name", "")
-            if event["type"] == "DELETED":
-                self._pods.pop(name, None)
-                self._gone[name] = time.monotonic(), pod
-            elif event["type"] != "BOOKMARK":
-                self._pods[name] = pod
-
-    def _tell(self, problem: str) -> None:
-        if bool(problem) != bool(self._problem):
-            _log.warning("the states of pods %s", f"stay as last seen: {problem}" if problem else "are known again")
-        self._problem = problem
+    def _take(self, event: str, pod: dict[str, Any]) -> None:
+        name = pod["metadata"]["name"]
+        if event == "DELETED":
+            self._pods.pop(name, None)
+            self._gone[name] = time.monotonic(), pod
+        else:
+            self._pods[name] = pod
 
 
 def waiting_pods(pods: Pods, now: float) -> list[str]:

@@ -23,7 +23,7 @@ _OF_ENGINE: Mapping[EngineName, tuple[str, ...]] = {
     "slurm": ("partition", "account", "qos", "constraint", "gpu_type", "extra", "keep_idle"),
     "kubernetes": (
         *("image", "namespace", "context", "service_account", "node_selector", "tolerations", "priority_class"),
-        *("resource", "shm_gb", "volumes", "placement_timeout"),
+        *("resource", "shared_devices", "node_slots", "shm_gb", "volumes", "placement_timeout"),
     ),
 }
 _TOLERATION = re.compile(r"[A-Za-z0-9./_-]*(=[A-Za-z0-9._-]*)?(:(NoSchedule|PreferNoSchedule|NoExecute))?")
@@ -55,7 +55,15 @@ class PoolSettings(Record):
         (), max_length=50, description="a taint that pods tolerate, as team=vision:NoSchedule; may be repeated"
     )
     priority_class: Word | None = Field(None, description="priority class of the pods [the cluster's default]")
-    resource: Word | None = Field(None, description="resource that is a GPU of a node [nvidia.com/gpu]")
+    resource: Word | None = Field(
+        None, description="resource that is a GPU of a node, as nvidia.com/mig-3g.40gb [nvidia.com/gpu]"
+    )
+    shared_devices: bool = Field(
+        False, description="whether a share of a device that several pods use counts as a slot [no]"
+    )
+    node_slots: int | None = Field(
+        None, ge=1, le=4096, description="slots of a node that an autoscaler adds, up to most_slots [as the largest]"
+    )
     constraint: Word | None = Field(None, description="feature that nodes must have [none]")
     gpu_type: Word | None = Field(None, description="type of GPU, as in --gres=gpu:TYPE:2 [any]")
     gpus: bool | None = Field(None, description="whether a slot is a GPU [if the partition has any]")
@@ -147,6 +155,8 @@ class PoolSettings(Record):
         _matching("volumes", self.volumes, _VOLUME, "claim:/path or claim:/path:ro")
         if self.engine == "kubernetes" and self.image is None:
             raise ValueError("image: name a container image with Daylight and torch, such as registry/team/daylight:1")
+        if (self.resource or "").endswith(".shared") and not self.shared_devices:
+            raise ValueError("resource: several pods use each such device; set `shared_devices` if slots may be shares")
         if self.engine == "kubernetes" and self.shared and not self.volumes:
             raise ValueError("shared: name the volume claim with the service's home in `volumes`, or leave it out")
         return self
@@ -183,6 +193,7 @@ class PoolStatus(Record):
     used: int = 0
     waiting: int = 0  # requests in Daylight's own queue
     problem: str = ""  # why it cannot be used now; "" if it can
+    limit: str = ""  # what limits it to fewer slots than its nodes offer, such as a quota of its namespace
     allocations: tuple[HeldAllocation, ...] = ()  # those that searches keep, or wait for
 
 

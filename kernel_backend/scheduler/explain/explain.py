@@ -92,12 +92,15 @@ def _reason(cluster: ClusterState, request: SlotRequest, ahead: Sequence[SlotReq
         return f"{_slots(request.slots)} free, starting"
     going = sum(run.slots for run in cluster.runs.values() if run.leaving is not None and run.pool == request.pool)
     why = "drained, suspect or away" if any(node.suspect for node in nodes) else "drained or away"
+    limit = cluster.limits_of_pools.get(request.pool, "")
     more = (f"; {_slots(going)} on their way" if going else "") + (f"; {_slots(away)} {why}" if away else "")
+    more += f"; {limit}" if limit else ""
     if request.one_node and request.slots > 1:
         return f"{position}; no node has {request.slots} free{more}"
     if ahead:
         return f"{position}; {total - free} of {_slots(total)} in use{more}"
-    return f"{position}; {_slots(request.slots)} requested, {free} of {total} free{more}"
+    device = next((f" ({node.device})" for node in nodes if node.device), "")
+    return f"{position}; {_slots(request.slots)} requested, {free} of {total} free{device}{more}"
 
 
 def _limit(cluster: ClusterState, request: SlotRequest, reader: Person | None) -> str:

@@ -29,7 +29,8 @@ def impossible(cluster: ClusterState, request: SlotRequest, reader: Person | Non
         nodes = [node for node in cluster.of_pool(request.pool) if node.name not in request.excluded]
         if not nodes and not request.excluded and request.pool in cluster.closed_pools:
             return Impossible(f"{cluster.closed_pools[request.pool]}.", largest)
-        return Impossible(_too_large(request, nodes, largest), largest)
+        limit = cluster.limits_of_pools.get(request.pool, "")
+        return Impossible(_too_large(request, nodes, largest) + (f" The limit: {limit}." if limit else ""), largest)
     for kind, quota in (("user", cluster.users.quota(request.owner)), ("group", cluster.groups.quota(request.group))):
         if quota.most is not None and request.slots > quota.most:
             nearest, may = (

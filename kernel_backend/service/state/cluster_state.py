@@ -57,8 +57,13 @@ class ClusterStateManager:
         rules: Rules,
         clock: Callable[[], float] = time.time,
         closed: Callable[[ClusterState, StoreCache], Mapping[str, str]] = lambda *_: {},
+        limits: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
-        """Create the manager; `closed` returns, by pool, why no gang is started there now."""
+        """Create the manager.
+
+        By pool, `closed` returns why no gang is started there now, and `limits` what limits it to fewer slots than its
+        nodes offer.
+        """
         self._store, self._marked_nodes, self._stored_quotas, self._request_builder, self._rules = (
             store,
             marked_nodes,
@@ -66,7 +71,7 @@ class ClusterStateManager:
             request_builder,
             rules,
         )
-        self._clock, self._closed = clock, closed
+        self._clock, self._closed, self._limits = clock, closed, limits
         self._lock = asyncio.Lock()
         self._starting: dict[RequestKey, Start] = {}  # starts whose attempts are being created
         self._begin()
@@ -139,7 +144,7 @@ class ClusterStateManager:
             if self._cluster is None:
                 with _no_collection():
                     self._cluster = await self._begun(nodes)
-                self._cluster.closed_pools = self._closed(self._cluster, self.cache)
+                self._look_at_pools(self._cluster)
                 return self._cluster
             changes = await asyncio.to_thread(self.cache.read)
             cluster = self._cluster
@@ -152,11 +157,14 @@ class ClusterStateManager:
             take_in(cluster, self._stored_quotas.servers)
             keys, self._touched = self._touched | self._unsteady, set()
             await self._renew(cluster, keys)
-            cluster.closed_pools = self._closed(cluster, self.cache)
+            self._look_at_pools(cluster)
             return cluster
         except BaseException:
             self._begin()  # a change may be half applied: the next reader rebuilds the state
             raise
+
+    def _look_at_pools(self, cluster: ClusterState) -> None:
+        cluster.closed_pools, cluster.limits_of_pools = self._closed(cluster, self.cache), self._limits()
 
     # Applying decisions
 

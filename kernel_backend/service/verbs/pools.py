@@ -147,11 +147,12 @@ def _with_use(cluster: ClusterState, pool: PoolStatus, held: Sequence[HeldAlloca
     nodes = cluster.of_pool(pool.name)
     return pool.model_copy(
         update={
-            "kinds": tuple(sorted({node.kind for node in nodes})),
+            "kinds": tuple(sorted({node.shown_kind for node in nodes})),
             "nodes": len(nodes),
             "slots": sum(node.slots for node in nodes),
             "used": sum(run.slots for run in cluster.runs.values() if run.pool == pool.name and not run.waiting),
             "allocations": tuple(each for each in held if each.pool == pool.name),
+            "limit": cluster.limits_of_pools.get(pool.name, ""),
             "waiting": sum(request.pool == pool.name for request in cluster.queue if request.nth == 0),
         }
     )

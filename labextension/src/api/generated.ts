@@ -5292,10 +5292,20 @@ export interface components {
              */
             priority_class: string | null;
             /**
-             * @description resource that is a GPU of a node [nvidia.com/gpu]
+             * @description resource that is a GPU of a node, as nvidia.com/mig-3g.40gb [nvidia.com/gpu]
              * @default null
              */
             resource: string | null;
+            /**
+             * @description whether a share of a device that several pods use counts as a slot [no]
+             * @default false
+             */
+            shared_devices: boolean;
+            /**
+             * @description slots of a node that an autoscaler adds, up to most_slots [as the largest]
+             * @default null
+             */
+            node_slots: number | null;
             /**
              * @description feature that nodes must have [none]
              * @default null
@@ -5412,6 +5422,8 @@ export interface components {
             waiting: number;
             /** @default  */
             problem: string;
+            /** @default  */
+            limit: string;
             /** @default [] */
             allocations: components["schemas"]["HeldAllocation"][];
         };
@@ -5784,7 +5796,7 @@ export interface components {
         };
         /**
          * Server
-         * @description Notebook server with the slots that it holds.
+         * @description Notebook server with the slots that it holds; 0 where the hub knows of none.
          */
         Server: {
             owner: string;
@@ -6814,10 +6826,20 @@ export interface components {
              */
             priority_class?: string | null;
             /**
-             * @description resource that is a GPU of a node [nvidia.com/gpu]
+             * @description resource that is a GPU of a node, as nvidia.com/mig-3g.40gb [nvidia.com/gpu]
              * @default null
              */
             resource?: string | null;
+            /**
+             * @description whether a share of a device that several pods use counts as a slot [no]
+             * @default false
+             */
+            shared_devices?: boolean;
+            /**
+             * @description slots of a node that an autoscaler adds, up to most_slots [as the largest]
+             * @default null
+             */
+            node_slots?: number | null;
             /**
              * @description feature that nodes must have [none]
              * @default null

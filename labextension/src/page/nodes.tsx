@@ -158,7 +158,7 @@ export function Pools({ snapshot }: { snapshot: ClusterSnapshot }): React.JSX.El
             columns={POOLS}
             cells={[
               <React.Fragment key="name">
-                {pool.name} <span className="dl-dim">{pool.problem || pool.engine}</span>
+                {pool.name} <span className="dl-dim">{pool.problem || pool.limit || pool.engine}</span>
               </React.Fragment>,
               <Bar
                 key="slots"

@@ -43,6 +43,8 @@ CLOUD = PoolSettings(
     tolerations=("team=vision:NoSchedule", "nvidia.com/gpu"),
     priority_class="low",
     resource="amd.com/gpu",
+    shared_devices=True,
+    node_slots=8,
     shm_gb=16,
     volumes=("home:/home", "data:/data:ro"),
     python="/opt/python",

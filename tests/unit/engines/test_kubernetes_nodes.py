@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from kernel_backend.engines.kubernetes.nodes import parse_nodes
+from kernel_backend.engines.kubernetes.nodes import pool_nodes
 from kernel_backend.model.cluster.pools import Pool, read_pool
+from kernel_backend.model.resources import Node
 from tests.support.kubernetes_stub import node
 
 
 def pool(**settings: Any) -> Pool:
     return read_pool("cloud", {"engine": "kubernetes", "image": "i", **settings})
+
+
+def parse_nodes(items: list[dict[str, Any]], of: Pool) -> list[Node]:
+    return pool_nodes(items, of)[0]
 
 
 def tainted(name: str, key: str, effect: str = "NoSchedule") -> dict[str, Any]:

@@ -75,6 +75,14 @@ def test_where_a_gang_is_planned_on_its_node_it_takes_as_many_slots_elsewhere_in
     assert c.picture.free == {"n1": [], "n2": [0, 1]}
 
 
+def test_a_gang_uses_nodes_that_are_there_before_those_that_an_autoscaler_adds():
+    there, new = nodes(2, 4), Node(name="new-1", kind="cuda", address="", slots=8, future=True)
+    c = Cluster(*there, new)
+    c.ask("ada", 8)
+    c.ask("ada", 8)
+    assert c.decide() == ["1 starts on 4 of n1 + 4 of n2", "2 starts on 8 of new-1"]
+
+
 # Notebook servers
 
 

@@ -1,0 +1,122 @@
+"""Follow all pods of a cluster, to know what those of others request of a pool's nodes and of its namespace."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from kernel_backend.engines.kubernetes.api import Api
+from kernel_backend.engines.kubernetes.manifests import of_pool
+from kernel_backend.engines.kubernetes.quantities import quantity, seconds
+from kernel_backend.engines.kubernetes.refusals import Refused
+from kernel_backend.engines.kubernetes.watch import PodFollower
+
+EVERYWHERE = "/api/v1/pods"
+_NOT_OVER = "status.phase!=Succeeded,status.phase!=Failed"
+_USER, _SERVER = "hub.jupyter.org/username", "hub.jupyter.org/servername"  # annotations of KubeSpawner's pods
+_OF_THE_NODE = frozenset({"DaemonSet", "Node"})  # owners of pods that a node always has
+
+
+class ClusterPod(NamedTuple):
+    """Pod of the cluster, with what it requests."""
+
+    name: str  # with its namespace: `jhub/jupyter-ada`
+    node: str  # "" until it is scheduled
+    requests: Mapping[str, float]  # by resource, in Kubernetes' units
+    since: float
+    own: bool = False  # of this service and pool
+    server: str = ""  # full name of the notebook server that it is, such as `ada/`
+    of_the_node: bool = False  # of a DaemonSet, or static: the node always has it
+
+    @property
+    def namespace(self) -> str:
+        """Return the namespace of the pod."""
+        return self.name.split("/", 1)[0]
+
+
+class ClusterPods(PodFollower):
+    """Cache of all pods that have not ended: of the whole cluster, or of the namespace where rights are missing."""
+
+    def __init__(self, api: Api, service: str, pool: str) -> None:
+        super().__init__(api, {"fieldSelector": _NOT_OVER}, f"pods next to those of pool {pool}")
+        self._own = of_pool(service, pool)
+        self._pods: dict[str, ClusterPod] = {}  # by uid
+        self._changes = 0
+        self.everywhere = True  # whether those of other namespaces are known
+
+    async def changes(self) -> int:
+        """Go on following the pods; return a number that grows with each change of what they request, and where."""
+        await self._ask()
+        return self._changes
+
+    def last(self) -> Sequence[ClusterPod]:
+        """Return the pods as last seen; none before they were listed."""
+        return [*self._pods.values()]
+
+    async def _path(self) -> str:
+        try:
+            await self._api.get(EVERYWHERE, {"limit": 1})
+        except Refused as error:
+            if error.status != 403:
+                raise
+            self.everywhere = False
+            return await super()._path()
+        self.everywhere = True
+        return EVERYWHERE
+
+    def _replace(self, pods: Sequence[dict[str, Any]]) -> None:
+        self._pods = {each["metadata"]["uid"]: cluster_pod(each, self._own) for each in pods}
+        self._changes += 1
+
+    def _take(self, event: str, pod: dict[str, Any]) -> None:
+        uid = pod["metadata"]["uid"]
+        before = self._pods.pop(uid, None)
+        if event != "DELETED":
+            self._pods[uid] = cluster_pod(pod, self._own)
+        self._changes += self._pods.get(uid) != before
+
+
+def cluster_pod(pod: Mapping[str, Any], own: Mapping[str, str]) -> ClusterPod:
+    """Return what a pod is and requests, from its object; `own` are the labels of the pool's own pods."""
+    metadata, spec = pod["metadata"], pod.get("spec", {})
+    about = metadata.get("annotations") or {}
+    owners = {each.get("kind") for each in metadata.get("ownerReferences") or []}
+    return ClusterPod(
+        name=f"{metadata.get('namespace', '')}/{metadata['name']}",
+        node=spec.get("nodeName") or "",
+        requests=requests(spec),
+        since=seconds(metadata.get("creationTimestamp")) or 0.0,
+        own=own.items() <= (metadata.get("labels") or {}).items(),
+        server=f"{about[_USER]}/{about.get(_SERVER, '')}" if about.get(_USER) else "",
+        of_the_node=bool(owners & _OF_THE_NODE),
+    )
+
+
+def requests(spec: Mapping[str, Any]) -> dict[str, float]:
+    """Return what the scheduler counts for a pod, by resource.
+
+    That is what its containers request together, or its initial ones one after another, and the pod's overhead.
+
+    Examples
+    --------
+    >>> requests({"containers": [{"resources": {"limits": {"nvidia.com/gpu": "2"}}}, {}]})
+    {'nvidia.com/gpu': 2.0}
+    """
+    first = spec.get("initContainers") or []
+    lasting = [*(spec.get("containers") or []), *(each for each in first if each.get("restartPolicy") == "Always")]
+    found: dict[str, float] = {}
+    for each in lasting:
+        for name, amount in _amounts(each).items():
+            found[name] = found.get(name, 0.0) + amount
+    for each in first:
+        for name, amount in _amounts(each).items():
+            found[name] = max(found.get(name, 0.0), amount)
+    for name, text in (spec.get("overhead") or {}).items():
+        found[name] = found.get(name, 0.0) + quantity(str(text))
+    return found
+
+
+def _amounts(container: Mapping[str, Any]) -> dict[str, float]:
+    given = container.get("resources") or {}
+    texts = {**(given.get("limits") or {}), **(given.get("requests") or {})}  # a limit alone is also the request
+    return {name: quantity(str(text)) for name, text in texts.items()}

@@ -1,0 +1,83 @@
+"""Read how many slots the ResourceQuotas of a namespace leave to a pool: pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from kernel_backend.engines.kubernetes.cluster_pods import ClusterPod
+from kernel_backend.engines.kubernetes.quantities import quantity
+from kernel_backend.model.cluster.pools import PoolSettings
+
+_MI = 1024.0**2
+_SLACK = 1e-9  # quantities are no exact numbers as floats
+
+
+class QuotaLimit(NamedTuple):
+    """Limit of a pool's slots by the quotas of its namespace."""
+
+    namespace: str
+    slots: int  # that the pool may have if no other pod of the namespace has any
+    left: int  # that the pool may have next to the other pods of the namespace
+    text: str  # as `namespace lab: quota gpus: requests.nvidia.com/gpu 6 of 8 in use`
+
+
+def costs(settings: PoolSettings, resource: str) -> dict[str, float]:
+    """Return what a slot costs, by resource: its device or none, its CPUs, and its memory if that is limited.
+
+    Examples
+    --------
+    >>> costs(PoolSettings(engine="kubernetes", image="i", cpus_per_slot=4), "nvidia.com/gpu")
+    {'cpu': 4.0, 'nvidia.com/gpu': 1.0}
+    """
+    found = {"cpu": float(settings.cpus_per_slot)}
+    if resource != "cpu":
+        found[resource] = 1.0
+    if settings.memory_per_slot is not None:
+        found["memory"] = settings.memory_per_slot * _MI
+    return found
+
+
+def quota_limit(
+    items: Iterable[Mapping[str, Any]], namespace: str, pods: Sequence[ClusterPod], cost: Mapping[str, float]
+) -> QuotaLimit | None:
+    """Return the tightest limit that quotas of the namespace set; None if none limits what a slot costs.
+
+    Quotas with scopes are left out: whether they count a pod is for Kubernetes to say.
+    """
+    there = [each for each in pods if each.namespace == namespace]
+    found = []
+    for item in items:
+        spec, status = item.get("spec", {}), item.get("status", {})
+        if spec.get("scopes") or spec.get("scopeSelector"):
+            continue
+        for name, text in (status.get("hard") or spec.get("hard") or {}).items():
+            resource = _resource(name)
+            if cost.get(resource):
+                used = sum(each.requests.get(resource, 0.0) for each in there)
+                others = sum(each.requests.get(resource, 0.0) for each in there if not each.own)
+                hard, per = quantity(str(text)), cost[resource]
+                says = (
+                    f"namespace {namespace}: quota {item['metadata']['name']}: {name} {_amount(used)} of {text} in use"
+                )
+                found.append(QuotaLimit(namespace, _slots(hard, per), _slots(hard - others, per), says))
+    if not found:
+        return None
+    tightest = min(found, key=lambda each: (each.left, each.slots))
+    return tightest._replace(slots=min(each.slots for each in found))
+
+
+def _resource(name: str) -> str:
+    """Return the resource of a quota's entry; requests are limits in pods of gangs, so that both count alike."""
+    return name.removeprefix("requests.").removeprefix("limits.")
+
+
+def _slots(amount: float, per: float) -> int:
+    return max(0, int(amount / per + _SLACK))
+
+
+def _amount(value: float) -> str:
+    """Return an amount as Kubernetes writes it: whole numbers, GiB for memory."""
+    if value >= _MI:
+        return f"{value / 1024**3:.3g}Gi"
+    return f"{value:g}"
