@@ -68,8 +68,10 @@ def attempt_end(
         return _logged(trial, attempt, _errored(trial, outcome, failure, progress, max_restarts), matched)
     if outcome is Outcome.RELEASED:
         # The engine or a user signalled the launcher, or it got no instruction at its target.
-        asked = () if trial.until is not None else (f"attempt {attempt.number} was preempted by a signal",)
-        return AttemptEnd(e.Released(held=bool(trial.holds)), {"failures": 0}, asked)
+        cause = f": {failure.message}" if failure is not None and failure.consequence else ""
+        known = bool(cause) or trial.until is None
+        notes = (f"attempt {attempt.number} was preempted{cause or ' by a signal'}",) if known else ()
+        return AttemptEnd(e.Released(held=bool(trial.holds)), {"failures": 0}, notes)
     return AttemptEnd(e.Lost(), {"failures": 0} if progress else {})
 
 

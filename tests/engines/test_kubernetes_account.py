@@ -1,4 +1,4 @@
-"""What others hold in a cluster of Kubernetes is counted at once."""
+"""What others hold in a cluster of Kubernetes is counted at once, and gangs leave nodes that end."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from kernel_backend.engines.base import CheckContext
-from kernel_backend.engines.kubernetes import api, nodes
+from kernel_backend.engines.kubernetes import api, events, nodes, status
 from kernel_backend.engines.kubernetes.engine import KubernetesEngine
 from kernel_backend.model.launch.launch_spec import LaunchSpec
-from tests.engines.contract import specifications, until
+from kernel_backend.model.states import Outcome
+from tests.engines.contract import ended, specifications, until
 from tests.engines.contract import status as status_of
 from tests.engines.kubernetes_gangs import sleeping_engine
 from tests.support.kubernetes_stub import Stub, node, notebook_pod, other_pod
@@ -27,7 +28,13 @@ def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stub]:
     """An API server with two nodes of four GPUs, and an engine that looks often."""
     found = Stub(tmp_path)
     found.cluster.nodes = [node("n1", gpus=4), node("n2", gpus=4)]
-    for module, name, value in ((nodes, "EVERY_S", 0.0), (api, "PAGE", 1)):
+    for module, name, value in (
+        (nodes, "EVERY_S", 0.0),
+        (status, "SETTLE_S", 0.1),
+        (status, "RECORD_S", 0.1),
+        (events, "SOON_S", 0.0),
+        (api, "PAGE", 1),
+    ):
         monkeypatch.setattr(module, name, value)
     with found.serving():
         monkeypatch.setenv("KUBECONFIG", str(found.config))
@@ -139,5 +146,46 @@ def test_pods_are_followed_after_the_server_has_forgotten_its_history(stub, make
         stub.expire()
         stub.do(lambda cluster: cluster.create("pods", notebook_pod("dave", "n1", 2)))
         await holds(engine, n1=2, n2=0)
+
+    asyncio.run(go())
+
+
+def test_a_gang_leaves_a_node_whose_end_is_announced_and_says_why(stub, make, job, kubelet):
+    async def go():
+        engine = make()
+        await engine.nodes()
+        await engine.submit(job(), "a")
+        await running(engine, job())
+        taint = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
+        stub.do(lambda cluster: cluster.nodes[0]["spec"].update(taints=[taint]))
+
+        async def ending() -> bool:
+            return [each.state for each in await engine.nodes()] == ["ending", "Ready"]
+
+        await until(ending, "the node ends")
+        found = await ended(engine, job().id)  # the launcher of this test keeps no record
+        assert (found.outcome, found.result.failure.consequence) == (Outcome.LOST, True)
+        assert "the end of node n1 is announced (karpenter.sh/disrupted)" in found.result.failure.message
+
+    asyncio.run(go())
+
+
+def test_an_event_tells_who_has_deleted_a_pod(stub, make, job, kubelet, monkeypatch):
+    monkeypatch.setattr(status, "RECORD_S", 5.0)
+
+    async def go():
+        engine = make()
+        await engine.submit(job(), "a")
+        await running(engine, job())
+        (pod,) = stub.pods()
+        name = pod["metadata"]["name"]
+        said = {"reason": "Preempted", "message": "Preempted by ml/urgent on node n1"}
+        stub.do(lambda cluster: cluster.events.update({name: [said]}))
+        stub.do(lambda cluster: cluster.delete("pods", name, {}))
+        found = await ended(engine, job().id)
+        assert (found.outcome, found.result.failure.type) == (Outcome.LOST, "Deleted")
+        assert found.result.failure.message.endswith(
+            "deleted in Kubernetes: Preempted: Preempted by ml/urgent on node n1"
+        )
 
     asyncio.run(go())

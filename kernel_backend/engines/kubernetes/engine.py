@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -16,14 +16,14 @@ from kernel_backend.engines.kubernetes.api import Api
 from kernel_backend.engines.kubernetes.cluster_pods import ClusterPods
 from kernel_backend.engines.kubernetes.events import PodEvents
 from kernel_backend.engines.kubernetes.leftovers import Leftovers
-from kernel_backend.engines.kubernetes.manifests import GangName, python
+from kernel_backend.engines.kubernetes.manifests import GRACE_S, GangName, python
 from kernel_backend.engines.kubernetes.nodes import PoolNodes
-from kernel_backend.engines.kubernetes.objects import AT_ONCE_S, GangObjects, alive
+from kernel_backend.engines.kubernetes.objects import AT_ONCE_S, GangObjects, alive, node_of
 from kernel_backend.engines.kubernetes.refusals import Refused, advice, waits, when
 from kernel_backend.engines.kubernetes.retries import Pauses, Retries
 from kernel_backend.engines.kubernetes.status import NOT_PLACED, StatusReader
 from kernel_backend.engines.kubernetes.submission import Submission, locked, read_submission, write_submission
-from kernel_backend.engines.kubernetes.watch import CachedPods, PodCache, waiting_pods
+from kernel_backend.engines.kubernetes.watch import CachedPods, PodCache, taken_pods, waiting_pods
 from kernel_backend.errors import Conflict
 from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.model.cluster.pool_check import PoolFinding
@@ -104,7 +104,9 @@ class KubernetesEngine(FolderEngine):
         absent = {key for key, each in handed_over.items() if await self._is_absent(each, cached)}
         self._retries.go_on(known)
         self._leftovers.look()
-        await self._events.look(waiting_pods(cached.pods, time.time()))
+        staying = {each.name for each in handed_over.values() if not each.cancelled}
+        await self._events.look(waiting_pods(cached.pods, time.time()), taken_pods(cached, staying))
+        await self._leave_ending_nodes(handed_over, cached)
         self._statuses.away, self._statuses.events = self._nodes.away, self._events.texts
         found = await asyncio.to_thread(self._statuses.read, cached, absent, of)
         for each in found:
@@ -192,6 +194,23 @@ class KubernetesEngine(FolderEngine):
                 return True
             job, token = await asyncio.to_thread(folder.job), await asyncio.to_thread(folder.token)
             return await self._create(job, token, folder, known)
+
+    async def _leave_ending_nodes(self, gangs: Mapping[AttemptId, Submission], cached: CachedPods) -> None:
+        """Ask the launchers of gangs to leave that have a pod on a node whose end is announced."""
+        ending = self._nodes.ending
+        for key, submission in gangs.items() if ending else ():
+            pods = cached.pods.get(submission.name, {}).values()
+            node = next((name for pod in alive(pods, time.time(), ()) if (name := node_of(pod)) in ending), None)
+            if node is None or submission.cancelled or submission.ending:
+                continue
+            folder = self._folders.of(key)
+            async with locked(folder):
+                known = read_submission(folder)
+                if known is not None and known.end is None and not known.cancelled:
+                    why = f"the end of node {node} is announced ({ending[node]})"
+                    write_submission(folder, known.model_copy(update={"ending": why}))
+            with contextlib.suppress(EngineUnavailable, Refused):  # then Kubernetes ends them itself
+                await self._objects.end(pods, GRACE_S)
 
     async def _is_absent(self, submission: Submission, cached: CachedPods) -> bool:
         """Return whether the API server has no pod of a gang for certain."""

@@ -1,9 +1,9 @@
-"""Read from the events of pods why they wait, where their own state does not tell: a volume, an autoscaler."""
+"""Read from the events of pods why they wait or were deleted, where their own state does not tell."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from kernel_backend.engines.base import EngineUnavailable
@@ -13,8 +13,11 @@ from kernel_backend.engines.kubernetes.refusals import Refused
 
 EVERY_S = 10.0
 MOST = 10  # gangs whose events are read at once
-_TELLING = frozenset({"FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox", "NotTriggerScaleUp"})
 _GROWS = "TriggeredScaleUp"
+_TELLING = frozenset({"FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox", "NotTriggerScaleUp", _GROWS})
+# Of pods that are deleted: who has done it. Older versions of Kubernetes (before 1.26) tell it in events alone.
+_TAKEN = frozenset({"Preempted", "Evicted", "TaintManagerEviction", "NodeControllerEviction", "Disrupted"})
+SOON_S, LATE_S = 1.0, 10.0  # between looks at events of a pod that is deleted, and in which they come
 
 
 class PodEvents:
@@ -23,24 +26,37 @@ class PodEvents:
     def __init__(self, api: Api) -> None:
         self._api, self.texts = api, dict[str, str]()
         self._asked_at = 0.0
+        self._taken: dict[str, tuple[float, float]] = {}  # first and last look at pods that are deleted, by name
 
-    async def look(self, waiting: Sequence[str]) -> None:
-        """Read the events of these pods, at most every ten seconds; drop what is known of others."""
-        if not waiting or time.monotonic() < self._asked_at + EVERY_S:
-            self.texts = {name: text for name, text in self.texts.items() if name in waiting}
-            return
-        self._asked_at = time.monotonic()
-        self.texts = {name: await self._text(name) for name in waiting[:MOST]}
+    async def look(self, waiting: Sequence[str], taken: Sequence[str] = ()) -> None:
+        """Read the events of waiting pods, at most every ten seconds, and of deleted ones; drop those of others."""
+        self.texts = {name: text for name, text in self.texts.items() if name in waiting or name in taken}
+        await self._look_at_taken(taken)
+        if waiting and time.monotonic() >= self._asked_at + EVERY_S:
+            self._asked_at = time.monotonic()
+            self.texts |= {name: await self._text(name, _TELLING) for name in waiting[:MOST]}
 
-    async def _text(self, name: str) -> str:
+    async def _look_at_taken(self, taken: Sequence[str]) -> None:
+        now = time.monotonic()
+        self._taken = {name: self._taken.get(name, (now, 0.0)) for name in taken}
+        due = [
+            name
+            for name, (first, last) in self._taken.items()
+            if not self.texts.get(name) and now < first + LATE_S and now >= last + SOON_S
+        ]
+        for name in due[:MOST]:
+            self.texts[name] = await self._text(name, _TAKEN)
+            self._taken[name] = self._taken[name][0], now
+
+    async def _text(self, name: str, telling: Collection[str]) -> str:
         try:
             listed = await self._api.get(await self._api.of("events"), {"fieldSelector": f"involvedObject.name={name}"})
         except (EngineUnavailable, Refused):
             return ""
-        return event_text(listed["items"])
+        return event_text(listed["items"], telling)
 
 
-def event_text(events: Sequence[Mapping[str, Any]]) -> str:
+def event_text(events: Sequence[Mapping[str, Any]], reasons: Collection[str] = _TELLING) -> str:
     """Return what the newest telling event says; "" if there is none.
 
     Examples
@@ -48,7 +64,7 @@ def event_text(events: Sequence[Mapping[str, Any]]) -> str:
     >>> event_text([{"reason": "TriggeredScaleUp", "message": "pod triggered scale-up: [{gpu 0->1 (max: 4)}]"}])
     'the autoscaler adds nodes (pod triggered scale-up: [{gpu 0->1 (max: 4)}])'
     """
-    telling = [each for each in events if each.get("reason") in _TELLING | {_GROWS}]
+    telling = [each for each in events if each.get("reason") in reasons]
     newest = max(telling, key=_at, default=None)
     if newest is None:
         return ""

@@ -84,6 +84,11 @@ def owner_of(pod: Mapping[str, Any]) -> str:
     return next((str(each["uid"]) for each in pod["metadata"].get("ownerReferences") or []), "")
 
 
+def node_of(pod: Mapping[str, Any]) -> str:
+    """Return the name of a pod's node; "" until it is scheduled."""
+    return str(pod.get("spec", {}).get("nodeName") or "")
+
+
 def alive(pods: Iterable[Manifest], now: float, away: Collection[str]) -> list[Manifest]:
     """Return the pods whose processes may run, without those of lost nodes: checkpoints of theirs are refused."""
     states = ((pod, pod_state(pod)) for pod in pods)

@@ -167,6 +167,15 @@ def taken_away(pods: Collection[PodState], now: float, away: Collection[str]) ->
     return None
 
 
+def taken_by(pods: Collection[PodState], events: Mapping[str, str]) -> str:
+    """Return why Kubernetes asked a pod to leave, by its condition or an event; "" if neither tells."""
+    for each in pods:
+        if each.disrupted or events.get(each.name):
+            why = events.get(each.name) or f"{each.disrupted}. {each.about}".strip().removesuffix(".")
+            return f"Kubernetes ended pod {each.name} on {each.node or 'its node'}: {why}"
+    return ""
+
+
 def failed_launcher(pods: Collection[PodState], began: Collection[int], numbers: Mapping[str, int]) -> Finished | None:
     """Return the end of a gang of which a launcher has exited with an error, or could not begin; None if none has.
 

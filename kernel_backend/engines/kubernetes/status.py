@@ -21,6 +21,7 @@ from kernel_backend.engines.kubernetes.pods import (
     out_of_memory,
     pod_state,
     taken_away,
+    taken_by,
     wait_text,
 )
 from kernel_backend.engines.kubernetes.submission import Submission, read_submission, write_submission
@@ -132,6 +133,10 @@ class StatusReader:
         outcome = OUTCOMES[result.outcome]
         if outcome is Outcome.RELEASED and gang.submission.cancelled == "kill":
             outcome = Outcome.LOST  # a kill begins with SIGTERM, which asks for a release
+        if outcome is Outcome.RELEASED and not gang.submission.cancelled and result.failure is None:
+            why = gang.submission.ending or taken_by(gang.pods, self.events)
+            cause = Failure(rank=0, type="Preempted", message=why, consequence=True) if why else None
+            result = result.model_copy(update={"failure": cause})
         return GangStatus(key=gang.key, phase="ended", outcome=outcome, result=result)
 
     def _ending(self, gang: _Gang, absent: bool) -> Finished | None:
@@ -148,7 +153,7 @@ class StatusReader:
         if since is not None and now > since + self._patience:
             return _not_placed(here, gang.size, self._patience)
         if gang.gone.keys() - gang.here.keys() or absent or (here and all(each.over for each in here)):
-            return self._unless_told(gang, _vanished(gang)) if self._waited(gang.key) > RECORD_S else None
+            return self._unless_told(gang, _vanished(gang, self.events)) if self._waited(gang.key) > RECORD_S else None
         self._since.pop(gang.key, None)
         return None
 
@@ -204,7 +209,7 @@ def _not_placed(pods: Collection[PodState], count: int, patience: float) -> Fini
     return Finished(Outcome.LOST, Failure(rank=0, type=NOT_PLACED, message=message, consequence=True))
 
 
-def _vanished(gang: _Gang) -> Finished:
+def _vanished(gang: _Gang, events: Mapping[str, str]) -> Finished:
     """Return the end of a gang of which a pod was deleted, or has ended well, without any launcher's record."""
     if gang.submission.cancelled:
         return _cancelled(gang)
@@ -212,5 +217,7 @@ def _vanished(gang: _Gang) -> Finished:
     if not missing and gang.here:
         return Finished(Outcome.LOST)
     what = f"pod {missing[0]} was" if missing else "its pods were"
-    failure = Failure(rank=0, type="Deleted", message=f"{what} deleted in Kubernetes", consequence=True)
+    why = gang.submission.ending or next((events[name] for name in missing if events.get(name)), "")
+    message = f"{what} deleted in Kubernetes{f': {why}' if why else ''}"
+    failure = Failure(rank=0, type="Deleted", message=message, consequence=True)
     return Finished(Outcome.LOST, failure)

@@ -10,6 +10,7 @@ class Submission(QueuedGang):
 
     name: str  # of the owner of its objects
     uid: str = ""  # of the owner, once all pods have been created
+    ending: str = ""  # the announced end of a node, for which its launchers were asked to leave; "" if they were not
 
     @property
     def delayed(self) -> bool:

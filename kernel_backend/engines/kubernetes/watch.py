@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -155,6 +155,15 @@ def waiting_pods(pods: Pods, now: float) -> list[str]:
             if each.get("status", {}).get("phase") == "Pending" and _age(each, now) > SOON_S
         )
         found += [each["metadata"]["name"] for each in list(old)[:1]]
+    return found
+
+
+def taken_pods(cached: CachedPods, gangs: Collection[str]) -> list[str]:
+    """Return the names of the pods of these gangs that are being deleted, or are gone."""
+    found = []
+    for name in gangs:
+        going = (pod for pod in cached.pods.get(name, {}).values() if pod["metadata"].get("deletionTimestamp"))
+        found += [pod["metadata"]["name"] for pod in (*going, *cached.gone.get(name, {}).values())]
     return found
 
 

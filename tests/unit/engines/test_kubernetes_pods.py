@@ -15,6 +15,7 @@ from kernel_backend.engines.kubernetes.pods import (
     out_of_memory,
     pod_state,
     taken_away,
+    taken_by,
     wait_text,
 )
 from kernel_backend.model.states import Outcome
@@ -121,6 +122,18 @@ def test_a_pod_that_is_preempted_may_save_a_checkpoint_first():
     leaving = pod(deleted="2026-01-01T00:00:00Z", conditions=disrupted("PreemptionByScheduler"))
     assert leaving.deadline is not None
     assert taken_away([leaving], leaving.deadline - 20, ()) is None
+
+
+def test_a_pod_that_leaves_tells_who_has_asked_it():
+    name = "daylight-1-1-1-ab-0"
+    preempted = {name: "Preempted: Preempted by ml/urgent on node n1"}
+    assert (
+        taken_by([pod()], preempted)
+        == f"Kubernetes ended pod {name} on n1: Preempted: Preempted by ml/urgent on node n1"
+    )
+    leaving = pod(conditions=disrupted("EvictionByEvictionAPI"))
+    assert taken_by([leaving], {}) == f"Kubernetes ended pod {name} on n1: EvictionByEvictionAPI"
+    assert taken_by([pod()], {}) == ""
 
 
 @pytest.mark.parametrize(

@@ -95,6 +95,9 @@ def test_an_excluded_node_and_the_last_try_are_both_said():
 def test_who_was_asked_to_leave_by_others_says_so_and_who_was_asked_here_does_not():
     said = attempt_end(trial(), attempt(4), Outcome.RELEASED, None, False, 5).notes
     assert said == ("attempt 4 was preempted by a signal",)
+    told = Failure(rank=0, type="Preempted", message="the end of node n1 is announced", consequence=True)
+    said = attempt_end(trial(until=3), attempt(4), Outcome.RELEASED, told, False, 5).notes
+    assert said == ("attempt 4 was preempted: the end of node n1 is announced",)
     nobody_answered = attempt_end(trial(until=3), attempt(4), Outcome.RELEASED, None, False, 5)
     assert (nobody_answered.event, nobody_answered.notes) == (e.Released(held=False), ())
     assert attempt_end(trial(TrialState.RELEASING), attempt(4), Outcome.RELEASED, None, False, 5).notes == ()
