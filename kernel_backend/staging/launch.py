@@ -22,7 +22,7 @@ from kernel_backend.launch.service_address import client_of
 from kernel_backend.launch.spool_uploader import DELIVERY_S
 from kernel_backend.model.ids import parse_attempt
 from kernel_backend.model.launch.nodes import NodeIndex
-from kernel_backend.model.launch.staging import SCRATCH, VARIABLE, StagingRequest
+from kernel_backend.model.launch.staging import SCRATCH, UNHEARD, VARIABLE, StagingRequest
 from kernel_backend.model.reports import NodeEnd
 from kernel_backend.staging.artifact_sender import ArtifactSender
 from kernel_backend.staging.heartbeats import Heartbeats
@@ -112,7 +112,7 @@ def _refused(request: StagingRequest, client: Client, index: NodeIndex, error: E
     try:
         retried(lambda: client.stage_file(request.key, request.token, name, 0, data))
     except StagingFailed as unheard:
-        _log.error("the service does not hear that: %s", unheard)
+        _log.error("%s: %s", UNHEARD, unheard)
         return FAILED
     return 0
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from kernel_backend.engines.kubernetes.quantities import seconds
+from kernel_backend.model.launch.staging import UNHEARD
 from kernel_backend.model.reports import NodeProblem
 from kernel_backend.model.states import Outcome
 from kernel_backend.model.trial import Failure
@@ -197,6 +198,8 @@ def failed_launcher(pods: Collection[PodState], began: Collection[int], numbers:
 def _way_out(pod: PodState, said: str) -> str:
     if "No module named" in said:
         return ": install daylight into the image of the pool"
+    if UNHEARD in said:
+        return ": let pods reach the service: check `c.Daylight.launchers` and network policies"
     if pod.ended_as in _CANNOT_RUN or pod.exit_code in (126, 127):
         return ": change `image` or `python` of the pool"
     return ""

@@ -9,6 +9,7 @@ from pydantic import Field
 from kernel_backend.model.record import Record
 
 VARIABLE = "DAYLIGHT_STAGING"  # environment variable of a job, with a StagingRequest
+UNHEARD = "the service does not hear that"  # begin of a launcher's last line where it cannot reach the service
 SCRATCH = "DAYLIGHT_SCRATCH"  # environment variable of a job, with the folder for its files on the node's own disk
 PIECE = 2**20  # bytes of a file that are sent at once
 LIMIT = 4 * 2**30  # bytes of a log, or of an artifact, that the service takes

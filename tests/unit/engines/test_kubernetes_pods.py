@@ -141,6 +141,10 @@ def test_a_pod_that_leaves_tells_who_has_asked_it():
     [
         ({"exitCode": 1, "message": "No module named kernel_backend\n"}, "install daylight into the image"),
         (
+            {"exitCode": 1, "message": "the service does not hear that: no answer\n"},
+            "let pods reach the service: check `c.Daylight.launchers`",
+        ),
+        (
             {"exitCode": 128, "reason": "StartError", "message": 'exec: "python9": not found'},
             "change `image` or `python`",
         ),
