@@ -20,6 +20,7 @@ from kernel_backend.model.experiment import Submission
 from kernel_backend.model.facts import StoredFact
 from kernel_backend.model.labels import LabelEdit
 from kernel_backend.model.launch.nodes import JoinAnswer, NodeOffer, NodeOrder, NodeState
+from kernel_backend.model.launch.probe import ProbeOrders, ProbeReport
 from kernel_backend.model.launch.staging import DIGEST, FILE, StagedArtifact, StagedFile
 from kernel_backend.model.launch.trace import TraceRequest
 from kernel_backend.model.launch.utilisation import Utilisation
@@ -47,6 +48,7 @@ PARTS = {
     "key": r"[0-9]{1,9}\.[0-9]{1,9}-[0-9]{1,9}",
     "file": FILE,
     "digest": DIGEST,
+    "check": r"[0-9a-f]{32}",
 }
 
 
@@ -120,6 +122,7 @@ SHOW = {"GET": Operation(Overview, page=True)}
 CHECKPOINT = {"POST": Operation(CheckpointInfo, again=True)}
 ONE = "/api/experiments/{number}"
 ATTEMPT = "/api/attempts/{key}"
+PROBE = "/api/pool-checks/{check}"
 ACCOUNT = "/api/accounts/{kind}/{name}"
 KEPT = f"{ONE}/checkpoints/{{trial}}/{{checkpoint}}"
 
@@ -244,6 +247,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
             )
         },
     ),
+    Endpoint(PROBE, {"POST": Operation(ProbeOrders, body=ProbeReport, again=True)}),
     Endpoint(
         "/api/webhooks",
         {

@@ -16,6 +16,7 @@ from kernel_backend.api import (
     cluster,
     experiments,
     openapi,
+    probes,
     prometheus,
     searches,
     snapshots,
@@ -28,7 +29,7 @@ from kernel_backend.api.route import Route
 from kernel_backend.api.verbs import verb_handler
 from kernel_backend.identity.base import Browsers, Identity
 from kernel_backend.model.cluster.people import Person
-from kernel_backend.routes import ATTEMPT, ENDPOINTS
+from kernel_backend.routes import ATTEMPT, ENDPOINTS, PROBE
 from kernel_backend.service.service import Service
 
 PING_S = 20  # a client that does not answer pings for so long is disconnected
@@ -40,6 +41,7 @@ _MODULES = (
     checkpoints,
     experiments,
     openapi,
+    probes,
     prometheus,
     searches,
     cluster,
@@ -52,15 +54,15 @@ ROUTES = tuple(Route(each.path, each.operations, verb_handler(each) or _HANDLERS
 
 
 class _Nobody(Identity):
-    """Identity provider that knows no users, since launchers authenticate by their attempts' tokens."""
+    """Identity provider that knows no users, since launchers and probes authenticate by tokens of their own."""
 
     async def who(self, token: str, *, remembered: bool = False) -> Person | None:
         return None
 
 
 def launcher_application(service: Service, use: Activity) -> Application:
-    """Return the application for launchers on other nodes: only the routes that need an attempt's token."""
-    routes = [route for route in ROUTES if route.path.startswith(ATTEMPT)]
+    """Return the application for launchers and probes on other nodes: only the routes that need their tokens."""
+    routes = [route for route in ROUTES if route.path.startswith((ATTEMPT, PROBE))]
     return Application(
         [(route.pattern, route.handler) for route in routes],
         default_handler_class=UnknownRouteHandler,

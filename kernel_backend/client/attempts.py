@@ -1,4 +1,4 @@
-"""Call the routes of an attempt, which only its launchers may use."""
+"""Call the routes that only launchers may use, and the probes of a pool's check."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from kernel_backend.client.calls import UPLOAD_S, Calls
 from kernel_backend.client.conversation import ANSWER_S
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.launch.nodes import JoinAnswer, NodeOffer, NodeOrder, NodeState
+from kernel_backend.model.launch.probe import ProbeOrders, ProbeReport
 from kernel_backend.model.launch.staging import StagedArtifact, StagedFile
 from kernel_backend.model.reports import ArtifactSaved, Delivery, Instruction
 
@@ -30,6 +31,13 @@ class AttemptCalls(Calls):
             "POST", f"/api/attempts/{key}/nodes", token=token, record=state, timeout=state.wait + ANSWER_S
         )
         return self._read(NodeOrder, body)
+
+    def probe_report(self, check: str, token: str, report: ProbeReport) -> ProbeOrders:
+        """Report a probe's answers; wait up to `report.wait` seconds for a further order, and return all orders."""
+        body = self._service.json(
+            "POST", f"/api/pool-checks/{check}", token=token, record=report, timeout=report.wait + ANSWER_S
+        )
+        return self._read(ProbeOrders, body)
 
     def attempt_job(self, key: AttemptId | str, token: str) -> bytes:
         """Return the launch spec of an attempt as JSON, authenticated by its token."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
+from kernel_backend.engines.probing.callers import CallingProbes
 from kernel_backend.errors import DaylightError
 from kernel_backend.model.cluster.allocations import HeldAllocation
 from kernel_backend.model.cluster.pool_check import PoolFinding
@@ -56,6 +57,7 @@ class CheckContext(NamedTuple):
     checkpoints: str  # folder or URL of all checkpoints; "" if each owner has their own
     urls: tuple[str, ...]  # addresses of the service, for launchers on other nodes
     user: str = ""  # user who requests the check; only for engines that run gangs as their owners
+    probes: CallingProbes | None = None  # probes that may call the service; None in an agent, which serves none
 
 
 @runtime_checkable

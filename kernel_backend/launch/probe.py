@@ -2,7 +2,7 @@
 
 `srun python -P -m kernel_backend.launch.probe REQUEST` runs it as one task on each node. It prints its answers as lines
 of JSON, and reads two orders (to connect, and to run an all-reduce) from its standard input. Without REQUEST it prints
-this interpreter's versions.
+this interpreter's versions. In a pod, `kernel_backend.launch.pod_probe` exchanges them with the service.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ import platform
 import socket
 import sys
 import time
-from collections.abc import Callable
 from datetime import timedelta
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 from uuid import uuid4
 
 from kernel_backend import __version__, devices
@@ -40,7 +39,6 @@ from kernel_backend.model.launch.probe import (
     Versions,
     WriteTest,
 )
-from kernel_backend.model.record import Record
 from kernel_backend.model.resources import Share
 from kernel_backend.network import device_of, network_devices
 
@@ -50,7 +48,35 @@ WRITTEN = 2**20  # bytes written to each folder, more than a full disk may still
 TIMEOUT = timedelta(seconds=20)  # timeout of the connection between nodes, and of each all-reduce
 NONCE = "nonce"  # name of the file in the request's folder
 
-_Order = TypeVar("_Order", bound=Record)
+Order = TypeVar("Order", PeerAddresses, AllReduceOrder)
+
+
+class Channel(Protocol):
+    """Connection of a probe with the check that has started it."""
+
+    def tell(self, **part: Any) -> None:
+        """Send a part of the answers; return at once."""
+
+    def order(self, kind: type[Order]) -> Order:
+        """Wait for an order; raise SystemExit if the check has ended."""
+
+
+class StandardStreams:
+    """Channel by lines of JSON: answers go to standard output, and orders come from standard input."""
+
+    def __init__(self, nonce: str, node: int) -> None:
+        self._nonce, self._node = nonce, node
+
+    def tell(self, **part: Any) -> None:
+        """Print a part of the answers as a line."""
+        print(f"{self._nonce} {json.dumps({'node': self._node, **part})}", flush=True)
+
+    def order(self, kind: type[Order]) -> Order:
+        """Read an order; raise SystemExit if the input was closed."""
+        line = sys.stdin.readline()
+        if not line:
+            raise SystemExit(0)
+        return kind.model_validate_json(line)
 
 
 def versions() -> Versions:
@@ -62,21 +88,18 @@ def versions() -> Versions:
     return Versions(daylight=__version__, python=platform.python_version(), torch=torch)
 
 
-def probe(request: ProbeRequest, index: NodeIndex) -> None:
-    """Print the answers to a request on this node, then carry out the orders that follow on standard input."""
-
-    def tell(**part: Any) -> None:
-        print(f"{request.nonce} {json.dumps({'node': index.node, **part})}", flush=True)
-
+def probe(request: ProbeRequest, index: NodeIndex, channel: Channel) -> None:
+    """Send the answers to a request on this node, then carry out the orders that follow."""
+    tell = channel.tell
     tell(name=node_name(os.environ), versions=versions().to_json())
     tell(home=write_test(Path(request.folder), request.nonce).to_json())
     if request.checkpoints:
         test = store_test if "://" in request.checkpoints else lambda where: write_test(Path(where))
         tell(checkpoints=test(request.checkpoints).to_json())
     urls = dict.fromkeys((*announced(Path(request.home)), *request.urls))
-    tell(service=[service_test(url) for url in urls], unresolved=unresolved(request.host))
+    tell(service=[service_test(url) for url in urls], unresolved=unresolved(request.host) if request.host else "")
     tell(**_devices())
-    _exchange(request, index, tell)
+    _exchange(request, index, channel)
 
 
 def write_test(folder: Path, nonce: str = "") -> WriteTest:
@@ -191,34 +214,27 @@ def _devices() -> dict[str, Any]:
     return {"kind": here.kind, "devices": here.devices, "cores": here.cores}
 
 
-def _exchange(request: ProbeRequest, index: NodeIndex, tell: Callable[..., None]) -> None:
+def _exchange(request: ProbeRequest, index: NodeIndex, channel: Channel) -> None:
     """Connect to node 0 and report how; run an all-reduce if that is ordered."""
     ports = Ports("", index.node == 0, horovod=False, ranks=0)
     probed = Probed(request.nonce) if index.node == 0 else None
     port = probed.port if probed is not None else 0
-    tell(addresses=network_devices(), probe_port=port, torch_port=ports.torch)
-    peer = _order(PeerAddresses)
-    tell(clock=time.time())
+    channel.tell(addresses=network_devices(), probe_port=port, torch_port=ports.torch)
+    peer = channel.order(PeerAddresses)
+    channel.tell(clock=time.time())
     reached = reached_addresses(peer.addresses, peer.port, request.nonce) if index.node else ()
-    tell(reached=reached)
-    order = _order(AllReduceOrder)
+    channel.tell(reached=reached)
+    order = channel.order(AllReduceOrder)
     if order.address:
         own = next((each.own for each in reached if each.address == order.address), order.address)
-        tell(all_reduce=all_reduce(index, order.address, own, order.port).to_json())
-
-
-def _order(kind: type[_Order]) -> _Order:
-    line = sys.stdin.readline()
-    if not line:
-        raise SystemExit(0)  # standard input was closed: the check has ended
-    return kind.model_validate_json(line)
+        channel.tell(all_reduce=all_reduce(index, order.address, own, order.port).to_json())
 
 
 if __name__ == "__main__":
     if len(sys.argv) == 1:
         print(versions().model_dump_json(), flush=True)
     else:
-        asked = ProbeRequest.model_validate_json(sys.argv[1])
-        probe(asked, slurm_node_index(os.environ))
+        asked, place = ProbeRequest.model_validate_json(sys.argv[1]), slurm_node_index(os.environ)
+        probe(asked, place, StandardStreams(asked.nonce, place.node))
         sys.stdout.flush()
         os._exit(0)  # do not wait for the threads of gloo and of the listener

@@ -29,6 +29,7 @@ EXAMPLES = {
     "key": "1.1-1",
     "file": "rank-0.log",
     "digest": "0" * 32,
+    "check": "0" * 32,
     "kind": "user",
     "name": "ada",
 }

@@ -15,6 +15,7 @@ from pydantic import create_model
 from kernel_backend import discovery
 from kernel_backend.api.routes import ROUTES
 from kernel_backend.client import Client
+from kernel_backend.engines.probing.exchange import ProbeExchange
 from kernel_backend.errors import OtherVersion
 from kernel_backend.home import attempt_folder
 from kernel_backend.launch.folder import AttemptFolder
@@ -26,6 +27,7 @@ from kernel_backend.model.diff import Rerun
 from kernel_backend.model.experiment import Config, Keep, Submission
 from kernel_backend.model.labels import LabelEdit
 from kernel_backend.model.launch.nodes import NodeOffer, NodeState
+from kernel_backend.model.launch.probe import ProbeReport
 from kernel_backend.model.launch.trace import TraceRequest
 from kernel_backend.model.record import Record
 from kernel_backend.model.reports import ArtifactSaved, Delivery
@@ -121,6 +123,7 @@ TOLD_BY_LAUNCHERS = {"deliver", "join", "node_state", "attempt_job", "attempt_sn
     "attempt_wheel",
     "keep_artifact",
     "stage_artifact",
+    "probe_report",
 }
 NET = ArtifactSaved(name="net", size=5, digest="0" * 32, media="image/png", file="net.png", step=1)
 # They may be newer: what is not known of them is ignored.
@@ -129,6 +132,7 @@ OF_LAUNCHERS = {
     NodeOffer,
     NodeState,
     ArtifactSaved,
+    ProbeReport,
 }
 NO_REQUESTS = {"connect", "at_home", "at", "close"}
 NO_CLIENT = {"/api/openapi.json"}
@@ -153,6 +157,8 @@ def test_every_verb_of_a_client_reads_what_a_later_service_answers(
     assert client.stage_file(KEY, token_of(served, KEY), "rank-0.log", 0, b"a line\n") == 7
     assert client.stage_artifact(KEY, token_of(served, KEY), NET.digest, 0, b"a n") == 3
     assert client.keep_artifact(KEY, token_of(served, KEY), NET).size == 3
+    with served.service.probes.opened("0" * 32, ProbeExchange(1, None)) as called:
+        assert client.probe_report("0" * 32, called.token, ProbeReport(node=0)).count == 0
     for name, ask in VERBS.items():
         found = ask(client)
         if isinstance(found, Record):

@@ -30,7 +30,7 @@ KEPT = f"{ONE}/checkpoints/{{trial}}/{{checkpoint}}"
 # Whose a route is. `looks`: the owner, their group, and admins; others are told that there is no such experiment.
 # `changes`: the owner and admins; the group is forbidden to. `all`: everybody, for themselves. `admins`: no one else.
 # `orders`: admins, of what they see.
-# `attempts`: no person at all.
+# `attempts`, `probes`: no person at all.
 WHOSE = {
     "looks": [
         *(
@@ -97,6 +97,7 @@ WHOSE = {
         "GET /api/attempts/{key}/wheels/{id}",
         *(f"PUT /api/attempts/{{key}}/{name}" for name in ("files/{file}", "artifacts/{digest}")),
     ],
+    "probes": ["POST /api/pool-checks/{check}"],
 }
 BODIES = {
     "rerun": {"trust": "dave"},
@@ -163,6 +164,7 @@ EXPECTED = {
     "all": ("let in",) * 4,
     "admins": ("forbidden", "forbidden", "forbidden", "let in"),
     "attempts": ("unknown",) * 4,
+    "probes": ("unknown",) * 4,
 }
 
 

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from kernel_backend.engines.base import EngineUnavailable
+from kernel_backend.engines.base import CheckContext, EngineUnavailable
 from kernel_backend.engines.kubernetes import api, events, leftovers, nodes, pods, retries, status, watch
 from kernel_backend.engines.kubernetes.engine import KubernetesEngine
+from kernel_backend.engines.kubernetes.objects import GangObjects
 from kernel_backend.engines.kubernetes.submission import read_submission, write_submission
+from kernel_backend.engines.probing.callers import CallingProbes
 from kernel_backend.home import attempt_folder
 from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.model.launch.launch_spec import LaunchSpec
@@ -338,6 +340,43 @@ def test_objects_of_no_gang_are_deleted(stub, make, job, monkeypatch):
         await submitted(make(), stub, 1)
 
     asyncio.run(go())
+
+
+def test_the_pods_of_a_check_whose_service_was_killed_are_deleted(stub, make, kubelet, monkeypatch, tmp_path):
+    (tmp_path / "home").mkdir()
+
+    async def checked(engine: KubernetesEngine) -> None:
+        probes = CallingProbes()
+        context = CheckContext("python3", "s3://bucket/runs", ("http://127.0.0.1:1",), probes=probes)
+        await engine.check(context)
+
+    async def go():
+        killed = make()
+        check = asyncio.create_task(checked(killed))
+        await submitted(killed, stub, 2)
+        monkeypatch.setattr(leftovers, "YOUNG_S", -1.0)
+        monkeypatch.setattr(leftovers, "EVERY_S", 0.0)
+        await looked(killed)
+        assert len(stub.pods()) == 2  # those of a check in progress stay
+        with monkeypatch.context() as dying:
+            dying.setattr(GangObjects, "remove", _nothing)
+            check.cancel()
+            await asyncio.gather(check, return_exceptions=True)
+        assert len(stub.pods()) == 2
+        await submitted(make(), stub, 0)
+
+    asyncio.run(go())
+
+
+async def looked(engine: KubernetesEngine) -> None:
+    """Let an engine look for leftovers to the end."""
+    await engine.statuses()
+    (task,) = (each for each in asyncio.all_tasks() if each.get_name() == "leftovers in Kubernetes")
+    await task
+
+
+async def _nothing(objects: GangObjects, owner: str) -> None:
+    """Delete nothing, as a service that is killed."""
 
 
 def test_of_many_submissions_with_faults_none_is_lost_and_none_doubled(stub, make, job):

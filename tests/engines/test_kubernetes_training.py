@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from kernel_backend.checkpoints.storage import open_storage
 from kernel_backend.client import Client
+from kernel_backend.model.cluster.pool_check import PoolFinding
+from kernel_backend.model.cluster.pools import read_pool
 from tests.support.kubernetes_stub import Stub, node
 from tests.support.object_store import object_store
 from tests.support.process_kubelet import ProcessKubelet
@@ -18,33 +20,58 @@ from tests.support.world import World, until
 POOL = {"engine": "kubernetes", "image": "test", "gpus": False, "python": sys.executable}
 
 
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[tuple[World, Stub, str]]:
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, Stub, str]]:
     """A service, the API server of two nodes with one CPU each, and the bucket of all checkpoints."""
-    stub = Stub(tmp_path)
+    folder = tmp_path_factory.mktemp("site")
+    stub = Stub(folder)
     stub.cluster.nodes = [node("n1", cpus=1), node("n2", cpus=1)]
     with object_store() as bucket, stub.serving():
-        stub.begin(ProcessKubelet(stub.cluster, tmp_path).run)
-        world = World(tmp_path / "home", shared_forkserver=True)
+        stub.begin(ProcessKubelet(stub.cluster, folder).run)
+        world = World(folder / "home", shared_forkserver=True)
         world.environment |= {"KUBECONFIG": str(stub.config)}
-        pools = {"cloud": {**POOL, "scratch": str(tmp_path / "scratch")}}
-        (tmp_path / "config.py").write_text(f"c.Daylight.pools = {pools!r}\nc.Daylight.checkpoints = {bucket!r}\n")
-        world.settings = (f"--config={tmp_path / 'config.py'}",)
+        pools = {"cloud": {**POOL, "scratch": str(folder / "scratch")}}
+        (folder / "config.py").write_text(f"c.Daylight.pools = {pools!r}\nc.Daylight.checkpoints = {bucket!r}\n")
+        world.settings = (f"--config={folder / 'config.py'}",)
         world.serve()
         yield world, stub, bucket
         world.close()
 
 
+def check(world: World, pool: str = "cloud") -> dict[str, PoolFinding]:
+    found = Client.connect(start=False, home=world.home).check_pool(pool).findings
+    return {each.name: each for each in found}
+
+
+def test_a_check_probes_two_pods_and_leaves_nothing_in_the_namespace(site):
+    world, stub, bucket = site
+    found = check(world)
+    assert all(each.ok for each in found.values()), found
+    assert list(found) == [
+        *("engine", "rights", "nodes", "versions", "home", "service"),
+        *("clocks", "checkpoints", "devices", "network", "start"),
+    ]
+    assert found["versions"].says.endswith("here and on n1, n2")
+    assert found["checkpoints"].says == f"{bucket}: written and read by n1, n2"
+    assert re.match(r"all-reduce of 64 MB by gloo: \d+\.\d+ GB/s", found["network"].says)
+    until(lambda: not stub.pods(), "the pods of the check are deleted")
+
+
+def test_a_check_says_why_pods_do_not_answer(site):
+    world, stub, _ = site
+    stub.do(lambda cluster: cluster.quota.update(pods=1))
+    probe = check(world)["probe"]
+    assert (probe.ok, "quota gpus of the namespace" in probe.says) == (False, True), probe
+    stub.do(lambda cluster: cluster.quota.clear())
+    client = Client.connect(start=False, home=world.home)
+    client.set_pool("broken", read_pool("broken", {**POOL, "python": "/nowhere/python"}).settings)
+    probe = check(world, "broken")["probe"]
+    assert (probe.ok, probe.todo) == (False, "change `image` or `python` of the pool"), probe
+    until(lambda: not stub.pods(), "the pods of the check are deleted")
+
+
 def test_two_pods_train_over_the_service_and_leave_nothing_in_the_namespace(site):
     world, stub, bucket = site
-    world, stub, bucket = site
-    found = Client.connect(start=False, home=world.home).check_pool("cloud")
-    assert [(each.name, each.ok) for each in found.findings] == [
-        ("engine", True),
-        ("rights", True),
-        ("nodes", True),
-        ("files", True),
-    ]
     number = world.submit(slots=2, epochs=2, pool="cloud").experiment.number
     overview = world.ended(number, 200.0)
     assert overview.experiment.state == "completed", overview

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,9 +17,10 @@ from kernel_backend.engines.kubernetes.api import Api
 from kernel_backend.engines.kubernetes.cluster_pods import ClusterPods
 from kernel_backend.engines.kubernetes.events import PodEvents
 from kernel_backend.engines.kubernetes.leftovers import Leftovers
-from kernel_backend.engines.kubernetes.manifests import GRACE_S, GangName, python
+from kernel_backend.engines.kubernetes.manifests import GRACE_S, GangName, Identity, gang, python
 from kernel_backend.engines.kubernetes.nodes import PoolNodes
 from kernel_backend.engines.kubernetes.objects import AT_ONCE_S, GangObjects, alive, node_of
+from kernel_backend.engines.kubernetes.probes import PodProbes
 from kernel_backend.engines.kubernetes.refusals import Refused, advice, waits, when
 from kernel_backend.engines.kubernetes.retries import Pauses, Retries
 from kernel_backend.engines.kubernetes.status import NOT_PLACED, StatusReader
@@ -51,16 +53,18 @@ class KubernetesEngine(FolderEngine):
     def __init__(self, home: Path, pool: Pool, service: str) -> None:
         """Create an engine; `service` is a name unique to the service."""
         super().__init__(GangFolders(home, pool.name))
-        self._pool, self._service = pool, service
+        self._home, self._pool, self._service = home, pool, service
         self._api = Api(pool.settings.context, pool.settings.namespace)
-        self._objects, self._pods = GangObjects(self._api, pool), PodCache(self._api, service, pool.name)
+        self._objects, self._pods = GangObjects(self._api), PodCache(self._api, service, pool.name)
+        self._identity = Identity(os.geteuid(), os.getegid())
         self._statuses = StatusReader(self._folders, pool.settings.placement_timeout or PLACEMENT_S)
         self._cluster_pods = ClusterPods(self._api, service, pool.name)
         self._nodes, self._pauses = PoolNodes(pool, self._api, self._cluster_pods), Pauses()
         self._delays = dict[AttemptId, str]()  # why gangs wait to be submitted, as of the last look at their records
         self._retries = Retries(self._submit_again, self._pauses)
         self._events = PodEvents(self._api)
-        self._leftovers = Leftovers(self._objects, self._folders, service, pool.name)
+        self._probes = PodProbes(self._objects, self._pods, service, self._identity)
+        self._leftovers = Leftovers(self._objects, self._folders, service, pool.name, self._probes.owners)
 
     async def nodes(self) -> Sequence[Node]:
         """Return the nodes on which pods may run, at most half a minute old; raises EngineUnavailable."""
@@ -150,8 +154,10 @@ class KubernetesEngine(FolderEngine):
                 await self._objects.remove(submission.name)
 
     async def check(self, context: CheckContext) -> Sequence[PoolFinding]:
-        """Check what the API server says of the pool, and that a pod of its image runs."""
-        return await check.check_pool(self._api, self._pool, context, self._nodes, self._cluster_pods)
+        """Check what the API server says of the pool, and what probes in pods of its image find."""
+        return await check.check_pool(
+            self._home, self._api, self._pool, context, self._nodes, self._cluster_pods, self._probes
+        )
 
     def _behind(self, key: AttemptId) -> str:
         """Return why a new gang is not submitted at once: its trial is paused, or others wait; "" if it is."""
@@ -162,7 +168,7 @@ class KubernetesEngine(FolderEngine):
         """Create the objects of a gang, whose lock is held; return whether nothing is left to submit."""
         name = GangName(self._service, self._pool.name, job.id, token_digest(token))
         try:
-            uid = await self._objects.create(name, job, token, folder.path)
+            uid = await self._objects.create(*gang(name, job, token, self._pool, folder.path, self._identity))
         except EngineUnavailable as error:
             changed = submission.model_copy(update={"delay": error.message})
         except Refused as error:

@@ -1,4 +1,4 @@
-"""Delete the objects of gangs that no attempt's folder lists any more: what was left while there was no answer."""
+"""Delete objects that no attempt's folder lists, and no check needs: what a cut or killed service has left."""
 
 from __future__ import annotations
 
@@ -20,10 +20,14 @@ _log = logging.getLogger(__name__)
 
 
 class Leftovers:
-    """Task that looks for objects of a pool that belong to no gang."""
+    """Task that looks for objects of a pool that belong to no gang, and to no check in progress."""
 
-    def __init__(self, objects: GangObjects, folders: GangFolders, service: str, pool: str) -> None:
+    def __init__(
+        self, objects: GangObjects, folders: GangFolders, service: str, pool: str, checks: Collection[str]
+    ) -> None:
+        """Spare the owners of gangs that are listed, and those of checks in progress, which `checks` holds."""
         self._objects, self._folders, self._labels = objects, folders, of_pool(service, pool)
+        self._checks = checks
         self._task: asyncio.Task[None] | None = None
         self._looked_at = 0.0  # at once after a start: an earlier service may have left some
 
@@ -39,14 +43,14 @@ class Leftovers:
             owners = await self._objects.owners(self._labels)
             known = await asyncio.to_thread(self._known)
             for name in unknown(owners, known, time.time()):
-                _log.warning("%s belongs to no gang: it is deleted with its pods", name)
+                _log.warning("%s belongs to no gang or check: it is deleted with its pods", name)
                 await self._objects.remove(name)
         except DaylightError as error:
             _log.info("leftovers in Kubernetes cannot be looked for now: %s", error)
 
     def _known(self) -> set[str]:
         found = (read_submission(self._folders.of(key)) for key in self._folders.listed())
-        return {each.name for each in found if each is not None}
+        return {each.name for each in found if each is not None} | set(self._checks)
 
 
 def unknown(owners: Sequence[Manifest], known: Collection[str], now: float) -> list[str]:

@@ -1,12 +1,12 @@
-"""Compose the Kubernetes objects of a gang: an owner, a Secret, and a pod for each node. Pure functions."""
+"""Compose the Kubernetes objects of a gang or a check: an owner, a Secret, and pods. Pure functions."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from kernel_backend.engines.folders import MARK, withheld
 from kernel_backend.launch.node import NODE, NODE_NAME, NODES, SHARES
@@ -14,6 +14,7 @@ from kernel_backend.model.cluster.pools import Pool, PoolSettings
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.launch.staging import SCRATCH, VARIABLE, StagingRequest
+from kernel_backend.model.record import Record
 from kernel_backend.model.resources import Share
 
 Manifest = dict[str, Any]
@@ -26,7 +27,7 @@ UNREACHABLE_S = 30  # after which Kubernetes ends the pods of a node that it doe
 CONTAINER = "ranks"
 RESOURCE, PYTHON, SHM_GB = "nvidia.com/gpu", "python3", 8.0  # if the pool names no other
 SCRATCH_FOLDER = "/var/daylight"  # in a pod, if the pool names no other
-_TOKEN = "staging"  # key of the Secret
+_CREDENTIALS = "staging"  # key of the Secret
 _TAINTS = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
 
 
@@ -35,6 +36,34 @@ class Identity(NamedTuple):
 
     user: int
     group: int
+
+
+class ObjectNames(Protocol):
+    """Names and labels of objects that belong together: those of a gang, or of a check."""
+
+    @property
+    def owner(self) -> str:
+        """Return the name of the owner, from which the names of the pods are made."""
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Return the labels by which the objects are found."""
+
+    def pod(self, number: int) -> str:
+        """Return the name of the pod of a node."""
+
+
+class PodPlan(NamedTuple):
+    """What differs between the pods of a pool."""
+
+    command: list[str]
+    cwd: str
+    env: list[Manifest]
+    share: Share | None  # the slots of the pod; None: one CPU slot
+    staged: bool  # whether the pod's files go through the service
+    excluded: tuple[str, ...] = ()  # nodes that are left out
+    grace: int = GRACE_S
+    limit: int | None = None  # seconds after which Kubernetes ends the pod
 
 
 class GangName(NamedTuple):
@@ -78,76 +107,97 @@ def selector(labels: Mapping[str, str]) -> str:
     return ",".join(f"{name}={value}" for name, value in labels.items())
 
 
-def owner(name: GangName) -> Manifest:
-    """Return the ConfigMap that owns all objects of a gang: with it Kubernetes deletes them."""
+def owner(name: ObjectNames, data: Mapping[str, str]) -> Manifest:
+    """Return the ConfigMap that owns all other objects: with it Kubernetes deletes them."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": name.owner, "labels": name.labels},
-        "data": {"attempt": str(name.key), "token": name.digest},
+        "data": dict(data),
     }
 
 
-def secret(name: GangName, job: LaunchSpec, token: str, uid: str) -> Manifest:
-    """Return the Secret by which launchers fetch their files from the service; `uid` is that of the owner."""
-    request = StagingRequest(key=str(job.id), urls=job.service_urls, uid=job.service_uid, token=token)
+def secret(name: ObjectNames, data: Record) -> Manifest:
+    """Return the Secret with what the pods need to call the service."""
     return {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": {"name": name.owner, "labels": name.labels, "ownerReferences": [_owned(name, uid)]},
-        "stringData": {_TOKEN: request.model_dump_json()},
+        "metadata": {"name": name.owner, "labels": name.labels},
+        "stringData": {_CREDENTIALS: data.model_dump_json()},
     }
 
 
-def pods(name: GangName, job: LaunchSpec, pool: Pool, folder: Path, uid: str, identity: Identity) -> list[Manifest]:
-    """Return the pods of a gang, one for each node; `uid` is that of their owner."""
-    return [_pod(name, job, pool, folder, uid, identity, number) for number in range(max(1, len(job.placement)))]
+def owned(manifest: Manifest, by: Manifest) -> Manifest:
+    """Return an object with its owner, which exists already."""
+    known = by["metadata"]
+    of = {"apiVersion": by["apiVersion"], "kind": by["kind"], "name": known["name"], "uid": known["uid"]}
+    metadata = manifest["metadata"] | {"ownerReferences": [of | {"blockOwnerDeletion": False}]}
+    return manifest | {"metadata": metadata}
 
 
-def _pod(
-    name: GangName, job: LaunchSpec, pool: Pool, folder: Path, uid: str, identity: Identity, number: int
-) -> Manifest:
-    settings = pool.settings
+def gang(
+    name: GangName, job: LaunchSpec, token: str, pool: Pool, folder: Path, identity: Identity
+) -> tuple[Manifest, list[Manifest]]:
+    """Return the owner of a gang's objects, and those that it owns, in the order in which they are created."""
+    request = StagingRequest(key=str(job.id), urls=job.service_urls, uid=job.service_uid, token=token)
+    secrets = [secret(name, request)] if job.staged else []
+    return owner(name, {"attempt": str(name.key), "token": name.digest}), [
+        *secrets,
+        *(
+            pod(name, number, _plan(name, job, pool.settings, folder, number), pool.settings, identity)
+            for number in range(max(1, len(job.placement)))
+        ),
+    ]
+
+
+def pod(name: ObjectNames, number: int, plan: PodPlan, settings: PoolSettings, identity: Identity) -> Manifest:
+    """Return a pod; all pods of one owner lie on different nodes."""
     spec: Manifest = {
         "restartPolicy": "Never",
-        "terminationGracePeriodSeconds": GRACE_S,
+        "terminationGracePeriodSeconds": plan.grace,
         "automountServiceAccountToken": False,  # user code must not speak to the API server
         "enableServiceLinks": False,
-        "affinity": _affinity(name, job),
+        "affinity": _affinity(name, plan.excluded),
         "nodeSelector": dict(each.split("=", 1) for each in settings.node_selector),
         "tolerations": _tolerations(settings),
-        "containers": [_container(name, job, settings, folder, number)],
-        "volumes": _volumes(job, settings),
-        "securityContext": _security(job, identity),
+        "containers": [_container(plan, settings)],
+        "volumes": _volumes(plan, settings),
+        "securityContext": _security(plan, identity),
     }
-    optional = {"serviceAccountName": settings.service_account, "priorityClassName": settings.priority_class}
+    optional = {
+        "serviceAccountName": settings.service_account,
+        "priorityClassName": settings.priority_class,
+        "activeDeadlineSeconds": plan.limit,
+    }
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {
-            "name": name.pod(number),
-            "labels": {**name.labels, NUMBER: str(number)},
-            "ownerReferences": [_owned(name, uid)],
-        },
+        "metadata": {"name": name.pod(number), "labels": {**name.labels, NUMBER: str(number)}},
         "spec": spec | {key: value for key, value in optional.items() if value},
     }
 
 
-def _owned(name: GangName, uid: str) -> Manifest:
-    return {"apiVersion": "v1", "kind": "ConfigMap", "name": name.owner, "uid": uid, "blockOwnerDeletion": False}
+def _plan(name: GangName, job: LaunchSpec, settings: PoolSettings, folder: Path, number: int) -> PodPlan:
+    return PodPlan(
+        command=_command(job, settings, folder),
+        cwd="/" if job.staged else job.cwd,
+        env=_environment(name, job, settings, folder, number),
+        share=job.placement[number] if job.placement else None,
+        staged=job.staged,
+        excluded=job.excluded,
+    )
 
 
-def _container(name: GangName, job: LaunchSpec, settings: PoolSettings, folder: Path, number: int) -> Manifest:
-    share = job.placement[number] if job.placement else None
-    amounts = resources(share, settings)
+def _container(plan: PodPlan, settings: PoolSettings) -> Manifest:
+    amounts = resources(plan.share, settings)
     return {
         "name": CONTAINER,
         "image": settings.image,
-        "command": _command(job, settings, folder),
-        "workingDir": "/" if job.staged else job.cwd,
-        "env": _environment(name, job, settings, folder, number),
+        "command": plan.command,
+        "workingDir": plan.cwd,
+        "env": plan.env,
         "resources": {"requests": amounts, "limits": amounts},
-        "volumeMounts": _mounts(job, settings),
+        "volumeMounts": _mounts(plan, settings),
         # The last lines of a launcher that could not begin become the reason of the failure.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
@@ -165,16 +215,24 @@ def _command(job: LaunchSpec, settings: PoolSettings, folder: Path) -> list[str]
 
 
 def _environment(name: GangName, job: LaunchSpec, settings: PoolSettings, folder: Path, number: int) -> list[Manifest]:
-    own = {NODE: str(number), NODES: str(max(1, len(job.placement)))}
+    own = {}
     if job.placement and job.placement[0].kind == "cpu":
         own[SHARES] = ",".join(str(len(share.slots)) for share in job.placement)
     own |= {SCRATCH: scratch(settings)} if job.staged else {MARK: str(folder), "DAYLIGHT_HOME": job.home}
-    found: list[Manifest] = [{"name": key, "value": value} for key, value in own.items()]
-    found.append({"name": NODE_NAME, "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}})
-    if job.staged:
-        reference = {"secretKeyRef": {"name": name.owner, "key": _TOKEN}}
-        found.append({"name": VARIABLE, "valueFrom": reference})
-    return found
+    found = node_variables(number, max(1, len(job.placement)))
+    found += [{"name": key, "value": value} for key, value in own.items()]
+    return [*found, credentials(name, VARIABLE)] if job.staged else found
+
+
+def node_variables(number: int, nodes: int) -> list[Manifest]:
+    """Return the variables by which a pod knows its number, and its node's name."""
+    own = [{"name": NODE, "value": str(number)}, {"name": NODES, "value": str(nodes)}]
+    return [*own, {"name": NODE_NAME, "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]
+
+
+def credentials(name: ObjectNames, variable: str) -> Manifest:
+    """Return the variable with the content of the Secret."""
+    return {"name": variable, "valueFrom": {"secretKeyRef": {"name": name.owner, "key": _CREDENTIALS}}}
 
 
 def resources(share: Share | None, settings: PoolSettings) -> dict[str, str]:
@@ -205,17 +263,17 @@ def scratch(settings: PoolSettings) -> str:
     return settings.scratch or SCRATCH_FOLDER
 
 
-def _volumes(job: LaunchSpec, settings: PoolSettings) -> list[Manifest]:
+def _volumes(plan: PodPlan, settings: PoolSettings) -> list[Manifest]:
     memory = {"medium": "Memory", "sizeLimit": f"{round((settings.shm_gb or SHM_GB) * 1024)}Mi"}
     found: list[Manifest] = [{"name": "shm", "emptyDir": memory}]
-    found += [{"name": "scratch", "emptyDir": {}}] if job.staged else []
+    found += [{"name": "scratch", "emptyDir": {}}] if plan.staged else []
     names = enumerate(dict.fromkeys(_claim(each) for each in settings.volumes))
     return [*found, *({"name": f"claim-{n}", "persistentVolumeClaim": {"claimName": name}} for n, name in names)]
 
 
-def _mounts(job: LaunchSpec, settings: PoolSettings) -> list[Manifest]:
+def _mounts(plan: PodPlan, settings: PoolSettings) -> list[Manifest]:
     found: list[Manifest] = [{"name": "shm", "mountPath": "/dev/shm"}]
-    found += [{"name": "scratch", "mountPath": scratch(settings)}] if job.staged else []
+    found += [{"name": "scratch", "mountPath": scratch(settings)}] if plan.staged else []
     names = list(dict.fromkeys(_claim(each) for each in settings.volumes))
     for each in settings.volumes:
         _, at, *read_only = each.split(":")
@@ -227,19 +285,19 @@ def _claim(volume: str) -> str:
     return volume.split(":", 1)[0]
 
 
-def _security(job: LaunchSpec, identity: Identity) -> Manifest:
+def _security(plan: PodPlan, identity: Identity) -> Manifest:
     seccomp: Manifest = {"seccompProfile": {"type": "RuntimeDefault"}}
-    if job.staged:
+    if plan.staged:
         return seccomp
     return seccomp | {"runAsUser": identity.user, "runAsGroup": identity.group}
 
 
-def _affinity(name: GangName, job: LaunchSpec) -> Manifest:
+def _affinity(name: ObjectNames, excluded: Collection[str]) -> Manifest:
     """Return what keeps the pods of a gang on different nodes, and away from nodes that are left out."""
     apart = {"labelSelector": {"matchLabels": {GANG: name.owner}}, "topologyKey": "kubernetes.io/hostname"}
     found: Manifest = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
-    if job.excluded:
-        fields = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in sorted(job.excluded)]
+    if excluded:
+        fields = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in sorted(excluded)]
         terms = {"nodeSelectorTerms": [{"matchFields": fields}]}
         found["nodeAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
     return found

@@ -2,46 +2,41 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Collection, Iterable, Mapping
-from pathlib import Path
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from kernel_backend.engines.base import EngineUnavailable
 from kernel_backend.engines.kubernetes import manifests
 from kernel_backend.engines.kubernetes.api import Api
-from kernel_backend.engines.kubernetes.manifests import GangName, Identity, Manifest
+from kernel_backend.engines.kubernetes.manifests import Manifest
 from kernel_backend.engines.kubernetes.pods import is_lost, pod_state
 from kernel_backend.engines.kubernetes.refusals import Refused
-from kernel_backend.model.cluster.pools import Pool
-from kernel_backend.model.launch.launch_spec import LaunchSpec
 
 AT_ONCE_S = 1  # grace period of a killed pod: with 0 its object would vanish before its processes
 _WITH_OWNED = {"propagationPolicy": "Background"}  # Kubernetes deletes what the owner owns
+_PATHS = {"ConfigMap": "configmaps", "Secret": "secrets", "Pod": "pods"}  # by kind
 
 
 class GangObjects:
-    """Objects of a pool's gangs in its namespace."""
+    """Objects of a pool's gangs and checks in its namespace."""
 
-    def __init__(self, api: Api, pool: Pool) -> None:
-        self._api, self._pool = api, pool
-        self._identity = Identity(os.geteuid(), os.getegid())
+    def __init__(self, api: Api) -> None:
+        self._api = api
 
-    async def create(self, name: GangName, job: LaunchSpec, token: str, folder: Path) -> str:
-        """Create all objects of a gang that do not exist yet; return the uid of their owner.
+    async def create(self, owner: Manifest, others: Sequence[Manifest]) -> str:
+        """Create an owner and the objects that it owns, those that do not exist yet; return the owner's uid.
 
-        If a pod is refused, none is left. Raises Refused, and EngineUnavailable if it is not known what exists.
+        If an object is refused, none is left. Raises Refused, and EngineUnavailable if it is not known what exists.
         """
-        uid = str((await self._make("configmaps", manifests.owner(name)))["metadata"]["uid"])
+        made = await self._make(owner)
+        uid = str(made["metadata"]["uid"])
         try:
-            if job.staged:
-                await self._make("secrets", manifests.secret(name, job, token, uid))
-            for pod in manifests.pods(name, job, self._pool, folder, uid, self._identity):
-                found = await self._make("pods", pod)
+            for each in others:
+                found = await self._make(manifests.owned(each, owner | {"metadata": made["metadata"]}))
                 if owner_of(found) != uid or found["metadata"].get("deletionTimestamp"):
-                    raise EngineUnavailable("Kubernetes: pods of an earlier try are still ending")
+                    raise EngineUnavailable("Kubernetes: objects of an earlier try are still ending")
         except Refused:
-            await self.remove(name.owner)
+            await self.remove(owner["metadata"]["name"])
             raise
         return uid
 
@@ -64,8 +59,9 @@ class GangObjects:
         query = {"labelSelector": manifests.selector(labels)}
         return list((await self._api.get(await self._api.of("configmaps"), query))["items"])
 
-    async def _make(self, kind: str, manifest: Manifest) -> Manifest:
+    async def _make(self, manifest: Manifest) -> Manifest:
         """Create an object and return it, or the one of this name that exists."""
+        kind = _PATHS[manifest["kind"]]
         try:
             return await self._api.create(await self._api.of(kind), manifest)
         except Refused as error:

@@ -188,20 +188,23 @@ def failed_launcher(pods: Collection[PodState], began: Collection[int], numbers:
         if numbers[each.name] in began:
             return Finished(Outcome.LOST)
         said = (each.about.strip().splitlines() or ["it said nothing"])[-1]
-        message = f"pod {each.name} could not launch the ranks ({said}){_way_out(each, said)}"
+        message = (
+            f"pod {each.name} could not launch the ranks ({said}){f': {todo}' if (todo := way_out(each, said)) else ''}"
+        )
         problem = NodeProblem(node=each.node, kind="start", reason=f"the launcher of pod {each.name} could not begin")
         failure = Failure(rank=0, type="LauncherFailed", message=message)
         return Finished(Outcome.FAILED, failure, (problem,) if each.node else ())
     return None
 
 
-def _way_out(pod: PodState, said: str) -> str:
+def way_out(pod: PodState, said: str) -> str:
+    """Return what to change where a pod could not run its program; `said` is the last line of its output."""
     if "No module named" in said:
-        return ": install daylight into the image of the pool"
+        return "install daylight into the image of the pool"
     if UNHEARD in said:
-        return ": let pods reach the service: check `c.Daylight.launchers` and network policies"
+        return "let pods reach the service: check `c.Daylight.launchers` and network policies"
     if pod.ended_as in _CANNOT_RUN or pod.exit_code in (126, 127):
-        return ": change `image` or `python` of the pool"
+        return "change `image` or `python` of the pool"
     return ""
 
 

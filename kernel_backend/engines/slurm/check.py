@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import getpass
 import os
-import secrets
 import socket
-import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from kernel_backend.engines.base import CheckContext, EngineUnavailable
+from kernel_backend.engines.probing.findings import ProbeSetup
+from kernel_backend.engines.probing.request import probe_request
 from kernel_backend.engines.slurm.commands import SlurmRefused, cleaned, run, sinfo
-from kernel_backend.engines.slurm.findings import ProbeSetup, findings, not_started, partition
+from kernel_backend.engines.slurm.findings import TERMS, findings, not_started, partition
 from kernel_backend.engines.slurm.parse import parse_sinfo, parse_states
 from kernel_backend.engines.slurm.probes import Probes
-from kernel_backend.launch.probe import NONCE
 from kernel_backend.model.cluster.pool_check import PoolFinding
 from kernel_backend.model.cluster.pools import Pool
-from kernel_backend.model.launch.probe import ProbeRequest, Versions
+from kernel_backend.model.launch.probe import Versions
 
 VERSIONS_S = 60.0  # for the interpreter on the service's machine to print its versions
 _MOST = 2  # nodes that are probed
@@ -58,6 +56,7 @@ async def check_pool(home: Path, pool: Pool, context: CheckContext) -> Sequence[
         host=socket.gethostname(),
         nodes=min(_MOST, sum(node.healthy and node.slots > 0 for node in nodes)),
         gpus=any(node.kind != "cpu" for node in nodes),
+        terms=TERMS,
     )
     return [*found, *await _probed(setup, context.urls)]
 
@@ -65,7 +64,7 @@ async def check_pool(home: Path, pool: Pool, context: CheckContext) -> Sequence[
 async def _probed(setup: ProbeSetup, urls: tuple[str, ...]) -> list[PoolFinding]:
     """Run the probe program on the nodes and return what it has found; `urls` are the service's addresses."""
     try:
-        async with _request(setup, urls) as request:
+        async with probe_request(setup, urls) as request:
             probes = Probes(setup, request)
             begun = time.monotonic()
             if not await probes.run(cleaned(os.environ) | {"DAYLIGHT_HOME": setup.home}):
@@ -74,38 +73,6 @@ async def _probed(setup: ProbeSetup, urls: tuple[str, ...]) -> list[PoolFinding]
     except OSError as error:
         says = f"{setup.home}: {error.strerror or error}"
         return [PoolFinding(name="home", ok=False, says=says, todo="make it writable for the service")]
-
-
-@contextlib.asynccontextmanager
-async def _request(setup: ProbeSetup, urls: tuple[str, ...]) -> AsyncIterator[ProbeRequest]:
-    """Yield the request for the probe, with a folder in the service's home by which nodes verify that they see it.
-
-    The folder is created for this, and deleted after the block.
-    """
-    nonce = secrets.token_hex(16)
-    folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="check-", dir=setup.home))
-    local = setup.checkpoints if "://" not in setup.checkpoints else ""
-    try:
-        await asyncio.to_thread((folder / NONCE).write_text, nonce)
-        if local:
-            await asyncio.to_thread(os.makedirs, local, mode=0o700, exist_ok=True)  # as the first checkpoint would
-        yield ProbeRequest(
-            nonce=nonce,
-            home=setup.home,
-            folder=str(folder),
-            checkpoints=setup.checkpoints,
-            urls=urls,
-            host=setup.host,
-        )
-    finally:
-        await asyncio.to_thread(_remove, folder)
-
-
-def _remove(folder: Path) -> None:
-    with contextlib.suppress(OSError):
-        for path in folder.iterdir():
-            path.unlink(missing_ok=True)
-        folder.rmdir()
 
 
 async def _versions(python: str) -> Versions | str:

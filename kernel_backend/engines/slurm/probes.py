@@ -5,27 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import time
 from collections.abc import Mapping
-from typing import Any
-
-from pydantic import ValidationError
+from functools import partial
 
 from kernel_backend.engines.base import EngineUnavailable
+from kernel_backend.engines.probing.exchange import Order, ProbeExchange
+from kernel_backend.engines.probing.findings import ProbeSetup
 from kernel_backend.engines.slurm.commands import SlurmRefused, run, start
-from kernel_backend.engines.slurm.findings import ProbeJob, ProbeSetup
-from kernel_backend.engines.slurm.network_finding import address_to_use
+from kernel_backend.engines.slurm.findings import ProbeJob
 from kernel_backend.engines.slurm.parse import never, sentence
 from kernel_backend.engines.slurm.script import PROBE_WAIT_S, probe_options
-from kernel_backend.launch.joining import PROBE_S
-from kernel_backend.model.launch.nodes import usable_addresses
-from kernel_backend.model.launch.probe import AllReduceOrder, NodeProbe, PeerAddresses, ProbeRequest
-from kernel_backend.model.record import Record
+from kernel_backend.model.launch.probe import NodeProbe, ProbeRequest
 
 START_S = 5.0  # time for the first line once Slurm has allocated nodes
-FILES_S = 20.0  # time for the answers about files and the service
-REACH_S = 5.0  # time for the answers about addresses, besides PROBE_S for each address
-ALL_REDUCE_S = 60.0  # time for the all-reduce, including the import of torch
 END_S = 3.0  # time for srun to exit by itself
 LOOK_S = 3.0  # between calls of squeue
 
@@ -38,9 +30,7 @@ class Probes:
         self.job = ProbeJob()
         self._setup, self._request = setup, request
         self._name = f"daylight-check-{request.nonce[:8]}"
-        self._parts: dict[int, dict[str, Any]] = {}
-        self._changed, self._over = asyncio.Event(), False
-        self._begun = self._sent = 0.0
+        self._exchange = ProbeExchange(setup.nodes, setup.pool.settings.interface)
 
     async def run(self, env: Mapping[str, str]) -> bool:
         """Run the probes to their end; return whether any has answered.
@@ -54,49 +44,22 @@ class Probes:
         except EngineUnavailable as error:
             self.job = self.job._replace(errors=error.message)
             return False
-        self._begun = time.monotonic()
+        self._exchange.begin()
         reading = asyncio.create_task(self._read(process))
         looking = asyncio.create_task(self._look(process))
         try:
-            if await self._until(lambda: bool(self._parts), PROBE_WAIT_S + START_S):
+            if await self._exchange.first_answers(1, PROBE_WAIT_S + START_S):
                 looking.cancel()
-                await self._exchange(process)
-            return bool(self._parts)
+                await self._exchange.orders(partial(_order, process))
+                return True
+            return False
         finally:
             looking.cancel()
             await self._end(process, reading)
 
     def answers(self) -> list[NodeProbe]:
-        """Return what each node has answered so far, in order of the nodes' numbers; invalid parts are left out."""
-        return [_probe(node, self._parts[node]) for node in sorted(self._parts)]
-
-    async def _exchange(self, process: asyncio.subprocess.Process) -> None:
-        """Order the nodes to connect to node 0, then to run an all-reduce by an address that all have reached."""
-        if not await self._answered("addresses", FILES_S):
-            return
-        interface = self._setup.pool.settings.interface
-        first = self.answers()[0]
-        addresses = usable_addresses(first.addresses, interface)
-        self._sent = time.time()
-        await _order(process, PeerAddresses(addresses=addresses, port=first.probe_port))
-        reached = await self._answered("reached", REACH_S + PROBE_S * len(addresses))
-        address = address_to_use(self.answers(), interface) if reached and self._setup.nodes > 1 else ""
-        await _order(process, AllReduceOrder(address=address, port=first.torch_port))
-        if address:
-            await self._answered("all_reduce", ALL_REDUCE_S)
-
-    async def _answered(self, part: str, seconds: float) -> bool:
-        """Wait up to `seconds` for all nodes to answer `part` of the request; return whether they have."""
-        nodes = range(self._setup.nodes)
-        return await self._until(lambda: all(part in self._parts.get(node, ()) for node in nodes), seconds)
-
-    async def _until(self, condition: Any, seconds: float) -> bool:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                while not condition() and not self._over:
-                    self._changed.clear()
-                    await self._changed.wait()
-        return bool(condition())
+        """Return what each node has answered so far, in order of the nodes' numbers."""
+        return self._exchange.answers()
 
     async def _read(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdout is not None
@@ -107,21 +70,13 @@ class Probes:
             if nonce == self._request.nonce:
                 self._take(text)
         self.job = self.job._replace(errors=sentence((await errors).decode(errors="replace")))
-        self._over = True
-        self._changed.set()
+        self._exchange.end()
 
     def _take(self, text: str) -> None:
-        try:
+        with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
             part = json.loads(text)
-            node = int(part.pop("node"))
-        except (ValueError, KeyError, TypeError, AttributeError):
-            return
-        if self.job.started is None:
-            self.job = self.job._replace(started=time.monotonic() - self._begun)
-        if "clock" in part:
-            part |= {"sent": self._sent, "received": time.time()}
-        self._parts.setdefault(node, {}).update(part)
-        self._changed.set()
+            self._exchange.take(int(part.pop("node")), part)
+            self.job = self.job._replace(started=self._exchange.started)
 
     async def _look(self, process: asyncio.subprocess.Process) -> None:
         """Record why the probes' job is pending; end the check if Slurm can never start it."""
@@ -131,8 +86,7 @@ class Probes:
                 reason = (await run("squeue", "-h", f"--name={self._name}", "--state=PENDING", "-o", "%r")).strip()
                 self.job = self.job._replace(reason=reason or self.job.reason)
             if never(self.job.reason):
-                self._over = True
-                self._changed.set()
+                self._exchange.end()
                 return
 
     async def _end(self, process: asyncio.subprocess.Process, reading: asyncio.Task[None]) -> None:
@@ -151,16 +105,8 @@ class Probes:
         reading.cancel()
 
 
-async def _order(process: asyncio.subprocess.Process, order: Record) -> None:
+async def _order(process: asyncio.subprocess.Process, order: Order) -> None:
     assert process.stdin is not None
     with contextlib.suppress(OSError):  # srun has ended: there will be no answer
         process.stdin.write(order.model_dump_json().encode() + b"\n")
         await process.stdin.drain()
-
-
-def _probe(node: int, parts: Mapping[str, Any]) -> NodeProbe:
-    found = NodeProbe(node=node)
-    for name, value in parts.items():
-        with contextlib.suppress(ValidationError):
-            found = NodeProbe.model_validate(found.model_dump() | {name: value})
-    return found

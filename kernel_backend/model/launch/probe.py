@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic import Field
 
-from kernel_backend.model.launch.nodes import Device, Reached
+from kernel_backend.model.launch.nodes import MOST_NODES, Device, Reached
 from kernel_backend.model.record import Record
 
 
@@ -69,6 +69,35 @@ class AllReduceResult(Record):
     size: int = 0  # bytes
     own: str = ""  # this node's address
     device: str = ""  # network device
+
+
+class ProbeCredentials(Record):
+    """Request to the probe of a pod, with the secret by which it calls the service; it stands in a Secret alone."""
+
+    request: ProbeRequest
+    token: str
+    uid: int | None = None  # Unix user id of the service
+
+
+class ProbeReport(Record):
+    """Message of a node's probe to the service: its answers so far, by field of NodeProbe."""
+
+    node: int = Field(ge=0, lt=MOST_NODES)
+    answers: dict[str, Any] = {}
+    orders: int = Field(0, ge=0, le=2)  # how many it has received
+    wait: float = Field(0.0, ge=0, le=60.0)  # seconds to wait for the next one
+
+
+class ProbeOrders(Record):
+    """Orders to the probes so far; None for one that has not been given yet."""
+
+    peer: PeerAddresses | None = None
+    all_reduce: AllReduceOrder | None = None
+
+    @property
+    def count(self) -> int:
+        """Return how many orders have been given."""
+        return sum(each is not None for each in (self.peer, self.all_reduce))
 
 
 class NodeProbe(Record):

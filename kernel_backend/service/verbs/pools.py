@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from kernel_backend.engines.base import CheckContext
 from kernel_backend.engines.pools import PoolEngines
+from kernel_backend.engines.probing.callers import CallingProbes
 from kernel_backend.errors import Conflict, NotFound
 from kernel_backend.model.cluster.accounts import AuditEntry
 from kernel_backend.model.cluster.allocations import HeldAllocation
@@ -34,9 +35,11 @@ class PoolVerbs:
         cluster_state: ClusterStateManager,
         context: Context,
         changed: Callable[[], None],
+        probes: CallingProbes,
     ) -> None:
         """Create the operations of a service with this context."""
         self._store, self._engines, self._cluster_state = store, engines, cluster_state
+        self._probes = probes
         self._configured_in, self._changed = context.configured_in, changed
         self._checkpoints, self._urls = context.checkpoint_storage.root, context.launcher_urls
         self._setting = asyncio.Lock()  # store and engines change together
@@ -109,7 +112,8 @@ class PoolVerbs:
         if name in self._engines.invalid:
             raise Conflict(f"pool {name} cannot be used: {self._engines.invalid[name]}")
         await self._check_exists(name)
-        context = CheckContext(request.python or sys.executable, self._checkpoints, self._urls(), who.name)
+        python = request.python or sys.executable
+        context = CheckContext(python, self._checkpoints, self._urls(), who.name, self._probes)
         return PoolCheck(pool=name, findings=tuple(await self._engines.check(name, context)))
 
     def _may_see(self, who: Person, held: HeldAllocation) -> bool:

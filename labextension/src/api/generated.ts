@@ -3749,6 +3749,59 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/pool-checks/{check}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                check: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Report the answers of a node's probe, and wait for orders, with the token of the check. */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    check: string;
+                };
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["ProbeReportInput"];
+                };
+            };
+            responses: {
+                /** @description done */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ProbeOrders"];
+                    };
+                };
+                /** @description refused: what happened, and what to do */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Error"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/webhooks": {
         parameters: {
             query?: never;
@@ -4139,6 +4192,16 @@ export interface components {
             members: string[];
             /** @default [] */
             warnings: string[];
+        };
+        /**
+         * AllReduceOrder
+         * @description Second order to the probes: run an all-reduce through node 0's `address`; exit if it is "".
+         */
+        AllReduceOrder: {
+            /** @default  */
+            address: string;
+            /** @default 0 */
+            port: number;
         };
         /**
          * Artifact
@@ -5195,6 +5258,14 @@ export interface components {
             type: "pause";
         };
         /**
+         * PeerAddresses
+         * @description First order to the probes: connect to one of these addresses of node 0, to find one that works.
+         */
+        PeerAddresses: {
+            addresses: string[];
+            port: number;
+        };
+        /**
          * Person
          * @description Authenticated user of the service.
          */
@@ -5426,6 +5497,16 @@ export interface components {
             limit: string;
             /** @default [] */
             allocations: components["schemas"]["HeldAllocation"][];
+        };
+        /**
+         * ProbeOrders
+         * @description Orders to the probes so far; None for one that has not been given yet.
+         */
+        ProbeOrders: {
+            /** @default null */
+            peer: components["schemas"]["PeerAddresses"] | null;
+            /** @default null */
+            all_reduce: components["schemas"]["AllReduceOrder"] | null;
         };
         /**
          * Promoted
@@ -6939,6 +7020,21 @@ export interface components {
             priority: number | null;
         };
         /**
+         * ProbeReport
+         * @description Message of a node's probe to the service: its answers so far, by field of NodeProbe.
+         */
+        ProbeReportInput: {
+            node: number;
+            /** @default {} */
+            answers?: {
+                [key: string]: unknown;
+            };
+            /** @default 0 */
+            orders?: number;
+            /** @default 0 */
+            wait?: number;
+        };
+        /**
          * Range
          * @description Range of numbers from `low` to `high`, both included.
          */
@@ -7480,6 +7576,7 @@ export interface components {
     pathItems: never;
 }
 export type Account = components['schemas']['Account'];
+export type AllReduceOrder = components['schemas']['AllReduceOrder'];
 export type Artifact = components['schemas']['Artifact'];
 export type Attempt = components['schemas']['Attempt'];
 export type AttemptState = components['schemas']['AttemptState'];
@@ -7538,11 +7635,13 @@ export type Overview = components['schemas']['Overview'];
 export type Parameter = components['schemas']['Parameter'];
 export type ParamsAssigned = components['schemas']['ParamsAssigned'];
 export type Pause = components['schemas']['Pause'];
+export type PeerAddresses = components['schemas']['PeerAddresses'];
 export type Person = components['schemas']['Person'];
 export type PoolCheck = components['schemas']['PoolCheck'];
 export type PoolFinding = components['schemas']['PoolFinding'];
 export type PoolSettings = components['schemas']['PoolSettings'];
 export type PoolStatus = components['schemas']['PoolStatus'];
+export type ProbeOrders = components['schemas']['ProbeOrders'];
 export type Promoted = components['schemas']['Promoted'];
 export type Prune = components['schemas']['Prune'];
 export type Quota = components['schemas']['Quota'];
@@ -7615,6 +7714,7 @@ export type ParameterInput = components['schemas']['ParameterInput'];
 export type PoolCheckRequestInput = components['schemas']['PoolCheckRequestInput'];
 export type PoolSettingsInput = components['schemas']['PoolSettingsInput'];
 export type PriorityInput = components['schemas']['PriorityInput'];
+export type ProbeReportInput = components['schemas']['ProbeReportInput'];
 export type RangeInput = components['schemas']['RangeInput'];
 export type RankTimesInput = components['schemas']['RankTimesInput'];
 export type ReachedInput = components['schemas']['ReachedInput'];

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kernel_backend.engines.kubernetes.manifests import GangName, Identity, owner, pods, secret
+from kernel_backend.engines.kubernetes.manifests import GangName, Identity, gang, owned
 from kernel_backend.launch.node import node_index, node_name, share
 from kernel_backend.model.cluster.pools import Pool, read_pool
 from kernel_backend.model.ids import AttemptId
@@ -32,7 +32,8 @@ def job(*shares: Share, **fields: Any) -> LaunchSpec:
 
 
 def made(pool: Pool, job: LaunchSpec) -> list[dict[str, Any]]:
-    return pods(NAME, job, pool, FOLDER, "uid-1", WHO)
+    _, objects = gang(NAME, job, "very-secret", pool, FOLDER, WHO)
+    return [each for each in objects if each["kind"] == "Pod"]
 
 
 def environment(pod: dict[str, Any]) -> dict[str, str]:
@@ -51,7 +52,10 @@ def test_a_pod_requests_what_its_slots_have_and_no_more():
 def test_a_pod_ends_with_its_gang_and_never_begins_again():
     (pod,) = made(pool(), job())
     assert pod["spec"]["restartPolicy"] == "Never"
-    assert [each["uid"] for each in pod["metadata"]["ownerReferences"]] == ["uid-1"]
+    owner, _ = gang(NAME, job(), "very-secret", pool(), FOLDER, WHO)
+    created = {**owner, "metadata": {**owner["metadata"], "uid": "uid-1"}}
+    (reference,) = owned(pod, created)["metadata"]["ownerReferences"]
+    assert (reference["kind"], reference["name"], reference["uid"]) == ("ConfigMap", NAME.owner, "uid-1")
     lost = [each for each in pod["spec"]["tolerations"] if each.get("tolerationSeconds")]
     assert {each["key"].partition("/")[2] for each in lost} == {"unreachable", "not-ready"}
     assert {each["tolerationSeconds"] for each in lost} == {30}
@@ -79,11 +83,10 @@ def test_nodes_that_are_left_out_are_not_chosen():
 
 
 def test_the_token_is_in_a_secret_alone():
-    (pod,) = made(pool(), job())
-    stored = secret(NAME, job(), "very-secret", "uid-1")
+    owner, (stored, pod) = gang(NAME, job(), "very-secret", pool(), FOLDER, WHO)
     request = StagingRequest.model_validate_json(stored["stringData"]["staging"])
     assert (request.token, request.urls) == ("very-secret", ("http://hub:1",))
-    assert "very-secret" not in json.dumps([pod, owner(NAME)])
+    assert "very-secret" not in json.dumps([pod, owner])
     (variable,) = [each for each in pod["spec"]["containers"][0]["env"] if each["name"] == VARIABLE]
     assert variable["valueFrom"]["secretKeyRef"]["name"] == stored["metadata"]["name"]
     assert pod["spec"]["automountServiceAccountToken"] is False

@@ -13,7 +13,7 @@ import pytest
 from kernel_backend.engines.base import EngineUnavailable
 from kernel_backend.engines.kubernetes import api
 from kernel_backend.engines.kubernetes.api import Api, Query
-from kernel_backend.engines.kubernetes.manifests import GangName
+from kernel_backend.engines.kubernetes.manifests import GangName, Identity, Manifest, gang
 from kernel_backend.engines.kubernetes.objects import GangObjects
 from kernel_backend.engines.kubernetes.refusals import Refused
 from kernel_backend.model.cluster.pools import read_pool
@@ -25,6 +25,11 @@ from tests.unit.engines.test_slurm_script import job
 COUNT = 1000
 POOL = read_pool("cloud", {"engine": "kubernetes", "image": "i"})
 GANG = job(2).model_copy(update={"placement": (share(), share((0, 1), "n2")), "staged": True})
+
+
+def made(name: GangName) -> tuple[Manifest, list[Manifest]]:
+    """The objects of a gang."""
+    return gang(name, GANG, "secret", POOL, Path("/home/attempt"), Identity(1000, 1000))
 
 
 class Died(Exception):
@@ -71,7 +76,7 @@ def test_a_thousand_gangs_of_two_pods_are_each_made_once(monkeypatch):
         while True:
             tries[number] += 1
             try:
-                await GangObjects(server, POOL).create(name, GANG, "secret", Path("/home/attempt"))
+                await GangObjects(server).create(*made(name))
             except (EngineUnavailable, Died):
                 continue
             return
@@ -91,12 +96,12 @@ def test_a_gang_that_is_refused_midway_leaves_nothing_however_often_it_is_tried(
     monkeypatch.setattr(api, "PAUSES_S", (0.0, 0.0))
     server = FaultyApi(2)
     server.cluster.quota = {"pods": 1}
-    name, objects = GangName("5f", "cloud", AttemptId(1, 1, 1), "digest"), GangObjects(server, POOL)
+    name, objects = GangName("5f", "cloud", AttemptId(1, 1, 1), "digest"), GangObjects(server)
 
     async def refused() -> None:
         while True:
             try:
-                await objects.create(name, GANG, "secret", Path("/home/attempt"))
+                await objects.create(*made(name))
             except (EngineUnavailable, Died):
                 continue
 

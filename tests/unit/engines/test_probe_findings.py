@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kernel_backend.engines.slurm.findings import ProbeJob, ProbeSetup, findings, not_started, partition
-from kernel_backend.engines.slurm.network_finding import address_to_use
+from kernel_backend.engines.probing.findings import ProbeSetup
+from kernel_backend.engines.probing.network_finding import address_to_use
+from kernel_backend.engines.slurm.findings import TERMS, ProbeJob, findings, not_started, partition
 from kernel_backend.model.cluster.pool_check import PoolFinding
 from kernel_backend.model.cluster.pools import Pool, PoolSettings
 from kernel_backend.model.launch.nodes import Device, Reached
@@ -19,7 +20,7 @@ URL = "http://10.0.0.9:7070"
 
 def asked(*, nodes: int = 2, gpus: bool = False, checkpoints: str = "/shared/checkpoints", **settings) -> ProbeSetup:
     pool = Pool(name="gpu", settings=PoolSettings(engine="slurm", partition="a100", **settings))
-    return ProbeSetup(pool, "/env/bin/python", VERSIONS, "/shared/home", checkpoints, "login", nodes, gpus)
+    return ProbeSetup(pool, "/env/bin/python", VERSIONS, "/shared/home", checkpoints, "login", nodes, gpus, TERMS)
 
 
 def node(number: int, **other) -> NodeProbe:

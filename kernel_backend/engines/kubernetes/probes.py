@@ -1,0 +1,128 @@
+"""Run the probes of a pool's check in a gang of pods, which call the service; delete them afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import AsyncIterator
+from typing import NamedTuple
+
+from kernel_backend.engines.base import EngineUnavailable
+from kernel_backend.engines.kubernetes import manifests
+from kernel_backend.engines.kubernetes.manifests import Identity, Manifest, PodPlan
+from kernel_backend.engines.kubernetes.objects import GangObjects
+from kernel_backend.engines.kubernetes.pods import PodState, hopeless, pod_state
+from kernel_backend.engines.kubernetes.probe_findings import failed, findings
+from kernel_backend.engines.kubernetes.refusals import Refused
+from kernel_backend.engines.kubernetes.watch import PodCache
+from kernel_backend.engines.probing.callers import CallingProbes
+from kernel_backend.engines.probing.exchange import ProbeExchange
+from kernel_backend.engines.probing.findings import ProbeSetup
+from kernel_backend.engines.probing.request import probe_request
+from kernel_backend.launch.pod_probe import VARIABLE
+from kernel_backend.model.cluster.pool_check import PoolFinding
+from kernel_backend.model.launch.probe import ProbeCredentials
+from kernel_backend.model.resources import Share
+
+WAIT_S = 90.0  # for pods to find nodes, pull their image, and answer
+LIMIT_S = 240  # after which Kubernetes ends a probe, in case nobody does
+LOOK_S = 1.0  # between looks at the pods
+REST_S = 5.0  # for the answers of the other pods, after one has failed
+
+
+class CheckName(NamedTuple):
+    """Names and labels of the objects of a check."""
+
+    service: str
+    pool: str
+    check: str  # its id
+
+    @property
+    def owner(self) -> str:
+        """Return the name of the owner, from which the names of the pods are made."""
+        return f"daylight-check-{self.check[:16]}"
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Return the labels by which the objects are found."""
+        return {**manifests.of_pool(self.service, self.pool), manifests.GANG: self.owner}
+
+    def pod(self, number: int) -> str:
+        """Return the name of the pod of a node."""
+        return f"{self.owner}-{number}"
+
+
+class PodProbes:
+    """Probes of a pool's checks, in pods of its namespace."""
+
+    def __init__(self, objects: GangObjects, pods: PodCache, service: str, identity: Identity) -> None:
+        self._objects, self._pods, self._service, self._identity = objects, pods, service, identity
+        self.owners = set[str]()  # names of the owners of checks in progress
+
+    async def findings(self, setup: ProbeSetup, urls: tuple[str, ...], probes: CallingProbes) -> list[PoolFinding]:
+        """Probe some nodes of the pool, and return what was found; `urls` are the service's addresses.
+
+        Raises OSError if a folder in the home cannot be created, Refused if Kubernetes accepts no pods, and
+        EngineUnavailable.
+        """
+        async with probe_request(setup, urls) as request:
+            exchange, states = ProbeExchange(setup.nodes, setup.pool.settings.interface), list[PodState]()
+            name = CheckName(self._service, setup.pool.name, request.nonce)
+            with probes.opened(request.nonce, exchange) as called:
+                async with self._created(
+                    name, setup, ProbeCredentials(request=request, token=called.token, uid=os.getuid())
+                ):
+                    exchange.begin()
+                    watch = asyncio.create_task(self._watch(name, exchange, states))
+                    try:
+                        if await exchange.first_answers(setup.nodes, WAIT_S):
+                            await exchange.orders(called.send)
+                    finally:
+                        watch.cancel()
+        answers = exchange.answers()
+        return findings(setup, states, answers, exchange.started or 0.0, WAIT_S)
+
+    @contextlib.asynccontextmanager
+    async def _created(self, name: CheckName, setup: ProbeSetup, credentials: ProbeCredentials) -> AsyncIterator[None]:
+        """Have the objects of a check during the block."""
+        self.owners.add(name.owner)
+        try:
+            await self._objects.create(*check_objects(name, setup, credentials, self._identity))
+            yield
+        finally:
+            with contextlib.suppress(EngineUnavailable, Refused):  # the look for leftovers deletes them later
+                await self._objects.remove(name.owner)
+            self.owners.discard(name.owner)
+
+    async def _watch(self, name: CheckName, exchange: ProbeExchange, states: list[PodState]) -> None:
+        """Keep the states of the pods in `states`; end the check after one has failed, as it will not answer."""
+        while not (hopeless(states, time.time()) or failed(states)):
+            await asyncio.sleep(LOOK_S)
+            with contextlib.suppress(EngineUnavailable, Refused):
+                pods = await self._pods.fresh(name.owner)
+                states[:] = [pod_state(pods[number]) for number in sorted(pods)]
+        await asyncio.sleep(REST_S)
+        exchange.end()
+
+
+def check_objects(
+    name: CheckName, setup: ProbeSetup, credentials: ProbeCredentials, identity: Identity
+) -> tuple[Manifest, list[Manifest]]:
+    """Return the owner of a check's objects, and those that it owns: a Secret, and a pod of one slot on each node."""
+    share = Share(node="", kind="cuda" if setup.gpus else "cpu", address="", slots=(0,))
+    plans = [
+        PodPlan(
+            command=[setup.python, "-P", "-m", "kernel_backend.launch.pod_probe"],
+            cwd="/",
+            env=[*manifests.node_variables(number, setup.nodes), manifests.credentials(name, VARIABLE)],
+            share=share,
+            staged=not setup.pool.settings.shared,
+            grace=1,
+            limit=LIMIT_S,
+        )
+        for number in range(setup.nodes)
+    ]
+    pods = [manifests.pod(name, number, plan, setup.pool.settings, identity) for number, plan in enumerate(plans)]
+    return manifests.owner(name, {"check": name.check}), [manifests.secret(name, credentials), *pods]

@@ -1,0 +1,61 @@
+"""Serve the probes that call the service, as those in pods do: they report answers, and wait for orders."""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kernel_backend.engines.probing.exchange import Order, ProbeExchange
+from kernel_backend.errors import Unauthenticated
+from kernel_backend.model.launch.probe import AllReduceOrder, PeerAddresses, ProbeOrders, ProbeReport
+
+
+class CalledCheck:
+    """Check in progress whose probes call the service: its token, and the orders so far."""
+
+    def __init__(self, exchange: ProbeExchange) -> None:
+        self.token = secrets.token_urlsafe(32)
+        self._exchange, self._orders = exchange, ProbeOrders()
+
+    async def send(self, order: Order) -> None:
+        """Give an order to all probes."""
+        if isinstance(order, PeerAddresses):
+            self._orders = self._orders.model_copy(update={"peer": order})
+        elif isinstance(order, AllReduceOrder):
+            self._orders = self._orders.model_copy(update={"all_reduce": order})
+        self._exchange.notify()
+
+    async def report(self, report: ProbeReport) -> ProbeOrders:
+        """Take a node's answers; return all orders, once there is one that the probe has not received."""
+        self._exchange.take(report.node, report.answers)
+        await self._exchange.until(lambda: self._orders.count > report.orders, report.wait)
+        return self._orders
+
+
+class CallingProbes:
+    """Checks in progress whose probes call the service, by id."""
+
+    def __init__(self) -> None:
+        self._checks: dict[str, CalledCheck] = {}
+
+    @contextmanager
+    def opened(self, check: str, exchange: ProbeExchange) -> Iterator[CalledCheck]:
+        """Let the probes of a check call the service during the block."""
+        self._checks[check] = found = CalledCheck(exchange)
+        try:
+            yield found
+        finally:
+            del self._checks[check]
+            exchange.end()
+
+    def check(self, check: str, token: str) -> None:
+        """Raise Unauthenticated unless this is the token of a check in progress."""
+        found = self._checks.get(check)
+        if found is None or not hmac.compare_digest(found.token.encode(), token.encode()):
+            raise Unauthenticated("no valid token: the check has ended, or it is another one's")
+
+    async def report(self, check: str, report: ProbeReport) -> ProbeOrders:
+        """Take the answers of a node's probe; return the orders, at most after `report.wait` seconds."""
+        return await self._checks[check].report(report)

@@ -1,0 +1,48 @@
+"""Make the request to the probes of a check, with a folder in the service's home that nodes look for."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from kernel_backend.engines.probing.findings import ProbeSetup
+from kernel_backend.launch.probe import NONCE
+from kernel_backend.model.launch.probe import ProbeRequest
+
+
+@contextlib.asynccontextmanager
+async def probe_request(setup: ProbeSetup, urls: tuple[str, ...]) -> AsyncIterator[ProbeRequest]:
+    """Yield the request for the probes, with a folder in the service's home by which nodes verify that they see it.
+
+    The folder is created for this, and deleted after the block; raises OSError if it cannot be created. `urls` are the
+    service's addresses.
+    """
+    nonce = secrets.token_hex(16)
+    folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="check-", dir=setup.home))
+    local = setup.checkpoints if "://" not in setup.checkpoints else ""
+    try:
+        await asyncio.to_thread((folder / NONCE).write_text, nonce)
+        if local:
+            await asyncio.to_thread(os.makedirs, local, mode=0o700, exist_ok=True)  # as the first checkpoint would
+        yield ProbeRequest(
+            nonce=nonce,
+            home=setup.home,
+            folder=str(folder),
+            checkpoints=setup.checkpoints,
+            urls=urls,
+            host=setup.host,
+        )
+    finally:
+        await asyncio.to_thread(_remove, folder)
+
+
+def _remove(folder: Path) -> None:
+    with contextlib.suppress(OSError):
+        for path in folder.iterdir():
+            path.unlink(missing_ok=True)
+        folder.rmdir()
