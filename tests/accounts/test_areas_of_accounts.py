@@ -11,6 +11,7 @@ import pytest
 
 from kernel_backend.errors import NoEnvironment, NotFound, SearchFailed
 from kernel_backend.home import artifact_folder, attempt_folder
+from kernel_backend.model.environments import Interpreter
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.launch.launch_spec import LaunchSpec
@@ -113,6 +114,12 @@ def test_an_interpreter_is_asked_by_its_user(area):
     assert area.environments.lock(found) is None
     assert area.environments.python(found) is None
     assert area.environments.version(found) is None
+
+
+def test_the_agents_interpreter_replaces_one_that_is_not_on_its_machine(area):
+    assert area.environments.interpreter(sys.executable, ["zzz_nowhere"]) == Interpreter(path=sys.executable)
+    found = area.environments.interpreter("/mnt/python/bin/python", ["json", "zzz_nowhere", "os.path"])
+    assert found == Interpreter(path=sys.executable, lacks=("zzz_nowhere",))
 
 
 def test_the_numbers_that_folders_name_are_those_of_the_users_own_area(area, ourselves):
