@@ -7,21 +7,27 @@ import os
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from kernel_backend.engines.kubernetes import api, retries, status, watch
+from kernel_backend.engines.kubernetes.engine import KubernetesEngine
 from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.launch.launcher import FAREWELL_S
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.reports import AttemptResult
+from tests.engines.contract import specifications
 from tests.engines.join_service import Joined, Joins
+from tests.engines.kubernetes_gangs import sleeping_engine
 from tests.support.builders import share
 from tests.support.kubernetes_control_plane import ControlPlane, control_plane
 from tests.support.kubernetes_site import KubernetesSite
 from tests.support.kubernetes_site import kubernetes_site as site_of
+from tests.support.kubernetes_stub import Stub, node
+from tests.support.process_kubelet import ProcessKubelet
 from tests.support.slurm import Slurm, slurm
 
 ROOT = Path(__file__).parents[2]
@@ -48,6 +54,41 @@ def kubernetes_site(plane: ControlPlane, tmp_path: Path, monkeypatch: pytest.Mon
     with site_of(plane, tmp_path) as found:
         monkeypatch.setenv("KUBECONFIG", str(found.config))
         yield found
+
+
+@pytest.fixture
+def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stub]:
+    """An API server with two nodes, on which nothing runs."""
+    found = Stub(tmp_path)
+    found.cluster.nodes = [node("n1"), node("n2")]
+    for module, name in ((retries, "RETRY_S"), (retries, "CUT_S"), (watch, "RETRY_S"), (status, "SETTLE_S")):
+        monkeypatch.setattr(module, name, 0.1)
+    monkeypatch.setattr(status, "RECORD_S", 0.1)
+    monkeypatch.setattr(api, "PAUSES_S", (0.01, 0.02))
+    with found.serving():
+        monkeypatch.setenv("KUBECONFIG", str(found.config))
+        yield found
+
+
+@pytest.fixture
+def kubelet(stub: Stub, tmp_path: Path) -> ProcessKubelet:
+    """What places the pods and runs them as processes."""
+    found = ProcessKubelet(stub.cluster, tmp_path)
+    stub.begin(found.run)
+    return found
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Callable[..., KubernetesEngine]:
+    """`make(**settings)`: an engine, as of a service that has just begun."""
+    return lambda **settings: sleeping_engine(tmp_path, **settings)
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Callable[..., LaunchSpec]:
+    """`job(number, **fields)`: a gang of an experiment of its own, for a pool `cloud`."""
+    make = specifications(tmp_path, tmp_path / "home", "python")
+    return lambda number=1, **fields: make(number).model_copy(update={"pool": "cloud", **fields})
 
 
 @pytest.fixture

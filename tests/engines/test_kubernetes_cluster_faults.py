@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,9 +14,8 @@ from kernel_backend.engines.kubernetes.engine import KubernetesEngine
 from kernel_backend.engines.kubernetes.refusals import Refused
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.states import Outcome
-from tests.engines.contract import ended, specifications, until
+from tests.engines.contract import ended, until
 from tests.engines.contract import status as status_of
-from tests.engines.kubernetes_gangs import sleeping_engine
 from tests.support.builders import share
 from tests.support.kubernetes_admin import Manifest
 from tests.support.kubernetes_site import KubernetesSite
@@ -41,18 +38,6 @@ def site(kubernetes_site: KubernetesSite, monkeypatch: pytest.MonkeyPatch) -> Ku
     ):
         monkeypatch.setattr(module, name, value)
     return kubernetes_site
-
-
-@pytest.fixture
-def make(site: KubernetesSite, tmp_path: Path) -> Callable[..., KubernetesEngine]:
-    """`make(**settings)`: an engine, as of a service that has just begun."""
-    return lambda **settings: sleeping_engine(tmp_path, **settings)
-
-
-@pytest.fixture
-def job(tmp_path: Path) -> Callable[..., LaunchSpec]:
-    make = specifications(tmp_path, tmp_path / "home", "python")
-    return lambda number=1, **fields: make(number).model_copy(update={"pool": "cloud", **fields})
 
 
 async def told(engine: KubernetesEngine, gang: LaunchSpec, words: str) -> str:

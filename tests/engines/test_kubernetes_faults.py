@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from kernel_backend.engines.base import CheckContext, EngineUnavailable
-from kernel_backend.engines.kubernetes import api, events, leftovers, nodes, pods, retries, status, watch
+from kernel_backend.engines.kubernetes import events, leftovers, nodes, pods, watch
 from kernel_backend.engines.kubernetes.engine import KubernetesEngine
 from kernel_backend.engines.kubernetes.objects import GangObjects
 from kernel_backend.engines.kubernetes.submission import read_submission, write_submission
@@ -19,48 +19,12 @@ from kernel_backend.home import attempt_folder
 from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.states import Outcome
-from tests.engines.contract import ended, specifications, until
+from tests.engines.contract import ended, until
 from tests.engines.contract import status as status_of
-from tests.engines.kubernetes_gangs import sleeping_engine
 from tests.support.builders import share
-from tests.support.kubernetes_stub import Cluster, Cut, Refusal, Request, Stub, at_random, node
-from tests.support.process_kubelet import ProcessKubelet
+from tests.support.kubernetes_stub import Cluster, Cut, Refusal, Request, Stub, at_random
 
 TWO_NODES = (share((0, 1), "n1"), share((0, 1), "n2"))
-
-
-@pytest.fixture
-def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stub]:
-    """An API server with two nodes, on which nothing runs."""
-    found = Stub(tmp_path)
-    found.cluster.nodes = [node("n1"), node("n2")]
-    for module, name in ((retries, "RETRY_S"), (retries, "CUT_S"), (watch, "RETRY_S"), (status, "SETTLE_S")):
-        monkeypatch.setattr(module, name, 0.1)
-    monkeypatch.setattr(status, "RECORD_S", 0.1)
-    monkeypatch.setattr(api, "PAUSES_S", (0.01, 0.02))
-    with found.serving():
-        monkeypatch.setenv("KUBECONFIG", str(found.config))
-        yield found
-
-
-@pytest.fixture
-def kubelet(stub: Stub, tmp_path: Path) -> ProcessKubelet:
-    """What places the pods and runs them as processes."""
-    found = ProcessKubelet(stub.cluster, tmp_path)
-    stub.begin(found.run)
-    return found
-
-
-@pytest.fixture
-def make(tmp_path: Path) -> Callable[..., KubernetesEngine]:
-    """`make(**settings)`: an engine, as of a service that has just begun."""
-    return lambda **settings: sleeping_engine(tmp_path, **settings)
-
-
-@pytest.fixture
-def job(tmp_path: Path) -> Callable[..., LaunchSpec]:
-    make = specifications(tmp_path, tmp_path / "home", "python")
-    return lambda number=1, **fields: make(number).model_copy(update={"pool": "cloud", **fields})
 
 
 def always(make: Callable[[], Exception], method: str = "") -> Callable[[Request], None]:

@@ -54,7 +54,10 @@ def test_the_rights_are_those_of_the_guide_and_those_that_the_engine_needs() -> 
     told = {each["kind"]: each["rules"] for each in yaml.safe_load_all(block)}
     assert told == {each["kind"]: each["rules"] for each in objects("Role", "ClusterRole")}
     needed = {(verb, kind) for kind, verbs in RIGHTS.items() for verb in verbs}
-    assert granted() == needed | {("list", "events"), ("list", "resourcequotas"), ("list", "nodes")}
+    assert granted() == needed | {
+        *(("list", kind) for kind in ("events", "resourcequotas", "nodes", "workloads")),
+        *((verb, "podgroups") for verb in ("create", "get")),
+    }
     (role,), (nodes,) = objects("Role"), objects("ClusterRole")
     names = {each["roleRef"]["name"]: each["subjects"] for each in objects("RoleBinding", "ClusterRoleBinding")}
     account = [{"kind": "ServiceAccount", "name": pod()["serviceAccountName"], "namespace": "daylight"}]

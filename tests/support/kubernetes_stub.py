@@ -21,6 +21,7 @@ from tornado.iostream import StreamClosedError
 from tornado.netutil import bind_sockets
 from tornado.web import Application, RequestHandler
 
+from tests.support import kueue
 from tests.support.pod_processes import Manifest, is_over, stamp
 
 ROOT = Path(__file__).parents[2]
@@ -49,6 +50,9 @@ class Cluster:
         self.events: dict[str, list[Manifest]] = {}  # by name of the pod
         self.used: set[tuple[str, str]] = set()  # verb and kind of every call
         self.forbidden: set[tuple[str, str]] = set()  # verb and kind without a right
+        self.groups: dict[
+            str, list[str]
+        ] = {}  # resources by version of a further API, such as `kueue.x-k8s.io/v1beta1`
         self.namespace = "ml"
         self.history: list[tuple[int, str, Manifest]] = []
         self.oldest = 0  # resource version from which the history is known
@@ -85,6 +89,7 @@ class Cluster:
         if kind == "pods":
             self._charge(item)
             item["status"] = {"phase": "Pending"}
+            kueue.hold(self, item)
         if kind == "secrets":
             item["data"] = item.pop("stringData")
         item["metadata"].setdefault("namespace", self.namespace)
@@ -267,6 +272,23 @@ class Request(RequestHandler):
             await self.finish()
 
 
+class Groups(RequestHandler):
+    """What further APIs there are."""
+
+    def initialize(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    def get(self, group: str, version: str = "") -> None:
+        known = self.cluster.groups
+        if version and f"{group}/{version}" in known:
+            self.finish({"resources": [{"name": each} for each in known[f"{group}/{version}"]]})
+        elif found := [{"groupVersion": each} for each in known if each.startswith(f"{group}/") and not version]:
+            self.finish({"versions": found, "preferredVersion": found[0]})
+        else:
+            self.set_status(404)
+            self.finish({"kind": "Status", "code": 404, "reason": "NotFound", "message": "no such API"})
+
+
 class Version(RequestHandler):
     """The version of the cluster."""
 
@@ -338,7 +360,8 @@ class Stub:
             (r"/version", Version),
             (r"()/api/v1/(nodes|pods)", Request, given),
             (r"()/apis/authorization.k8s.io/v1/(selfsubjectaccessreviews)", Request, given),
-            (r"/api/v1/namespaces/([^/]+)/([a-z]+)/?([^/]*)", Request, given),
+            (r"/apis/([^/]+)/?([^/]*)", Groups, given),
+            (r"/(?:api|apis/[^/]+)/v1[a-z0-9]*/namespaces/([^/]+)/([a-z]+)/?([^/]*)", Request, given),
         ]
         server = HTTPServer(Application(routes, log_function=lambda handler: None))
         sockets = bind_sockets(0, "127.0.0.1")

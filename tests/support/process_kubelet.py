@@ -39,6 +39,8 @@ class ProcessKubelet:
             self._advance(pod)
 
     def _schedule(self, pod: Manifest) -> None:
+        if pod["spec"].get("schedulingGates"):
+            return
         pods = [each for (kind, _), each in self._cluster.objects.items() if kind == "pods" and not is_over(each)]
         for node in self._cluster.nodes:
             there = [each for each in pods if each["spec"].get("nodeName") == node["metadata"]["name"]]

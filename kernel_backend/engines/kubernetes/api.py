@@ -36,9 +36,10 @@ class Api:
         """Return the namespace of the pods."""
         return self._namespace or (await self._connection.get()).namespace
 
-    async def of(self, kind: str, name: str = "") -> str:
-        """Return the path of objects of a kind (`pods`) in the namespace, or of one of them."""
-        return f"/api/v1/namespaces/{await self.namespace()}/{kind}{'/' if name else ''}{name}"
+    async def of(self, kind: str, name: str = "", version: str = "v1") -> str:
+        """Return the path of objects of a kind (`pods`) in the namespace, or of one; `version` is that of their API."""
+        base = f"/apis/{version}" if "/" in version else f"/api/{version}"
+        return f"{base}/namespaces/{await self.namespace()}/{kind}{'/' if name else ''}{name}"
 
     async def get(self, path: str, query: Query = NONE) -> dict[str, Any]:
         """Return an object or a list."""

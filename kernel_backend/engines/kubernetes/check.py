@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kernel_backend.engines.base import CheckContext, EngineUnavailable
 from kernel_backend.engines.kubernetes.api import Api
 from kernel_backend.engines.kubernetes.cluster_pods import ClusterPods
+from kernel_backend.engines.kubernetes.discovery import Admission, Discovery, may
 from kernel_backend.engines.kubernetes.manifests import RESOURCE, python
 from kernel_backend.engines.kubernetes.nodes import SHARED, PoolNodes
 from kernel_backend.engines.kubernetes.probe_findings import TERMS
 from kernel_backend.engines.kubernetes.probes import PodProbes
 from kernel_backend.engines.kubernetes.refusals import Refused, advice, waits
+from kernel_backend.engines.kubernetes.status import PLACEMENT_S
 from kernel_backend.engines.probing.findings import ProbeSetup
 from kernel_backend.launch.probe import versions
 from kernel_backend.model.cluster.pool_check import PoolFinding
-from kernel_backend.model.cluster.pools import Pool
+from kernel_backend.model.cluster.pools import Pool, PoolSettings
 from kernel_backend.model.resources import Node
 
 # What the engine does, by resource: the guide has a Role with these rights, and a ClusterRole for nodes.
@@ -27,34 +29,54 @@ RIGHTS = {
     "configmaps": ("create", "delete", "get", "list"),
     "secrets": ("create", "get"),
 }
-_KIND = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
-_REVIEW = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _MOST = 2  # nodes that are probed
 
 
-async def check_pool(
-    home: Path,
-    api: Api,
-    pool: Pool,
-    context: CheckContext,
-    nodes: PoolNodes,
-    pods: ClusterPods,
-    probes: PodProbes,
-) -> Sequence[PoolFinding]:
+class Sources(NamedTuple):
+    """What a check asks, in the order of its questions."""
+
+    api: Api
+    nodes: PoolNodes
+    pods: ClusterPods
+    discovery: Discovery
+    probes: PodProbes
+
+
+async def check_pool(home: Path, pool: Pool, context: CheckContext, seen: Sources) -> Sequence[PoolFinding]:
     """Return what works and what must be changed, in order; later checks are left out after one that has failed."""
     found: list[PoolFinding] = []
     try:
-        found.append(await _engine(api))
-        found.append(await _rights(api))
-        known = await nodes.newest()
-        found += [_nodes(known, pool), await _others(pods), *await _quotas(api)]
+        found.append(await _engine(seen.api))
+        found.append(await _rights(seen.api))
+        known = await seen.nodes.newest()
+        found += [_nodes(known, pool), await _others(seen.pods), *await _quotas(seen.api)]
+        found += admission_findings(await seen.discovery.newest(), pool.settings)
         if all(each.ok for each in found):
-            found += await _probed(home, pool, context, known, probes)
+            found += await _probed(home, pool, context, known, seen.probes)
     except EngineUnavailable as error:
         todo = "try again: the pool works as soon as `kubectl get pods` does where the service runs"
         found.append(PoolFinding(name="engine", ok=False, says=error.message, todo=todo))
     except Refused as error:
         found.append(PoolFinding(name="rights", ok=False, says=error.message, todo=advice(error)))
+    return found
+
+
+def admission_findings(admission: Admission, settings: PoolSettings) -> list[PoolFinding]:
+    """Return how the pods of a gang are admitted together."""
+    seconds = f"a part of a gang keeps its nodes for {settings.placement_timeout or PLACEMENT_S:g} s at most"
+    says, todo = f"no PodGroup in this cluster: {seconds}", ""
+    if admission.podgroups:
+        says = f"a PodGroup ({admission.podgroups}) has all pods of a gang start together"
+    elif admission.forbidden:
+        says = f"there is PodGroup ({admission.forbidden}), which the service may not create: {seconds}"
+        todo = "have an admin grant it: the guide about Kubernetes has the rule"
+    found = [PoolFinding(name="gangs", ok=True, says=says, todo=todo)]
+    if settings.queue and not admission.workloads:
+        says = f"the cluster has no Kueue, whose queue {settings.queue} is to admit the gangs"
+        found.append(PoolFinding(name="queue", ok=False, says=says, todo="have it installed, or remove `queue`"))
+    elif settings.queue:
+        says = f"Kueue ({admission.workloads}) admits the gangs, in its queue {settings.queue}"
+        found.append(PoolFinding(name="queue", ok=True, says=says))
     return found
 
 
@@ -94,13 +116,9 @@ async def _engine(api: Api) -> PoolFinding:
 
 async def _rights(api: Api) -> PoolFinding:
     """Return which rights are missing in the namespace."""
-    namespace, missing = await api.namespace(), []
-    for resource, verbs in RIGHTS.items():
-        for verb in verbs:
-            spec = {"resourceAttributes": {"namespace": namespace, "verb": verb, "resource": resource}}
-            answer = await api.create(_REVIEW, {**_KIND, "spec": spec})
-            if not answer.get("status", {}).get("allowed"):
-                missing.append(f"{verb} {resource}")
+    namespace = await api.namespace()
+    wanted = [(verb, resource) for resource, verbs in RIGHTS.items() for verb in verbs]
+    missing = [f"{verb} {resource}" for verb, resource in wanted if not await may(api, verb, resource)]
     if missing:
         todo = "have an admin grant them: the guide about Kubernetes has a Role with all that is used"
         return PoolFinding(name="rights", ok=False, says=f"{namespace}: may not {', '.join(missing)}", todo=todo)

@@ -13,8 +13,10 @@ from typing import Literal
 from kernel_backend.engines.base import Caps, CheckContext, EngineUnavailable, GangStatus, Unconfirmed
 from kernel_backend.engines.folders import FolderEngine, GangFolders
 from kernel_backend.engines.kubernetes import check
+from kernel_backend.engines.kubernetes.admission import grouped
 from kernel_backend.engines.kubernetes.api import Api
 from kernel_backend.engines.kubernetes.cluster_pods import ClusterPods
+from kernel_backend.engines.kubernetes.discovery import Discovery
 from kernel_backend.engines.kubernetes.events import PodEvents
 from kernel_backend.engines.kubernetes.leftovers import Leftovers
 from kernel_backend.engines.kubernetes.manifests import GRACE_S, GangName, Identity, gang, python
@@ -23,9 +25,10 @@ from kernel_backend.engines.kubernetes.objects import AT_ONCE_S, GangObjects, al
 from kernel_backend.engines.kubernetes.probes import PodProbes
 from kernel_backend.engines.kubernetes.refusals import Refused, advice, waits, when
 from kernel_backend.engines.kubernetes.retries import Pauses, Retries
-from kernel_backend.engines.kubernetes.status import NOT_PLACED, StatusReader
+from kernel_backend.engines.kubernetes.status import NOT_PLACED, PLACEMENT_S, StatusReader
 from kernel_backend.engines.kubernetes.submission import Submission, locked, read_submission, write_submission
 from kernel_backend.engines.kubernetes.watch import CachedPods, PodCache, taken_pods, waiting_pods
+from kernel_backend.engines.kubernetes.workloads import QueuedWorkloads
 from kernel_backend.errors import Conflict
 from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.model.cluster.pool_check import PoolFinding
@@ -38,7 +41,6 @@ from kernel_backend.model.trial import Failure
 
 KILL_S = 20.0  # for killed pods to be gone
 LEAVE_S = 5.0  # for launchers that have recorded the end of their ranks to exit by themselves
-PLACEMENT_S = 300.0  # for which a half gang keeps its nodes, as an autoscaler takes minutes to add the others
 LOCK_S = 60.0  # for a submission that is under way
 RELEASE_S = 3600  # grace period of released pods: the service kills them before
 _POLL_S = 0.2
@@ -62,8 +64,9 @@ class KubernetesEngine(FolderEngine):
         self._nodes, self._pauses = PoolNodes(pool, self._api, self._cluster_pods), Pauses()
         self._delays = dict[AttemptId, str]()  # why gangs wait to be submitted, as of the last look at their records
         self._retries = Retries(self._submit_again, self._pauses)
-        self._events = PodEvents(self._api)
-        self._probes = PodProbes(self._objects, self._pods, service, self._identity)
+        self._events, self._discovery = PodEvents(self._api), Discovery(self._api)
+        self._workloads = QueuedWorkloads(self._api, self._discovery) if pool.settings.queue else None
+        self._probes = PodProbes(self._objects, self._pods, self._discovery, service, self._identity)
         self._leftovers = Leftovers(self._objects, self._folders, service, pool.name, self._probes.owners)
 
     async def nodes(self) -> Sequence[Node]:
@@ -109,9 +112,9 @@ class KubernetesEngine(FolderEngine):
         self._retries.go_on(known)
         self._leftovers.look()
         staying = {each.name for each in handed_over.values() if not each.cancelled}
-        await self._events.look(waiting_pods(cached.pods, time.time()), taken_pods(cached, staying))
+        await self._look_at(waiting_pods(cached.pods, time.time()), taken_pods(cached, staying))
         await self._leave_ending_nodes(handed_over, cached)
-        self._statuses.away, self._statuses.events = self._nodes.away, self._events.texts
+        self._statuses.away = self._nodes.away
         found = await asyncio.to_thread(self._statuses.read, cached, absent, of)
         for each in found:
             self._learn(each)
@@ -155,9 +158,17 @@ class KubernetesEngine(FolderEngine):
 
     async def check(self, context: CheckContext) -> Sequence[PoolFinding]:
         """Check what the API server says of the pool, and what probes in pods of its image find."""
-        return await check.check_pool(
-            self._home, self._api, self._pool, context, self._nodes, self._cluster_pods, self._probes
-        )
+        seen = check.Sources(self._api, self._nodes, self._cluster_pods, self._discovery, self._probes)
+        return await check.check_pool(self._home, self._pool, context, seen)
+
+    async def _look_at(self, waiting: Sequence[str], taken: Sequence[str]) -> None:
+        """Read why pods wait that have waited for long, and who took others, where their own state does not tell."""
+        await self._events.look(waiting, taken)
+        queued: Mapping[str, str] = {}
+        if self._workloads is not None:
+            await self._workloads.look(waiting)
+            queued = self._workloads.texts
+        self._statuses.events = {**self._events.texts, **queued}
 
     def _behind(self, key: AttemptId) -> str:
         """Return why a new gang is not submitted at once: its trial is paused, or others wait; "" if it is."""
@@ -168,7 +179,9 @@ class KubernetesEngine(FolderEngine):
         """Create the objects of a gang, whose lock is held; return whether nothing is left to submit."""
         name = GangName(self._service, self._pool.name, job.id, token_digest(token))
         try:
-            uid = await self._objects.create(*gang(name, job, token, self._pool, folder.path, self._identity))
+            owner, others = gang(name, job, token, self._pool, folder.path, self._identity)
+            podgroups = (await self._discovery.newest()).podgroups if len(job.placement) > 1 else ""
+            uid = await self._objects.create(owner, grouped(others, name.owner, podgroups, self._pool.settings))
         except EngineUnavailable as error:
             changed = submission.model_copy(update={"delay": error.message})
         except Refused as error:

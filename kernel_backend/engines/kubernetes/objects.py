@@ -7,6 +7,7 @@ from typing import Any
 
 from kernel_backend.engines.base import EngineUnavailable
 from kernel_backend.engines.kubernetes import manifests
+from kernel_backend.engines.kubernetes.admission import PODGROUPS
 from kernel_backend.engines.kubernetes.api import Api
 from kernel_backend.engines.kubernetes.manifests import Manifest
 from kernel_backend.engines.kubernetes.pods import is_lost, pod_state
@@ -14,7 +15,7 @@ from kernel_backend.engines.kubernetes.refusals import Refused
 
 AT_ONCE_S = 1  # grace period of a killed pod: with 0 its object would vanish before its processes
 _WITH_OWNED = {"propagationPolicy": "Background"}  # Kubernetes deletes what the owner owns
-_PATHS = {"ConfigMap": "configmaps", "Secret": "secrets", "Pod": "pods"}  # by kind
+_PATHS = {"ConfigMap": "configmaps", "Secret": "secrets", "Pod": "pods", "PodGroup": PODGROUPS}  # by kind
 
 
 class GangObjects:
@@ -61,14 +62,14 @@ class GangObjects:
 
     async def _make(self, manifest: Manifest) -> Manifest:
         """Create an object and return it, or the one of this name that exists."""
-        kind = _PATHS[manifest["kind"]]
+        kind, version = _PATHS[manifest["kind"]], manifest["apiVersion"]
         try:
-            return await self._api.create(await self._api.of(kind), manifest)
+            return await self._api.create(await self._api.of(kind, version=version), manifest)
         except Refused as error:
             if error.status != 409 or error.reason != "AlreadyExists":
                 raise
         try:
-            return await self._api.get(await self._api.of(kind, manifest["metadata"]["name"]))
+            return await self._api.get(await self._api.of(kind, manifest["metadata"]["name"], version))
         except Refused as error:
             if error.status != 404:
                 raise

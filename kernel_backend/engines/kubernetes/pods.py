@@ -35,6 +35,7 @@ class PodState(NamedTuple):
     node: str  # "" until it is scheduled
     scheduled_at: float | None  # None until it is scheduled
     unschedulable: str  # why the scheduler finds no node; "" if it has found one, or has not looked yet
+    gates: tuple[str, ...]  # scheduling gates, which keep the scheduler from looking, as Kueue's
     waiting: str  # why its container has not begun, such as `ImagePullBackOff`
     about: str  # message next to `waiting`, or that of its end
     exit_code: int | None
@@ -65,7 +66,8 @@ def pod_state(pod: Mapping[str, Any]) -> PodState:
     scheduled, disruption = conditions.get("PodScheduled", {}), conditions.get("DisruptionTarget", {})
     state: Mapping[str, Any] = next((each.get("state", {}) for each in status.get("containerStatuses") or []), {})
     ended, waiting = state.get("terminated") or {}, state.get("waiting") or {}
-    unschedulable = scheduled.get("message", "") if scheduled.get("status") == "False" else ""
+    gates = tuple(each["name"] for each in spec.get("schedulingGates") or [])
+    unschedulable = scheduled.get("message", "") if scheduled.get("status") == "False" and not gates else ""
     container = (spec.get("containers") or [{}])[0]
     return PodState(
         name=metadata["name"],
@@ -73,6 +75,7 @@ def pod_state(pod: Mapping[str, Any]) -> PodState:
         node=spec.get("nodeName", ""),
         scheduled_at=seconds(scheduled.get("lastTransitionTime")) if spec.get("nodeName") else None,
         unschedulable=unschedulable,
+        gates=gates,
         waiting=waiting.get("reason", ""),
         about=str(ended.get("message") or waiting.get("message") or status.get("message") or ""),
         exit_code=ended.get("exitCode"),
@@ -105,14 +108,19 @@ def half_since(pods: Collection[PodState], count: int) -> float | None:
 
 
 def wait_text(pods: Collection[PodState], count: int, events: Mapping[str, str] = NO_EVENTS) -> str:
-    """Return why a gang has not begun, in the words of Kubernetes; `events` tell more, by name of the pod."""
+    """Return why a gang has not begun, in the words of Kubernetes.
+
+    `events` has what events and Kueue tell, by name of the pod.
+    """
     placed = sum(bool(each.node) for each in pods)
     part = f"{placed} of {count} pods have a node; " if 0 < placed < count else ""
     for each in pods:
         if told := events.get(each.name):
-            return f"Kubernetes: {part}{told}"
+            return told if told.startswith("Kueue: ") else f"Kubernetes: {part}{told}"
         if each.unschedulable:
             return f"Kubernetes: {part}{each.unschedulable}"
+        if each.gates:
+            return f"Kubernetes: its pods wait for their scheduling gates ({', '.join(each.gates)})"
         if each.waiting and each.waiting != "ContainerCreating":
             return f"Kubernetes: {each.waiting}: {each.about}".removesuffix(": ")
     creating = sorted(each.node for each in pods if each.node and each.phase == "Pending")

@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 from kernel_backend.engines.base import EngineUnavailable
 from kernel_backend.engines.kubernetes import manifests
+from kernel_backend.engines.kubernetes.admission import grouped
+from kernel_backend.engines.kubernetes.discovery import Discovery
 from kernel_backend.engines.kubernetes.manifests import Identity, Manifest, PodPlan
 from kernel_backend.engines.kubernetes.objects import GangObjects
 from kernel_backend.engines.kubernetes.pods import PodState, hopeless, pod_state
@@ -57,8 +59,11 @@ class CheckName(NamedTuple):
 class PodProbes:
     """Probes of a pool's checks, in pods of its namespace."""
 
-    def __init__(self, objects: GangObjects, pods: PodCache, service: str, identity: Identity) -> None:
-        self._objects, self._pods, self._service, self._identity = objects, pods, service, identity
+    def __init__(
+        self, objects: GangObjects, pods: PodCache, discovery: Discovery, service: str, identity: Identity
+    ) -> None:
+        self._objects, self._pods, self._discovery = objects, pods, discovery
+        self._service, self._identity = service, identity
         self.owners = set[str]()  # names of the owners of checks in progress
 
     async def findings(self, setup: ProbeSetup, urls: tuple[str, ...], probes: CallingProbes) -> list[PoolFinding]:
@@ -89,7 +94,9 @@ class PodProbes:
         """Have the objects of a check during the block."""
         self.owners.add(name.owner)
         try:
-            await self._objects.create(*check_objects(name, setup, credentials, self._identity))
+            owner, others = check_objects(name, setup, credentials, self._identity)
+            podgroups = (await self._discovery.newest()).podgroups
+            await self._objects.create(owner, grouped(others, name.owner, podgroups, setup.pool.settings))
             yield
         finally:
             with contextlib.suppress(EngineUnavailable, Refused):  # the look for leftovers deletes them later

@@ -36,6 +36,7 @@ from kernel_backend.model.trial import Failure
 
 SETTLE_S = 3.0  # for a launcher's record to arrive, after its pod has ended without one
 RECORD_S = 15.0  # the same where the pod ended well, and its files may be on a shared disk
+PLACEMENT_S = 300.0  # for which a half gang keeps its nodes, as an autoscaler takes minutes to add the others
 BEGINNING = "Kubernetes: being submitted"
 NOT_MET = "its launchers have not met yet"
 NOT_PLACED = "NotPlaced"  # type of the failure of a gang of which only a part found nodes

@@ -23,7 +23,7 @@ _OF_ENGINE: Mapping[EngineName, tuple[str, ...]] = {
     "slurm": ("partition", "account", "qos", "constraint", "gpu_type", "extra", "keep_idle"),
     "kubernetes": (
         *("image", "namespace", "context", "service_account", "node_selector", "tolerations", "priority_class"),
-        *("resource", "shared_devices", "node_slots", "shm_gb", "volumes", "placement_timeout"),
+        *("resource", "shared_devices", "node_slots", "shm_gb", "volumes", "placement_timeout", "queue", "scheduler"),
     ),
 }
 _TOLERATION = re.compile(r"[A-Za-z0-9./_-]*(=[A-Za-z0-9._-]*)?(:(NoSchedule|PreferNoSchedule|NoExecute))?")
@@ -55,6 +55,8 @@ class PoolSettings(Record):
         (), max_length=50, description="a taint that pods tolerate, as team=vision:NoSchedule; may be repeated"
     )
     priority_class: Word | None = Field(None, description="priority class of the pods [the cluster's default]")
+    queue: Word | None = Field(None, description="queue of Kueue in the namespace, which admits the gangs [none]")
+    scheduler: Word | None = Field(None, description="scheduler of the pods, as scheduler-plugins-scheduler [default]")
     resource: Word | None = Field(
         None, description="resource that is a GPU of a node, as nvidia.com/mig-3g.40gb [nvidia.com/gpu]"
     )

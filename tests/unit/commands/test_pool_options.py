@@ -42,6 +42,8 @@ CLOUD = PoolSettings(
     node_selector=("gpu=a100", "zone=a"),
     tolerations=("team=vision:NoSchedule", "nvidia.com/gpu"),
     priority_class="low",
+    queue="team",
+    scheduler="scheduler-plugins-scheduler",
     resource="amd.com/gpu",
     shared_devices=True,
     node_slots=8,

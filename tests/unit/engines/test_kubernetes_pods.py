@@ -58,6 +58,15 @@ def test_a_wait_has_the_schedulers_reason_and_tells_which_part_has_nodes():
     assert wait_text([], 1) == "Kubernetes: submitted"
 
 
+def test_a_pod_behind_a_gate_waits_for_who_set_it_and_makes_no_half_gang():
+    spec = {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}], "containers": [{}]}
+    gated = {**unschedulable("Scheduling is blocked"), "phase": "Pending"}
+    held = pod_state({"metadata": {"name": "daylight-1-1-1-ab-1"}, "spec": spec, "status": gated})
+    assert "scheduling gates (kueue.x-k8s.io/admission)" in wait_text([held], 1)
+    assert wait_text([held], 1, {"daylight-1-1-1-ab-1": "Kueue: no quota"}) == "Kueue: no quota"
+    assert half_since([placed(at=NOW - 900), held], 2) is None
+
+
 def test_a_half_gang_is_one_of_which_the_rest_finds_no_node():
     assert half_since([placed(at=NOW - 9), placed(at=NOW - 5), waits()], 3) == NOW - 9
     assert half_since([placed(), placed()], 2) is None

@@ -1,0 +1,72 @@
+"""Find out whether a cluster can admit the pods of a gang together, and whether the service may have that done."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, NamedTuple
+
+from kernel_backend.engines.kubernetes.admission import KUBERNETES, KUEUE, PLUGINS, PODGROUPS, WORKLOADS
+from kernel_backend.engines.kubernetes.api import Api
+from kernel_backend.engines.kubernetes.refusals import Refused
+
+KNOWN_S = 600.0  # for which an answer is kept, since admins install such things rarely
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+_REVIEW = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
+
+
+class Admission(NamedTuple):
+    """What a cluster has for gangs: versions of APIs, such as `scheduling.x-k8s.io/v1alpha1`, "" for none."""
+
+    podgroups: str = ""
+    forbidden: str = ""  # the API of PodGroups that there is, and that the service may not use
+    workloads: str = ""  # of Kueue
+
+
+class Discovery:
+    """Cache of what a cluster has for gangs."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._found, self._asked_at = Admission(), 0.0
+
+    async def newest(self) -> Admission:
+        """Return what the cluster has, at most ten minutes old; raises EngineUnavailable, and Refused."""
+        if not self._asked_at or time.monotonic() > self._asked_at + KNOWN_S:
+            self._found, self._asked_at = await self._ask(), time.monotonic()
+        return self._found
+
+    async def _ask(self) -> Admission:
+        workloads = await self._version(KUEUE, WORKLOADS)
+        for group in (KUBERNETES, PLUGINS):
+            if found := await self._version(group, PODGROUPS):
+                if await may(self._api, "create", PODGROUPS, group):
+                    return Admission(found, workloads=workloads)
+                return Admission(forbidden=found, workloads=workloads)
+        return Admission(workloads=workloads)
+
+    async def _version(self, group: str, resource: str) -> str:
+        """Return the version of a group's API that has a resource, the preferred one first; "" if none has."""
+        about = await self._optional(f"/apis/{group}")
+        listed = [each["groupVersion"] for each in about.get("versions", [])]
+        preferred = about.get("preferredVersion", {}).get("groupVersion", "")
+        for version in sorted(listed, key=lambda each: each != preferred):
+            resources = (await self._optional(f"/apis/{version}")).get("resources", [])
+            if any(each["name"] == resource for each in resources):
+                return str(version)
+        return ""
+
+    async def _optional(self, path: str) -> dict[str, Any]:
+        """Return what is at a path; nothing if there is none."""
+        try:
+            return await self._api.get(path)
+        except Refused as error:
+            if error.status not in (403, 404):
+                raise
+            return {}
+
+
+async def may(api: Api, verb: str, resource: str, group: str = "") -> bool:
+    """Return whether the service has a right in the namespace."""
+    attributes = {"namespace": await api.namespace(), "verb": verb, "resource": resource, "group": group}
+    answer = await api.create(REVIEWS, {**_REVIEW, "spec": {"resourceAttributes": attributes}})
+    return bool(answer.get("status", {}).get("allowed"))
