@@ -89,7 +89,7 @@ class FairShareOfJobs:
         ]
         free = sum(map(len, cluster.free.values())) - sum(start.request.slots for start in fitting.starts)
         going = beyond(sorted(over, key=lambda run: -self._used[run.key]), least.slots - free)
-        return Decisions(fitting.starts, tuple(Preempt(run, "its time slice is over") for run in going), ())
+        return Decisions(fitting.starts, tuple(Preempt(each.run, "its time slice is over") for each in going), ())
 
 
 POLICIES: dict[str, Callable[[], Callable[[ClusterState], Decisions]]] = {

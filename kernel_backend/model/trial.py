@@ -158,6 +158,11 @@ class Attempt(Record):
         """Return the nodes where the gang runs; before its engine has chosen nodes, the requested placement."""
         return placement_of(self.nodes) if self.nodes else self.placement
 
+    @property
+    def slots(self) -> int:
+        """Return the number of its slots, which is that of its ranks."""
+        return sum(len(share.slots) for share in self.actual)
+
 
 def checkpoint_step(checkpoint: str | None) -> int:
     """Return the step of a checkpoint id `<step>-<attempt>`; 0 for None."""

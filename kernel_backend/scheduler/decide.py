@@ -1,14 +1,15 @@
 """Decide which requests start now and which gangs are preempted.
 
 This is pure computation: nothing is started, stored or awaited. Requests that an admin has put first are served
-first, then those within a guarantee, then those with a reservation, then the others by priority and fair share. See
-docs/explanation/scheduling.md, whose examples are tests.
+first, then those within a guarantee, then those with a reservation, then the others by priority and fair share. Slots
+for which nobody waits then go to elastic gangs. See docs/explanation/scheduling.md, whose examples are tests.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
 
 from kernel_backend.model.experiment import FIRST
@@ -16,10 +17,11 @@ from kernel_backend.model.resources import Node, Placement, Share
 from kernel_backend.scheduler.backfill import Fit, fit
 from kernel_backend.scheduler.backfill_risk import STEPS, Due, due, late, risk_of
 from kernel_backend.scheduler.decisions import Decisions, Preempt, Start
+from kernel_backend.scheduler.elastic import enlarged, growth, kept_for, may_grow
 from kernel_backend.scheduler.fair_share import FairOrder
 from kernel_backend.scheduler.order import reserved_for
-from kernel_backend.scheduler.placement import Capacity, feasible
-from kernel_backend.scheduler.preemption import beyond, preemptible_now, victims
+from kernel_backend.scheduler.placement import Capacity, SlotsByNode, feasible
+from kernel_backend.scheduler.preemption import Source, beyond, preemptible_now, surpluses, victims, whole
 from kernel_backend.scheduler.queue import QueueKey, UserQueue
 from kernel_backend.scheduler.quotas import Ledger, borrowed_slots
 from kernel_backend.scheduler.requests import Allocation, RequestKey, Reservation, Shape, SlotRequest
@@ -45,6 +47,8 @@ def decide(cluster: ClusterState) -> Decisions:
         each.serve_kept()
     for each in passes:
         each.serve_others()
+    for each in passes:
+        each.serve_elastic()
     return Decisions(
         tuple(start for each in passes for start in each.starts),
         tuple(preempts.values()),
@@ -58,10 +62,17 @@ def _beyond_limits(cluster: ClusterState, ledger: Ledger) -> Iterator[Preempt]:
     runs = cluster.runs.values()
     for kind, name, excess in ledger.excess():
         theirs = [run for run in runs if (run.owner if kind == "user" else run.group) == name and run.key.is_gang]
-        leaving = sum(run.slots for run in theirs if run.leaving is not None)
-        for run in beyond(preemptible_now(theirs, cluster.rules, cluster.at), excess - leaving - gone[kind, name]):
-            gone["user", run.owner] += run.slots
-            yield Preempt(run, f"the limit of {kind} {name} is below what is held")
+        leaving = sum(run.freed for run in theirs if run.leaving is not None)
+        for each in beyond(preemptible_now(theirs, cluster.rules, cluster.at), excess - leaving - gone[kind, name]):
+            gone["user", each.run.owner] += each.slots
+            yield _preempt(each, f"the limit of {kind} {name} is below what is held", cluster.at)
+
+
+def _preempt(source: Source, reason: str, at: float) -> Preempt:
+    """Return the decision to take these slots from a gang; one that keeps some gets a reservation for them."""
+    if source.whole:
+        return Preempt(source.run, reason)
+    return Preempt(source.run, reason, "shrink", kept_for(source.run, at))
 
 
 class _Pass:
@@ -109,6 +120,37 @@ class _Pass:
         """Serve all other requests, by priority and fair share."""
         for lines in self._lines:
             self._walk(lines, guaranteed=False)
+
+    def serve_elastic(self) -> None:
+        """Hand out the slots that nobody waits for: to elastic gangs that start now, else to one that grows."""
+        starting = [start for start in self.starts if start.request.larger]
+        growing = [run for run in self._elastic if may_grow(run, self._cluster.rules, self._at)]
+        free = any(capacity.total for capacity in self._capacities.values())
+        if not (starting or growing) or not free or self._somebody_waits():
+            return
+        where = enlarged(starting, self._capacities, self._ledger)
+        if where:
+            self._taken.clear()
+            self.starts = [
+                replace(start, placement=self._placed(where.get(start.request.key, start.by_node)))
+                for start in self.starts
+            ]
+        usable = {node.name for node in self._nodes}
+        growing = [run for run in growing if run.key not in self.preempts and run.by_node.keys() <= usable]
+        if self._pool not in self._cluster.closed_pools and not any(run.returns for run in self._elastic):
+            grows = growth(growing, self._capacities, self._ledger, self._at)
+            if grows is not None:
+                self.preempts[grows.run.key] = grows
+
+    def _somebody_waits(self) -> bool:
+        """Return whether any request of the pool, or a gang that is about to return, waits for slots."""
+        queue = self._cluster.queue
+        if self._plans or self._cluster.returning:
+            return True
+        if any(queue.requests[key].pool == self._pool for key in queue.ineligible):
+            return True
+        undecided = (each for lines in self._lines for line in lines for each in self._next_of_each_shape(line))
+        return any(self._ledger.stopped_by(each) is None and self._feasible(each) for each in undecided)
 
     @cached_property
     def _lines(self) -> list[list[UserQueue]]:
@@ -227,12 +269,13 @@ class _Pass:
         self._capacities[found.kind].take(found.allocation)
         self._served.add(request.key)
         self._ledger.give(request)
-        self.starts.append(Start(request, self._placed(found), found.passed, self._reserved.pop(request.key, None)))
+        placement = self._placed(found.allocation)
+        self.starts.append(Start(request, placement, found.passed, self._reserved.pop(request.key, None)))
         return True
 
-    def _placed(self, found: Fit) -> Placement:
+    def _placed(self, allocation: SlotsByNode) -> Placement:
         shares = []
-        for name, count in found.allocation:
+        for name, count in allocation:
             node, begun = self._cluster.nodes[name], self._taken[name]
             self._taken[name] += count
             slots = tuple(self._cluster.free[name][begun : begun + count])
@@ -264,19 +307,26 @@ class _Pass:
     ) -> Plan | None:
         """Plan a reservation for a request that does not fit, and preempt gangs whose slots it needs.
 
-        With `borrowed`, gangs that hold borrowed slots may be preempted, otherwise gangs that use reserved slots.
+        With `borrowed`, gangs that hold borrowed slots may be preempted, otherwise gangs that use reserved slots. If it
+        is enough that elastic gangs shrink, only they are asked to.
         Returns None if the request fits nowhere.
         """
         if not self._feasible(request):
             return None
         rules, runs = self._cluster.rules, self._runs
-        theirs = [run for run in runs if (run.key in self._borrowed if borrowed else run.passed)]
-        leaving = [run for run in runs if run.leaving is not None or run.key in self.preempts]
-        candidates = [run for run in preemptible_now(theirs, rules, self._at) if run.key not in self.preempts]
-        chosen = victims(request, self._capacities, self._nodes, candidates, leaving, self._plans)
+        theirs = {run.key: run.slots for run in runs if (run.key in self._borrowed if borrowed else run.passed)}
+        taken = {run.key: run.surplus for run in self._elastic if run.surplus} | theirs
+        leaving = [Source(run, run.freed) for run in runs if run.leaving is not None]
+        leaving += [Source(each.run, each.freed) for each in self.preempts.values() if each.run.pool == self._pool]
+        candidates = preemptible_now((run for run in runs if run.key in taken), rules, self._at)
+        candidates = [run for run in candidates if run.key not in self.preempts]
+        extra = surpluses(candidates)
+        everything = [each for each in extra if each.run.key not in theirs]
+        everything += [whole(run) for run in candidates if run.key in theirs]
+        chosen = (extra and self._victims(request, extra, leaving)) or self._victims(request, everything, leaving)
         why = "within a guarantee" if borrowed else "next in the queue"
-        self.preempts |= {run.key: Preempt(run, f"{request.key} is {why}") for run in chosen}
-        coming = self._coming({run.key for run in theirs})
+        self.preempts |= {each.run.key: _preempt(each, f"{request.key} is {why}", self._at) for each in chosen}
+        coming = self._coming(taken)
         made = plan(
             request,
             self._capacities,
@@ -296,6 +346,9 @@ class _Pass:
                 self._ledger.commit(request)
         return made
 
+    def _victims(self, request: SlotRequest, candidates: list[Source], leaving: list[Source]) -> list[Source]:
+        return victims(request, self._capacities, self._nodes, candidates, leaving, self._plans)
+
     def _feasible(self, request: SlotRequest) -> bool:
         return feasible(self._nodes, request.slots, request.excluded, request.one_node)
 
@@ -304,6 +357,10 @@ class _Pass:
     @cached_property
     def _runs(self) -> list[Allocation]:
         return [run for run in self._cluster.runs.values() if run.pool == self._pool]
+
+    @cached_property
+    def _elastic(self) -> list[Allocation]:
+        return [run for run in self._runs if run.elastic is not None]
 
     @cached_property
     def _begun_at(self) -> dict[tuple[str, int], list[float]]:
@@ -317,14 +374,15 @@ class _Pass:
     def _borrowed(self) -> set[RequestKey]:
         return borrowed_slots(self._cluster)
 
-    def _coming(self, taken_back: set[RequestKey]) -> tuple[SlotRelease, ...]:
+    def _coming(self, taken_back: dict[RequestKey, int]) -> tuple[SlotRelease, ...]:
         """Return when gangs release their slots, as far as that is known, in order of time, with gangs that start now.
 
-        Gangs in `taken_back`, and those that this decision preempts, are assumed to exit as soon as the rules allow.
+        The slots in `taken_back`, and those of gangs that this decision preempts, are assumed to be released as soon as
+        the rules allow.
         """
-        asked = taken_back | self.preempts.keys()
+        asked = taken_back | {key: each.freed for key, each in self.preempts.items()}
         runs = [*self._runs, *(start.run(self._at) for start in self.starts)]
-        return releases(runs, self._cluster.rules, self._at, lambda run: run.key in asked)
+        return releases(runs, self._cluster.rules, self._at, lambda run: asked.get(run.key, 0))
 
 
 def _capacities(cluster: ClusterState, nodes: list[Node]) -> dict[str, Capacity]:

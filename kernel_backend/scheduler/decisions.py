@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from kernel_backend.model.resources import Placement
 from kernel_backend.scheduler.requests import Allocation, Reservation, SlotRequest
@@ -16,6 +17,11 @@ class Start:
     placement: Placement
     passed: bool = False  # it uses reserved slots, which may be reclaimed
     reservation: Reservation | None = None  # reservation of the request, which it gets back if its trial is requeued
+
+    @property
+    def by_node(self) -> tuple[tuple[str, int], ...]:
+        """Return how many slots of each node the gang gets, in the order of ranks."""
+        return tuple((share.node, len(share.slots)) for share in self.placement)
 
     def run(self, at: float) -> Allocation:
         """Return the allocation that the started gang holds from time `at` on."""
@@ -31,15 +37,27 @@ class Start:
             ends=ends,
             passed=self.passed,
             reservation=self.reservation,
+            elastic=replace(request, failed_at=0.0, rest=0.0) if request.larger else None,
         )
 
 
 @dataclass(frozen=True)
 class Preempt:
-    """Decision to preempt a gang: it is asked to commit a checkpoint and release its slots."""
+    """Decision to preempt a gang: it is asked to commit a checkpoint and release its slots.
+
+    An elastic gang that shrinks or grows comes back at once with another number of slots; `kept` is the reservation of
+    its least number until then.
+    """
 
     run: Allocation
     reason: str
+    change: Literal["exit", "shrink", "grow"] = "exit"
+    kept: Reservation | None = None
+
+    @property
+    def freed(self) -> int:
+        """Return how many of the gang's slots are for others."""
+        return self.run.slots if self.change == "exit" else self.run.surplus
 
 
 @dataclass(frozen=True)

@@ -97,6 +97,18 @@ class Capacity:
             else:
                 del self.free[name]
 
+    def give(self, allocation: SlotsByNode) -> None:
+        """Mark the slots of an allocation as free again."""
+        for name, count in allocation:
+            before = self.free.get(name, 0)
+            if before:
+                names = self._nodes[before]
+                del names[bisect_left(names, name)]
+            self.free[name] = before + count
+            self.total += count
+            self._nodes += [[] for _ in range(before + count + 1 - len(self._nodes))]
+            insort(self._nodes[before + count], name)
+
     def _tightest(self, slots: int, odd: Mapping[str, int], beside: Collection[str] = ()) -> str | None:
         """Return the node with the fewest free slots that suffice, by name among equals; None if there is none.
 

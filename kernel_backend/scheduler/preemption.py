@@ -1,14 +1,43 @@
-"""Choose gangs to preempt: the youngest first, no more than needed, and none if all would free too few slots."""
+"""Choose gangs to preempt: the youngest first, no more than needed, and none if all would free too few slots.
+
+Elastic gangs come first: they keep their least number of slots, and give the others to whoever waits.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from kernel_backend.model.resources import Node
 from kernel_backend.scheduler.placement import Capacity
 from kernel_backend.scheduler.requests import Allocation, RequestKey, SlotRequest
 from kernel_backend.scheduler.reservations import Plan, preemptible_at
 from kernel_backend.scheduler.rules import Rules
+
+
+class Source(NamedTuple):
+    """Gang from which slots may be taken, and how many: all of them, or the surplus of an elastic gang."""
+
+    run: Allocation
+    slots: int
+
+    @property
+    def whole(self) -> bool:
+        """Return whether the gang loses all of its slots."""
+        return self.slots == self.run.slots
+
+    def on(self, excluded: frozenset[str]) -> int:
+        """Return how many of the slots are certainly on nodes that are not excluded."""
+        return min(self.slots, self.run.on(excluded))
+
+    def on_node(self, name: str) -> int:
+        """Return how many slots of a node it frees; an elastic gang that shrinks may stay there."""
+        return min(self.slots, self.run.by_node[name])
+
+
+def whole(run: Allocation) -> Source:
+    """Return all slots of a gang."""
+    return Source(run, run.slots)
 
 
 def preemptible_now(runs: Iterable[Allocation], rules: Rules, at: float) -> list[Allocation]:
@@ -29,65 +58,78 @@ def _youngest(run: Allocation) -> tuple[bool, float, int, int, int, RequestKey]:
     return not run.key.server, -run.since, run.slots, -run.key.experiment, -run.key.trial, run.key
 
 
+def surpluses(candidates: Iterable[Allocation]) -> list[Source]:
+    """Return what elastic gangs among `candidates` hold beyond their least numbers of slots."""
+    return [Source(run, run.surplus) for run in candidates if run.surplus]
+
+
 def victims(
     request: SlotRequest,
     capacities: Mapping[str, Capacity],
     nodes: Sequence[Node],
-    candidates: Sequence[Allocation],
-    leaving: Sequence[Allocation],
+    candidates: Sequence[Source],
+    leaving: Sequence[Source],
     before: Sequence[Plan],
-) -> list[Allocation]:
+) -> list[Source]:
     """Return those `candidates`, in order, that must be preempted to free enough slots for a request.
 
     Free slots, and those of gangs in `leaving`, are counted, too. Empty if no preemption is needed, or if all
     candidates together free too few slots. `before` are the plans of requests that are served earlier.
     """
     usable = [node for node in nodes if node.name not in request.excluded]
-    choices: list[list[Allocation] | None] = []
+    choices: list[list[Source] | None] = []
     if request.one_node:
         for node in usable:
             if node.slots >= request.slots:
                 kept = sum(each.request.slots for each in before if each.node == node.name)
                 free = capacities[node.kind].free.get(node.name, 0)
-                held = {run.key: run.by_node[node.name] for run in (*candidates, *leaving)}
+                held = {each.run.key: each.on_node(node.name) for each in (*candidates, *leaving)}
                 choices.append(_least(candidates, leaving, held, request.slots + kept - free))
     else:
         for kind in sorted({node.kind for node in usable}):
             kept = sum(each.request.slots for each in before if each.kind == kind)
             free = capacities[kind].beside(request.excluded, {})
-            held = {run.key: run.on(request.excluded) if run.kind == kind else 0 for run in (*candidates, *leaving)}
+            held = {
+                each.run.key: each.on(request.excluded) if each.run.kind == kind else 0
+                for each in (*candidates, *leaving)
+            }
             choices.append(_least(candidates, leaving, held, request.slots + kept - free))
     found = [chosen for chosen in choices if chosen is not None]
-    return min(found, key=lambda chosen: (sum(run.slots for run in chosen), [run.key for run in chosen]), default=[])
+    return min(found, key=lambda chosen: (sum(each.slots for each in chosen), [c.run.key for c in chosen]), default=[])
 
 
 def _least(
-    candidates: Sequence[Allocation], leaving: Sequence[Allocation], held: Mapping[RequestKey, int], missing: int
-) -> list[Allocation] | None:
+    candidates: Sequence[Source], leaving: Sequence[Source], held: Mapping[RequestKey, int], missing: int
+) -> list[Source] | None:
     """Return the candidates that free `missing` slots, without superfluous ones; None if all together free too few."""
-    missing -= sum(held[run.key] for run in leaving)
-    chosen: list[Allocation] = []
-    for run in candidates:
+    missing -= sum(held[each.run.key] for each in leaving)
+    chosen: list[Source] = []
+    for each in candidates:
         if missing <= 0:
             break
-        if held[run.key]:
-            chosen.append(run)
-            missing -= held[run.key]
+        if held[each.run.key]:
+            chosen.append(each)
+            missing -= held[each.run.key]
     if missing > 0:
         return None
-    for run in reversed(chosen):
-        if missing + held[run.key] <= 0:
-            missing += held[run.key]
-            chosen.remove(run)
+    for each in reversed(chosen):
+        if missing + held[each.run.key] <= 0:
+            missing += held[each.run.key]
+            chosen.remove(each)
     return chosen
 
 
-def beyond(candidates: Sequence[Allocation], excess: int) -> list[Allocation]:
-    """Return as many of the first candidates as together hold at least `excess` slots, to be preempted."""
-    chosen: list[Allocation] = []
-    for run in candidates:
+def beyond(candidates: Sequence[Allocation], excess: int) -> list[Source]:
+    """Return what to take from gangs, of the first candidates first, to free at least `excess` slots.
+
+    It is enough that elastic gangs shrink, if they do so by as many slots.
+    """
+    chosen: list[Source] = []
+    extra = surpluses(candidates)
+    enough = sum(each.slots for each in extra) >= excess
+    for each in extra if enough else map(whole, candidates):
         if excess <= 0:
             break
-        chosen.append(run)
-        excess -= run.slots
+        chosen.append(each)
+        excess -= each.slots
     return chosen

@@ -82,6 +82,7 @@ class Queue:
     def __init__(self) -> None:
         self.requests: dict[RequestKey, SlotRequest] = {}
         self.lines: dict[str, dict[QueueKey, UserQueue]] = {}
+        self.ineligible: set[RequestKey] = set()  # in backoff or preparation
         self._wakes: list[tuple[float, RequestKey]] = []
 
     def __iter__(self) -> Iterator[SlotRequest]:
@@ -138,16 +139,18 @@ class Queue:
     def _take_in(self, request: SlotRequest, at: float) -> bool:
         """Record a request; return whether it can be scheduled now, so that it belongs in a user queue."""
         self.requests[request.key] = request
-        if request.preparing:
-            return False
-        if request.backs_off(at):
+        backs_off = not request.preparing and request.backs_off(at)
+        if backs_off:
             heapq.heappush(self._wakes, (request.failed_at + request.rest, request.key))
+        if request.preparing or backs_off:
+            self.ineligible.add(request.key)
             return False
         return True
 
     def remove(self, key: RequestKey, at: float) -> SlotRequest | None:
         """Remove and return the request with this key; None if there is none."""
         request = self.requests.pop(key, None)
+        self.ineligible.discard(key)
         line = self.line(request) if request is not None else None
         if request is not None and line is not None and self.stands(request) and not line.remove(request, at):
             del self.lines[request.pool][line.key]

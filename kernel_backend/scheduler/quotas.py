@@ -80,12 +80,23 @@ class Ledger:
 
     def never(self, request: SlotRequest) -> bool:
         """Return whether a request is for more slots than its owner or group may use for one trial."""
+        return request.slots > self._most_of_trial(request)
+
+    def _most_of_trial(self, request: SlotRequest) -> float:
         whose = request.owner, request.group
         most = self._most.get(whose)
         if most is None:
             mosts = (quota.most for _, _, quota in self._both(request))
             most = self._most[whose] = min((each for each in mosts if each is not None), default=inf)
-        return request.slots > most
+        return most
+
+    def room(self, request: SlotRequest, held: int) -> float:
+        """Return how many slots a gang that holds `held` may have in all, by the quotas of its owner and group."""
+        accounts = self._both(request)
+        if any(quota.slot_hours is not None and self.spent(kind, name) for kind, name, quota in accounts):
+            return held
+        left = [quota.limit - self._held(kind, name) for kind, name, quota in accounts if quota.limit is not None]
+        return min(held + max(0, min(left)) if left else inf, self._most_of_trial(request))
 
     def spent(self, kind: str, name: str) -> bool:
         """Return whether an account has used up its slot-hours: its gangs continue to run, but no new ones start."""
@@ -113,10 +124,13 @@ class Ledger:
         self._given["group"][request.group] += request.slots
         self._given["member"][request.group, request.owner] += request.slots
 
-    def commit(self, request: SlotRequest) -> None:
-        """Count a request's slots as held by its owner and group, so that later requests cannot use up the limits."""
+    def commit(self, request: SlotRequest, more: int | None = None) -> None:
+        """Count a request's slots, or `more` slots, as held by its owner and group.
+
+        Later requests then cannot use up the limits.
+        """
         for kind, name, _ in self._both(request):
-            self._more[kind][name] += request.slots
+            self._more[kind][name] += request.slots if more is None else more
 
     def hold_back(self, request: SlotRequest) -> None:
         """Reserve a part of the limits for a starving request, so that later requests cannot use it up.
@@ -151,15 +165,15 @@ class Ledger:
 def borrowed_slots(cluster: ClusterState) -> set[RequestKey]:
     """Return the keys of gangs whose slots are borrowed, that is above the guarantees of both owner and group.
 
-    A guarantee covers an account's oldest gangs first.
+    A guarantee covers an account's oldest gangs first, and of an elastic gang its least number of slots.
     """
     covered: Counter[tuple[str, str]] = Counter()
     others: set[RequestKey] = set()
     for run in sorted(cluster.runs.values(), key=lambda run: (run.since, run.key)):
-        own = False
+        own, slots = False, run.slots - run.surplus
         for kind, name, accounts in (("user", run.owner, cluster.users), ("group", run.group, cluster.groups)):
-            if covered[kind, name] + run.slots <= accounts.quota(name).guarantee:
-                covered[kind, name] += run.slots
+            if covered[kind, name] + slots <= accounts.quota(name).guarantee:
+                covered[kind, name] += slots
                 own = True
         if not own:
             others.add(run.key)

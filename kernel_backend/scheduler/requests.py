@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
 from kernel_backend.model.resources import LOCAL, Placement
+from kernel_backend.scheduler.pace import Pace
 
 ANY_TRIAL = 0  # trial number in a request of a search, which chooses the trial when a gang is granted
 
@@ -53,7 +55,11 @@ Order = tuple[float, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class SlotRequest:
-    """Request for the slots of a gang, by a queued trial, or by a search that could train another trial."""
+    """Request for the slots of a gang, by a queued trial, or by a search that could train another trial.
+
+    An elastic request starts with `slots`, its least number, or with one of the `larger` numbers if nobody waits for
+    the slots that it then has in addition.
+    """
 
     experiment: int
     trial: int
@@ -73,6 +79,7 @@ class SlotRequest:
     preemptible: bool = False  # it may be preempted by a request whose reserved slots it uses
     max_time: float | None = None  # seconds after which the gang is paused
     nth: int = 0  # index among the requests of a search
+    larger: Sequence[int] = ()  # ascending
     # Computed at creation: with 100,000 requests, cached properties take twice as long.
     key: RequestKey = field(init=False, compare=False, repr=False)
     order: Order = field(init=False, compare=False, repr=False)  # time of queueing; ties by number
@@ -113,7 +120,10 @@ class Reservation(NamedTuple):
 
 @dataclass(frozen=True)
 class Allocation:
-    """Slots that a gang holds. Slots beyond a guarantee are borrowed, so that others may reclaim them."""
+    """Slots that a gang holds. Slots beyond a guarantee are borrowed, so that others may reclaim them.
+
+    An elastic gang holds those beyond its least number as long as no other request needs them.
+    """
 
     key: RequestKey
     placement: Placement
@@ -128,12 +138,25 @@ class Allocation:
     waiting: bool = False  # in the own queue of its engine, which has not granted the slots yet
     actual: Placement = ()  # where it really runs, if its engine has chosen the nodes
     last_activity: float | None = None  # of a notebook server
-    reservation: Reservation | None = field(default=None, compare=False)  # the reservation with which it was started
+    reservation: Reservation | None = field(default=None, compare=False)  # its next request gets it
+    elastic: SlotRequest | None = field(default=None, compare=False)  # request of an elastic gang after it has exited
+    returns: bool = False  # it was asked to exit only to come back with another number of slots
+    pace: Pace | None = field(default=None, compare=False)  # of an elastic gang, once it is known
 
     @cached_property
     def slots(self) -> int:
         """Return how many slots the gang holds."""
         return sum(len(share.slots) for share in self.placement)
+
+    @property
+    def surplus(self) -> int:
+        """Return how many slots an elastic gang holds beyond its least number; 0 for other gangs."""
+        return 0 if self.elastic is None else max(0, self.slots - self.elastic.slots)
+
+    @property
+    def freed(self) -> int:
+        """Return how many slots are free for others once the gang has exited."""
+        return self.surplus if self.returns else self.slots
 
     @cached_property
     def by_node(self) -> Counter[str]:

@@ -15,7 +15,7 @@ from kernel_backend.scheduler.rules import Rules
 
 
 class SlotRelease(NamedTuple):
-    """Time `at` by which a gang will release its slots.
+    """Time `at` by which a gang will release slots: all of its slots, or those that an elastic gang gives up.
 
     It is not `sure` if the gang is to be preempted some time after its first checkpoint, whose time is unknown. Such a
     release is used to predict when a reservation is due, but its slots are not offered to other requests.
@@ -24,6 +24,7 @@ class SlotRelease(NamedTuple):
     at: float
     run: Allocation
     sure: bool
+    slots: int
 
 
 @dataclass
@@ -61,20 +62,21 @@ class Plan:
         return request.preemptible and not self.firm
 
 
-def release(run: Allocation, rules: Rules, at: float, taken_back: bool) -> SlotRelease | None:
+def release(run: Allocation, rules: Rules, at: float, taken_back: int) -> SlotRelease | None:
     """Return when a gang will release its slots; None if that is unknown.
 
-    With `taken_back`, the gang is assumed to be preempted as soon as the rules allow.
+    If slots are `taken_back`, that many are assumed to be released as soon as the rules allow.
     """
     if run.leaving is not None:
-        return SlotRelease(max(at, run.leaving + rules.grace), run, True)
-    known = None if run.ends is None else SlotRelease(max(at, run.ends), run, True)
+        return SlotRelease(max(at, run.leaving + rules.grace), run, True, run.freed)
+    known = None if run.ends is None else SlotRelease(max(at, run.ends), run, True, run.slots)
     if not taken_back:
         return known
     asked = preemptible_at(run, rules)
     if asked is None and not run.key.is_gang:
         return known
-    back = SlotRelease(max(at, at + rules.min_run if asked is None else asked) + rules.grace, run, asked is not None)
+    when = max(at, at + rules.min_run if asked is None else asked) + rules.grace
+    back = SlotRelease(when, run, asked is not None, taken_back)
     return back if known is None or back.at < known.at else known
 
 
@@ -93,9 +95,12 @@ def preemptible_at(run: Allocation, rules: Rules) -> float | None:
 
 
 def releases(
-    runs: Iterable[Allocation], rules: Rules, at: float, taken_back: Callable[[Allocation], bool]
+    runs: Iterable[Allocation], rules: Rules, at: float, taken_back: Callable[[Allocation], int]
 ) -> tuple[SlotRelease, ...]:
-    """Return when gangs will release their slots, as far as that is known, in order of time."""
+    """Return when gangs will release their slots, as far as that is known, in order of time.
+
+    `taken_back` returns how many slots of a gang are taken back.
+    """
     found = (release(run, rules, at, taken_back(run)) for run in runs)
     return tuple(sorted(filter(None, found), key=lambda each: (each.at, each.run.key)))
 
@@ -151,7 +156,11 @@ def _anywhere(
     found = []
     for kind in kinds:
         needed = request.slots + sum(each.request.slots for each in before if each.kind == kind)
-        counted = [(each.at, each.run.on(request.excluded), each.sure) for each in coming if each.run.kind == kind]
+        counted = [
+            (each.at, min(each.slots, each.run.on(request.excluded)), each.sure)
+            for each in coming
+            if each.run.kind == kind
+        ]
         free = capacities[kind].beside(request.excluded, {})
         found.append((kind, None, *_reached(free, needed, counted), needed - free))
     return min(found, key=_soonest, default=None)
@@ -170,7 +179,7 @@ def _on_a_node(
     by_node: dict[str, list[tuple[float, int, bool]]] = {}
     for each in coming:
         for name, count in each.run.by_node.items():
-            by_node.setdefault(name, []).append((each.at, count, each.sure))
+            by_node.setdefault(name, []).append((each.at, min(each.slots, count), each.sure))
     found = []
     for node in kept or fitting:
         needed = request.slots + sum(each.request.slots for each in before if each.node == node.name)

@@ -20,6 +20,7 @@ class Rules:
     patience: float = 3600.0  # age of a reservation from which preemptible requests may not use its slots either
     starving: float = 86400.0  # time at the head of a user queue after which a request gets a reservation
     risk: float = 0.05  # maximum probability with which all gangs backfilled by forecast may delay a reservation
+    restarts: float = 0.05  # maximum fraction of its time for which an elastic gang restarts in order to grow
     idle_servers: float | None = None  # idle time after which a notebook server may be stopped; None: never
 
     def __post_init__(self) -> None:
@@ -28,6 +29,8 @@ class Rules:
         for name in ("advance", "min_run", "grace", "soon", "patience", "starving"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} of {getattr(self, name)} s lies in the past")
+        if not 0 < self.restarts <= 1:
+            raise ValueError(f"restarts of {self.restarts}: a fraction above 0 and up to 1 is needed")
         if not 0 <= self.risk < 1:
             raise ValueError(f"a risk of {self.risk}: a probability of at least 0 and below 1 is needed")
         if self.idle_servers is not None and self.idle_servers <= 0:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 from kernel_backend.model.cluster.quotas import Quota, Use
 from kernel_backend.model.cluster.usage import UsageInterval
 from kernel_backend.model.resources import LOCAL, Node
+from kernel_backend.scheduler.decisions import Preempt
 from kernel_backend.scheduler.placement import largest_gang
 from kernel_backend.scheduler.queue import Queue
 from kernel_backend.scheduler.requests import Allocation, RequestKey, Reservation, SlotRequest
@@ -99,6 +100,9 @@ class ClusterState:
         self.closed_pools: Mapping[str, str] = {}  # reason why nothing is started in a pool now, by pool
         self.limits_of_pools: Mapping[str, str] = {}  # what limits a pool to fewer slots than its nodes offer
         self.runs: dict[RequestKey, Allocation] = {}
+        self.returning: Collection[
+            RequestKey
+        ] = ()  # gangs that have exited, and may have a reservation when they return
         self.queue = Queue()
         self.reservations = tuple(reservations)
         self.users = UsageByName(users or {}, self.rules)
@@ -206,6 +210,16 @@ class ClusterState:
     def change(self, key: RequestKey, **changes: Any) -> None:
         """Update fields of an allocation, such as the time of its first checkpoint."""
         self.runs[key] = replace(self.runs[key], **changes)
+
+    def ask_to_exit(self, preempt: Preempt) -> None:
+        """Record that a gang is asked to exit now; one that only changes its size gets a reservation."""
+        self.change(preempt.run.key, leaving=self.at)
+        self.keep_for_return(preempt)
+
+    def keep_for_return(self, preempt: Preempt) -> None:
+        """Record that a gang which is asked to exit comes back with another size, if that is so."""
+        if preempt.kept is not None:
+            self.change(preempt.run.key, returns=True, reservation=preempt.kept)
 
     def let_go(self, key: RequestKey, back: SlotRequest | None = None, at: float | None = None) -> Allocation:
         """Free the slots of a gang at time `at`, and return its former allocation.

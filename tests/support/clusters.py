@@ -62,12 +62,13 @@ class Cluster:
         decisions = decide(self.picture)
         self.apply(decisions)
         starts = [f"{start.request.experiment} starts on {_where(start.run(0.0))}" for start in decisions.starts]
-        return [*starts, *(f"{_who(each.run.key)} goes: {each.reason}" for each in decisions.preempts)]
+        words = {"exit": "goes", "shrink": "shrinks", "grow": "grows"}
+        return [*starts, *(f"{_who(each.run.key)} {words[each.change]}: {each.reason}" for each in decisions.preempts)]
 
     def apply(self, decisions: Decisions) -> None:
         self.picture.reservations = decisions.reservations
         for preempt in decisions.preempts:
-            self.picture.change(preempt.run.key, leaving=self.picture.at)
+            self.picture.ask_to_exit(preempt)
         for start in decisions.starts:
             self.picture.hold(start.run(self.picture.at))
 

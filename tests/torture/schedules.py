@@ -2,8 +2,8 @@
 
     python -m tests.torture.schedules [--histories 10000] [--seed 0]
 
-A history has one or two pools, users and groups with quotas, gangs of all sizes, priorities, faults, lost nodes,
-preemption. It ends when every job has.
+A history has one or two pools, users and groups with quotas, gangs of all sizes, some of them elastic, priorities,
+faults, lost nodes, preemption. It ends when every job has.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kernel_backend.model.cluster.quotas import Quota, SlotHours
 from kernel_backend.model.resources import Node
 from kernel_backend.scheduler.backfill import fit
 from kernel_backend.scheduler.decide import decide
-from kernel_backend.scheduler.decisions import Decisions
+from kernel_backend.scheduler.decisions import Decisions, Start
 from kernel_backend.scheduler.explain.explain import explain
 from kernel_backend.scheduler.explain.feasibility import impossible
 from kernel_backend.scheduler.order import reserved_for
@@ -39,6 +39,7 @@ def check(cluster: ClusterState, decisions: Decisions) -> None:
     _no_limit_is_exceeded(cluster, decisions)
     _who_goes_may_be_asked_to(cluster, decisions)
     _nothing_is_idle_that_could_be_had(cluster, decisions)
+    _elastic_gangs_get_only_what_nobody_waits_for(cluster, decisions)
     _guarantees_are_met_or_on_their_way(cluster, decisions)
     _limits_are_kept_for_who_can_use_them(cluster, decisions)
     _who_hears_that_it_starts_does(cluster, decisions)
@@ -57,7 +58,7 @@ def _nothing_is_given_twice(cluster: ClusterState, decisions: Decisions) -> None
         for share in start.placement:
             assert set(share.slots) <= set(cluster.free[share.node])
             taken.update((share.node, slot) for slot in share.slots)
-        assert sum(len(share.slots) for share in start.placement) == request.slots
+        assert _size(start) in (request.slots, *request.larger)
     assert all(count == 1 for count in taken.values())
     assert len({start.request.key for start in decisions.starts}) == len(decisions.starts)
 
@@ -66,7 +67,7 @@ def _no_limit_is_exceeded(cluster: ClusterState, decisions: Decisions) -> None:
     for accounts, whose in ((cluster.users, "owner"), (cluster.groups, "group")):
         given: Counter[str] = Counter()
         for start in decisions.starts:
-            given[getattr(start.request, whose)] += start.request.slots
+            given[getattr(start.request, whose)] += _size(start)
         for name, slots in given.items():
             limit = accounts.quota(name).limit
             assert limit is None or accounts.use(name, cluster.at).held + slots <= limit
@@ -79,6 +80,37 @@ def _who_goes_may_be_asked_to(cluster: ClusterState, decisions: Decisions) -> No
         assert run.committed is not None
         assert run.committed + cluster.rules.min_run <= cluster.at
     assert not {start.request.key for start in decisions.starts} & {each.run.key for each in decisions.preempts}
+
+
+def _size(start: Start) -> int:
+    return sum(len(share.slots) for share in start.placement)
+
+
+def _after(cluster: ClusterState, decisions: Decisions) -> Ledger:
+    """Return what accounts hold after all starts are carried out."""
+    ledger = Ledger(cluster)
+    for start in decisions.starts:
+        ledger.give(start.request)
+        ledger.commit(start.request, more=_size(start) - start.request.slots)
+    return ledger
+
+
+def _elastic_gangs_get_only_what_nobody_waits_for(cluster: ClusterState, decisions: Decisions) -> None:
+    larger = [start.request for start in decisions.starts if _size(start) > start.request.slots]
+    growing = [each.run for each in decisions.preempts if each.change == "grow"]
+    pools = {request.pool for request in larger} | {run.pool for run in growing}
+    waiting = [request for request in _waiting(cluster, decisions) if request.pool in pools]
+    assert not [request for request in waiting if _could_be_placed(cluster, request)]
+    assert not pools & {cluster.queue.requests[key].pool for key in cluster.queue.ineligible}
+    assert len(growing) == len({run.pool for run in growing}), "one at a time"
+    for preempt in decisions.preempts:
+        assert (preempt.kept is not None) == (preempt.change != "exit")
+        assert preempt.change == "exit" or preempt.run.elastic is not None
+        assert preempt.change != "shrink" or preempt.run.surplus
+
+
+def _could_be_placed(cluster: ClusterState, request: SlotRequest) -> bool:
+    return feasible(cluster.usable(request.pool), request.slots, request.excluded, request.one_node)
 
 
 def _capacities(cluster: ClusterState, decisions: Decisions, pool: str) -> dict[str, Capacity]:
@@ -94,9 +126,7 @@ def _capacities(cluster: ClusterState, decisions: Decisions, pool: str) -> dict[
 
 def _waiting(cluster: ClusterState, decisions: Decisions, limits_kept: bool = False) -> list[SlotRequest]:
     """Those that have a turn, were not started, and could be within what their limits leave beside what is kept."""
-    started, ledger = {start.request.key for start in decisions.starts}, Ledger(cluster)
-    for start in decisions.starts:
-        ledger.give(start.request)
+    started, ledger = {start.request.key for start in decisions.starts}, _after(cluster, decisions)
     requests = [request for request in cluster.queue if request.key not in started and cluster.queue.stands(request)]
     for request in [cluster.queue.requests[each.key] for each in decisions.reservations]:
         if limits_kept or not ledger.guaranteed(request):
@@ -121,26 +151,24 @@ def _nothing_is_idle_that_could_be_had(cluster: ClusterState, decisions: Decisio
 
 def _guarantees_are_met_or_on_their_way(cluster: ClusterState, decisions: Decisions) -> None:
     """Assert that no request within a guarantee waits while preemptible runs hold the slots that it needs."""
-    ledger = Ledger(cluster)
-    for start in decisions.starts:
-        ledger.give(start.request)
+    ledger = _after(cluster, decisions)
     wide = [request for request in _waiting(cluster, decisions) if not request.one_node and not request.excluded]
     guaranteed = [request for request in wide if ledger.guaranteed(request)]
-    borrowed, going = borrowed_slots(cluster), {each.run.key for each in decisions.preempts}
+    borrowed, going = borrowed_slots(cluster), {each.run.key: each.freed for each in decisions.preempts}
     for request in guaranteed:
         others = sum(other.slots for other in guaranteed if other is not request and other.pool == request.pool)
         for kind, room in _capacities(cluster, decisions, request.pool).items():
             runs = [run for run in cluster.runs.values() if run.pool == request.pool and run.kind == kind]
-            coming = sum(run.slots for run in runs if run.leaving is not None or run.key in going)
-            could = sum(run.slots for run in runs if run.key in borrowed - going and _ripe(run, cluster))
+            coming = sum(run.freed for run in runs if run.leaving is not None)
+            coming += sum(going.get(run.key, 0) for run in runs)
+            ripe = [run for run in runs if run.key not in going and _ripe(run, cluster)]
+            could = sum(run.slots if run.key in borrowed else run.surplus for run in ripe)
             assert room.total + coming >= request.slots or room.total + coming + could - others < request.slots, request
 
 
 def _limits_are_kept_for_who_can_use_them(cluster: ClusterState, decisions: Decisions) -> None:
     """Whoever fits beside all that is held waits only for somebody whom it would delay."""
-    ledger = Ledger(cluster)
-    for start in decisions.starts:
-        ledger.give(start.request)
+    ledger = _after(cluster, decisions)
     started = {start.request.key for start in decisions.starts}
     requests = [request for request in cluster.queue if request.key not in started and cluster.queue.stands(request)]
     free = {pool: _capacities(cluster, decisions, pool) for pool in cluster.pools}
@@ -214,6 +242,8 @@ def play(seed: int) -> SimulationResult:
     crashes = {(job.number, nth): draw.uniform(0.0, 200.0) for job in jobs for nth in range(3) if draw.random() < 0.1}
     outages = [Outage(node.name, draw.uniform(0, 3000), draw.uniform(1, 600)) for node in nodes if draw.random() < 0.2]
 
+    stall = draw.uniform(0.0, RULES.grace)
+    growths: Counter[int] = Counter()
     order = random.Random(seed)
     rules = replace(RULES, starving=order.choice((300.0, 3600.0)))
 
@@ -223,6 +253,7 @@ def play(seed: int) -> SimulationResult:
         assert _state(cluster) == state, "deciding changes nothing"
         assert decide(shuffled(cluster, order)) == decisions, "a decision depends on the order in which things are told"
         check(cluster, decisions)
+        growths.update(each.run.key.experiment for each in decisions.preempts if each.change == "grow")
 
     played = simulate(
         jobs,
@@ -233,13 +264,16 @@ def play(seed: int) -> SimulationResult:
         faults=lambda job, nth: crashes.get((job, nth)),
         outages=outages,
         checkpoint_every=draw.choice((10.0, 60.0)),
-        stall=draw.uniform(0.0, RULES.grace),
+        stall=stall,
         watch=watch,
     )
     possible = [job for job in jobs if not impossible(_picture(nodes, users, groups), job.request(0.0))]
     never = [job for job in possible if job.number not in played.ends]
     spent = any(quota.slot_hours for quota in (*users.values(), *groups.values()))
     assert not never or spent, f"never done: {never}"
+    for number, count in growths.items():
+        had = sum(each.ended - each.begun for each in played.intervals if each.job == number)
+        assert count * stall <= rules.restarts * had, f"job {number} grows too often"
     return played
 
 
@@ -271,18 +305,21 @@ def _job(
     draw: random.Random, number: int, nodes: list[Node], pools: list[str], owners: list[str], groups: list[str]
 ) -> Workload:
     duration = draw.choice((5.0, 30.0, 120.0, 600.0))
+    slots = draw.choice((1, 1, 2, 3, 4, 8, 12))
+    least = draw.randint(1, slots) if draw.random() < 0.3 else slots
     return Workload(
         number,
         draw.choice((round(draw.uniform(0, 2000), 1), 60.0 * draw.randint(0, 33))),
         duration,
-        draw.choice((1, 1, 2, 3, 4, 8, 12)),
+        slots,
         draw.choice(owners),
         draw.choice(groups),
         priority=draw.choice((0, 0, 0, 2, 5)),
         one_node=draw.random() < 0.2,
-        max_time=duration * draw.choice((1.0, 1.5, 2.0)) if draw.random() < 0.5 else None,
+        max_time=duration * draw.choice((1.0, 1.5, 2.0)) if draw.random() < 0.5 and least == slots else None,
         preemptible=draw.random() < 0.5,
         pool=draw.choice(pools),
+        least=None if least == slots else least,
     )
 
 

@@ -90,7 +90,7 @@ def _reason(cluster: ClusterState, request: SlotRequest, ahead: Sequence[SlotReq
         if ahead:
             return f"{position}; {_kept(cluster, ahead, reader)}"
         return f"{_slots(request.slots)} free, starting"
-    going = sum(run.slots for run in cluster.runs.values() if run.leaving is not None and run.pool == request.pool)
+    going = sum(run.freed for run in cluster.runs.values() if run.leaving is not None and run.pool == request.pool)
     why = "drained, suspect or away" if any(node.suspect for node in nodes) else "drained or away"
     limit = cluster.limits_of_pools.get(request.pool, "")
     more = (f"; {_slots(going)} on their way" if going else "") + (f"; {_slots(away)} {why}" if away else "")
@@ -100,7 +100,7 @@ def _reason(cluster: ClusterState, request: SlotRequest, ahead: Sequence[SlotReq
     if ahead:
         return f"{position}; {total - free} of {_slots(total)} in use{more}"
     device = next((f" ({node.device})" for node in nodes if node.device), "")
-    return f"{position}; {_slots(request.slots)} requested, {free} of {total} free{device}{more}"
+    return f"{position}; {_requested(request)}, {free} of {total} free{device}{more}"
 
 
 def _limit(cluster: ClusterState, request: SlotRequest, reader: Person | None) -> str:
@@ -178,6 +178,12 @@ def _reserved(cluster: ClusterState) -> Iterator[tuple[SlotRequest, bool]]:
 def _left_out(cluster: ClusterState, request: SlotRequest) -> str:
     there = {node.name for node in cluster.of_pool(request.pool)}
     return "".join(f"; without {name}" for name in sorted(there & request.excluded))
+
+
+def _requested(request: SlotRequest) -> str:
+    if request.larger:
+        return f"{request.slots} to {request.larger[-1]} slots requested"
+    return f"{_slots(request.slots)} requested"
 
 
 def _slots(count: int) -> str:

@@ -54,7 +54,7 @@ def _start(
             if run.leaving is not None:
                 end = _sooner(end, run.leaving + cluster.rules.grace)
             if end is not None:
-                heapq.heappush(ends, (max(cluster.at, end), run.slots))
+                heapq.heappush(ends, (max(cluster.at, end), run.freed))
     now = cluster.at
     for request in requests:
         while free < request.slots:

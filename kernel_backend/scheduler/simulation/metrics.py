@@ -20,7 +20,7 @@ def held(played: SimulationResult, begun: float, ended: float) -> dict[str, floa
     found = dict.fromkeys(sorted({job.owner for job in played.jobs.values()}), 0.0)
     for interval in played.intervals:
         job = played.jobs[interval.job]
-        found[job.owner] += job.slots * max(0.0, min(ended, interval.ended) - max(begun, interval.begun))
+        found[job.owner] += interval.slots * max(0.0, min(ended, interval.ended) - max(begun, interval.begun))
     return found
 
 

@@ -14,6 +14,7 @@ from kernel_backend.model.resources import Node
 from kernel_backend.model.states import Outcome
 from kernel_backend.scheduler.decide import decide
 from kernel_backend.scheduler.decisions import Decisions
+from kernel_backend.scheduler.pace import Pace
 from kernel_backend.scheduler.requests import Allocation, SlotRequest
 from kernel_backend.scheduler.rules import Rules
 from kernel_backend.scheduler.simulation.workloads import Workload
@@ -32,12 +33,16 @@ class Outage(NamedTuple):
 
 
 class SimulatedInterval(NamedTuple):
-    """Interval in which a job held its slots; `useful` is how many seconds of its work were not lost."""
+    """Interval in which a job held its slots; `useful` is how many seconds of its work were not lost.
+
+    The work of an elastic job is counted in seconds with its largest number of slots.
+    """
 
     job: int
     begun: float
     ended: float
     useful: float
+    slots: int
 
 
 @dataclass(frozen=True)
@@ -80,8 +85,8 @@ def simulate(
     """Simulate jobs until all have completed, or until `until`; the same arguments give the same result.
 
     `faults(job, nth)` returns after how many seconds the nth interval of a job crashes, or None; the work since the
-    last checkpoint is lost then. A preempted job loses no work, but holds its slots for `stall` more seconds. `watch`
-    is called with every cluster state and the decisions on it.
+    last checkpoint is lost then. A preempted job loses no work, but holds its slots for `stall` more seconds; so does
+    an elastic job that shrinks or grows. `watch` is called with every cluster state and the decisions on it.
     """
     world = _Simulation(jobs, nodes, policy, ClusterState(nodes, users=users, groups=groups, rules=rules), watch)
     world.faults, world.every, world.stall = faults, checkpoint_every, stall
@@ -176,23 +181,36 @@ class _Simulation:
         self._end(job, worked - worked % self.every, back)
 
     def _worked(self, job: Workload, at: float) -> float:
-        return min(at - self._begun[job.number], job.duration - self._done[job.number])
+        return min((at - self._begun[job.number]) * self._speed(job), job.duration - self._done[job.number])
+
+    def _speed(self, job: Workload) -> float:
+        return 1.0 if job.least is None else self.cluster.runs[job.key].slots / job.slots
+
+    def _measure(self) -> None:
+        """Set the pace of the elastic jobs that run, as the service would measure it."""
+        for run in [run for run in self.cluster.runs.values() if run.elastic is not None and run.leaving is None]:
+            job, begun = self._jobs[run.key.experiment], self._begun[run.key.experiment]
+            left = (job.duration - self._done[job.number] - self._worked(job, self.cluster.at)) / self._speed(job)
+            times = ((run.slots, 1 / run.slots),)
+            self.cluster.change(run.key, pace=Pace(left, self.cluster.at - begun, self.stall, times))
 
     def _end(self, job: Workload, useful: float, back: SlotRequest | None) -> Allocation:
         now = self.cluster.at
         self._done[job.number] += useful
-        self._intervals.append(SimulatedInterval(job.number, self._begun.pop(job.number), now, useful))
+        held = self.cluster.runs[job.key].slots
+        self._intervals.append(SimulatedInterval(job.number, self._begun.pop(job.number), now, useful, held))
         self._nth[job.number] += 1
         return self.cluster.let_go(job.key, back)
 
     def _decide(self) -> None:
+        self._measure()
         decisions = self._policy(self.cluster)
         self._watch(self.cluster, decisions)
         now = self.cluster.at
         self.cluster.reservations = decisions.reservations
         for preempt in decisions.preempts:
             self._preempted += 1
-            self.cluster.change(preempt.run.key, leaving=now)
+            self.cluster.ask_to_exit(preempt)
             number = preempt.run.key.experiment
             self._nth[number] += 1  # cancels the events of its completion or crash, as it is leaving
             self._plan(now + self.stall, "leave", number)
@@ -201,7 +219,9 @@ class _Simulation:
             self.cluster.hold(start.run(now))
             self._begun[job.number] = now
             self._waits.setdefault(job.number, now - job.arrival)
-            left = job.duration - self._done[job.number]
+            left = (job.duration - self._done[job.number]) / self._speed(job)
+            if job.least is not None:
+                self._plan(now + self.stall / self.cluster.rules.restarts, "look", job.number)
             fault = self.faults(job.number, self._nth[job.number])
             if fault is not None and fault < left:
                 self._plan(now + fault, "fault", job.number)
@@ -214,8 +234,9 @@ class _Simulation:
         """Return the result at time `until`; jobs that still run count with their work so far."""
         end = self.cluster.at if until == float("inf") else until
         running = [
-            SimulatedInterval(number, begun, end, min(end - begun, self._jobs[number].duration - self._done[number]))
+            SimulatedInterval(number, begun, end, self._worked(job, end), self.cluster.runs[job.key].slots)
             for number, begun in self._begun.items()
+            for job in [self._jobs[number]]
         ]
         return SimulationResult(
             self._jobs, self._slots, (*self._intervals, *running), self._waits, self._ends, self._preempted, end

@@ -2,10 +2,11 @@
 
 The file is a CSV with a header. A column that is missing has its default, and rows may be in any order:
 
-    arrival,duration,slots,owner,group,priority,one_node,max_time,preemptible
-    0,3600,8,ada,vision,0,no,7200,yes
+    arrival,duration,slots,owner,group,priority,one_node,max_time,preemptible,least
+    0,3600,8,ada,vision,0,no,7200,yes,
 
 `arrival`, `duration` and `max_time` are seconds (no `max_time`: none), `one_node` and `preemptible` are yes or no.
+`least` is the least number of slots of an elastic job, and empty for others.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from pathlib import Path
 
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.resources import LOCAL
+from kernel_backend.scheduler.elastic import larger_sizes
 from kernel_backend.scheduler.requests import RequestKey, SlotRequest
 
-COLUMNS = ("arrival", "duration", "slots", "owner", "group", "priority", "one_node", "max_time", "preemptible")
+COLUMNS = ("arrival", "duration", "slots", "owner", "group", "priority", "one_node", "max_time", "preemptible", "least")
 _NEEDED = ("arrival", "duration", "slots")
 _YES_NO = {"yes": True, "no": False, "": False}
 
@@ -36,7 +38,7 @@ class Workload:
     arrival : float
         Time of submission, in seconds.
     duration : float
-        Time that it trains on its slots, in seconds.
+        Time that it trains on its slots, in seconds; an elastic job on its largest number of slots.
     slots : int
         Slots that it needs, all at once.
     owner : str, default "ada"
@@ -53,6 +55,8 @@ class Workload:
         Whether it may be preempted.
     pool : str, optional
         Pool of nodes where it queues.
+    least : int, optional
+        Least number of slots of an elastic job, whose speed is proportional to the number that it has.
 
     Examples
     --------
@@ -72,6 +76,7 @@ class Workload:
     max_time: float | None = None
     preemptible: bool = True
     pool: str = LOCAL
+    least: int | None = None
 
     @property
     def key(self) -> RequestKey:
@@ -94,8 +99,9 @@ class Workload:
         return SlotRequest(
             self.number,
             1,
-            self.slots,
+            self.slots if self.least is None else self.least,
             queued_at,
+            larger=() if self.least is None else larger_sizes(self.least, self.slots, None),
             owner=self.owner,
             group=self.group,
             priority=self.priority,
@@ -167,7 +173,8 @@ def write_trace(path: Path, jobs: Iterable[Workload]) -> None:
         for job in jobs:
             row = {name: getattr(job, name) for name in COLUMNS}
             flags = {name: "yes" if row[name] else "no" for name in ("one_node", "preemptible")}
-            rows.writerow(row | flags | {"max_time": "" if job.max_time is None else job.max_time})
+            empty = {name: "" for name in ("max_time", "least") if row[name] is None}
+            rows.writerow(row | flags | empty)
 
 
 def _job(path: Path, number: int, row: Mapping[str, str | None]) -> Workload:
@@ -184,6 +191,7 @@ def _job(path: Path, number: int, row: Mapping[str, str | None]) -> Workload:
             _YES_NO[given.get("one_node") or ""],
             float(given["max_time"]) if given.get("max_time") else None,
             _YES_NO[given.get("preemptible") or "yes"],
+            least=int(given["least"]) if given.get("least") else None,
         )
     except (KeyError, ValueError) as error:
         raise InvalidRequest(f"{path} line {number + 1}: {error} is not what belongs there") from None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,6 +24,9 @@ USERS = {"ada": 0.001, "bob": 0.001}
 def test_a_trace_is_read_as_it_was_written(tmp_path):
     jobs = synthetic(3, USERS, 40_000, groups={"ada": "vision"}, preemptible=0.5)
     assert len(jobs) > 20
+    elastic = Workload(1 + len(jobs), 50_000.0, 60.0, 4, least=1)
+    write_trace(tmp_path / "trace.csv", [elastic])
+    assert read_trace(tmp_path / "trace.csv") == [replace(elastic, number=1)]
     write_trace(tmp_path / "trace.csv", jobs)
     assert read_trace(tmp_path / "trace.csv") == jobs
     assert synthetic(3, USERS, 40_000, groups={"ada": "vision"}, preemptible=0.5) == jobs
@@ -42,12 +47,23 @@ def test_three_columns_are_enough_and_what_is_wrong_is_told_by_its_line(tmp_path
         read_trace(path)
 
 
+def test_an_elastic_job_works_as_fast_as_its_slots_and_grows_when_it_may():
+    jobs = [Workload(1, 0.0, 3000.0, 4, "ada", least=1), Workload(2, 0.0, 2000.0, 2, "bob")]
+    played = simulate(jobs, nodes(1, 4), checkpoint_every=100.0, stall=10.0, rules=Rules(min_run=60))
+    assert played.intervals == (
+        SimulatedInterval(2, 0.0, 2000.0, 2000.0, 2),
+        SimulatedInterval(1, 0.0, 2010.0, 1000.0, 2),  # half as fast; it stops for ten seconds to grow
+        SimulatedInterval(1, 2010.0, 4010.0, 2000.0, 4),
+    )
+    assert held(played, 0.0, 100.0) == {"ada": 200.0, "bob": 200.0}
+
+
 def test_a_crash_loses_what_was_done_since_the_last_checkpoint():
     jobs = [Workload(1, 0.0, 1000.0, 4)]
     played = simulate(jobs, nodes(1, 4), faults=lambda job, nth: 250.0 if nth == 0 else None, checkpoint_every=100.0)
     assert played.intervals == (
-        SimulatedInterval(1, 0.0, 250.0, 200.0),
-        SimulatedInterval(1, 250.0, 1050.0, 800.0),
+        SimulatedInterval(1, 0.0, 250.0, 200.0, 4),
+        SimulatedInterval(1, 250.0, 1050.0, 800.0, 4),
     )
     assert played.ends == {1: 1050.0}
 
@@ -70,7 +86,7 @@ def test_who_is_put_aside_loses_nothing_but_time():
     )
     assert played.preempted == 1
     assert played.waits[2] == 10.0
-    assert played.intervals[0] == SimulatedInterval(1, 0.0, 310.0, 300.0)
+    assert played.intervals[0] == SimulatedInterval(1, 0.0, 310.0, 300.0, 4)
     assert played.ends == {2: 510.0, 1: 1210.0}
 
 

@@ -1,0 +1,162 @@
+"""Choose the sizes of elastic gangs: how many slots they start with, and whether one that runs should grow.
+
+They get only slots for which nobody waits, and give them back as soon as somebody does (see `preemption`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf
+
+from kernel_backend.scheduler.decisions import Preempt, Start
+from kernel_backend.scheduler.pace import saved
+from kernel_backend.scheduler.placement import Capacity, SlotsByNode
+from kernel_backend.scheduler.quotas import Ledger
+from kernel_backend.scheduler.requests import Allocation, RequestKey, Reservation, SlotRequest
+from kernel_backend.scheduler.reservations import preemptible_at
+from kernel_backend.scheduler.rules import Rules
+
+WORTH = 2.0  # a gang grows if that is expected to save so many times the restart
+
+
+def larger_sizes(least: int, most: int, logical_workers: int | None) -> Sequence[int]:
+    """Return the numbers of slots above `least`, up to `most`, with which an elastic gang may run.
+
+    Logical workers are computed in turns: numbers of slots that need as many turns as a smaller number are left out.
+
+    Examples
+    --------
+    >>> list(larger_sizes(1, 4, None))
+    [2, 3, 4]
+    >>> list(larger_sizes(1, 8, logical_workers=8))
+    [2, 3, 4, 8]
+    """
+    sizes = range(least + 1, most + 1)
+    if logical_workers is None:
+        return sizes
+    return tuple(size for size in sizes if -(-logical_workers // size) < -(-logical_workers // (size - 1)))
+
+
+def divided(free: int, requests: Sequence[SlotRequest]) -> list[int]:
+    """Return sizes for elastic requests that share `free` slots beside their least numbers, in turns.
+
+    Examples
+    --------
+    >>> divided(3, [SlotRequest(nth, 1, 1, 0.0, larger=(2, 4)) for nth in (1, 2)])
+    [2, 2]
+    """
+    sizes = [request.slots for request in requests]
+    steps = [iter(request.larger) for request in requests]
+    open_ = list(range(len(requests)))
+    while open_:
+        again: list[int] = []
+        for nth in open_:
+            size = next(steps[nth], None)
+            if size is not None and size - sizes[nth] <= free:
+                free -= size - sizes[nth]
+                sizes[nth] = size
+                again.append(nth)
+        open_ = again
+    return sizes
+
+
+def largest_fit(request: SlotRequest, above: int, most: float, capacity: Capacity) -> SlotsByNode | None:
+    """Return where the largest gang of more than `above` and up to `most` slots fits, None if there is none.
+
+    The slots that the gang holds already must be free in `capacity`.
+    """
+    sizes = request.larger
+    low, high = bisect_right(sizes, above), bisect_right(sizes, min(most, capacity.total))
+    found: SlotsByNode | None = None
+    while low < high:
+        middle = (low + high) // 2
+        placed = capacity.place(sizes[middle], request.one_node, request.excluded)
+        if placed is None:
+            high = middle
+        else:
+            found, low = placed, middle + 1
+    return found
+
+
+def enlarged(
+    starts: Sequence[Start], capacities: Mapping[str, Capacity], ledger: Ledger
+) -> dict[RequestKey, SlotsByNode]:
+    """Return where elastic gangs that start now get more slots than their least numbers.
+
+    The free slots are divided among them; `capacities` and `ledger` are updated.
+    """
+    found: dict[RequestKey, SlotsByNode] = {}
+    for kind, capacity in capacities.items():
+        theirs = [start for start in starts if start.placement[0].kind == kind]
+        parts: list[float] = [*divided(capacity.total, [start.request for start in theirs])]
+        # Limits and nodes may keep some of them from using their part, which the others then get.
+        for bounds in (parts, [inf] * len(theirs)):
+            for start, most in zip(theirs, bounds, strict=True):
+                request, before = start.request, found.get(start.request.key, start.by_node)
+                held = sum(count for _, count in before)
+                capacity.give(before)
+                placed = largest_fit(request, held, min(most, ledger.room(request, held)), capacity)
+                capacity.take(placed or before)
+                if placed is not None:
+                    ledger.commit(request, more=sum(count for _, count in placed) - held)
+                    found[request.key] = placed
+    return found
+
+
+def growth(runs: Iterable[Allocation], capacities: Mapping[str, Capacity], ledger: Ledger, at: float) -> Preempt | None:
+    """Return the decision that one of these elastic gangs grows, of the user with the least usage if several could."""
+
+    def order(run: Allocation) -> tuple[float, float, float, RequestKey]:
+        return ledger.group_share(run.group), ledger.member_share(run.group, run.owner), run.since, run.key
+
+    for run in sorted(runs, key=order):
+        request, capacity = run.elastic, capacities.get(run.kind)
+        if request is None or capacity is None:
+            continue
+        own = tuple(run.by_node.items())
+        capacity.give(own)
+        placed = largest_fit(request, run.slots, ledger.room(request, run.slots), capacity)
+        capacity.take(own)
+        more = sum(count for _, count in placed or ())
+        gain = worth_growing(run, more) if placed else None
+        if gain is not None:
+            return Preempt(run, growth_reason(run, more, gain), "grow", kept_for(run, at))
+    return None
+
+
+def kept_for(run: Allocation, at: float) -> Reservation:
+    """Return the reservation with which a gang that shrinks or grows requests its slots again."""
+    return run.reservation or Reservation(run.key, run.kind, None, at)
+
+
+def may_grow(run: Allocation, rules: Rules, at: float) -> bool:
+    """Return whether an elastic gang has run for long enough since its last change to be restarted in order to grow."""
+    when, pace = preemptible_at(run, rules), run.pace
+    if run.elastic is None or run.leaving is not None or run.waiting or when is None or when > at or pace is None:
+        return False
+    return (
+        bool(run.elastic.larger)
+        and run.slots < run.elastic.larger[-1]
+        and pace.elapsed * rules.restarts >= pace.restart
+    )
+
+
+def worth_growing(run: Allocation, more: int) -> float | None:
+    """Return how many seconds a growth to `more` slots is expected to save; None if the restart takes too much."""
+    if run.pace is None:
+        return None
+    gain = saved(run.pace, run.slots, more)
+    return gain if gain > WORTH * run.pace.restart else None
+
+
+def growth_reason(run: Allocation, more: int, gain: float) -> str:
+    """Return why a gang grows, for its owner: the expected gain, and the measured cost of a restart."""
+    slots = more - run.slots
+    restart = run.pace.restart if run.pace is not None else 0.0
+    which = f"{slots} more slot{'' if slots == 1 else 's'}"
+    return f"nobody waits for {which}, expected to save {_about(gain)} for a restart of {_about(restart)}"
+
+
+def _about(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

@@ -1,0 +1,81 @@
+"""Measure the pace of elastic gangs, and predict from it what more slots would save."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from kernel_backend.model.times import AttemptTimes, Split, added
+from kernel_backend.model.trial import Attempt, Trial
+
+LEAST_STEPS = 10  # of the newest attempt; fewer say nothing
+
+
+class Pace(NamedTuple):
+    """Measured pace of an elastic gang; times are in seconds."""
+
+    left: float  # until its end with the slots that it has
+    elapsed: float  # since its second step with them
+    restart: float  # that its start took, until that step
+    step_times: tuple[tuple[int, float], ...]  # per step, by number of slots with which it has trained, ascending
+
+
+def measured_pace(trial: Trial, attempts: Sequence[Attempt], times: Sequence[AttemptTimes], at: float) -> Pace | None:
+    """Return the pace of a trial's running attempt at time `at` (seconds since the epoch); None if it is not known yet.
+
+    `attempts` are those of the trial, oldest first, and `times` what their ranks have measured. A training of unknown
+    length is assumed to take as long again as it has trained.
+    """
+    first = {each.attempt: each.times.whole for each in times if each.times.rank == 0}
+    sizes: defaultdict[int, list[Split]] = defaultdict(list)
+    for attempt in attempts:
+        split = first.get(attempt.number, Split())
+        if split.steps >= LEAST_STEPS and split.seconds:
+            sizes[attempt.slots].append(split)
+    newest = attempts[-1]
+    now = first.get(newest.number, Split())
+    if now.steps < LEAST_STEPS or not now.seconds:
+        return None
+    begun = newest.created_at if newest.granted_at is None else newest.granted_at
+    if trial.total_steps is None:
+        left = sum(split.seconds for split in first.values())
+    else:
+        left = max(0, trial.total_steps - trial.step) * now.seconds / now.steps
+    step_times = ((size, _step_time(splits)) for size, splits in sorted(sizes.items()))
+    return Pace(left, now.seconds, max(0.0, at - begun - now.seconds), tuple(step_times))
+
+
+def _step_time(splits: Sequence[Split]) -> float:
+    whole = added(splits)
+    return whole.seconds / whole.steps
+
+
+def saved(pace: Pace, slots: int, more: int) -> float:
+    """Return how many seconds earlier a gang with `slots` slots is expected to end with `more` slots.
+
+    The time of a step is measured where the gang has had that number of slots. Else it is a constant and a part that
+    the slots share, by two measured numbers of slots; after only one, the slots share all of it.
+
+    Examples
+    --------
+    >>> saved(Pace(left=600.0, elapsed=60.0, restart=8.0, step_times=((2, 0.4),)), 2, 4)
+    300.0
+    >>> saved(Pace(left=600.0, elapsed=60.0, restart=8.0, step_times=((1, 0.4), (2, 0.4))), 2, 4)
+    0.0
+    """
+    times = dict(pace.step_times)
+    now = times.get(slots)
+    if not now:
+        return 0.0
+    then = times[more] if more in times else _predicted(times, slots, more)
+    return pace.left * (1.0 - then / now)
+
+
+def _predicted(times: Mapping[int, float], slots: int, more: int) -> float:
+    now = times[slots]
+    shared = now * slots
+    other = max((size for size in times if size != slots), default=None)
+    if other is not None:
+        shared = min(max(0.0, (times[other] - now) / (1 / other - 1 / slots)), shared)
+    return now - shared * (1 / slots - 1 / more)
