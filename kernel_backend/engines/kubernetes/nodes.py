@@ -14,7 +14,7 @@ from kernel_backend.engines.kubernetes.cluster_pods import ClusterPod, ClusterPo
 from kernel_backend.engines.kubernetes.devices import device_names, device_word, shared_by
 from kernel_backend.engines.kubernetes.manifests import RESOURCE
 from kernel_backend.engines.kubernetes.quantities import quantity
-from kernel_backend.engines.kubernetes.quotas import costs, quota_limit
+from kernel_backend.engines.kubernetes.quotas import costs, quota_limit, whole_slots
 from kernel_backend.engines.kubernetes.refusals import Refused, advice
 from kernel_backend.engines.kubernetes.taints import termination_notice, tolerated
 from kernel_backend.model.cluster.pools import Pool, PoolSettings
@@ -112,7 +112,7 @@ def _node(item: dict[str, Any], pool: Pool, unit: str, per_slot: float, pods: Se
     internal = next((each["address"] for each in addresses if each["type"] == "InternalIP"), metadata["name"])
     amount = _offered(item, unit) - sum(each.requests.get(unit, 0.0) for each in pods if each.of_the_node)
     sharing = "" if unit == CPU or settings.shared_devices else shared_by(item, unit)
-    slots = 0 if sharing else max(0, int(amount / per_slot))
+    slots = 0 if sharing else whole_slots(amount, per_slot)
     others = [each for each in pods if not each.own and not each.of_the_node]
     state = "cordoned" if cordoned else "NotReady" if problem else SHARED if sharing else "Ready"
     return Node(

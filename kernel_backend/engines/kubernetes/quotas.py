@@ -60,20 +60,27 @@ def quota_limit(
                 says = (
                     f"namespace {namespace}: quota {item['metadata']['name']}: {name} {_amount(used)} of {text} in use"
                 )
-                found.append(QuotaLimit(namespace, _slots(hard, per), _slots(hard - others, per), says))
+                found.append(QuotaLimit(namespace, whole_slots(hard, per), whole_slots(hard - others, per), says))
     if not found:
         return None
     tightest = min(found, key=lambda each: (each.left, each.slots))
     return tightest._replace(slots=min(each.slots for each in found))
 
 
+def whole_slots(amount: float, per_slot: float) -> int:
+    """Return how many slots an amount of a resource is enough for.
+
+    Examples
+    --------
+    >>> whole_slots(3.3 - 0.3, 1.0), whole_slots(7.9, 4.0), whole_slots(-1.0, 1.0)
+    (3, 1, 0)
+    """
+    return max(0, int(amount / per_slot + _SLACK))
+
+
 def _resource(name: str) -> str:
     """Return the resource of a quota's entry; requests are limits in pods of gangs, so that both count alike."""
     return name.removeprefix("requests.").removeprefix("limits.")
-
-
-def _slots(amount: float, per: float) -> int:
-    return max(0, int(amount / per + _SLACK))
 
 
 def _amount(value: float) -> str:
