@@ -87,14 +87,14 @@ def _suspicion(faults: Sequence[NodeFault]) -> Suspicion | None:
 
 
 def faults_of(
-    attempt: Attempt, pool: str, outcome: Outcome, result: AttemptResult | None, away: Collection[str], at: float
+    attempt: Attempt, outcome: Outcome, result: AttemptResult | None, away: Collection[str], at: float
 ) -> list[NodeFault]:
-    """Return the node faults that ended an attempt; `away` has the nodes of the pool that do not answer now.
+    """Return the node faults that ended an attempt; `away` has the nodes of its pool that do not answer now.
 
     A loss without a recorded cause is attributed to the gang's only node, or to those of its nodes in `away`.
     """
     found = list(_problems(attempt, outcome, result, away))
-    return [node_fault(each.kind, NodeName(pool, each.node), attempt.id, at, each.reason) for each in found]
+    return [node_fault(each.kind, NodeName(attempt.pool, each.node), attempt.id, at, each.reason) for each in found]
 
 
 def _problems(

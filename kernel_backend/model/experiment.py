@@ -142,7 +142,7 @@ class Config(Record):
     # plain: a cell below %%dlrun; command: a program that is run unchanged; functions: any other
     form: Literal["functions", "plain", "command"] = "functions"
     slots: int = Field(1, ge=1)
-    pool: str | None = Field(None, min_length=1)  # None: the service's default pool
+    pool: str | None = Field(None, min_length=1)  # or several, as gpu,cloud; None: the service's default pool
     one_node: bool = False  # place the gang on a single node
     group: str | None = Field(None, min_length=1)  # group that requests the slots; None: the owner's default group
     priority: int = Field(0, ge=-MOST_PRIORITY, le=MOST_PRIORITY)  # as far as quotas allow
@@ -189,6 +189,20 @@ class Config(Record):
     env: Literal["current", "locked"] = "current"  # Python packages: the interpreter's, or those of the lock
     until: int | None = Field(None, ge=1)  # stop after this step of a longer training
     data_at: dict[str, str] = {}  # declared data: name -> absolute path or URL to read instead
+
+    @field_validator("pool")
+    @classmethod
+    def _each_once(cls, pool: str | None) -> str | None:
+        """Return the names of pools without spaces and repetitions."""
+        names = [] if pool is None else [name.strip() for name in pool.split(",")]
+        if not all(names):
+            raise ValueError("name a pool, or several as gpu,cloud: the first that can start it has it")
+        return ",".join(dict.fromkeys(names)) or None
+
+    @property
+    def pools(self) -> tuple[str, ...]:
+        """Return the pools in which it may train, the preferred first; empty for the service's default pool."""
+        return () if self.pool is None else tuple(self.pool.split(","))
 
     @property
     def known_epochs(self) -> int | None:

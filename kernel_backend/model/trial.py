@@ -9,7 +9,7 @@ from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.launch.nodes import GangNode, placement_of
 from kernel_backend.model.launch.trace import Trace
 from kernel_backend.model.record import Record, Value
-from kernel_backend.model.resources import Placement
+from kernel_backend.model.resources import LOCAL, Placement
 from kernel_backend.model.states import AttemptState, Hold, Outcome, TrialState
 
 # Types of failures that are no exceptions.
@@ -135,6 +135,7 @@ class Attempt(Record):
     number: int
     state: AttemptState
     placement: Placement
+    pool: str = LOCAL  # whose engine runs it
     resume_from: str | None = None  # "<step>-<attempt>", fixed when the attempt is created
     created_at: FiniteFloat
     granted_at: FiniteFloat | None = None  # when it got its slots; None while it waits in its engine's own queue

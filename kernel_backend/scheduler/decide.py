@@ -8,7 +8,8 @@ for which nobody waits then go to elastic gangs. See docs/explanation/scheduling
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 
@@ -34,26 +35,39 @@ MOST_KEPT = 32  # maximum number of requests per pool with a reservation
 def decide(cluster: ClusterState) -> Decisions:
     """Return which requests start now, which gangs are preempted, and which reservations hold from now on."""
     ledger = Ledger(cluster)
-    passes = [_Pass(cluster, pool, ledger) for pool in sorted(cluster.pools)]
-    preempts = {each.run.key: each for each in _beyond_limits(cluster, ledger)}
-    for each in passes:
-        each.preempts = preempts
+    across = _AcrossPools({each.key: each for each, _ in cluster.reserved()})
+    across.preempts = {each.run.key: each for each in _beyond_limits(cluster, ledger)}
+    passes = across.passes = {pool: _Pass(cluster, pool, ledger, across) for pool in sorted(cluster.pools)}
     # Limits and guarantees span pools, so each class of requests is served in all pools before the next class.
-    for each in passes:
+    for each in passes.values():
         each.serve_first()
-    for each in passes:
+    for each in passes.values():
         each.serve_guaranteed()
-    for each in passes:
+    for each in passes.values():
         each.serve_kept()
-    for each in passes:
+    for each in passes.values():
         each.serve_others()
-    for each in passes:
+    if across.left - across.served:  # in the pool to which they were left, others came first
+        for each in passes.values():
+            each.serve_others()
+    for each in passes.values():
         each.serve_elastic()
     return Decisions(
-        tuple(start for each in passes for start in each.starts),
-        tuple(preempts.values()),
-        tuple(kept for each in passes for kept in each.kept),
+        tuple(start for each in passes.values() for start in each.starts),
+        tuple(across.preempts.values()),
+        tuple(across.reserved.values()),
     )
+
+
+class _AcrossPools:
+    """What the decisions about all pools share, so that a request that waits in several is decided in one of them."""
+
+    def __init__(self, reserved: dict[RequestKey, Reservation]) -> None:
+        self.passes: Mapping[str, _Pass] = {}
+        self.reserved = reserved
+        self.served: set[RequestKey] = set()  # requests that have been decided
+        self.preempts: dict[RequestKey, Preempt] = {}
+        self.left: set[RequestKey] = set()  # requests that a pool has left to another one that had room for them
 
 
 def _beyond_limits(cluster: ClusterState, ledger: Ledger) -> Iterator[Preempt]:
@@ -78,19 +92,17 @@ def _preempt(source: Source, reason: str, at: float) -> Preempt:
 class _Pass:
     """Decision about the requests of one pool, made in four steps from `serve_first` to `serve_others`."""
 
-    def __init__(self, cluster: ClusterState, pool: str, ledger: Ledger) -> None:
+    def __init__(self, cluster: ClusterState, pool: str, ledger: Ledger, across: _AcrossPools) -> None:
         self._cluster, self._pool, self._ledger, self._at = cluster, pool, ledger, cluster.at
+        self._across, self._served, self._reserved = across, across.served, across.reserved
         self._nodes = cluster.usable(pool)
         self._capacities = _capacities(cluster, self._nodes)
         self._plans: list[Plan] = []
-        self._reserved = {each.key: each for each, request in cluster.reserved() if request.pool == pool}
         self._headed = False  # whether the first request in order has a reservation
-        self._served: set[RequestKey] = set()  # requests that have been decided
         self._begun: Counter[tuple[QueueKey, Shape]] = Counter()  # index of the first undecided request of each shape
         self._full: set[Shape] = set()  # shapes that fit nowhere
         self._taken: Counter[str] = Counter()
         self._dues: dict[RequestKey, Due] = {}  # cached results of `_due`
-        self.preempts: dict[RequestKey, Preempt] = {}
         self.starts: list[Start] = []
 
     # The four classes of requests
@@ -136,18 +148,18 @@ class _Pass:
                 for start in self.starts
             ]
         usable = {node.name for node in self._nodes}
-        growing = [run for run in growing if run.key not in self.preempts and run.by_node.keys() <= usable]
+        growing = [run for run in growing if run.key not in self._across.preempts and run.by_node.keys() <= usable]
         if self._pool not in self._cluster.closed_pools and not any(run.returns for run in self._elastic):
             grows = growth(growing, self._capacities, self._ledger, self._at)
             if grows is not None:
-                self.preempts[grows.run.key] = grows
+                self._across.preempts[grows.run.key] = grows
 
     def _somebody_waits(self) -> bool:
         """Return whether any request of the pool, or a gang that is about to return, waits for slots."""
         queue = self._cluster.queue
         if self._plans or self._cluster.returning:
             return True
-        if any(queue.requests[key].pool == self._pool for key in queue.ineligible):
+        if any(queue.requests[key].within(self._pool) for key in queue.ineligible):
             return True
         undecided = (each for lines in self._lines for line in lines for each in self._next_of_each_shape(line))
         return any(self._ledger.stopped_by(each) is None and self._feasible(each) for each in undecided)
@@ -186,7 +198,7 @@ class _Pass:
         for request in self._next_of_each_shape(line):
             if guaranteed and not self._ledger.guaranteed(request):
                 continue
-            if self._ledger.stopped_by(request):
+            if self._ledger.stopped_by(request) or not self._serves(request):
                 continue
             if request.shape not in self._full and self._start(request):
                 return True
@@ -211,6 +223,8 @@ class _Pass:
         return sorted(firsts, key=lambda request: request.order)
 
     def _serve_reserved(self, request: SlotRequest, firm: bool, at_risk: bool) -> None:
+        if not self._serves(request):
+            return
         if not self._ledger.stopped_by(request):
             if not self._start(request):
                 self._keep(request, firm, at_risk)
@@ -218,6 +232,40 @@ class _Pass:
             # Others of the same owner and group must not keep using up the limit that it waits for.
             self._served.add(request.key)
             self._ledger.hold_back(request)
+
+    # Requests that wait in several pools
+
+    def _serves(self, request: SlotRequest) -> bool:
+        """Return whether a request is served in this pool, if it waits in several.
+
+        The first of them that has room for it now serves it; without room the first that can ever hold it, so that it
+        has one reservation, and gangs are preempted for it in one pool.
+        """
+        if not request.pools:
+            return True
+        theirs = [self._across.passes[pool] for pool in request.pools if pool in self._across.passes]
+        ready = next((each for each in theirs if each.has_capacity(request)), None)
+        if ready is not None and ready is not self:
+            self._across.left.add(request.key)
+        serves = ready or next((each for each in theirs if each.open and each._feasible(request)), None)
+        return serves is self
+
+    def has_capacity(self, request: SlotRequest) -> bool:
+        """Return whether a request could start in this pool now; nothing is taken or reserved for it.
+
+        A pool counts as full while gangs wait in its site's own queue: another job would wait behind them.
+        """
+        if not self.open or request.shape in self._full or any(run.waiting for run in self._runs):
+            return False
+        if fit(request, self._capacities, [copy(each) for each in self._plans], self._at) is not None:
+            return True
+        self._full.add(request.shape)
+        return False
+
+    @property
+    def open(self) -> bool:
+        """Return whether gangs are started in this pool now; its engine or the site's queue may take no more."""
+        return self._pool not in self._cluster.closed_pools
 
     # Starting requests and making reservations
 
@@ -292,11 +340,6 @@ class _Pass:
             since, by = (self._at, request.priority) if before is None else (before.since, before.priority)
             self._reserved[request.key] = Reservation(request.key, made.kind, made.node, since, by)
 
-    @property
-    def kept(self) -> tuple[Reservation, ...]:
-        """Return all reservations after this decision, including those of requests that cannot be scheduled now."""
-        return tuple(self._reserved.values())
-
     def _take_back(
         self,
         request: SlotRequest,
@@ -317,15 +360,17 @@ class _Pass:
         theirs = {run.key: run.slots for run in runs if (run.key in self._borrowed if borrowed else run.passed)}
         taken = {run.key: run.surplus for run in self._elastic if run.surplus} | theirs
         leaving = [Source(run, run.freed) for run in runs if run.leaving is not None]
-        leaving += [Source(each.run, each.freed) for each in self.preempts.values() if each.run.pool == self._pool]
+        leaving += [
+            Source(each.run, each.freed) for each in self._across.preempts.values() if each.run.pool == self._pool
+        ]
         candidates = preemptible_now((run for run in runs if run.key in taken), rules, self._at)
-        candidates = [run for run in candidates if run.key not in self.preempts]
+        candidates = [run for run in candidates if run.key not in self._across.preempts]
         extra = surpluses(candidates)
         everything = [each for each in extra if each.run.key not in theirs]
         everything += [whole(run) for run in candidates if run.key in theirs]
         chosen = (extra and self._victims(request, extra, leaving)) or self._victims(request, everything, leaving)
         why = "within a guarantee" if borrowed else "next in the queue"
-        self.preempts |= {each.run.key: _preempt(each, f"{request.key} is {why}", self._at) for each in chosen}
+        self._across.preempts |= {each.run.key: _preempt(each, f"{request.key} is {why}", self._at) for each in chosen}
         coming = self._coming(taken)
         made = plan(
             request,
@@ -380,7 +425,7 @@ class _Pass:
         The slots in `taken_back`, and those of gangs that this decision preempts, are assumed to be released as soon as
         the rules allow.
         """
-        asked = taken_back | {key: each.freed for key, each in self.preempts.items()}
+        asked = taken_back | {key: each.freed for key, each in self._across.preempts.items()}
         runs = [*self._runs, *(start.run(self._at) for start in self.starts)]
         return releases(runs, self._cluster.rules, self._at, lambda run: asked.get(run.key, 0))
 

@@ -96,9 +96,10 @@ def reserved_for(cluster: ClusterState, pool: str) -> list[SlotRequest]:
     queue = cluster.queue
     found: dict[RequestKey, SlotRequest] = {}
     for _, request in cluster.reserved():
-        line = queue.line(request) if request.pool == pool and queue.stands(request) else None
-        if line is not None:
-            found |= {each.key: each for each in (*line.ahead_of(request, MOST_AHEAD), request)}
+        here = request.within(pool)
+        line = queue.line(here) if here is not None and queue.stands(here) else None
+        if here is not None and line is not None:
+            found |= {each.key: each for each in (*line.ahead_of(here, MOST_AHEAD), here)}
     since = cluster.at - cluster.rules.starving
     lines = queue.lines.get(pool, {}).values()
     starving = sorted((line.since, line.first.order, line.first) for line in lines if line.since <= since)

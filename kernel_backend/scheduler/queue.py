@@ -76,7 +76,8 @@ class UserQueue:
 class Queue:
     """Queue of the cluster: requests by pool and user queue.
 
-    Requests in backoff or preparation are recorded, but are in no user queue, so that they block no others.
+    A request that waits in several pools is in a user queue of each. Requests in backoff or preparation are recorded,
+    but are in no user queue, so that they block no others.
     """
 
     def __init__(self) -> None:
@@ -109,29 +110,36 @@ class Queue:
 
         One that remains the head of its user queue keeps the time since which it is.
         """
-        since: float | None = None
-        if request.key in self.requests:
-            before = self.line(self.requests[request.key])
-            since = before.since if before is not None and before.first.key == request.key else None
+        known = self.requests.get(request.key)
+        heads: dict[str, float] = {}  # time since which it is the head, by pool
+        if known is not None:
+            heads = dict.fromkeys(
+                {each.pool for each in request.in_each_pool} - {known.pool, *known.pools}, at
+            )  # moved
+            for each in known.in_each_pool:
+                before = self.line(each)
+                if before is not None and before.first.key == request.key:
+                    heads[each.pool] = before.since
             self.remove(request.key, at)
         if not self._take_in(request, at):
             return
         key = _line_key(request)
-        lines = self.lines.setdefault(request.pool, {})
-        line = lines.get(key)
-        if line is None:
-            lines[key] = line = UserQueue(key, [request])
-        else:
-            line.add(request)
-        if since is not None and line.first.key == request.key:
-            line.since = since
+        for each in request.in_each_pool:
+            lines = self.lines.setdefault(each.pool, {})
+            line = lines.get(key)
+            if line is None:
+                lines[key] = line = UserQueue(key, [each])
+            else:
+                line.add(each)
+            if each.pool in heads and line.first.key == request.key:
+                line.since = heads[each.pool]
 
     def fill(self, requests: Iterable[SlotRequest], at: float) -> None:
         """Fill an empty queue with many requests; sorting them once is faster than adding each."""
         found: defaultdict[tuple[str, int, str, str], list[SlotRequest]] = defaultdict(list)
         for request in sorted(requests, key=_order):
-            if self._take_in(request, at):
-                found[request.pool, request.priority, request.group, request.owner].append(request)
+            for each in request.in_each_pool if self._take_in(request, at) else ():
+                found[each.pool, each.priority, each.group, each.owner].append(each)
         for (pool, *_), theirs in found.items():
             key = _line_key(theirs[0])
             self.lines.setdefault(pool, {})[key] = UserQueue(key, theirs)
@@ -151,9 +159,10 @@ class Queue:
         """Remove and return the request with this key; None if there is none."""
         request = self.requests.pop(key, None)
         self.ineligible.discard(key)
-        line = self.line(request) if request is not None else None
-        if request is not None and line is not None and self.stands(request) and not line.remove(request, at):
-            del self.lines[request.pool][line.key]
+        for each in request.in_each_pool if request is not None else ():
+            line = self.line(each)
+            if line is not None and self.stands(each) and not line.remove(each, at):
+                del self.lines[each.pool][line.key]
         return request
 
     def wake(self, at: float) -> None:

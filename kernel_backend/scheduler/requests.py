@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -48,6 +48,7 @@ class Shape(NamedTuple):
     excluded: frozenset[str]
     preemptible: bool
     max_time: float | None
+    pools: tuple[str, ...]
 
 
 Order = tuple[float, int, int, int]
@@ -73,6 +74,7 @@ class SlotRequest:
     owner: str = ""
     group: str = ""
     pool: str = LOCAL
+    pools: tuple[str, ...] = ()  # all pools in which it waits, the preferred first; () if `pool` is the only one
     priority: int = 0
     by_admin: bool = False  # an admin has set the priority: quotas do not cap it
     one_node: bool = False
@@ -89,12 +91,26 @@ class SlotRequest:
         put = object.__setattr__
         put(self, "key", RequestKey(self.experiment, self.trial, self.nth))
         put(self, "order", (self.queued_at, self.experiment, self.trial, self.nth))
-        put(self, "shape", Shape(self.slots, self.one_node, frozenset(self.excluded), self.preemptible, self.max_time))
+        excluded = frozenset(self.excluded)
+        put(self, "shape", Shape(self.slots, self.one_node, excluded, self.preemptible, self.max_time, self.pools))
 
     @property
     def size(self) -> tuple[str, int]:
         """Return the key by which past runs are selected to predict this run's length: (owner, number of slots)."""
         return self.owner, self.slots
+
+    @property
+    def in_each_pool(self) -> tuple[SlotRequest, ...]:
+        """Return the request as it waits in each of its pools, the preferred first."""
+        if not self.pools:
+            return (self,)
+        return tuple(self if pool == self.pool else replace(self, pool=pool) for pool in self.pools)
+
+    def within(self, pool: str) -> SlotRequest | None:
+        """Return the request as it waits in a pool; None if it does not wait there."""
+        if not self.pools:  # the usual case, which must be fast
+            return self if self.pool == pool else None
+        return next((each for each in self.in_each_pool if each.pool == pool), None)
 
     def backs_off(self, at: float) -> bool:
         """Return whether a request is still in backoff after its trial's last failed attempt."""

@@ -170,7 +170,11 @@ class ClusterState:
     def add(self, request: SlotRequest) -> None:
         """Add a new or changed request; its priority is capped by quotas unless an admin has set it."""
         request = _limited(request, self._highest(request.owner, request.group))
-        if self.queue.requests.get(request.key) != request:
+        before = self.queue.requests.get(request.key)
+        if before is not None and not {before.pool, *before.pools} & {request.pool, *request.pools}:
+            # It has moved, and its reservation was in another pool.
+            self.reservations = tuple(each for each in self.reservations if each.key != request.key)
+        if before != request:
             self.queue.add(request, self.at)
 
     def fill(self, requests: Iterable[SlotRequest]) -> None:

@@ -17,7 +17,7 @@ from kernel_backend.scheduler.explain.feasibility import impossible
 from kernel_backend.scheduler.state import ClusterState
 from kernel_backend.search import grid
 from kernel_backend.search.samplers.optuna import check_installed
-from kernel_backend.service.state.requests import draft_request, pool_of
+from kernel_backend.service.state.requests import draft_request, pools_of
 from kernel_backend.spec.config_text import duration_word
 
 
@@ -52,26 +52,30 @@ def group_of(who: Person, config: Config, taken: Container[str] = ()) -> str:
 
 
 def check_possible(cluster: ClusterState, config: Config, owner: str, group: str) -> None:
-    """Raise ImpossibleAsk for a gang that no node could ever hold, and InvalidRequest for an unknown pool.
+    """Raise ImpossibleAsk for a gang that none of its pools could ever hold, and InvalidRequest for an unknown pool.
 
-    Raises Conflict for a pool that cannot be used now and whose nodes have never been seen.
+    Raises Conflict for pools that cannot be used now and whose nodes have never been seen.
     """
-    pool, pools = pool_of(config, cluster), {node.pool for node in cluster.nodes.values()}
-    if pool not in pools and pool in cluster.closed_pools:  # else it waits until the pool can be used again
-        raise Conflict(f"--pool {pool}: {cluster.closed_pools[pool]}")
-    if pools and pool not in pools:
-        known = pools | cluster.closed_pools.keys()
-        raise InvalidRequest(f"--pool {pool}: there is no such pool{nearest(pool, known)}; there {_are(sorted(known))}")
-    never = impossible(cluster, draft_request(config, owner, group, pool))
+    wanted, pools = pools_of(config, cluster), {node.pool for node in cluster.nodes.values()}
+    known = pools | cluster.closed_pools.keys()
+    for pool in wanted if pools else ():
+        if pool not in known:
+            there = f"there {_are(sorted(known))}"
+            raise InvalidRequest(f"--pool {pool}: there is no such pool{nearest(pool, known)}; {there}")
+    if not pools & set(wanted):  # else it waits until one of them can be used again
+        for pool in wanted:
+            if pool in cluster.closed_pools:
+                raise Conflict(f"--pool {pool}: {cluster.closed_pools[pool]}")
+    never = impossible(cluster, draft_request(config, owner, group, wanted))
     if never is not None:
         way_out = f" (--slots {never.largest})" if never.largest else ""
         raise ImpossibleAsk(never.reason.removesuffix(".") + way_out, asked=config.slots, largest=never.largest)
 
 
-def check_staging(config: Config, settings: PoolSettings | None, checkpoints: str) -> None:
-    """Raise InvalidRequest if a training needs files that its pool's nodes cannot read from the service's disk."""
+def check_staging(pool: str, settings: PoolSettings | None, checkpoints: str) -> None:
+    """Raise InvalidRequest if a training needs files that a pool's nodes cannot read from the service's disk."""
     if settings is not None and not settings.shared and (problem := staging_problem(checkpoints)):
-        raise InvalidRequest(f"--pool {config.pool}: {problem}")
+        raise InvalidRequest(f"--pool {pool}: {problem}")
 
 
 def check_keeping(config: Config, pool: str, settings: PoolSettings | None, keeps: bool) -> None:

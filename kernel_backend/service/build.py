@@ -29,7 +29,7 @@ def build(context: Context) -> Service:
         ExperimentSearchProcess, archive=context.archive, preparation=preparation, workspaces=context.workspaces
     )
     searches = Searches(store, search_process)
-    request_builder = RequestBuilder(store, searches, preparation, checkpoint_copies)
+    request_builder = RequestBuilder(store, searches, preparation, checkpoint_copies, engines.places)
     cluster_state = ClusterStateManager(
         store,
         context.nodes,

@@ -14,6 +14,7 @@ from kernel_backend.errors import DaylightError, Forbidden, NoEnvironment, Place
 from kernel_backend.model.cluster.pools import PoolSettings
 from kernel_backend.model.environments import EnvironmentInfo, packages
 from kernel_backend.model.experiment import Experiment, ScheduledExperiment
+from kernel_backend.model.resources import LOCAL
 from kernel_backend.model.snapshot import Environment
 from kernel_backend.service.lookups import Lookups
 from kernel_backend.snapshots.archive import Archive
@@ -65,9 +66,8 @@ class Preparation:
         its settings, else `python`, which nodes may have. Raises NoEnvironment if the service's own interpreter lacks
         packages that the submission imports, unless the environment is `locked`.
         """
-        settings = self._settings(pool)
-        if settings is not None:  # on Kubernetes the engine itself takes the image's
-            return settings.python if settings.engine == "slurm" and settings.python else python
+        if self._settings(pool) is not None:
+            return self._own_python(pool) or python
         found = self._kept(owner).interpreter(python, self._packages(snapshot))
         if found.lacks and not locked:
             raise NoEnvironment(
@@ -141,13 +141,15 @@ class Preparation:
             raise NoEnvironment("its locked environment is gone, and is built again")
         return str(found)
 
-    def launchers_python(self, experiment: Experiment) -> str:
-        """Return the path of the interpreter that runs an experiment's launchers on the nodes.
+    def launchers_python(self, experiment: Experiment, pool: str) -> str:
+        """Return the path of the interpreter that runs an experiment's launchers on the nodes of a pool.
 
         If nodes build the locked environment themselves, this is the interpreter with which they do so. Raises
         NoEnvironment if a locked environment that was built here is gone.
         """
-        return experiment.python if self._built_on_nodes(experiment) else self.python(experiment)
+        if experiment.config.env == "locked" and not self._built_on_nodes(experiment, pool):
+            return self.python(experiment)
+        return self._own_python(pool) or experiment.python
 
     def note(self, experiment: Experiment, attempts: int) -> str | None:
         """Return a note about packages that are missing, or differ from the snapshot's; None if there are none.
@@ -164,14 +166,20 @@ class Preparation:
         fresh = attempts == 0 and experiment.rerun_of is None and time.time() - experiment.created_at < FRESH_S
         return None if fresh else self._changed(experiment)
 
-    def _built_on_nodes(self, experiment: ScheduledExperiment) -> bool:
-        settings = self._settings(experiment.config.pool or "")
+    def _own_python(self, pool: str) -> str | None:
+        """Return the interpreter that the settings of a Slurm pool name, if any; Kubernetes has that of the image."""
+        settings = self._settings(pool)
+        return settings.python if settings is not None and settings.engine == "slurm" else None
+
+    def _built_on_nodes(self, experiment: ScheduledExperiment, pool: str) -> bool:
+        settings = self._settings(pool)
         return experiment.config.env == "locked" and settings is not None and not settings.shared
 
     def _needed_here(self, experiment: ScheduledExperiment) -> bool:
         """Return whether the service's machine needs the environment, for ranks or a custom search class."""
-        search = experiment.config.search
-        return not self._built_on_nodes(experiment) or (search is not None and search.source is not None)
+        search, pools = experiment.config.search, experiment.config.pools or (LOCAL,)
+        on_nodes = all(self._built_on_nodes(experiment, pool) for pool in pools)
+        return not on_nodes or (search is not None and search.source is not None)
 
     def _lacking(self, experiment: Experiment) -> str | None:
         recorded, kept = self.recorded(experiment.snapshot), self._kept(experiment.owner)

@@ -24,7 +24,7 @@ from kernel_backend.service.context import Context
 from kernel_backend.service.environments import Preparation
 from kernel_backend.service.parsing import bound
 from kernel_backend.service.state.cluster_state import ClusterStateManager
-from kernel_backend.service.state.requests import pool_of
+from kernel_backend.service.state.requests import pools_of
 from kernel_backend.service.storage_limits import StorageLimits
 from kernel_backend.service.verbs.checkpoints import CheckpointVerbs
 from kernel_backend.spec.config_text import check_bounds
@@ -76,16 +76,8 @@ class SubmissionValidator:
             check_not_deleted(await visible(self._store, who, number))
             await asyncio.to_thread(warm_start.check, self._store, number, submission.config, space)
         nodes = await self._engine.nodes()
-        cluster = await self._cluster_state.now()
-        check_possible(cluster, submission.config, who.name, group)
-        pool = pool_of(submission.config, cluster)
-        settings = self._engine.settings(pool)
-        check_staging(submission.config, settings, self._root)
-        check_keeping(submission.config, pool, settings, pool in self._engine.keeping())
+        python = await self.python_in_pools(who.name, group, submission.config, submission.snapshot, submission.python)
         check_workers(submission.config)
-        locked = submission.config.env == "locked"
-        find = self._preparation.interpreter
-        python = await asyncio.to_thread(find, who.name, submission.snapshot, submission.python, pool, locked)
         threads = submission.config.threads or min(node.threads_per_slot for node in nodes)
         return NewExperiment(
             name=submission.name or "",
@@ -101,6 +93,24 @@ class SubmissionValidator:
             rerun_of=submission.rerun_of,
             begins_from=await self._beginning(who, submission.config, begins_from),
         )
+
+    async def python_in_pools(self, owner: str, group: str, config: Config, snapshot: str, python: str) -> str:
+        """Return the interpreter with which an experiment trains in its pools, given the submission's.
+
+        Raises ImpossibleAsk, InvalidRequest, Conflict or NoEnvironment if the pools cannot train it.
+        """
+        cluster = await self._cluster_state.now()
+        check_possible(cluster, config, owner, group)
+        pools = pools_of(config, cluster)
+        settings = {pool: self._engine.settings(pool) for pool in pools}
+        for pool in pools:
+            check_staging(pool, settings[pool], self._root)
+        keeping = [pool for pool in pools if pool in self._engine.keeping()]
+        check_keeping(config, pools[0], settings[pools[0]], bool(keeping))
+        # On this machine the interpreter must exist; other pools may name their own, which replaces it there.
+        here = next((pool for pool in pools if settings[pool] is None), pools[0])
+        find = self._preparation.interpreter
+        return await asyncio.to_thread(find, owner, snapshot, python, here, config.env == "locked")
 
     def _source_bytes(self, submission: Submission) -> int:
         """Return the total size in bytes of the sources that must be parsed to validate the submission."""

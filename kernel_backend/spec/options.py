@@ -113,7 +113,12 @@ OPTIONS: tuple[Option, ...] = (
         "--slots", "resources", "N", "number of slots (GPUs, or shares of the CPU) that train together [1]", most=GANG
     ),
     _on("--one-node", "resources", "all of them on one node", "one_node"),
-    _setting("--pool", "resources", "NAME", "the pool of nodes to train on [the only one, if there is one]"),
+    _setting(
+        "--pool",
+        "resources",
+        "NAME",
+        "the pool of nodes to train on, or several as gpu,cloud: the first that can start it has it [the default pool]",
+    ),
     _setting("--group", "resources", "NAME", "your group to which the slots are charged [your first]"),
     _setting("--priority", "resources", "N", "higher is served first, as far as your quota allows [0]"),
     _on(

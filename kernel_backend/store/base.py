@@ -27,7 +27,7 @@ from kernel_backend.model.launch.trace import Trace
 from kernel_backend.model.node_faults import NodeFault, NodeName
 from kernel_backend.model.record import Record, Value
 from kernel_backend.model.reports import ArtifactSaved, Kind, SpoolRecord, StoredReport
-from kernel_backend.model.resources import Placement
+from kernel_backend.model.resources import LOCAL, Placement
 from kernel_backend.model.search.effects import Effect
 from kernel_backend.model.search.records import LogEntry, LoggedReport
 from kernel_backend.model.search.space import Space
@@ -302,8 +302,9 @@ class Store(QuotaStore, MeasuredStore, OutboxStore, Protocol):
         at: float,
         beyond: int = 0,
         granted: bool = True,
+        pool: str = LOCAL,
     ) -> Attempt:
-        """Store a trial's next attempt, set the trial to starting, and fence all older attempts.
+        """Store a trial's next attempt in a pool, set the trial to starting, and fence all older attempts.
 
         The attempt's state is placed, or pending if its slots are not `granted` yet. For a pending attempt, `placement`
         only says how many slots on how many nodes are requested. Its number is above those of the trial's attempts in

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
-from pydantic_core import from_json
 from sqlalchemy import Connection, Subquery, Text, and_, case, cast, func, or_, select
 
 from kernel_backend.model.cluster.accounting import AttemptSpending, repeated_part
-from kernel_backend.model.resources import LOCAL
 from kernel_backend.model.states import Outcome, TrialState
 from kernel_backend.model.times import PARTS
 from kernel_backend.model.trial import checkpoint_step
@@ -31,7 +28,7 @@ def read_spending(db: Connection, owner: str | None, since: float, until: float)
             whose.name.label("title"),
             whose.owner,
             whose.group,
-            cast(whose.config, Text).label("config"),
+            here.pool,
             cast(here.placement, Text).label("placement"),
             begun.label("begun"),
             func.coalesce(here.ended_at, until).label("ended"),
@@ -66,7 +63,7 @@ def _read(row: Any) -> AttemptSpending:
         title=row.title,
         owner=row.owner,
         group=row.group,
-        pool=_pool(row.config),
+        pool=row.pool,
         slots=slots_of(row.placement),
         begun=row.begun,
         ended=max(row.begun, row.ended),
@@ -76,12 +73,6 @@ def _read(row: Any) -> AttemptSpending:
         joules=row.joules,
         measured=row.measured or 0.0,
     )
-
-
-@lru_cache(4096)
-def _pool(config: str) -> str:
-    """Return the pool of a stored configuration, which a later version may have written."""
-    return str(from_json(config).get("pool") or LOCAL)
 
 
 def _same(one: Any, other: Any, more: int = 0) -> Any:

@@ -19,7 +19,7 @@ from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.launch.trace import Trace
 from kernel_backend.model.reports import ArtifactSaved, SpoolRecord
-from kernel_backend.model.resources import Placement
+from kernel_backend.model.resources import LOCAL, Placement
 from kernel_backend.model.search.effects import Added, Effect, Moved
 from kernel_backend.model.search.records import LogEntry, LoggedReport
 from kernel_backend.model.states import LIVE, AttemptState, ExperimentState, TrialState
@@ -318,6 +318,7 @@ class SqlStore(SqlQuotaStore, SqlReportedStore, SqlOutboxStore, Store):
         at: float,
         beyond: int = 0,
         granted: bool = True,
+        pool: str = LOCAL,
     ) -> Attempt:
         with self._writing() as tx:
             before = get_trial(tx.db, number, index)
@@ -328,6 +329,7 @@ class SqlStore(SqlQuotaStore, SqlReportedStore, SqlOutboxStore, Store):
                 number=trial.attempt,
                 state=AttemptState.PLACED if granted else AttemptState.PENDING,
                 placement=placement,
+                pool=pool,
                 resume_from=resume_from,
                 created_at=at,
                 granted_at=at if granted else None,

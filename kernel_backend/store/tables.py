@@ -163,6 +163,7 @@ attempts = Table(
     Column("number", Integer, primary_key=True, autoincrement=False),
     Column("state", Text, nullable=False, index=True),
     Column("placement", JsonText, nullable=False),
+    Column("pool", Text, nullable=False, server_default="local"),
     Column("resume_from", Text),
     Column("created_at", Double, nullable=False),
     Column("granted_at", Double),

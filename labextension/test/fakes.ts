@@ -214,6 +214,7 @@ export function attempt(number = 1, fields: Partial<Attempt> = {}): Attempt {
     number,
     state: 'running',
     placement: [],
+    pool: 'local',
     resume_from: null,
     created_at: 100,
     granted_at: 100,

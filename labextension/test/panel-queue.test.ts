@@ -67,3 +67,11 @@ test('quotas are those of the user and of the groups, with slot-hours where they
     { name: 'vision', text: '1 of 2 slot-hours in 1 d', part: 0.5 }
   ]);
 });
+
+test('a request that waits in several pools is listed in each, with the pool', () => {
+  const there = { ...own, pool: 'cloud', place: 1, wait: { ...WAIT, reason: 'no node has 2 free', estimate: null } };
+  expect(ownWaits(queue([there, own])).map(({ text, reason }) => [text, reason])).toEqual([
+    ['cloud 1. #12 digits, 2 slots', 'no node has 2 free'],
+    ['local 2. #12 digits, 2 slots, about 12 min', 'the slots are in use']
+  ]);
+});

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kernel_backend import discovery
 from kernel_backend.client import Client
-from tests.api.served import DEFINITION, TOKEN, Served, StillEngine
+from tests.api.served import DEFINITION, SECOND, TOKEN, Served, StillEngine, until
 
 
 @pytest.fixture
@@ -24,6 +25,22 @@ def client(served: Served) -> Iterator[Client]:
     client = served.client()
     yield client
     client.close()
+
+
+@pytest.fixture
+def two_pools(tmp_path: Path) -> Iterator[Any]:
+    """Start a service with the pool `second` of two slots besides this machine's two, whose nodes are seen."""
+    running: list[Served] = []
+
+    def start(**settings: Any) -> tuple[Served, Client]:
+        running.append(Served(tmp_path, StillEngine(), **({"pools": {"second": SECOND.to_json()}} | settings)))
+        client = running[-1].client()
+        until(lambda: all(pool.slots for pool in client.pools()), "the nodes of all pools are seen")
+        return running[-1], client
+
+    yield start
+    for each in running:
+        each.stop()
 
 
 @pytest.fixture

@@ -138,6 +138,7 @@ MADE_SINCE_0007 = (
     "DROP TABLE outbox",
     "DROP INDEX reports_by_trial",
     "ALTER TABLE attempts DROP COLUMN trace",
+    "ALTER TABLE attempts DROP COLUMN pool",
 )
 
 
@@ -162,6 +163,25 @@ def check_bests_of_before(url: str) -> None:
     engine.dispose()
     again = SqlStore(url)
     assert [again.trial(number, 1) for number in (1, 2, 3)] == before
+    again.close()
+
+
+def check_pools_of_before(url: str) -> None:
+    """Attempts that were written before they had pools have those of their experiments."""
+    store = SqlStore(url)
+    configs = (Config(pool="gpu"), Config(), Config(pool="cpu"))
+    for config in configs:
+        store.add_experiment(draft().model_copy(update={"config": config}), at=1.0)
+    keys = [placed(store, number=number).id for number in (1, 2, 3)]
+    store.close()
+    engine = connect(database_url(url))
+    with engine.begin() as db:
+        db.execute(text("ALTER TABLE attempts DROP COLUMN pool"))
+        older = ScriptDirectory(MIGRATIONS).get_revision("0024").down_revision
+        db.execute(text("UPDATE alembic_version SET version_num = :older"), {"older": older})
+    engine.dispose()
+    again = SqlStore(url)
+    assert [again.attempt(key).pool for key in keys] == ["gpu", "local", "cpu"]
     again.close()
 
 

@@ -21,7 +21,15 @@ from alembic.runtime.migration import MigrationContext
 from outbox_contract import OutboxContract
 from sharing_contract import SharingContract
 from sqlalchemy import create_engine, event, text
-from store_contract import MADE_SINCE_0007, StoreContract, check_bests_of_before, draft, placed, training
+from store_contract import (
+    MADE_SINCE_0007,
+    StoreContract,
+    check_bests_of_before,
+    check_pools_of_before,
+    draft,
+    placed,
+    training,
+)
 
 from kernel_backend.errors import DaylightError, InvalidRequest
 from kernel_backend.model import events as e
@@ -121,11 +129,15 @@ def test_trials_of_before_have_their_best(file: Path) -> None:
     check_bests_of_before(f"sqlite:///{file}")
 
 
+def test_attempts_of_before_have_the_pools_of_their_experiments(file: Path) -> None:
+    check_pools_of_before(f"sqlite:///{file}")
+
+
 def test_a_database_from_the_future_is_refused(file: Path) -> None:
     SqlStore(file).close()
     with create_engine(f"sqlite:///{file}").begin() as db:
         db.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-    with pytest.raises(NewerDatabase, match=r"schema 9999, this version of Daylight knows up to 0022: upgrade"):
+    with pytest.raises(NewerDatabase, match=r"schema 9999, this version of Daylight knows up to 0024: upgrade"):
         SqlStore(file)
 
 

@@ -2,8 +2,8 @@
 
     python -m tests.torture.schedules [--histories 10000] [--seed 0]
 
-A history has one or two pools, users and groups with quotas, gangs of all sizes, some of them elastic, priorities,
-faults, lost nodes, preemption. It ends when every job has.
+A history has one or two pools, users and groups with quotas, gangs of all sizes, some of them elastic, some for either
+pool, priorities, faults, lost nodes, preemption. It ends when every job has.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import argparse
 import copy
 import random
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 
 from kernel_backend.model.cluster.quotas import Quota, SlotHours
@@ -138,22 +139,37 @@ def _nothing_is_idle_that_could_be_had(cluster: ClusterState, decisions: Decisio
     """Nobody waits for slots that are free, unless they are kept for somebody."""
     waiting = _waiting(cluster, decisions, limits_kept=True)
     ledger = Ledger(cluster)
-    for pool in {request.pool for request in waiting}:
+    for pool in {each.pool for request in waiting for each in request.in_each_pool}:
         capacities = _capacities(cluster, decisions, pool)
-        idle = [request for request in waiting if request.pool == pool and fit(request, capacities, (), cluster.at)]
-        kept = [each for each in decisions.reservations if cluster.queue.requests[each.key].pool == pool]
+        idle = [each for each in _in(pool, waiting) if fit(each, capacities, (), cluster.at)]
+        kept = _in(pool, [cluster.queue.requests[each.key] for each in decisions.reservations])
         guaranteed = [
             request for request in waiting if ledger.guaranteed(request)
         ]  # in any pool: its limit is kept for it, too
-        starving = [request for request in reserved_for(cluster, pool) if request not in waiting]
+        theirs = {request.key for request in waiting}
+        starving = [request for request in reserved_for(cluster, pool) if request.key not in theirs]
         assert not idle or kept or guaranteed or starving, f"{idle} could run"
+
+
+def _in(pool: str, requests: Iterable[SlotRequest]) -> list[SlotRequest]:
+    """Return the requests that wait in a pool, as they wait there."""
+    return [here for request in requests if (here := request.within(pool)) is not None]
+
+
+def _at_home(cluster: ClusterState, request: SlotRequest) -> SlotRequest:
+    """Return a request in the pool where gangs are preempted for it: the first of its own that can ever hold it."""
+    theirs = request.in_each_pool
+    return next(
+        (each for each in theirs if feasible(cluster.usable(each.pool), each.slots, each.excluded, each.one_node)),
+        request,
+    )
 
 
 def _guarantees_are_met_or_on_their_way(cluster: ClusterState, decisions: Decisions) -> None:
     """Assert that no request within a guarantee waits while preemptible runs hold the slots that it needs."""
     ledger = _after(cluster, decisions)
     wide = [request for request in _waiting(cluster, decisions) if not request.one_node and not request.excluded]
-    guaranteed = [request for request in wide if ledger.guaranteed(request)]
+    guaranteed = [_at_home(cluster, request) for request in wide if ledger.guaranteed(request)]
     borrowed, going = borrowed_slots(cluster), {each.run.key: each.freed for each in decisions.preempts}
     for request in guaranteed:
         others = sum(other.slots for other in guaranteed if other is not request and other.pool == request.pool)
@@ -172,6 +188,7 @@ def _limits_are_kept_for_who_can_use_them(cluster: ClusterState, decisions: Deci
     started = {start.request.key for start in decisions.starts}
     requests = [request for request in cluster.queue if request.key not in started and cluster.queue.stands(request)]
     free = {pool: _capacities(cluster, decisions, pool) for pool in cluster.pools}
+    requests = [each for request in requests for each in request.in_each_pool]
     idle = [
         request
         for request in requests
@@ -205,7 +222,7 @@ def _who_hears_that_it_starts_does(cluster: ClusterState, decisions: Decisions) 
     waiting = [request for request in cluster.queue if cluster.queue.stands(request)]
     for request in waiting[:: max(1, len(waiting) // 3)]:
         wait = explain(cluster, request)
-        assert not wait.reason.endswith("starting"), f"{request}: {wait.reason}"
+        assert "starting" not in wait.reason, f"{request}: {wait.reason}"
 
 
 def shuffled(cluster: ClusterState, draw: random.Random) -> ClusterState:
@@ -307,6 +324,8 @@ def _job(
     duration = draw.choice((5.0, 30.0, 120.0, 600.0))
     slots = draw.choice((1, 1, 2, 3, 4, 8, 12))
     least = draw.randint(1, slots) if draw.random() < 0.3 else slots
+    several = len(pools) > 1 and draw.random() < 0.3
+    theirs = draw.sample(pools, len(pools)) if several else [draw.choice(pools)]
     return Workload(
         number,
         draw.choice((round(draw.uniform(0, 2000), 1), 60.0 * draw.randint(0, 33))),
@@ -318,7 +337,8 @@ def _job(
         one_node=draw.random() < 0.2,
         max_time=duration * draw.choice((1.0, 1.5, 2.0)) if draw.random() < 0.5 and least == slots else None,
         preemptible=draw.random() < 0.5,
-        pool=draw.choice(pools),
+        pool=theirs[0],
+        pools=tuple(theirs) if several else (),
         least=None if least == slots else least,
     )
 

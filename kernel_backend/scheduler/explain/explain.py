@@ -8,13 +8,13 @@ from itertools import islice, takewhile
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.resources import LOCAL
 from kernel_backend.model.views.overview import Wait
-from kernel_backend.scheduler.explain.feasibility import impossible
+from kernel_backend.scheduler.explain.feasibility import impossible_in_pool
 from kernel_backend.scheduler.explain.forecast import FAR, forecast
 from kernel_backend.scheduler.explain.redaction import knows_quota, named, sees, subject
 from kernel_backend.scheduler.order import in_order, reserved_for
 from kernel_backend.scheduler.placement import feasible, largest, largest_gang
 from kernel_backend.scheduler.quotas import Ledger
-from kernel_backend.scheduler.requests import SlotRequest
+from kernel_backend.scheduler.requests import RequestKey, SlotRequest
 from kernel_backend.scheduler.run_lengths import Lengths
 from kernel_backend.scheduler.state import ClusterState, UsageByName
 
@@ -27,10 +27,22 @@ def explain(
     """Return why a request waits, its queue position (1 is the head), and the expected wait.
 
     `lengths` has quartiles of past run lengths by owner. The text hides details of other users' requests that `reader`
-    may not see; without a reader it is for the request's owner. At most `FAR` requests ahead are counted.
+    may not see; without a reader it is for the request's owner. At most `FAR` requests ahead are counted. For a request
+    that waits in several pools the reasons in all of them are returned, with the best place and estimate.
     """
     request = cluster.queue.requests.get(request.key, request)
-    never = impossible(cluster, request, reader)
+    waits = [_in_pool(cluster, each, lengths, reader) for each in request.in_each_pool]
+    if len(waits) == 1 or request.preparing:
+        return waits[0]
+    told = (f"{pool}: {wait.reason.removesuffix('.')}" for pool, wait in zip(request.pools, waits, strict=True))
+    soonest = min(waits, key=lambda wait: (wait.estimate is None, wait.estimate or 0.0, wait.place))
+    return soonest.model_copy(update={"reason": "; ".join(told), "place": min(wait.place for wait in waits)})
+
+
+def _in_pool(
+    cluster: ClusterState, request: SlotRequest, lengths: Mapping[str, Lengths], reader: Person | None
+) -> Wait:
+    never = impossible_in_pool(cluster, request, reader)
     if never is not None:
         return Wait(reason=never.reason, place=1)
     if cluster.queue.stands(request):
@@ -72,7 +84,7 @@ def _reason(cluster: ClusterState, request: SlotRequest, ahead: Sequence[SlotReq
     usable = [node for node in nodes if node.usable]
     counts = [(node.kind, len(cluster.free[node.name])) for node in usable]
     free = largest(counts)
-    where = "in queue" if request.pool == LOCAL else f"in pool {request.pool}"
+    where = "in queue" if request.pool == LOCAL or request.pools else f"in pool {request.pool}"
     position = f"{ordinal(len(ahead) + 1)} {where}" if ahead else f"next {where}"
     if len(ahead) == FAR:
         position = f"behind the first {FAR:,} {where}"
@@ -145,8 +157,9 @@ def _rival(cluster: ClusterState, request: SlotRequest) -> SlotRequest | None:
     None if there is none.
     """
     ledger = Ledger(cluster)
-    firsts = [line.first for lines in cluster.queue.lines.values() for line in lines.values()]
-    for other in filter(ledger.guaranteed, firsts):
+    heads = (line.first for lines in cluster.queue.lines.values() for line in lines.values())
+    firsts = {head.key: head for head in heads}  # one that waits in several pools counts once
+    for other in filter(ledger.guaranteed, firsts.values()):
         if other.key != request.key:
             ledger.commit(other)
             if ledger.stopped_by(request):
@@ -166,12 +179,16 @@ def _rival(cluster: ClusterState, request: SlotRequest) -> SlotRequest | None:
 def _reserved(cluster: ClusterState) -> Iterator[tuple[SlotRequest, bool]]:
     """Yield the requests for which `decide` reserves slots, with True if no other request may use these meanwhile."""
     rules, since = cluster.rules, {each.key: each.since for each, _ in cluster.reserved()}
+    told: set[RequestKey] = set()
     for pool in sorted(cluster.pools):
         nodes = cluster.usable(pool)
         for request in reserved_for(cluster, pool):
+            if request.key in told:  # it waits in several pools
+                continue
             starves = cluster.queue.starves(request, cluster.at - rules.starving)
             firm = starves or since.get(request.key, cluster.at) <= cluster.at - rules.patience
             if feasible(nodes, request.slots, request.excluded, request.one_node):
+                told.add(request.key)
                 yield request, firm
 
 

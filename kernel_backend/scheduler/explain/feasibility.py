@@ -20,10 +20,20 @@ class Impossible(NamedTuple):
 
 
 def impossible(cluster: ClusterState, request: SlotRequest, reader: Person | None = None) -> Impossible | None:
-    """Return why a request can never start on these nodes under these quotas; None if it can.
+    """Return why a request can never start on these nodes under these quotas; None if it can in one of its pools.
 
     Drained nodes are treated as usable. The text is for `reader`, by default the owner.
     """
+    found = [impossible_in_pool(cluster, each, reader) for each in request.in_each_pool]
+    reasons = [each for each in found if each is not None]
+    if len(reasons) < len(found):
+        return None
+    largest = max(each.largest for each in reasons)
+    return Impossible(" ".join(dict.fromkeys(each.reason for each in reasons)), largest)
+
+
+def impossible_in_pool(cluster: ClusterState, request: SlotRequest, reader: Person | None = None) -> Impossible | None:
+    """Return why a request can never start in its pool, as `impossible` does."""
     largest = cluster.largest_gang(request.pool, request.one_node, request.excluded)
     if request.slots > largest:
         nodes = [node for node in cluster.of_pool(request.pool) if node.name not in request.excluded]

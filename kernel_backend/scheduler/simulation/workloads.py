@@ -57,6 +57,8 @@ class Workload:
         Pool of nodes where it queues.
     least : int, optional
         Least number of slots of an elastic job, whose speed is proportional to the number that it has.
+    pools : tuple of str, optional
+        Several pools where it queues, `pool` among them, the preferred first.
 
     Examples
     --------
@@ -77,6 +79,7 @@ class Workload:
     preemptible: bool = True
     pool: str = LOCAL
     least: int | None = None
+    pools: tuple[str, ...] = ()
 
     @property
     def key(self) -> RequestKey:
@@ -109,6 +112,7 @@ class Workload:
             preemptible=self.preemptible,
             max_time=self.max_time,
             pool=self.pool,
+            pools=self.pools,
         )
 
 

@@ -20,7 +20,6 @@ from kernel_backend.lifecycle.resume import progressed, remembered
 from kernel_backend.model import events as e
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.reports import AttemptResult
-from kernel_backend.model.resources import LOCAL
 from kernel_backend.model.states import HOLDING_SLOTS, AttemptState, ExperimentState, Outcome, TrialState
 from kernel_backend.model.trial import Attempt, Failure, Trial, checkpoint_step
 from kernel_backend.service.context import Context
@@ -89,9 +88,7 @@ class AttemptEnder:
         """
         if outcome not in (Outcome.LOST, Outcome.FAILED):
             return outcome
-        experiment = await asyncio.to_thread(self._store.experiment, attempt.experiment)
-        pool = experiment.config.pool or LOCAL
-        left_out = await self._nodes.blame_for(attempt, pool, outcome, result)
+        left_out = await self._nodes.blame_for(attempt, outcome, result)
         for fault in left_out:
             text = f"node {fault.node} is left out for now: {fault.reason}"
             await asyncio.to_thread(self._store.note, attempt.id, text, time.time())

@@ -14,7 +14,6 @@ from kernel_backend.model.cluster.pools import PoolSettings
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.launch.nodes import GangNode, JoinAnswer, NodeOffer, NodeOrder, NodeState
 from kernel_backend.model.node_faults import FaultKind, NodeFault, NodeName, node_fault
-from kernel_backend.model.resources import LOCAL
 from kernel_backend.model.states import AttemptState, TrialState
 from kernel_backend.model.trial import Attempt
 from kernel_backend.service.notifier import Notifier, wait_for
@@ -24,7 +23,7 @@ LOOK_S = 5.0  # between checks of an attempt whose launcher waits for news
 SILENT_S = 90.0  # time without a message from a node, while others send some, after which the node counts as lost
 CLOCK_S = 5.0  # difference between clocks that is reported as a fault
 
-Settings = Callable[[str], PoolSettings | None]  # settings of the pool of an attempt's experiment
+Settings = Callable[[str], PoolSettings | None]  # settings of a pool, by name
 Blame = Callable[[Iterable[NodeFault]], Awaitable[frozenset[NodeName]]]  # stores faults; returns nodes now left out
 
 
@@ -120,16 +119,14 @@ class GangNodes:
         now = time.monotonic()
         if gang.complete is None and len(gang.offers) == offer.nodes:
             gang.complete = now
-        experiment = await asyncio.to_thread(self._store.experiment, attempt.experiment)
-        pool = experiment.config.pool or LOCAL
-        wanted = self._wanted(attempt, pool)
+        wanted = self._wanted(attempt)
         waited = now - max([gang.began, *gang.heard.values()])  # nodes that are staging in send messages, too
         found = joined(gang.offers, wanted, waited, 0.0 if gang.complete is None else now - gang.complete)
         if isinstance(found, Impossible):
-            gang.refused = await self._refused(attempt, pool, found)
+            gang.refused = await self._refused(attempt, found)
             return gang.refused
         if isinstance(found, Joined):
-            await self._begin(attempt, pool, found, gang)
+            await self._begin(attempt, found, gang)
             return _again(found.nodes, offer)
         first = gang.offers.get(0)
         return JoinAnswer(
@@ -140,30 +137,30 @@ class GangNodes:
             process=first.process if first is not None else "",
         )
 
-    async def _refused(self, attempt: Attempt, pool: str, why: Impossible) -> JoinAnswer:
+    async def _refused(self, attempt: Attempt, why: Impossible) -> JoinAnswer:
         """Return the answer to the launchers of a gang that cannot start, for the reason `why`.
 
         If the cause is a fault of a node that is now excluded, no retry is used up: the gang starts on other nodes.
         """
-        if why.fault is None or not await self._is_left_out(attempt, pool, why.node, why.fault, why.reason):
+        if why.fault is None or not await self._is_left_out(attempt, why.node, why.fault, why.reason):
             return JoinAnswer(action="leave", reason=why.reason, outcome=why.outcome)
         reason = f"{why.reason}. Node {why.node} is left out for now, and the gang goes elsewhere"
         return JoinAnswer(action="leave", reason=reason, outcome="lost")
 
-    async def _is_left_out(self, attempt: Attempt, pool: str, node: str, kind: FaultKind, reason: str) -> bool:
+    async def _is_left_out(self, attempt: Attempt, node: str, kind: FaultKind, reason: str) -> bool:
         """Store the fault of a node; return whether the node is now excluded from new gangs."""
-        name = NodeName(pool, node)
+        name = NodeName(attempt.pool, node)
         return name in await self._blame([node_fault(kind, name, attempt.id, time.time(), reason)])
 
-    def _wanted(self, attempt: Attempt, pool: str) -> Wanted:
+    def _wanted(self, attempt: Attempt) -> Wanted:
         slots = sum(len(share.slots) for share in attempt.placement)
         kind = attempt.placement[0].kind if attempt.placement else "cpu"
-        settings = self._settings(pool)
+        settings = self._settings(attempt.pool)
         if settings is None:
             return Wanted(slots, kind, __version__)
         return Wanted(slots, kind, __version__, settings.interface, settings.join_timeout)
 
-    async def _begin(self, attempt: Attempt, pool: str, found: Joined, gang: _Gang) -> None:
+    async def _begin(self, attempt: Attempt, found: Joined, gang: _Gang) -> None:
         """Store the nodes on which the gang runs; from now on the slots count as used."""
         at = time.time()
         await asyncio.to_thread(
@@ -172,7 +169,7 @@ class GangNodes:
         tolerance = CLOCK_S + (time.monotonic() - gang.began)  # offers may be this old
         for node, text in wrong_clocks(gang.offers.values(), at, tolerance).items():
             await asyncio.to_thread(self._store.note, attempt.id, text, at)
-            await self._is_left_out(attempt, pool, node, "clock", text)
+            await self._is_left_out(attempt, node, "clock", text)
         gang.began = time.monotonic()
         self._bus.notify()
         self._wake()

@@ -31,7 +31,7 @@ from kernel_backend.service.notebook_servers import Notebooks
 from kernel_backend.service.notifier import wait_for
 from kernel_backend.service.search.runner import Searches
 from kernel_backend.service.state.cluster_state import ClusterStateManager
-from kernel_backend.service.state.requests import plain_request, pool_of
+from kernel_backend.service.state.requests import plain_request, pools_of
 from kernel_backend.service.state.site_queues import admitted
 from kernel_backend.spec.config_text import duration_word
 
@@ -263,7 +263,7 @@ class Loop:
             self.cluster_state.decided(cluster, decisions)
         launches: defaultdict[int, list[tuple[str, Work]]] = defaultdict(list)
         free = [start for start in decisions.starts if not self._isolated.under_way(start.request.experiment)]
-        free = admitted(free, self._engine.most_waiting(), cluster, self.cluster_state.cache)
+        free = admitted(free, self._engine.most_waiting(), self.cluster_state.cache)
         for start in await self._starts.look(free):
             with self._isolated.errors(f"the start of {start.request.experiment}.{start.request.trial}"):
                 if (launch := await self._starts.start(start)) is not None:
@@ -295,4 +295,4 @@ class Loop:
 
 def possible(cluster: ClusterState, experiment: ScheduledExperiment, trial: ScheduledTrial) -> bool:
     """Return whether a gang for this trial could ever be placed."""
-    return impossible(cluster, plain_request(experiment, trial, pool_of(experiment.config, cluster))) is None
+    return impossible(cluster, plain_request(experiment, trial, pools_of(experiment.config, cluster))) is None

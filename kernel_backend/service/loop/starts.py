@@ -74,7 +74,7 @@ class AttemptStarter:
             checkpoint_copies,
         )
         self._ends = ends
-        self._looks: dict[tuple[int, int, int], asyncio.Task[_Begins]] = {}  # lookups by experiment, trial and attempt
+        self._looks: dict[tuple[int, int, int, str], asyncio.Task[_Begins]] = {}  # by trial, attempt and pool
         self._patience = ROUND_WAIT_S  # seconds that this round may still wait for lookups of trials of searches
 
     async def look(self, starts: Sequence[Start]) -> list[Start]:
@@ -88,7 +88,7 @@ class AttemptStarter:
         self._looks = {about: task for about, task in self._looks.items() if not _stale(task)}
         before = set(self._looks.values())
         known = {
-            start.request.key: self._begin_look(start.request.key)
+            start.request.key: self._begin_look(start.request.key, start.request.pool)
             for start in starts
             if start.request.trial != ANY_TRIAL
         }
@@ -120,22 +120,22 @@ class AttemptStarter:
         for task in self._looks.values():
             task.cancel()
 
-    def _begin_look(self, key: RequestKey) -> asyncio.Task[_Begins]:
-        """Return the task that looks up a trial's resume checkpoint.
+    def _begin_look(self, key: RequestKey, pool: str) -> asyncio.Task[_Begins]:
+        """Return the task that looks up a trial's resume checkpoint, and its interpreter in a pool.
 
         A new one if the last is for another attempt or stale.
         """
         trial = self._cluster_state.cache.trial(key.experiment, key.trial)
-        about = key.experiment, key.trial, trial.attempt if trial is not None else 0
+        about = key.experiment, key.trial, trial.attempt if trial is not None else 0, pool
         task = self._looks.get(about)
         if task is None or _stale(task):
-            task = self._looks[about] = asyncio.create_task(self._look(key), name=f"what {key} begins from")
+            task = self._looks[about] = asyncio.create_task(self._look(key, pool), name=f"what {key} begins from")
             task.add_done_callback(lambda _: self._wake())
         return task
 
-    async def _look(self, key: RequestKey) -> _Begins:
+    async def _look(self, key: RequestKey, pool: str) -> _Begins:
         experiment = await asyncio.to_thread(self._store.experiment, key.experiment)
-        python = await asyncio.to_thread(self._preparation.launchers_python, experiment)
+        python = await asyncio.to_thread(self._preparation.launchers_python, experiment, pool)
         resume = resume_point(*await asyncio.to_thread(self._ends.history, key.experiment, key.trial))
         beyond = await asyncio.to_thread(self._last_attempt, experiment, key.trial)
         return _Begins(python, resume, beyond, time.monotonic())
@@ -153,10 +153,10 @@ class AttemptStarter:
         self._bus.notify()
         if trial is None or trial.state is not TrialState.QUEUED:
             return None
-        request = await asyncio.to_thread(self._request_builder.for_trial, experiment, trial, start.request.pool)
+        request = await asyncio.to_thread(self._request_builder.for_trial, experiment, trial, [start.request.pool])
         if request.preparing:
             return None
-        done, _ = await asyncio.wait({self._begin_look(request.key)}, timeout=self._patience)
+        done, _ = await asyncio.wait({self._begin_look(request.key, request.pool)}, timeout=self._patience)
         if not done:
             self._patience = 0.0  # a search may get a hundred gangs at once: later rounds start the rest
             return None
@@ -168,15 +168,16 @@ class AttemptStarter:
         Storing the attempt fences older attempts, and fixes the checkpoint from which the new one resumes.
         """
         number, index = key.experiment, key.trial
-        looked = self._begin_look(key)
+        looked = self._begin_look(key, start.request.pool)
         self._looks = {about: task for about, task in self._looks.items() if task is not looked}
         python, resume, beyond, _ = await looked
         experiment = await asyncio.to_thread(self._store.experiment, number)
         token = secrets.token_urlsafe(32)
         async with self._cluster_state.starting(key, start):
             add = partial(self._store.add_attempt, number, index, start.placement, resume.point, token_digest(token))
-            granted = self._engine.places(start.request.pool)  # else its nodes are known once its launchers join
-            attempt = await asyncio.to_thread(add, time.time(), beyond, granted)
+            pool = start.request.pool
+            granted = self._engine.places(pool)  # else its nodes are known once its launchers join
+            attempt = await asyncio.to_thread(add, time.time(), beyond, granted, pool)
         missing: DaylightError | None = self._checkpoint_copies.missing(number, index)
         self._checkpoint_copies.forget(number, index)
         begins_from = (await asyncio.to_thread(self._store.trial, number, index)).begins_from
@@ -192,7 +193,7 @@ class AttemptStarter:
         return (
             number,
             f"the start of attempt {attempt.id}",
-            partial(self._launch, experiment, attempt, python, token, start.request.pool),
+            partial(self._launch, experiment, attempt, python, token),
         )
 
     def _last_attempt(self, experiment: Experiment, index: int) -> int:
@@ -201,12 +202,13 @@ class AttemptStarter:
         newest = max(self._store.trial(number, index).attempt, self._ends.newest_attempt(number, index))
         return workspace.last_attempt(number, index, newest)
 
-    async def _launch(self, experiment: Experiment, attempt: Attempt, python: str, token: str, pool: str) -> None:
+    async def _launch(self, experiment: Experiment, attempt: Attempt, python: str, token: str) -> None:
         """Unpack the code of an attempt into its folder, and submit its gang."""
+        pool = attempt.pool
         try:
             trial = await asyncio.to_thread(self._store.trial, attempt.experiment, attempt.trial)
             settings = self._engine.settings(pool)
-            check_staging(experiment.config, settings, self._root)  # the pool may have changed since the submission
+            check_staging(pool, settings, self._root)  # the pool may have changed since the submission
             staged = settings is not None and not settings.shared
             keeps, urls = pool in self._engine.keeping(), self._launcher_urls()
             loader = await asyncio.to_thread(tuned_loader, self._store, experiment, attempt.trial)

@@ -18,7 +18,7 @@ from kernel_backend.model.cluster.quotas import Quota
 from kernel_backend.model.cluster.usage import UsageInterval
 from kernel_backend.model.experiment import Experiment, ScheduledExperiment
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.resources import LOCAL, Node, Placement
+from kernel_backend.model.resources import Node
 from kernel_backend.model.states import HOLDING_SLOTS, AttemptState, ExperimentState, TrialState
 from kernel_backend.model.trial import Attempt, ScheduledTrial, checkpoint_order
 from kernel_backend.model.views.overview import Wait
@@ -31,7 +31,7 @@ from kernel_backend.scheduler.run_lengths import PastLengths
 from kernel_backend.scheduler.state import FREE, ClusterState, UsageByName
 from kernel_backend.service.effective_quotas import EffectiveQuotas
 from kernel_backend.service.state.nodes import MarkedNodes, set_nodes
-from kernel_backend.service.state.requests import RequestBuilder, pool_of
+from kernel_backend.service.state.requests import RequestBuilder, pools_of
 from kernel_backend.service.state.reservations import StoredReservations, reservation
 from kernel_backend.service.state.store_cache import RecordChange, StoreCache
 from kernel_backend.store.base import Store
@@ -56,7 +56,7 @@ class ClusterStateManager:
         request_builder: RequestBuilder,
         rules: Rules,
         clock: Callable[[], float] = time.time,
-        closed: Callable[[ClusterState, StoreCache], Mapping[str, str]] = lambda *_: {},
+        closed: Callable[[StoreCache], Mapping[str, str]] = lambda _: {},
         limits: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         """Create the manager.
@@ -164,7 +164,7 @@ class ClusterStateManager:
             raise
 
     def _look_at_pools(self, cluster: ClusterState) -> None:
-        cluster.closed_pools, cluster.limits_of_pools = self._closed(cluster, self.cache), self._limits()
+        cluster.closed_pools, cluster.limits_of_pools = self._closed(self.cache), self._limits()
 
     # Applying decisions
 
@@ -366,7 +366,7 @@ class ClusterStateManager:
             since,
             experiment.owner if experiment is not None else "",
             experiment.group if experiment is not None else "",
-            _pool(cluster, attempt.placement),
+            _pool(cluster, attempt),
             ends=None if max_time is None or waiting else since + max_time,
             waiting=waiting,
             actual=attempt.actual if attempt.nodes else (),
@@ -428,12 +428,12 @@ class ClusterStateManager:
             if experiment is None or trial is None or trial.state is not TrialState.QUEUED or key in cluster.runs:
                 requests[key] = None, False
             else:
-                request = builder.for_trial(experiment, trial, pool_of(experiment.config, cluster))
+                request = builder.for_trial(experiment, trial, pools_of(experiment.config, cluster))
                 requests[key] = request, builder.may_change(experiment, trial)
         anonymous: dict[int, list[SlotRequest]] = {number: [] for number in self._anonymous}
         for each in searches:
-            in_hand, pool = self.cache.live(each.number), pool_of(each.config, cluster)
-            anonymous[each.number] = self._request_builder.for_search(each, in_hand, cluster.nodes.values(), pool)
+            in_hand, pools = self.cache.live(each.number), pools_of(each.config, cluster)
+            anonymous[each.number] = self._request_builder.for_search(each, in_hand, cluster.nodes.values(), pools)
         return requests, anonymous
 
     def _set_request(self, cluster: ClusterState, key: RequestKey, request: SlotRequest | None) -> None:
@@ -463,10 +463,10 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _pool(cluster: ClusterState, placement: Placement) -> str:
-    """Return the pool of a gang's nodes; the local pool if none of its nodes exists any more."""
-    pools = (cluster.nodes[share.node].pool for share in placement if share.node in cluster.nodes)
-    return next(pools, LOCAL)
+def _pool(cluster: ClusterState, attempt: Attempt) -> str:
+    """Return the pool of a gang's nodes; the one in which it was started if none of them exists any more."""
+    pools = (cluster.nodes[share.node].pool for share in attempt.placement if share.node in cluster.nodes)
+    return next(pools, attempt.pool)
 
 
 def _differences(accounts: UsageByName, wanted: Mapping[str, Quota]) -> dict[str, Quota]:

@@ -77,12 +77,10 @@ class MarkedNodes:
         suspect = self.suspicions(self._last or await self.newest())
         return frozenset(name for name in names if name in suspect and suspect[name].left_out)
 
-    async def blame_for(
-        self, attempt: Attempt, pool: str, outcome: Outcome, result: AttemptResult | None
-    ) -> list[NodeFault]:
+    async def blame_for(self, attempt: Attempt, outcome: Outcome, result: AttemptResult | None) -> list[NodeFault]:
         """Store the faults of nodes that ended an attempt; return those whose nodes are now excluded from new gangs."""
-        away = {node.engine_name for node in self._last if node.pool == pool and not node.healthy}
-        faults = faults_of(attempt, pool, outcome, result, away, self._clock())
+        away = {node.engine_name for node in self._last if node.pool == attempt.pool and not node.healthy}
+        faults = faults_of(attempt, outcome, result, away, self._clock())
         left_out = await self.blame(faults)
         return [fault for fault in faults if fault.name in left_out]
 

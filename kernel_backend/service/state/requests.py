@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -44,9 +44,15 @@ class RequestBuilder:
     """Builder of slot requests. Methods may block on the store, but never on users' files; call them in a thread."""
 
     def __init__(
-        self, store: Store, searches: Searches, preparation: Preparation, checkpoint_copies: CheckpointCopies
+        self,
+        store: Store,
+        searches: Searches,
+        preparation: Preparation,
+        checkpoint_copies: CheckpointCopies,
+        places: Callable[[str], bool] = lambda _: True,
     ) -> None:
-        self._store, self._searches = store, searches
+        """Create a builder; `places` returns whether Daylight chooses the nodes of a pool, not a site's own queue."""
+        self._store, self._searches, self._places = store, searches, places
         self._preparation, self._checkpoint_copies = preparation, checkpoint_copies
         self.start_errors: dict[tuple[int, int], StartError] = {}  # last start error of each experiment and trial
         self._granted: dict[int, float] = {}  # time at which each search last got a gang
@@ -60,37 +66,55 @@ class RequestBuilder:
         """Wait a short time for lookups in users' files that were started for the first time."""
         await asyncio.gather(self._preparation.lookups.settle(), self._checkpoint_copies.lookups.settle())
 
-    def for_trial(self, experiment: ScheduledExperiment, trial: ScheduledTrial, pool: str) -> SlotRequest:
-        """Return the slot request of a queued trial."""
+    def for_trial(self, experiment: ScheduledExperiment, trial: ScheduledTrial, pools: Sequence[str]) -> SlotRequest:
+        """Return the slot request of a queued trial in some pools."""
         preparing = self._preparation.wait(experiment)
         if trial.begins_from is not None and not preparing:
             or_newer = experiment.config.search is not None
             preparing = self._checkpoint_copies.wait(experiment.owner, trial, trial.begins_from, or_newer=or_newer)
-        request = plain_request(experiment, trial, pool)
+        several = trial.attempt > 0 and len(pools) > 1
+        # There is no backoff before the second attempt.
+        known = trial.attempt >= 2 or several
+        attempts = self._store.attempts(trial.experiment, trial.index) if known else []
+        request = plain_request(experiment, trial, self._preferred(pools, attempts[-1].pool if attempts else ""))
         if preparing:
             request = replace(request, preparing=preparing)
         error = self.start_errors.get((trial.experiment, trial.index))
         if error is not None:
             request = replace(request, error=error.text, preparing=preparing or error.reason)
-        if trial.attempt < 2:  # there is no backoff before the second attempt
+        if trial.attempt < 2:
             return request
-        attempts = self._store.attempts(trial.experiment, trial.index)
         return replace(request, failed_at=attempts[-1].ended_at or 0.0, rest=rest(trial, attempts))
 
-    def for_search(self, experiment: Experiment, in_hand: int, nodes: Iterable[Node], pool: str) -> list[SlotRequest]:
+    def _preferred(self, pools: Sequence[str], present: str = "") -> tuple[str, ...]:
+        """Return pools in the order in which a request prefers them: those that can start it at once come first.
+
+        A pool with a site's queue is next, as a request waits there for an unknown time; the trial's present pool is
+        preferred among its kind.
+        """
+        return tuple(sorted(pools, key=lambda pool: (not self._places(pool), pool != present)))
+
+    def for_search(
+        self, experiment: Experiment, in_hand: int, nodes: Iterable[Node], pools: Sequence[str]
+    ) -> list[SlotRequest]:
         """Return one request for each gang that a search can use, besides the `in_hand` gangs that it has.
 
         The searcher chooses a trial only when a gang is granted, so that promotions are decided on the newest results.
         A search whose gangs fit no node still makes one request, so that users see the reason.
         """
         search, slots = experiment.config.search, experiment.config.slots
-        free = max(1, sum(node.slots for node in nodes if node.pool == pool) // slots)
+        free = max(1, sum(node.slots for node in nodes if node.pool in pools) // slots)
         if search is not None and search.parallel is not None:
             free = min(free, search.parallel - in_hand)
         wanted = min(free, self._searches.wants(experiment)) if free > 0 else 0
         error = self.start_errors.get((experiment.number, ANY_TRIAL))
         first = replace(
-            _request(experiment, ANY_TRIAL, self._granted.get(experiment.number, experiment.created_at), pool),
+            _request(
+                experiment,
+                ANY_TRIAL,
+                self._granted.get(experiment.number, experiment.created_at),
+                self._preferred(pools),
+            ),
             error=error.text if error is not None else "",
             preparing=self._preparation.wait(experiment) or (error.reason if error is not None else ""),
         )
@@ -112,18 +136,36 @@ class RequestBuilder:
         )
 
 
-def plain_request(experiment: ScheduledExperiment, trial: ScheduledTrial, pool: str) -> SlotRequest:
+def plain_request(experiment: ScheduledExperiment, trial: ScheduledTrial, pools: Sequence[str]) -> SlotRequest:
     """Return a trial's request, as if it were eligible: preparation and backoff are ignored."""
-    return _request(experiment, trial.index, trial.queued_at, pool, trial.excluded)
+    return _request(experiment, trial.index, trial.queued_at, pools, trial.excluded)
 
 
-def draft_request(config: Config, owner: str, group: str, pool: str) -> SlotRequest:
+def draft_request(config: Config, owner: str, group: str, pools: Sequence[str]) -> SlotRequest:
     """Return the request that a submission would make, before it has a number."""
-    return SlotRequest(0, 1, config.slots, 0.0, owner=owner, group=group, pool=pool, one_node=config.one_node)
+    return SlotRequest(
+        0,
+        1,
+        config.slots,
+        0.0,
+        owner=owner,
+        group=group,
+        pool=pools[0],
+        pools=_several(pools),
+        one_node=config.one_node,
+    )
+
+
+def _several(pools: Sequence[str]) -> tuple[str, ...]:
+    return tuple(pools) if len(pools) > 1 else ()
 
 
 def _request(
-    experiment: ScheduledExperiment, trial: int, queued_at: float, pool: str, excluded: Collection[str] = frozenset()
+    experiment: ScheduledExperiment,
+    trial: int,
+    queued_at: float,
+    pools: Sequence[str],
+    excluded: Collection[str] = frozenset(),
 ) -> SlotRequest:
     config = experiment.config
     return SlotRequest(
@@ -134,7 +176,8 @@ def _request(
         frozenset(excluded),
         owner=experiment.owner,
         group=experiment.group,
-        pool=pool,
+        pool=pools[0],
+        pools=_several(pools),
         priority=config.priority if experiment.priority is None else experiment.priority,
         by_admin=experiment.priority is not None,
         one_node=config.one_node,
@@ -143,6 +186,6 @@ def _request(
     )
 
 
-def pool_of(config: Config, cluster: ClusterState) -> str:
-    """Return the pool in which an experiment requests slots."""
-    return cluster.usual_pool if config.pool is None else config.pool
+def pools_of(config: Config, cluster: ClusterState) -> tuple[str, ...]:
+    """Return the pools in which an experiment requests slots, in the order in which its user has written them."""
+    return config.pools or (cluster.usual_pool,)

@@ -67,7 +67,8 @@ def _reservations(cluster: ClusterState, starting: Mapping[RequestKey, Start]) -
     for lines in cluster.queue.lines.values():
         for line in lines.values():
             if line.since < cluster.at - BRIEF_S:
-                fields[line.first.key]["head_since"] = line.since
+                known = fields[line.first.key]  # of a request that waits in several pools, the later time
+                known["head_since"] = max(line.since, known.get("head_since", line.since))
     for each in cluster.reservations:
         fields[each.key] |= _kept(each)
     for key, start in starting.items():

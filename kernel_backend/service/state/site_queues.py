@@ -8,27 +8,25 @@ from collections.abc import Mapping, Sequence
 from kernel_backend.engines.pools import PoolEngines
 from kernel_backend.model.states import AttemptState
 from kernel_backend.scheduler.decisions import Start
-from kernel_backend.scheduler.state import ClusterState
-from kernel_backend.service.state.requests import pool_of
 from kernel_backend.service.state.store_cache import StoreCache
 
 
-def closed_pools(engines: PoolEngines, cluster: ClusterState, cache: StoreCache) -> dict[str, str]:
+def closed_pools(engines: PoolEngines, cache: StoreCache) -> dict[str, str]:
     """Return why no gang is started in a pool now, by pool: it has a problem, or enough gangs wait in its queue."""
     most, found = engines.most_waiting(), {}
-    waiting = _waiting(most, cluster, cache)
+    waiting = _waiting(most, cache)
     for pool, limit in most.items():
         if waiting[pool] >= limit:
             found[pool] = f"{waiting[pool]} of {limit} gangs (most_waiting) wait in the site's queue of pool {pool}"
     return found | {pool: f"pool {pool} cannot be used now: {why}" for pool, why in engines.problems().items()}
 
 
-def admitted(starts: Sequence[Start], most: Mapping[str, int], cluster: ClusterState, cache: StoreCache) -> list[Start]:
+def admitted(starts: Sequence[Start], most: Mapping[str, int], cache: StoreCache) -> list[Start]:
     """Return `starts` in order, without those by which too many gangs would wait in a pool's external queue.
 
     `most` is the number of gangs that may wait, by pool; pools whose nodes Daylight chooses itself are not in it.
     """
-    waiting, found = _waiting(most, cluster, cache), []
+    waiting, found = _waiting(most, cache), []
     for start in starts:
         pool = start.request.pool
         if pool in most:
@@ -39,10 +37,8 @@ def admitted(starts: Sequence[Start], most: Mapping[str, int], cluster: ClusterS
     return found
 
 
-def _waiting(most: Mapping[str, int], cluster: ClusterState, cache: StoreCache) -> Counter[str]:
+def _waiting(most: Mapping[str, int], cache: StoreCache) -> Counter[str]:
     """Count the gangs that wait in external queues, by pool."""
     if not most:  # the usual case (only the local pool), which must be fast
         return Counter()
-    pending = (each.experiment for each in cache.open_attempts if each.state is AttemptState.PENDING)
-    known = (cache.experiments[number] for number in pending if number in cache.experiments)
-    return Counter(pool_of(each.config, cluster) for each in known)
+    return Counter(each.pool for each in cache.open_attempts if each.state is AttemptState.PENDING)

@@ -241,7 +241,8 @@ class _Look:
         in_turn = list(islice(in_order(self.cluster, pool), self.limit))
         ordered = {request.key for request in in_turn}
         whole = len(in_turn) < self.limit
-        others = [request for request in self.cluster.queue if request.pool == pool and request.key not in ordered]
+        theirs = (here for request in self.cluster.queue if (here := request.within(pool)) is not None)
+        others = [request for request in theirs if request.key not in ordered]
         others = sorted((request for request in others if whole or request.owner == self.who.name), key=_order)[
             : self.limit
         ]

@@ -139,7 +139,7 @@ class PoolVerbs:
 
     def _users(self, name: str) -> list[int]:
         unfinished = self._store.unfinished_experiments()
-        return sorted(each.number for each in unfinished if each.config.pool == name)
+        return sorted(each.number for each in unfinished if name in each.config.pools)
 
 
 def _is_used(cluster: ClusterState) -> bool:
@@ -157,7 +157,7 @@ def _with_use(cluster: ClusterState, pool: PoolStatus, held: Sequence[HeldAlloca
             "used": sum(run.slots for run in cluster.runs.values() if run.pool == pool.name and not run.waiting),
             "allocations": tuple(each for each in held if each.pool == pool.name),
             "limit": cluster.limits_of_pools.get(pool.name, ""),
-            "waiting": sum(request.pool == pool.name for request in cluster.queue if request.nth == 0),
+            "waiting": sum(request.within(pool.name) is not None for request in cluster.queue if request.nth == 0),
         }
     )
 

@@ -20,7 +20,7 @@ from kernel_backend.scheduler.explain.feasibility import impossible
 from kernel_backend.scheduler.requests import ANY_TRIAL
 from kernel_backend.scheduler.state import ClusterState
 from kernel_backend.service.state.cluster_state import ClusterStateManager
-from kernel_backend.service.state.requests import plain_request, pool_of
+from kernel_backend.service.state.requests import plain_request, pools_of
 from kernel_backend.service.views.redaction import NoteRedactor
 from kernel_backend.snapshots.archive import UNREADABLE, Archive
 from kernel_backend.store.base import Store
@@ -110,7 +110,7 @@ def _impossible(who: Person, experiment: Experiment, trials: Sequence[Trial], cl
     held = [trial for trial in trials if Hold.ENGINE in trial.holds]
     if not held:
         return None
-    request = plain_request(experiment, held[0], pool_of(experiment.config, cluster))
+    request = plain_request(experiment, held[0], pools_of(experiment.config, cluster))
     never = impossible(cluster, request, who)
     reason = "possible again, and about to be queued"
     if never is not None:

@@ -4281,6 +4281,8 @@ export interface components {
             most: number | null;
         };
         /**
+            /** @default local */
+            pool: string;
          * Best
          * @description Best validation value of the experiment's metric in a trial; always a finite number.
          */
@@ -6790,6 +6792,13 @@ export interface components {
          *     The service answers as soon as its order changes, at the latest after `wait` seconds.
          */
         NodeStateInput: {
+        /**
+         * Move
+         * @description Body of `POST /api/experiments/{number}/move`: the pool to move to, or several as `gpu,cloud`.
+         */
+        MoveInput: {
+            pool: string;
+        };
             node: number;
             process: string;
             /** @default  */

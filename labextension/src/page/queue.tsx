@@ -129,5 +129,5 @@ function First({ cluster, row }: { cluster: Cluster; row: Waiting }): React.JSX.
 
 /** Return the React key of a request, which is the same at every position, so that an edit in its row is kept. */
 function keyOf({ experiment, trial, pool, place }: Waiting): string {
-  return experiment === null ? `${pool}/${place}` : `${experiment}.${trial ?? `new/${place}`}`;
+  return `${pool}/${experiment === null ? place : `${experiment}.${trial ?? `new/${place}`}`}`;
 }

@@ -25,15 +25,16 @@ export interface QuotaUse {
   readonly part: number | null;
 }
 
-/** Return the user's own requests in the order of the queue. */
+/** Return the user's own requests in the order of the queue; with several pools, once in each where they wait. */
 export function ownWaits({ waiting, me }: Queue): OwnWait[] {
+  const several = new Set(waiting.map(each => each.pool)).size > 1;
   return waiting.flatMap(request => {
     const { experiment, owner, place, slots, wait } = request;
     if (experiment === null || owner !== me.person.name) {
       return [];
     }
     const estimate = wait?.estimate == null ? '' : `, ${estimateText(wait)}`;
-    const text = `${place}. ${whatOf(request)}, ${slots} ${plural(slots, 'slot')}${estimate}`;
+    const text = `${several ? `${request.pool} ` : ''}${place}. ${whatOf(request)}, ${slots} ${plural(slots, 'slot')}${estimate}`;
     return [{ experiment, text, reason: wait?.reason ?? '' }];
   });
 }

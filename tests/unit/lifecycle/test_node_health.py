@@ -110,7 +110,7 @@ def result(failure: Failure | None = None, outcome: Any = "lost", problems: Any 
 
 
 def blamed(gang: Attempt, outcome: Outcome, found: AttemptResult | None, away: tuple[str, ...] = ()) -> list[Any]:
-    return [(each.node, each.kind, each.reason) for each in faults_of(gang, "gpu", outcome, found, away, 9.0)]
+    return [(each.node, each.kind, each.reason) for each in faults_of(gang, outcome, found, away, 9.0)]
 
 
 LOST = Failure(rank=0, type="NodeLost", message="Slurm lost a node of n[1-2]", consequence=True)
