@@ -32,7 +32,7 @@ from kernel_backend.home import make_private, writing
 from kernel_backend.identity.local import LocalIdentity
 from kernel_backend.launcher_server import LauncherServer
 from kernel_backend.model.cluster.idle import IDLE_ACTIONS, IdleRule
-from kernel_backend.model.cluster.pools import Pool
+from kernel_backend.model.cluster.pools import NAME, Pool
 from kernel_backend.model.cluster.quotas import Quota
 from kernel_backend.model.disk import parse_age
 from kernel_backend.model.sizes import parse_size
@@ -109,6 +109,10 @@ class Daylight(OutboxSettings, Program):
     pools = Dict(help='other pools than this machine, by name: {"gpu": {"engine": "slurm", "partition": "a100"}}').tag(
         config=True
     )
+    default_pool = Unicode(
+        help="pool of trainings that name none, or several as gpu,cloud: the first that can start them has them; by "
+        "default this machine"
+    ).tag(config=True)
     launchers = Unicode(
         "0.0.0.0",
         help="address, perhaps with a port (10.0.0.1:7070), or name with a port, at which launchers on nodes of other "
@@ -131,6 +135,7 @@ class Daylight(OutboxSettings, Program):
         "idle-timeout": "Daylight.idle_timeout",
         "slots": "Daylight.slots",
         "user-storage": "Daylight.user_storage",
+        "default-pool": "Daylight.default_pool",
         "keep-logs": "Daylight.keep_logs",
         "keep-reports": "Daylight.keep_reports",
         "spawn-helper": "Daylight.spawn_helper",
@@ -182,6 +187,14 @@ class Daylight(OutboxSettings, Program):
         except InvalidRequest as error:
             raise TraitError(f"{proposal['trait'].name}: {error}") from None
         return str(proposal["value"])
+
+    @validate("default_pool")
+    def _valid_default_pool(self, proposal: Any) -> str:
+        names = [name.strip() for name in str(proposal["value"]).split(",")]
+        wrong = [name for name in names if not NAME.fullmatch(name)] if names != [""] else []
+        if wrong:
+            raise TraitError(f"default_pool={proposal['value']}: {wrong[0]!r} is no pool: write gpu or gpu,cloud")
+        return ",".join(dict.fromkeys(names))
 
     @validate("launchers")
     def _valid_launchers(self, proposal: Any) -> str:
@@ -318,6 +331,7 @@ class Daylight(OutboxSettings, Program):
                 keep_reports=parse_age(self.keep_reports) if self.keep_reports else None,
                 servers=None if hub is None else hub.servers,
                 pools=self.pools,
+                default_pool=self.default_pool,
                 configured_in=self._configured_in,
                 make=make,
                 marks=parts.marks,

@@ -393,15 +393,19 @@ def send(
 ) -> SubmitResult:
     """Upload a checked capture and create an experiment; raise errors of the service.
 
-    If an identical experiment is active already, return that one, unless `again` is set.
+    If an identical experiment is active already, return that one, unless `again` is set. The variable DAYLIGHT_POOL
+    names the pool of submissions without one.
     """
+    config, own = checked.config, os.environ.get("DAYLIGHT_POOL")
+    if config.pool is None and own:
+        config = record_of(Config, **(config.model_dump() | {"pool": own}))
     id, data = pack_snapshot(checked.capture.source, describe(checked), checked.files)
     client = client or Client.connect()
     client.upload_snapshot(id, data)
     submission = record_of(
         Submission,
         snapshot=id,
-        config=checked.config,
+        config=config,
         params=checked.given,
         space=checked.space,
         name=name,

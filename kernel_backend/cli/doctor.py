@@ -150,7 +150,7 @@ def _service() -> Iterator[Finding]:
         return
     try:
         client = Client(lambda: address, patience=2)
-        health, nodes = client.health(), client.nodes()
+        health, nodes, pools = client.health(), client.nodes(), client.pools()
     except DaylightError as error:
         log = Path(home() / "service.log")
         todo = f"see {log}; kill {address.pid} and use it again" if address.pid else remedy()
@@ -167,6 +167,12 @@ def _service() -> Iterator[Finding]:
         yield Finding("database", False, note, "daylight restore FILE brings a newer backup back, where there is one")
     slots = ", ".join(f"{node.name}: {node.slots} {node.kind}, {node.used} in use" for node in nodes)
     yield Finding("slots", any(node.slots for node in nodes), slots)
+    if len(pools) > 1:
+        usual = [pool.name for pool in pools if pool.default]
+        wrong = [pool for pool in pools if pool.default and pool.problem]
+        says = "; ".join(f"{pool.name}: {pool.problem}" for pool in wrong)
+        named = f"{', '.join(pool.name for pool in pools)}; without --pool: {', '.join(usual)}"
+        yield Finding("pools", not wrong, says or named, "name another by --pool" if wrong else "")
     if same:  # an older service lacks this route
         yield from _search_methods(client.search_methods())
 

@@ -18,6 +18,8 @@ from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.cluster.idle import IdleRule
 from kernel_backend.model.cluster.pools import Pool, read_pool
 from kernel_backend.model.cluster.quotas import Quota
+from kernel_backend.model.resources import LOCAL
+from kernel_backend.model.values import nearest
 from kernel_backend.scheduler.rules import Rules
 from kernel_backend.service.effective_quotas import StoredQuotas
 from kernel_backend.service.notebook_servers import Servers
@@ -36,7 +38,8 @@ class Context:
     """Objects and settings shared by the parts of one service, created once by the caller of `build`.
 
     `engine` is the engine of the local pool. `pools` are the settings of other pools by name, as configured in the file
-    `configured_in` and not validated yet; `make` creates the engine of a pool. `engines` has the engines of all pools,
+    `configured_in` and not validated yet; `default_pool` is the pool of submissions that name none, by default this
+    machine; `make` creates the engine of a pool. `engines` has the engines of all pools,
     including those stored in the database; `marks` finds gangs that an earlier service has left there, by default those
     in this home. `url` is the service's address for launchers that cannot read its home directory; `servers` gives
     access to the hub's notebook servers, None without a hub; `each_user` is the quota of users for whom admins have set
@@ -63,6 +66,7 @@ class Context:
     launcher_urls: Callable[[], tuple[str, ...]] = tuple
     outbox: OutboxConfig = field(default_factory=OutboxConfig)
     pools: Mapping[str, Any] = field(default_factory=dict)
+    default_pool: str = ""
     configured_in: str = "the service's configuration"
     make: Make | None = None
     marks: Marks | None = None
@@ -81,8 +85,17 @@ class Context:
                 engine, self.make or EngineMaker(self.home), pools, self.marks or FolderMarks(self.home), invalid
             ),
         )
+        if problem := self.default_pool_problem:
+            _log.error("default_pool in %s: %s", self.configured_in, problem)
         object.__setattr__(self, "stored_quotas", StoredQuotas(self.store, self.each_user))
         object.__setattr__(self, "nodes", MarkedNodes(self.store, self.engines, self.stored_quotas))
+
+    @property
+    def default_pool_problem(self) -> str:
+        """Return why submissions that name no pool cannot be placed in the default pool; "" if they can."""
+        names = {LOCAL, *(each.name for each in self.engines.statuses_of_pools())}
+        wrong = [name for name in self.default_pool.split(",") if name and name not in names]
+        return f"there is no pool {wrong[0]}{nearest(wrong[0], names)}" if wrong else ""
 
     def wake(self) -> None:
         """Start the control loop's next round now instead of after its usual wait."""

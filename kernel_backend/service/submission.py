@@ -47,7 +47,7 @@ class SubmissionValidator:
         self._store, self._archive, self._engine = context.store, context.archive, context.engines
         self._workspaces, self._stored_quotas = context.workspaces, context.stored_quotas
         self._cluster_state, self._preparation = cluster_state, preparation
-        self._root = context.checkpoint_storage.root
+        self._root, self._context = context.checkpoint_storage.root, context
         self._checkpoints, self._confined, self._storage = checkpoints, confined, storage
 
     async def draft(self, who: Person, submission: Submission, begins_from: str | None = None) -> NewExperiment:
@@ -57,6 +57,7 @@ class SubmissionValidator:
         hyperparameter, ImpossibleAsk for a submission that can never run, and Forbidden.
         """
         may_submit(who)
+        submission = self._in_default_pool(submission)
         check_bounds(submission.config)
         if submission.rerun_of is not None:
             await visible(self._store, who, submission.rerun_of)
@@ -93,6 +94,19 @@ class SubmissionValidator:
             rerun_of=submission.rerun_of,
             begins_from=await self._beginning(who, submission.config, begins_from),
         )
+
+    def _in_default_pool(self, submission: Submission) -> Submission:
+        """Return a submission that names no pool with the default one, where an admin has set one.
+
+        Raises InvalidRequest if that pool does not exist.
+        """
+        if submission.config.pool is not None or not self._context.default_pool:
+            return submission
+        if problem := self._context.default_pool_problem:
+            where = f"default_pool in {self._context.configured_in}"
+            raise InvalidRequest(f"{where}: {problem}; name a pool by --pool, or tell an admin")
+        config = submission.config.model_copy(update={"pool": self._context.default_pool})
+        return submission.model_copy(update={"config": config})
 
     async def python_in_pools(self, owner: str, group: str, config: Config, snapshot: str, python: str) -> str:
         """Return the interpreter with which an experiment trains in its pools, given the submission's.

@@ -162,6 +162,7 @@ class Served:
     keep_logs: float | None = None
     keep_reports: float | None = None
     pools: Mapping[str, Any] = field(default_factory=dict)
+    default_pool: str = ""
     configured_in: str = "the service's configuration"
     outbox: OutboxConfig = field(default_factory=OutboxConfig)
     others: dict[str, StillEngine] = field(default_factory=dict)  # engines of the other pools, by name
@@ -221,6 +222,7 @@ class Served:
                 keep_logs=self.keep_logs,
                 keep_reports=self.keep_reports,
                 pools=self.pools,
+                default_pool=self.default_pool,
                 configured_in=self.configured_in,
                 make=self.make,
                 outbox=self.outbox,

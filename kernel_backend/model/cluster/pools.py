@@ -194,6 +194,7 @@ class PoolStatus(Record):
     slots: int = 0
     used: int = 0
     waiting: int = 0  # requests in Daylight's own queue
+    default: bool = False  # submissions that name no pool train there
     problem: str = ""  # why it cannot be used now; "" if it can
     limit: str = ""  # what limits it to fewer slots than its nodes offer, such as a quota of its namespace
     allocations: tuple[HeldAllocation, ...] = ()  # those that searches keep, or wait for

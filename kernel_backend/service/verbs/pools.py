@@ -41,6 +41,7 @@ class PoolVerbs:
         self._store, self._engines, self._cluster_state = store, engines, cluster_state
         self._probes = probes
         self._configured_in, self._changed = context.configured_in, changed
+        self._default = context.default_pool.split(",") if context.default_pool else []
         self._checkpoints, self._urls = context.checkpoint_storage.root, context.launcher_urls
         self._setting = asyncio.Lock()  # store and engines change together
 
@@ -55,6 +56,12 @@ class PoolVerbs:
                 there = bool(cluster.of_pool(name))
                 problem = "" if there else "it was removed, and experiments wait for it"
                 found[name] = PoolStatus(name=name, engine=found[LOCAL].engine if there else "", problem=problem)
+            default = self._default or [cluster.usual_pool]
+            for name in default:
+                if name not in found:
+                    problem = f"there is no such pool; default_pool in {self._configured_in} names it"
+                    found[name] = PoolStatus(name=name, engine="", problem=problem)
+                found[name] = found[name].model_copy(update={"default": True})
             held = [each for each in self._engines.allocations() if who is None or self._may_see(who, each)]
             return [
                 _with_use(cluster, each, held) for each in found.values() if each.name != LOCAL or _is_used(cluster)

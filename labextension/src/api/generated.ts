@@ -5546,6 +5546,8 @@ export interface components {
             limit: number | null;
             /** @default null */
             slot_hours: components["schemas"]["SlotHours"] | null;
+            /** @default false */
+            default: boolean;
             /** @default null */
             max_slots_per_trial: number | null;
             /** @default 0 */
