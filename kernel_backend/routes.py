@@ -12,7 +12,7 @@ from kernel_backend.model.checkpoints import GarbageReport, GarbageRequest
 from kernel_backend.model.cluster.accounting import SpendingReport
 from kernel_backend.model.cluster.accounts import Account, AuditEntry, Priority, Self, UseOverTime, Waiting
 from kernel_backend.model.cluster.pool_check import PoolCheck, PoolCheckRequest
-from kernel_backend.model.cluster.pools import PoolSettings, PoolStatus
+from kernel_backend.model.cluster.pools import Move, PoolSettings, PoolStatus
 from kernel_backend.model.diff import Diff, HistoryEntry, Rerun
 from kernel_backend.model.disk import DiskReport, DiskUsage
 from kernel_backend.model.environments import EnvironmentInfo
@@ -139,6 +139,10 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(f"{ONE}/label", verb("label", "Change its name, note or tags, at any time.", body=LabelEdit, page=True)),
     Endpoint(f"{ONE}/stop", verb("stop", "Stop an experiment for good.", page=True)),
     Endpoint(f"{ONE}/pause", verb("pause", "Pause it: it commits a checkpoint and releases its slots.", page=True)),
+    Endpoint(
+        f"{ONE}/move",
+        verb("moves.move", "Move it to another pool; what runs goes on there from a checkpoint.", body=Move, page=True),
+    ),
     Endpoint(f"{ONE}/usage", {"GET": Operation(DiskUsage, page=True)}),
     Endpoint(
         f"{ONE}/delete", verb("deletion.delete", "Delete one that has ended; its disk is freed after a day.", page=True)

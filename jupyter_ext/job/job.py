@@ -679,6 +679,31 @@ class Job:
             tell(f"note: {note}")
         return self
 
+    def move(self, pool: str) -> Job:
+        """Move the experiment to another pool, where what runs goes on from a checkpoint.
+
+        Parameters
+        ----------
+        pool : str
+            Name of the pool; or several, as ``"gpu,cloud"``: the first of them that can start it has it.
+
+        Returns
+        -------
+        Job
+            This experiment.
+
+        Raises
+        ------
+        Conflict
+            The experiment has ended, or the pool cannot be used now.
+        ImpossibleAsk
+            No node of the pool could hold it.
+        """
+        before = self.overview
+        for note in new_notes(before, self._client.move(self.number, pool)):
+            tell(f"note: {note}")
+        return self
+
     def show(self, view: str | None = None) -> None:
         """Display the experiment below the cell; outside of IPython, print it.
 

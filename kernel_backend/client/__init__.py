@@ -18,6 +18,7 @@ from kernel_backend.discovery import Address
 from kernel_backend.errors import InvalidRequest, NotFound, ServiceUnreachable
 from kernel_backend.model.artifacts import Artifact, check_name
 from kernel_backend.model.checkpoints import GarbageReport, GarbageRequest
+from kernel_backend.model.cluster.pools import Move
 from kernel_backend.model.diff import Diff, HistoryEntry, Rerun
 from kernel_backend.model.disk import DiskUsage
 from kernel_backend.model.environments import EnvironmentInfo
@@ -162,6 +163,13 @@ class Client(ClusterCalls, NoticeCalls, AttemptCalls, MeasuredCalls):
         """
         asked = checked(Resumption, slots=slots)
         return self.act(number, "resume", asked)
+
+    def move(self, number: int, pool: str) -> Overview:
+        """Move the experiment to another pool, or to the first of several (`gpu,cloud`) that can start it.
+
+        What runs commits a checkpoint and goes on there. Raises Conflict, ImpossibleAsk and InvalidRequest.
+        """
+        return self.act(number, "move", checked(Move, pool=pool))
 
     def rerun(self, number: int, asked: Rerun | None = None) -> Overview:
         """Queue a new experiment with the snapshot, seeds and threads of `number`, and the changes in `asked`."""

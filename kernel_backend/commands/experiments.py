@@ -90,6 +90,13 @@ def _resume(call: Call) -> Answer:
     return Answer(overview, [Text([head_text(overview, time.time()), *(f"note: {note}" for note in notes)])])
 
 
+def _move(call: Call) -> Answer:
+    before = call.client.experiment(call.reference.experiment)
+    overview = call.client.move(before.experiment.number, call.arguments.pool)
+    notes = [f"note: {note}" for note in new_notes(before, overview)]
+    return Answer(overview, [Text([head_text(overview, time.time()), *notes])])
+
+
 LOOK = (
     Verb(
         "list",
@@ -179,5 +186,23 @@ CHANGE = (
         ("resume 12", "resume 12 --slots 4"),
         client=("resume",),
         job=("resume",),
+    ),
+    Verb(
+        "move",
+        "move an experiment to another pool; what runs goes on there from a checkpoint",
+        _move,
+        (
+            NUMBER,
+            argument(
+                "--pool",
+                metavar="NAME",
+                required=True,
+                help="the pool, or several as gpu,cloud: the first of them that can start it has it",
+            ),
+            JSON,
+        ),
+        ("move 12 --pool cloud", "move 12 --pool gpu,cloud"),
+        client=("move",),
+        job=("move",),
     ),
 )

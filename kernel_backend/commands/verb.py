@@ -137,7 +137,8 @@ def _usage(option: Option) -> str:
     value = kwargs.get("metavar") or "|".join(kwargs.get("choices", ()))
     if not option.flags[0].startswith("-"):
         return f"[{value}]" if kwargs.get("nargs") in ("?", "*") else str(value)
-    return f"[{option.flags[0]} {value}]" if "action" not in kwargs else f"[{option.flags[0]}]"
+    words = f"{option.flags[0]} {value}" if "action" not in kwargs else option.flags[0]
+    return words if kwargs.get("required") else f"[{words}]"
 
 
 def argument(

@@ -20,10 +20,11 @@ class Action(NamedTuple):
     changes: dict[str, Any]
 
 
-def reconcile(wanted: ExperimentState, trial: ScheduledTrial, feasible: bool) -> Action | None:
+def reconcile(wanted: ExperimentState, trial: ScheduledTrial, feasible: bool, misplaced: bool = False) -> Action | None:
     """Return the next action that takes `trial` towards its experiment's desired state `wanted`; None if none.
 
-    `feasible` says whether a gang of its size could ever be placed.
+    `feasible` says whether a gang of its size could ever be placed, `misplaced` whether its gang runs in a pool from
+    which the experiment was moved.
     """
     if trial.state in TRIAL_ENDED:
         return None
@@ -39,7 +40,7 @@ def reconcile(wanted: ExperimentState, trial: ScheduledTrial, feasible: bool) ->
         event = e.Held()
     elif trial.state is TrialState.PAUSED and not holds:
         event = e.Lifted()
-    elif trial.state in (TrialState.STARTING, TrialState.RUNNING) and holds:
+    elif trial.state in (TrialState.STARTING, TrialState.RUNNING) and (holds or misplaced):
         event = e.Release()
     return Action(event, changes) if event or changes else None
 

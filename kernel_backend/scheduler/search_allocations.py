@@ -26,8 +26,8 @@ def given_back(
 ) -> dict[str, str]:
     """Return why to give back allocations of a pool, by id of those that must be given back.
 
-    `held` are the allocations that searches keep. `active` has the searches that are neither paused nor ended. An
-    allocation in which a gang runs is given back when the gang ends.
+    `held` are the allocations that searches keep. `active` has the searches that train in the pool, and are neither
+    paused nor ended. An allocation in which a gang runs is given back when the gang ends.
     """
     found: dict[str, str] = {}
     for each in held:

@@ -60,6 +60,7 @@ from kernel_backend.service.verbs.artifacts import ArtifactVerbs
 from kernel_backend.service.verbs.checkpoints import CheckpointVerbs
 from kernel_backend.service.verbs.cluster import ClusterVerbs
 from kernel_backend.service.verbs.compare import CompareVerbs
+from kernel_backend.service.verbs.move import MoveVerbs
 from kernel_backend.service.verbs.node_environments import NodeEnvironments
 from kernel_backend.service.verbs.pools import PoolVerbs
 from kernel_backend.service.verbs.quotas import QuotaVerbs
@@ -116,6 +117,7 @@ class Service:
         self._validator = SubmissionValidator(
             context, loop.cluster_state, preparation, self.checkpoints, self._confined, self._storage
         )
+        self.moves = MoveVerbs(context, loop.cluster_state, self._validator, self._changed)
         self.quotas = QuotaVerbs(store, self.stored_quotas, loop.cluster_state.looking, self._changed)
         self.idle = IdleReview(context, loop.cluster_state, self._changed)
         self.cluster = ClusterVerbs(context, loop.cluster_state, self.overview, self._changed, lambda: self.idle.idle)

@@ -22,7 +22,7 @@ from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.model.checkpoints import GarbageRequest
 from kernel_backend.model.cluster.accounts import Priority
 from kernel_backend.model.cluster.pool_check import PoolCheck, PoolCheckRequest
-from kernel_backend.model.cluster.pools import PoolSettings
+from kernel_backend.model.cluster.pools import Move, PoolSettings
 from kernel_backend.model.diff import Rerun
 from kernel_backend.model.experiment import Config, Keep, Submission
 from kernel_backend.model.labels import LabelEdit
@@ -113,6 +113,7 @@ VERBS: dict[str, Callable[[Client], Any]] = {
     "watch": lambda client: list(islice(client.watch(experiment=1), 3)),
     "pause": lambda client: client.pause(1),
     "resume": lambda client: client.resume(1),
+    "move": lambda client: client.move(1, "local"),
     "stop": lambda client: client.stop(1),
     "delete": lambda client: client.delete(1, 1, "20-1"),
     "delete_experiment": lambda client: deleted(client),
@@ -205,6 +206,7 @@ class LaterSubmission(Submission):
 BODIES: dict[type[Record], dict[str, Any]] = {
     Submission: {"snapshot": archive()[0], "python": "/usr/bin/python3", "cwd": "/", "again": True},
     Resumption: {},
+    Move: {"pool": "local"},
     Rerun: {},
     LabelEdit: {"name": "digits"},
     TraceRequest: {"steps": 3},

@@ -59,7 +59,8 @@ WHOSE = {
         f"POST {ONE}/verify",
     ],
     "changes": [
-        *(f"POST {ONE}/{verb}" for verb in ("label", "pause", "resume", "extend", "delete", "undelete", "trace")),
+        *(f"POST {ONE}/{verb}" for verb in ("label", "pause", "resume", "move", "extend", "trace")),
+        *(f"POST {ONE}/{verb}" for verb in ("delete", "undelete")),
         *(f"POST {ONE}/trials/{{trial}}/{verb}" for verb in ("promote", "prune")),
         f"DELETE {KEPT}",
         f"POST {KEPT}/pin",
@@ -104,6 +105,7 @@ BODIES = {
     "experiments/1/verify": {"trust": "dave"},
     "extend": {"trials": 3},
     "label": {"name": "digits"},
+    "move": {"pool": "local"},
     "trace": {"steps": 3},
     "quota": {"limit": 9},
     "priority": {"priority": -1},

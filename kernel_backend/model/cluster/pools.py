@@ -181,6 +181,12 @@ class Pool(Record):
         return name
 
 
+class Move(Record):
+    """Body of `POST /api/experiments/{number}/move`: the pool to move to, or several as `gpu,cloud`."""
+
+    pool: str = Field(min_length=1, max_length=1000)
+
+
 class PoolStatus(Record):
     """Pool as the service sees it: its settings, its size, and why it cannot be used, if so."""
 
@@ -188,13 +194,13 @@ class PoolStatus(Record):
     engine: str  # local, slurm, kubernetes; "" if its settings name none
     settings: PoolSettings | None = None  # None for the local pool, and where they are invalid
     configured: bool = True
+    default: bool = False  # submissions that name no pool train there
     places: bool = True  # Daylight chooses the nodes; else the site's own queue does
     kinds: tuple[str, ...] = ()  # kinds of devices
     nodes: int = 0
     slots: int = 0
     used: int = 0
     waiting: int = 0  # requests in Daylight's own queue
-    default: bool = False  # submissions that name no pool train there
     problem: str = ""  # why it cannot be used now; "" if it can
     limit: str = ""  # what limits it to fewer slots than its nodes offer, such as a quota of its namespace
     allocations: tuple[HeldAllocation, ...] = ()  # those that searches keep, or wait for

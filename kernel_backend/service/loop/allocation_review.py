@@ -11,7 +11,9 @@ from kernel_backend.model.cluster.allocations import HeldAllocation
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.states import ExperimentState
 from kernel_backend.scheduler.search_allocations import SearchOwner, given_back
+from kernel_backend.scheduler.state import ClusterState
 from kernel_backend.service.state.cluster_state import ClusterStateManager
+from kernel_backend.service.state.requests import pools_of
 
 _log = logging.getLogger(__name__)
 
@@ -29,18 +31,21 @@ class AllocationReview:
             by_pool[each.pool].append(each)
         if not by_pool:
             return False
-        searches = self._cluster_state.cache.searches.values()
-        active = {
-            each.number: SearchOwner(each.owner, each.group)
-            for each in searches
-            if each.state is ExperimentState.ACTIVE
-        }
         async with self._cluster_state.looking() as cluster:
-            found = {pool: given_back(cluster, pool, held, active) for pool, held in by_pool.items()}
+            found = {
+                pool: given_back(cluster, pool, held, self._active(cluster, pool)) for pool, held in by_pool.items()
+            }
         for pool, why_by_id in found.items():
             for id, why in why_by_id.items():
                 await self._give_back(pool, id, why)
         return True
+
+    def _active(self, cluster: ClusterState, pool: str) -> dict[int, SearchOwner]:
+        """Return the searches that train in a pool and are not paused, by number."""
+        searches = self._cluster_state.cache.searches.values()
+        active = [each for each in searches if each.state is ExperimentState.ACTIVE]
+        there = [each for each in active if pool in pools_of(each.config, cluster)]
+        return {each.number: SearchOwner(each.owner, each.group) for each in there}
 
     async def preempted(self, key: AttemptId, why: str) -> None:
         """Give back the kept allocation in which a gang runs that is preempted for the reason `why`.

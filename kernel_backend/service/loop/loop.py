@@ -8,7 +8,7 @@ from collections import defaultdict
 from functools import partial
 
 from kernel_backend.engines.base import GangStatus
-from kernel_backend.lifecycle.reconcile import reconcile, terminal_event
+from kernel_backend.lifecycle.reconcile import Action, reconcile, terminal_event
 from kernel_backend.model import events as e
 from kernel_backend.model.experiment import Experiment, ScheduledExperiment
 from kernel_backend.model.ids import AttemptId
@@ -19,6 +19,7 @@ from kernel_backend.scheduler.budgets import used_up
 from kernel_backend.scheduler.decide import decide
 from kernel_backend.scheduler.decisions import Preempt
 from kernel_backend.scheduler.explain.feasibility import impossible
+from kernel_backend.scheduler.requests import RequestKey
 from kernel_backend.scheduler.state import ClusterState
 from kernel_backend.service.checkpoint_copies import CheckpointCopies
 from kernel_backend.service.context import Context
@@ -206,9 +207,7 @@ class Loop:
         trials = self.cluster_state.cache.trials.get(experiment.number)
         if experiment.config.search is not None or not trials:  # an experiment without cached trials may have ended
             return False
-        return not any(
-            reconcile(experiment.state, each, possible(cluster, experiment, each)) for each in trials.values()
-        )
+        return not any(_action(cluster, experiment, each) for each in trials.values())
 
     async def _reconcile_one(self, experiment: ScheduledExperiment, cluster: ClusterState) -> None:
         """Advance the trials of one experiment to match its state, and end it when all of them have ended."""
@@ -218,7 +217,7 @@ class Loop:
         moves = [
             Moved(trial.index, action.event, action.changes)
             for trial in await asyncio.to_thread(read, experiment.number)
-            if (action := reconcile(experiment.state, trial, possible(cluster, experiment, trial)))
+            if (action := _action(cluster, experiment, trial))
         ]
         for begin in range(0, len(moves), TOGETHER):
             some = moves[begin : begin + TOGETHER]
@@ -293,6 +292,9 @@ class Loop:
         await self._allocations.preempted(key, preempt.reason)
 
 
-def possible(cluster: ClusterState, experiment: ScheduledExperiment, trial: ScheduledTrial) -> bool:
-    """Return whether a gang for this trial could ever be placed."""
-    return impossible(cluster, plain_request(experiment, trial, pools_of(experiment.config, cluster))) is None
+def _action(cluster: ClusterState, experiment: ScheduledExperiment, trial: ScheduledTrial) -> Action | None:
+    """Return what takes a trial towards its experiment's state: in a pool of the experiment, if it can be placed."""
+    possible = impossible(cluster, plain_request(experiment, trial, pools_of(experiment.config, cluster))) is None
+    pools = experiment.config.pools if trial.state in GOING_ON else ()
+    run = cluster.runs.get(RequestKey(experiment.number, trial.index)) if pools else None
+    return reconcile(experiment.state, trial, possible, misplaced=run is not None and run.pool not in pools)

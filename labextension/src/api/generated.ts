@@ -347,6 +347,59 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/experiments/{number}/move": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                number: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Move it to another pool; what runs goes on there from a checkpoint. */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    number: string;
+                };
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["MoveInput"];
+                };
+            };
+            responses: {
+                /** @description done */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Overview"];
+                    };
+                };
+                /** @description refused: what happened, and what to do */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Error"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/experiments/{number}/usage": {
         parameters: {
             query?: never;
@@ -4228,6 +4281,8 @@ export interface components {
             number: number;
             state: components["schemas"]["AttemptState"];
             placement: components["schemas"]["Share"][];
+            /** @default local */
+            pool: string;
             /** @default null */
             resume_from: string | null;
             created_at: number;
@@ -4281,8 +4336,6 @@ export interface components {
             most: number | null;
         };
         /**
-            /** @default local */
-            pool: string;
          * Best
          * @description Best validation value of the experiment's metric in a trial; always a finite number.
          */
@@ -5481,6 +5534,8 @@ export interface components {
             settings: components["schemas"]["PoolSettings"] | null;
             /** @default true */
             configured: boolean;
+            /** @default false */
+            default: boolean;
             /** @default true */
             places: boolean;
             /** @default [] */
@@ -5546,8 +5601,6 @@ export interface components {
             limit: number | null;
             /** @default null */
             slot_hours: components["schemas"]["SlotHours"] | null;
-            /** @default false */
-            default: boolean;
             /** @default null */
             max_slots_per_trial: number | null;
             /** @default 0 */
@@ -6740,6 +6793,13 @@ export interface components {
             mode?: "min" | "max";
         };
         /**
+         * Move
+         * @description Body of `POST /api/experiments/{number}/move`: the pool to move to, or several as `gpu,cloud`.
+         */
+        MoveInput: {
+            pool: string;
+        };
+        /**
          * NewWebhook
          * @description Body of `POST /api/webhooks`: an address, and the events it is notified of.
          */
@@ -6794,13 +6854,6 @@ export interface components {
          *     The service answers as soon as its order changes, at the latest after `wait` seconds.
          */
         NodeStateInput: {
-        /**
-         * Move
-         * @description Body of `POST /api/experiments/{number}/move`: the pool to move to, or several as `gpu,cloud`.
-         */
-        MoveInput: {
-            pool: string;
-        };
             node: number;
             process: string;
             /** @default  */
@@ -7717,6 +7770,7 @@ export type KeepInput = components['schemas']['KeepInput'];
 export type LabelEditInput = components['schemas']['LabelEditInput'];
 export type LogPolicyInput = components['schemas']['LogPolicyInput'];
 export type MetricInput = components['schemas']['MetricInput'];
+export type MoveInput = components['schemas']['MoveInput'];
 export type NewWebhookInput = components['schemas']['NewWebhookInput'];
 export type NodeOfferInput = components['schemas']['NodeOfferInput'];
 export type NodeStateInput = components['schemas']['NodeStateInput'];

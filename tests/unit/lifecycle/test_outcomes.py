@@ -290,6 +290,23 @@ def test_the_users_hold_leaves_the_searchs_alone():
     assert reconcile(ExperimentState.ACTIVE, held, True) == Action(None, {"holds": frozenset({Hold.SEARCH})})
 
 
+@pytest.mark.parametrize(
+    ("state", "event"),
+    [
+        (TrialState.STARTING, e.Release()),
+        (TrialState.RUNNING, e.Release()),
+        (TrialState.QUEUED, None),
+        (TrialState.RELEASING, None),
+        (TrialState.STOPPING, None),
+        (TrialState.COMPLETED, None),
+    ],
+)
+def test_a_gang_in_a_pool_that_its_experiment_has_left_is_released(state: TrialState, event: e.Event | None):
+    wanted = ExperimentState.STOPPING if state is TrialState.STOPPING else ExperimentState.ACTIVE
+    action = reconcile(wanted, trial(state), feasible=True, misplaced=True)
+    assert action == (Action(event, {}) if event is not None else None)
+
+
 def test_an_ask_that_became_impossible_is_held_until_it_fits_again():
     held = reconcile(ExperimentState.ACTIVE, trial(TrialState.QUEUED), feasible=False)
     assert held == Action(e.Held(), {"holds": frozenset({Hold.ENGINE})})

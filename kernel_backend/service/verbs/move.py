@@ -1,0 +1,100 @@
+"""Move experiments to other pools."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kernel_backend.errors import Conflict
+from kernel_backend.model.cluster.accounts import AuditEntry
+from kernel_backend.model.cluster.people import Person
+from kernel_backend.model.cluster.pools import Move
+from kernel_backend.model.experiment import Config, Experiment
+from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.record import checked
+from kernel_backend.model.states import EXPERIMENT_ENDED, LIVE, ExperimentState
+from kernel_backend.scheduler.state import ClusterState
+from kernel_backend.service.access import changeable, may_submit
+from kernel_backend.service.audit import audit_entry
+from kernel_backend.service.context import Context
+from kernel_backend.service.state.cluster_state import ClusterStateManager
+from kernel_backend.service.state.requests import pools_of
+from kernel_backend.service.submission import SubmissionValidator
+
+
+class MoveVerbs:
+    """Operation that moves experiments. The loop then releases the gangs that run in pools no longer named."""
+
+    def __init__(
+        self,
+        context: Context,
+        cluster_state: ClusterStateManager,
+        validator: SubmissionValidator,
+        changed: Callable[[], None],
+    ) -> None:
+        self._store, self._engines = context.store, context.engines
+        self._cluster_state, self._validator, self._changed = cluster_state, validator, changed
+
+    async def move(self, who: Person, number: int, asked: Move) -> None:
+        """Move an experiment to another pool, or to several of which the first that can start it has it.
+
+        What is queued waits there from now on, at its place in the order; running trials commit a checkpoint, release
+        their slots and go on there. Nothing is copied, since all pools keep checkpoints in one place. Raises NotFound,
+        Forbidden, Conflict if the experiment has ended or the pool cannot be used now, and the errors of a submission
+        to that pool. After an error nothing is changed.
+        """
+        before = await changeable(self._store, who, number)
+        may_submit(who)
+        _check_open(before)
+        config = checked(Config, **(before.config.model_dump() | {"pool": asked.pool}))
+        if config.pools == before.config.pools:
+            return
+        python = await self._validator.python_in_pools(
+            before.owner, before.group, config, before.snapshot, before.python
+        )
+        cluster = await self._cluster_state.now()
+        self._check_usable(cluster, config)
+        old = ",".join(pools_of(before.config, cluster))
+
+        def change(newest: Experiment) -> tuple[Mapping[str, Any], AuditEntry | None]:
+            _check_open(newest)  # it may have ended meanwhile
+            moved = newest.config.model_copy(update={"pool": config.pool})
+            return {"config": moved, "python": python}, audit_entry(who, newest, "move", f"pool {old} -> {config.pool}")
+
+        await asyncio.to_thread(self._store.update_experiment, number, time.time(), change)
+        await asyncio.to_thread(self._note, number, f"moved from {old} to {config.pool}")
+        self._changed()
+
+    def _check_usable(self, cluster: ClusterState, config: Config) -> None:
+        """Raise Conflict if gangs can be started in none of the pools now: what runs is not released for that."""
+        problems = self._engines.problems()
+        reasons = [_unusable(cluster, pool, problems) for pool in config.pools]
+        if all(reasons):
+            raise Conflict(f"{'; '.join(reasons)}: it stays where it is")
+
+    def _note(self, number: int, text: str) -> None:
+        for trial in self._store.trials(number, LIVE):
+            if trial.attempt:
+                key = AttemptId(number, trial.index, trial.attempt)
+                self._store.note(key, f"{text} at step {trial.step}", time.time())
+
+
+def _unusable(cluster: ClusterState, pool: str, problems: Mapping[str, str]) -> str:
+    """Return why no gang can be started in a pool now; "" if one can."""
+    if pool in problems:
+        return f"pool {pool} cannot be used now: {problems[pool]}"
+    if cluster.usable(pool):
+        return ""
+    names = ", ".join(sorted(node.name for node in cluster.of_pool(pool)))
+    return f"all nodes of pool {pool} are drained, suspect or away ({names}; daylight nodes says why)"
+
+
+def _check_open(experiment: Experiment) -> None:
+    number, state = experiment.number, experiment.state
+    if state in EXPERIMENT_ENDED:
+        again = f"daylight rerun {number} --pool NAME trains it once more there"
+        raise Conflict(f"experiment #{number} is {state}: there is nothing to move. {again}")
+    if state is ExperimentState.STOPPING:
+        raise Conflict(f"experiment #{number} is {state}: there is nothing to move")
