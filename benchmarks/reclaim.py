@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 os.environ["DAYLIGHT_SLOTS"] = "2"
 
 from kernel_backend.model.reports import Committed, Report, SpoolRecord
+from kernel_backend.scheduler.rules import Rules
 from tests.support.shared_cluster import BORROWS, OWNS, Lent
 from tests.support.spools import read_after
 
@@ -59,7 +60,7 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=16)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as home:
-        lent = Lent(Path(home), grace=120.0)
+        lent = Lent(Path(home), Rules(min_run=0.0))
         try:
             runs = [taken_back(lent, given.width) for _ in range(given.runs)]
         finally:

@@ -31,6 +31,7 @@ from kernel_backend.model.record import Value, checked
 from kernel_backend.model.reports import Kind, StoredReport
 from kernel_backend.model.times import Times
 from kernel_backend.model.views.overview import CheckpointInfo, Overview
+from kernel_backend.spec.slots import parse_slots
 from kernel_backend.text import already_text, failure_text, head_text, metrics_text, new_notes, search_text
 from kernel_backend.text.terminal import tell
 
@@ -660,13 +661,13 @@ class Job:
         self._client.pause(self.number)
         return self
 
-    def resume(self, slots: int | None = None) -> Job:
+    def resume(self, slots: int | str | None = None) -> Job:
         """Resume a paused experiment, and print how another number of slots affects reproducibility.
 
         Parameters
         ----------
-        slots : int, optional
-            New number of slots; by default as before.
+        slots : int or str, optional
+            New number of slots, or a range such as ``"1..4"``; by default as before.
 
         Returns
         -------
@@ -674,7 +675,7 @@ class Job:
             This experiment.
         """
         before = self.overview
-        after = self._client.resume(self.number, slots)
+        after = self._client.resume(self.number, *(() if slots is None else parse_slots(str(slots))))
         for note in [*already_text(before), *new_notes(before, after)]:
             tell(f"note: {note}")
         return self

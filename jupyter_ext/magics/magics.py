@@ -264,7 +264,7 @@ def _client() -> Client:
 
 def _captured(checked: PreparedSubmission, overview: Overview) -> list[str]:
     config = overview.experiment.config
-    slots = f"{config.slots} slot{'' if config.slots == 1 else 's'}"
+    slots = f"{config.slot_range} slot{'' if config.slots == 1 else 's'}"
     backend = "" if config.backend == "auto" else f"{config.backend} on "
     notes = [f"note: {each}" for each in checked.passing]
     summary = checked.capture.relocate(checked.definition.summary)

@@ -81,7 +81,7 @@ class ResumeHandler(ApiHandler):
     async def post(self, number: str) -> None:
         """Resume a paused experiment, with another number of slots if the body names one."""
         asked = self.parse(Resumption) if self.body else Resumption()
-        self.reply(await self.service.resume(self.user, int(number), asked.slots))
+        self.reply(await self.service.resume(self.user, int(number), asked))
 
 
 class RerunHandler(ApiHandler):

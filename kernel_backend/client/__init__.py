@@ -156,12 +156,12 @@ class Client(ClusterCalls, NoticeCalls, AttemptCalls, MeasuredCalls):
         """Pause the experiment: commit a checkpoint and release the slots."""
         return self.act(number, "pause")
 
-    def resume(self, number: int, slots: int | None = None) -> Overview:
-        """Resume a paused experiment, optionally with another number of slots.
+    def resume(self, number: int, slots: int | None = None, least_slots: int | None = None) -> Overview:
+        """Resume a paused experiment, optionally with another number of slots, or as an elastic one.
 
         If that number affects the result, a warning in the overview says how. Raises Conflict and ImpossibleAsk.
         """
-        asked = checked(Resumption, slots=slots)
+        asked = checked(Resumption, slots=slots, least_slots=least_slots)
         return self.act(number, "resume", asked)
 
     def move(self, number: int, pool: str) -> Overview:

@@ -14,7 +14,7 @@ from kernel_backend.model.labels import split_tags
 from kernel_backend.model.reports import StoredReport
 from kernel_backend.model.views.overview import Overview
 from kernel_backend.spec.options import VIEWS
-from kernel_backend.spec.resume import parse_slots
+from kernel_backend.spec.slots import parse_slots
 from kernel_backend.text import OWNED_HEAD, TABLE_HEAD, already_text, head_text, new_notes, number, table_row
 from kernel_backend.text.provenance import fact_lines
 
@@ -85,7 +85,7 @@ def _change(name: str, text: str, change: Callable[[Client, int], Overview]) -> 
 def _resume(call: Call) -> Answer:
     client, experiment = call.client, call.reference.experiment
     before = client.experiment(experiment)
-    overview = client.resume(experiment, call.arguments.slots)
+    overview = client.resume(experiment, *(call.arguments.slots or ()))
     notes = [*already_text(before), *new_notes(before, overview)]
     return Answer(overview, [Text([head_text(overview, time.time()), *(f"note: {note}" for note in notes)])])
 
@@ -179,7 +179,7 @@ CHANGE = (
                 "--slots",
                 metavar="N",
                 type=parse_slots,
-                help="number of slots from now on [as before]",
+                help="number of slots from now on, such as 4 or 1..4 [as before]",
             ),
             JSON,
         ),

@@ -310,6 +310,17 @@ def _counts_epochs(definition: Definition, config: Config) -> str | None:
     return None
 
 
+def _changes_its_slots(definition: Definition, config: Config) -> str | None:
+    if config.least_slots is None:
+        return None
+    reasons: dict[Form, str] = {
+        "command": "the program divides its work by the number of its processes",
+        "trainer": "per_device_train_batch_size is that of one slot, so that the whole batch would change",
+    }
+    reason = reasons.get(definition.form)
+    return f"--slots {config.slot_range} changes the number of slots, and {reason}: write --slots N" if reason else None
+
+
 def _is_of_its_form(definition: Definition, config: Config) -> str | None:
     if (definition.form == "command") != (config.form == "command"):
         return f"form={config.form} of the configuration: a definition of the form {definition.form} has another"
@@ -319,6 +330,6 @@ def _is_of_its_form(definition: Definition, config: Config) -> str | None:
 
 
 _RULES = (
-    _is_of_its_form, _finds_batch_size, _leaves_steps_to_the_code, _sums_gradients, _counts_epochs, _gathers,
-    _synchronizes, _shards, _goes_back, _averages, _validates,
+    _is_of_its_form, _changes_its_slots, _finds_batch_size, _leaves_steps_to_the_code, _sums_gradients, _counts_epochs,
+    _gathers, _synchronizes, _shards, _goes_back, _averages, _validates,
 )  # fmt: skip

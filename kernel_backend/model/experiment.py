@@ -142,6 +142,9 @@ class Config(Record):
     # plain: a cell below %%dlrun; command: a program that is run unchanged; functions: any other
     form: Literal["functions", "plain", "command"] = "functions"
     slots: int = Field(1, ge=1)
+    least_slots: int | None = Field(
+        None, ge=1
+    )  # of an elastic training, which has up to `slots` slots; None: not elastic
     pool: str | None = Field(None, min_length=1)  # or several, as gpu,cloud; None: the service's default pool
     one_node: bool = False  # place the gang on a single node
     group: str | None = Field(None, min_length=1)  # group that requests the slots; None: the owner's default group
@@ -208,6 +211,11 @@ class Config(Record):
     def known_epochs(self) -> int | None:
         """Return the number of epochs to train; None if only the user's program decides when it ends."""
         return None if self.epochs_unknown else self.epochs
+
+    @property
+    def slot_range(self) -> str:
+        """Return the number of slots as users write it: `4`, or `1..4` for an elastic training."""
+        return str(self.slots) if self.least_slots is None else f"{self.least_slots}..{self.slots}"
 
     def with_batch_size(self, size: int) -> Config:
         """Return the configuration with this batch size, which `--batch-size auto` has found."""

@@ -69,7 +69,39 @@ def check_possible(cluster: ClusterState, config: Config, owner: str, group: str
     never = impossible(cluster, draft_request(config, owner, group, wanted))
     if never is not None:
         way_out = f" (--slots {never.largest})" if never.largest else ""
-        raise ImpossibleAsk(never.reason.removesuffix(".") + way_out, asked=config.slots, largest=never.largest)
+        asked = config.least_slots or config.slots
+        raise ImpossibleAsk(never.reason.removesuffix(".") + way_out, asked=asked, largest=never.largest)
+
+
+def check_elastic(config: Config, places: bool) -> None:
+    """Raise InvalidRequest for an elastic training with options that a changing number of slots would contradict.
+
+    `places` says whether Daylight chooses the nodes of gangs in its pool.
+    """
+    if config.least_slots is None:
+        return
+    flag = f"--slots {config.slot_range}"
+    if config.least_slots > config.slots:
+        raise InvalidRequest(f"{flag}: the least number of slots comes first")
+    conflicts = {
+        f"--pool {config.pool}": (not places, "gangs wait in the site's own queue there, again after each change"),
+        f"--search {config.search.method if config.search else ''}": (
+            config.search is not None,
+            "a search uses free slots for further trials",
+        ),
+        "--per-slot-batch": (config.per_slot_batch, "the batch would change with the number of slots"),
+        "--batch-size auto": (
+            config.auto_batch is not None and config.logical_workers is None,
+            "the batch that fits depends on the number of slots, unless --logical-workers is given",
+        ),
+        "--max-time": (
+            config.max_time is not None,
+            "it counts from the start of an attempt, and each change begins one",
+        ),
+    }
+    for other, (given, reason) in conflicts.items():
+        if given:
+            raise InvalidRequest(f"{flag} and {other} exclude each other: {reason}. Write --slots N, a number")
 
 
 def check_staging(pool: str, settings: PoolSettings | None, checkpoints: str) -> None:

@@ -18,7 +18,7 @@ from kernel_backend.model.cluster.accounts import AuditEntry
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.diff import Rerun
 from kernel_backend.model.environments import EnvironmentInfo
-from kernel_backend.model.experiment import Experiment, Submission
+from kernel_backend.model.experiment import Config, Experiment, Submission
 from kernel_backend.model.facts import StoredFact
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.labels import LabelEdit, apply_edit, edit_text
@@ -34,7 +34,7 @@ from kernel_backend.model.views.overview import LogChunk, Overview
 from kernel_backend.model.views.search_status import SearchStatus
 from kernel_backend.model.webhooks.records import EndedExperiments
 from kernel_backend.service.access import changeable, check_not_deleted, may_submit, visible
-from kernel_backend.service.admission import check_possible, check_workers
+from kernel_backend.service.admission import check_elastic, check_possible, check_workers
 from kernel_backend.service.audit import audit_entry
 from kernel_backend.service.context import Context
 from kernel_backend.service.deletion import Deletion
@@ -54,6 +54,7 @@ from kernel_backend.service.rerun import (
     single_trial,
 )
 from kernel_backend.service.retention import Retention
+from kernel_backend.service.state.requests import pools_of
 from kernel_backend.service.storage_limits import StorageLimits
 from kernel_backend.service.submission import SubmissionValidator
 from kernel_backend.service.verbs.artifacts import ArtifactVerbs
@@ -77,7 +78,8 @@ from kernel_backend.service.views.spending import SpendingReader
 from kernel_backend.service.views.times import read_times
 from kernel_backend.service.views.utilisation import UtilisationReader
 from kernel_backend.service.views.watchers import WatcherFeed
-from kernel_backend.spec.resume import resized_note
+from kernel_backend.spec.resume import Resumption
+from kernel_backend.spec.slots import resumed_note
 from kernel_backend.store.base import NewExperiment, StoreUnavailable
 
 _log = logging.getLogger(__name__)
@@ -412,33 +414,38 @@ class Service:
         """Pause an experiment: it commits a checkpoint and releases its slots until it is resumed."""
         return await self._change(who, number, e.Paused(), {ExperimentState.PAUSED})
 
-    async def resume(self, who: Person, number: int, slots: int | None = None) -> Overview:
-        """Resume a paused experiment from its newest checkpoint, with `slots` slots per gang if given.
+    async def resume(self, who: Person, number: int, asked: Resumption) -> Overview:
+        """Resume a paused experiment from its newest checkpoint, with another number of slots per gang if given.
 
-        Raises Conflict if `slots` differs and the experiment is not paused, ImpossibleAsk if the gang could never run,
+        Raises Conflict if the slots differ and the experiment is not paused, ImpossibleAsk if the gang could never run,
         and Forbidden for users who may no longer submit. If the slots change, each trial that has begun gets a note on
         how that affects its result.
         """
         before = await changeable(self._store, who, number)
         may_submit(who)
-        if slots is None or slots == before.config.slots:
+        if asked.slots is None or asked.model_dump() == before.config.model_dump(include={"slots", "least_slots"}):
             return await self._change(who, number, e.Resumed(), {ExperimentState.ACTIVE})
         if before.state is ExperimentState.ACTIVE:
             raise Conflict(f"slots change only while experiment #{number} is paused: daylight pause {number}")
-        config = before.config.model_copy(update={"slots": slots})
-        check_possible(await self._loop.cluster_state.now(), config, before.owner, before.group)
+        config = before.config.model_copy(update=asked.model_dump())
+        cluster = await self._loop.cluster_state.now()
+        check_possible(cluster, config, before.owner, before.group)
         check_workers(config)
+        check_elastic(config, all(self._engine.places(pool) for pool in pools_of(config, cluster)))
         await self._change(who, number, e.Resumed(), set(), config=config)
-        await asyncio.to_thread(self._note_slots, before, slots)
+        if config.least_slots is None:  # else a note says so when its next attempt starts
+            await asyncio.to_thread(self._note_slots, before, config)
         self._bus.notify()
         return await self.overview(who, number)
 
-    def _note_slots(self, before: Experiment, slots: int) -> None:
+    def _note_slots(self, before: Experiment, config: Config) -> None:
         for trial in self._store.trials(before.number):
             if trial.attempt:  # trials that have not begun are trained with the new slots alone
                 key = AttemptId(trial.experiment, trial.index, trial.attempt)
-                text = resized_note(before.config, slots, checkpoint_step(trial.checkpoint))
-                self._store.note(key, text, time.time())
+                held = self._store.attempt(key).slots
+                if held != config.slots:
+                    text = resumed_note(config, held, config.slots, checkpoint_step(trial.checkpoint))
+                    self._store.note(key, text, time.time())
 
     async def _change(
         self, who: Person, number: int, event: e.Event, already: set[ExperimentState], **changes: Any

@@ -13,6 +13,7 @@ from kernel_backend.model.trial import WEIGHTS
 from kernel_backend.service import warm_start
 from kernel_backend.service.access import check_not_deleted, may_submit, visible
 from kernel_backend.service.admission import (
+    check_elastic,
     check_keeping,
     check_possible,
     check_searcher,
@@ -119,6 +120,7 @@ class SubmissionValidator:
         settings = {pool: self._engine.settings(pool) for pool in pools}
         for pool in pools:
             check_staging(pool, settings[pool], self._root)
+        check_elastic(config, all(self._engine.places(pool) for pool in pools))
         keeping = [pool for pool in pools if pool in self._engine.keeping()]
         check_keeping(config, pools[0], settings[pools[0]], bool(keeping))
         # On this machine the interpreter must exist; other pools may name their own, which replaces it there.

@@ -30,6 +30,7 @@ from kernel_backend.model.search.registry import method_of
 from kernel_backend.model.values import written
 from kernel_backend.spec.assignments import parse_value
 from kernel_backend.spec.options import OPTIONS
+from kernel_backend.spec.slots import parse_range
 
 _FLAGS = {option.config: option.flags[0] for option in OPTIONS if option.config}
 _FLAGS["auto_batch.most"] = _FLAGS["batch_size"]
@@ -64,6 +65,9 @@ def specified_settings(namespace: argparse.Namespace) -> dict[str, Any]:
     if "batch_size" in given:  # a number replaces an earlier `auto`, and the other way round
         asked = given["batch_size"]
         given |= asked if isinstance(asked, dict) else {"auto_batch": None}
+    if "slots" in given:
+        asked = given["slots"]
+        given |= asked if isinstance(asked, dict) else {"least_slots": None}
     if "steps" in given and "epochs" in given:
         raise InvalidRequest("--steps and --epochs exclude each other: --steps says how many there are in all")
     if "max_time" in given and any(name.startswith("search.") for name in given):
@@ -173,6 +177,11 @@ def _batch_size(text: str) -> Any:
     }
 
 
+def _slots(text: str) -> Any:
+    """Return a number as it is written, and the settings of Config for a range such as `1..4`."""
+    return parse_range(str(text))._asdict() if ".." in str(text) else text
+
+
 def _references(texts: Sequence[str]) -> tuple[str, ...]:
     """Return references to experiments and trials, such as `12,12.7`, in normal form."""
     found = [parse_reference(part) for text in texts for part in text.split(",")]
@@ -224,6 +233,7 @@ _PARSERS: Mapping[str, Callable[[Any], Any]] = {
     "metric_pattern": _metric_patterns,
     "on_log": _log_policies,
     "on_nan": lambda text: _ON_NAN.get(text, text),
+    "slots": _slots,
     "search.budget": parse_slot_time,
     "max_time": parse_duration,
     "search.keep_allocation": _allocation_length,
@@ -251,6 +261,8 @@ def _value(config: Config, path: str) -> Any:
     search = config.search
     if path == "batch_size" and config.auto_batch is not None:
         return "auto" if config.auto_batch.most is None else f"auto:{config.auto_batch.most}"
+    if path == "slots":
+        return config.slot_range
     if path == "max_time":
         return search.max_time if search else config.max_time
     if not record:

@@ -110,7 +110,11 @@ _NO_WAIT = {"action": "store_const", "const": False, "dest": "wait"}
 
 OPTIONS: tuple[Option, ...] = (
     _setting(
-        "--slots", "resources", "N", "number of slots (GPUs, or shares of the CPU) that train together [1]", most=GANG
+        "--slots",
+        "resources",
+        "N",
+        "number of slots (GPUs, or shares of the CPU) that train together; 1..4: as many as nobody waits for [1]",
+        most=GANG,
     ),
     _on("--one-node", "resources", "all of them on one node", "one_node"),
     _setting(

@@ -182,11 +182,18 @@ def state_text(overview: Overview) -> str:
 
 def gang_text(overview: Overview) -> str:
     """Format the slots held or requested, their nodes and the backend: `2 slots on n1 and n2, horovod`."""
-    slots = overview.experiment.config.slots
     own = overview.experiment.config.as_it_is
     backends = [attempt.backend for attempt in overview.attempts if attempt.backend and not own]
-    parts = [counted(slots, "slot") + _nodes_text(overview), *backends[-1:]]
-    return ", ".join(parts)
+    slots = _slots_text(overview)
+    gang = f"{slots} slot{'' if slots == '1' else 's'}{_nodes_text(overview)}"
+    return ", ".join([gang, *backends[-1:]])
+
+
+def _slots_text(overview: Overview) -> str:
+    """Return the number of slots, of an elastic training that holds slots as `2 of 1..4`."""
+    config = overview.experiment.config
+    held = [each.slots for each in overview.attempts if each.state is not AttemptState.ENDED]
+    return f"{held[-1]} of {config.slot_range}" if held and config.least_slots is not None else config.slot_range
 
 
 def _nodes_text(overview: Overview) -> str:
@@ -261,7 +268,7 @@ def table_row(overview: Overview, now: float, owner: bool = False) -> tuple[str,
         state_text(overview),
         trials_text(overview) or epoch,
         newest_text(trial) if trial else "",
-        str(experiment.config.slots),
+        _slots_text(overview),
         duration(elapsed(overview, now)),
     )
 

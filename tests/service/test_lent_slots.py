@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kernel_backend.definition.script.parts import PROGRAM
+from kernel_backend.scheduler.rules import Rules
 from tests.support.shared_cluster import BORROWS, OWNS, Lent
 from tests.support.submitted import submit_program
 from tests.support.world import gone, until
@@ -22,7 +23,7 @@ GRACE_S = 15.0  # in which ranks can save and go on a machine that is busy
 def lent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lent]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DAYLIGHT_SLOTS", "2")
-        made = Lent(tmp_path_factory.mktemp("lent"), GRACE_S)
+        made = Lent(tmp_path_factory.mktemp("lent"), Rules(min_run=0.0, grace=GRACE_S))
         yield made
         made.close()
 

@@ -25,12 +25,11 @@ class InBothGroups:
 
 
 class Lent(World):
-    """Two slots, both of which one group borrows and the other is guaranteed."""
+    """Slots that one group borrows, of which two are guaranteed to another."""
 
-    def __init__(self, home: Path, grace: float) -> None:
+    def __init__(self, home: Path, rules: Rules) -> None:
         """The environment says how many slots there are (DAYLIGHT_SLOTS)."""
         super().__init__(home)
-        rules = Rules(min_run=0.0, grace=grace)
         self.served = Served(home, LocalEngine(home), identity=InBothGroups(), rules=rules)  # type: ignore[arg-type]
         self.served.roster.groups = {OWNS: Quota(guarantee=2)}
         discovery.write_private(home / "token", TOKEN)

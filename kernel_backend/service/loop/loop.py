@@ -26,6 +26,7 @@ from kernel_backend.service.context import Context
 from kernel_backend.service.garbage import collect
 from kernel_backend.service.isolation import IsolatedTasks, Work
 from kernel_backend.service.loop.allocation_review import AllocationReview
+from kernel_backend.service.loop.elastic_review import ElasticReview
 from kernel_backend.service.loop.ends import AttemptEnder
 from kernel_backend.service.loop.starts import AttemptStarter
 from kernel_backend.service.notebook_servers import Notebooks
@@ -42,6 +43,11 @@ IDLE_S = 30.0  # while no gang runs; API operations wake the loop earlier
 TOGETHER = 100  # trials advanced per transaction: one commit each is slow, one for all keeps other writers waiting
 OPEN = LIVE | {TrialState.PAUSED}
 GOING_ON = (TrialState.STARTING, TrialState.RUNNING)
+_PREEMPTED = {
+    "exit": "was preempted: {}; it resumes when slots are free",
+    "shrink": "shrinks: {}; it goes on with fewer slots",
+    "grow": "grows: {}",
+}
 
 
 class Loop:
@@ -62,6 +68,7 @@ class Loop:
         self.cluster_state, self.searches, self.notebooks = cluster_state, searches, notebooks
         self._checkpoint_copies, self._starts, self._ends = checkpoint_copies, starts, ends
         self._allocations = AllocationReview(context.engines, cluster_state)
+        self._elastic = ElasticReview(context.store, cluster_state)
         self._isolated = IsolatedTasks(self.wake, cluster_state.reconcile_all)
         self.settling = asyncio.Lock()  # held while experiments are being ended
         self._rounded = time.monotonic()
@@ -90,6 +97,8 @@ class Loop:
         busy = await self._look_at_gangs(statuses)
         await self._end_times()
         busy |= await self._reconcile()
+        with self._isolated.errors("the paces of elastic gangs"):
+            await self._elastic.review()
         await self._start_queued()
         busy |= await self._allocations.review()
         await self.cluster_state.keep()
@@ -276,7 +285,7 @@ class Loop:
                     await self._put_aside(preempt)
 
     async def _put_aside(self, preempt: Preempt) -> None:
-        """Preempt a gang: ask it to commit a checkpoint and exit.
+        """Preempt a gang: ask it to commit a checkpoint and exit, for good or in order to change its size.
 
         The trial gets no hold: it is requeued at its old position in the queue.
         """
@@ -285,7 +294,7 @@ class Loop:
         if trial.state not in (TrialState.STARTING, TrialState.RUNNING):
             return
         await asyncio.to_thread(self._store.advance_trial, number, index, e.Release(), time.time())
-        note = f"attempt {trial.attempt} was preempted: {preempt.reason}; it resumes when slots are free"
+        note = f"attempt {trial.attempt} {_PREEMPTED[preempt.change].format(preempt.reason)}"
         key = AttemptId(number, index, trial.attempt)
         await asyncio.to_thread(self._store.note, key, note, time.time())
         self._bus.notify()

@@ -18,7 +18,7 @@ from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.launch.launch_spec import LaunchSpec, token_digest
 from kernel_backend.model.reports import AttemptResult
 from kernel_backend.model.states import ExperimentState, Outcome, TrialState
-from kernel_backend.model.trial import Attempt, Failure
+from kernel_backend.model.trial import Attempt, Failure, checkpoint_step
 from kernel_backend.scheduler.decisions import Start
 from kernel_backend.scheduler.requests import ANY_TRIAL, RequestKey
 from kernel_backend.service.admission import check_staging
@@ -31,6 +31,7 @@ from kernel_backend.service.loop.launch_spec import found_batch, job_of, tuned_l
 from kernel_backend.service.search.runner import Searches
 from kernel_backend.service.state.cluster_state import ClusterStateManager
 from kernel_backend.service.state.requests import RequestBuilder, StartError
+from kernel_backend.spec.slots import resized_note
 
 Launch = tuple[int, str, Work]  # experiment, description for the log, and the work
 
@@ -44,6 +45,7 @@ class _Begins(NamedTuple):
 
     python: str
     resume: Resume
+    slots: int | None  # number of slots of the trial's newest attempt; None if it has none
     beyond: int  # the largest number of an attempt that has left files
     at: float  # time of the lookup, by time.monotonic()
 
@@ -136,9 +138,10 @@ class AttemptStarter:
     async def _look(self, key: RequestKey, pool: str) -> _Begins:
         experiment = await asyncio.to_thread(self._store.experiment, key.experiment)
         python = await asyncio.to_thread(self._preparation.launchers_python, experiment, pool)
-        resume = resume_point(*await asyncio.to_thread(self._ends.history, key.experiment, key.trial))
+        attempts, committed = await asyncio.to_thread(self._ends.history, key.experiment, key.trial)
+        resume, slots = resume_point(attempts, committed), attempts[-1].slots if attempts else None
         beyond = await asyncio.to_thread(self._last_attempt, experiment, key.trial)
-        return _Begins(python, resume, beyond, time.monotonic())
+        return _Begins(python, resume, slots, beyond, time.monotonic())
 
     async def _grant(self, start: Start) -> Launch | None:
         """Let a search choose the trial that gets a granted gang, and start that trial.
@@ -170,7 +173,7 @@ class AttemptStarter:
         number, index = key.experiment, key.trial
         looked = self._begin_look(key, start.request.pool)
         self._looks = {about: task for about, task in self._looks.items() if task is not looked}
-        python, resume, beyond, _ = await looked
+        python, resume, before, beyond, _ = await looked
         experiment = await asyncio.to_thread(self._store.experiment, number)
         token = secrets.token_urlsafe(32)
         async with self._cluster_state.starting(key, start):
@@ -187,8 +190,8 @@ class AttemptStarter:
         if missing is not None:
             await self._refuse(attempt, missing)
             return None
-        if resume.note:
-            await asyncio.to_thread(self._store.note, attempt.id, resume.note, time.time())
+        for note in filter(None, (resume.note, _resized(experiment, resume, before, attempt))):
+            await asyncio.to_thread(self._store.note, attempt.id, note, time.time())
         self._bus.notify()
         return (
             number,
@@ -263,6 +266,14 @@ class AttemptStarter:
             self._store.advance_trial, attempt.experiment, attempt.trial, event, time.time(), failure=failure
         )
         await self._ends.close(attempt, Outcome.FAILED, failure)
+
+
+def _resized(experiment: Experiment, resume: Resume, before: int | None, attempt: Attempt) -> str | None:
+    """Return a note if an elastic training goes on with another number of slots than `before`."""
+    elastic = experiment.config.least_slots is not None
+    if not elastic or before is None or before == attempt.slots or resume.point is None:
+        return None
+    return resized_note(experiment.config, before, attempt.slots, checkpoint_step(resume.point))
 
 
 def _stale(look: asyncio.Task[_Begins]) -> bool:

@@ -25,13 +25,14 @@ from kernel_backend.model.views.overview import Wait
 from kernel_backend.scheduler.decisions import Decisions, Start
 from kernel_backend.scheduler.explain.explain import ordinal
 from kernel_backend.scheduler.outside import take_in
+from kernel_backend.scheduler.pace import Pace
 from kernel_backend.scheduler.requests import ANY_TRIAL, Allocation, RequestKey, Reservation, SlotRequest
 from kernel_backend.scheduler.rules import Rules
 from kernel_backend.scheduler.run_lengths import PastLengths
 from kernel_backend.scheduler.state import FREE, ClusterState, UsageByName
 from kernel_backend.service.effective_quotas import EffectiveQuotas
 from kernel_backend.service.state.nodes import MarkedNodes, set_nodes
-from kernel_backend.service.state.requests import RequestBuilder, pools_of
+from kernel_backend.service.state.requests import RequestBuilder, elastic_request, pools_of
 from kernel_backend.service.state.reservations import StoredReservations, reservation
 from kernel_backend.service.state.store_cache import RecordChange, StoreCache
 from kernel_backend.store.base import Store
@@ -169,9 +170,14 @@ class ClusterStateManager:
     # Applying decisions
 
     def decided(self, cluster: ClusterState, decisions: Decisions) -> None:
-        """Apply the scheduler's reservations; a request whose gang is starting keeps its own until it holds slots."""
+        """Apply the scheduler's reservations; a request whose gang is starting keeps its own until it holds slots.
+
+        A gang that is asked to change its size gets one for its return.
+        """
         starting = (start.reservation for start in decisions.starts)
         cluster.reservations = (*(each for each in starting if each is not None), *decisions.reservations)
+        for preempt in decisions.preempts:
+            cluster.keep_for_return(preempt)
 
     @asynccontextmanager
     async def starting(self, key: RequestKey, start: Start) -> AsyncIterator[None]:
@@ -222,6 +228,7 @@ class ClusterStateManager:
         cluster = ClusterState(
             nodes, at=self._clock(), users=users, groups=groups, rules=self._rules, lengths=self.lengths
         )
+        cluster.returning = self._released.keys()
         intervals, _ = await asyncio.gather(
             asyncio.to_thread(self._store.usage_intervals, self._horizon(cluster)),
             asyncio.to_thread(self._reservations.read),
@@ -358,7 +365,12 @@ class ClusterStateManager:
             asked = record.leaving is not None and record.leaving >= attempt.created_at  # not the previous attempt
             if asked and trial is not None and trial.state in LEAVING:
                 promised["leaving"] = record.leaving
+                elastic = experiment is not None and experiment.config.least_slots is not None
+                promised["returns"] = elastic and promised["reservation"] is not None
         max_time = experiment.config.max_time if experiment is not None else None
+        pool = _pool(cluster, attempt)
+        if experiment is not None and trial is not None:
+            promised["elastic"] = elastic_request(experiment, trial, pool)
         waiting, since = attempt.state is AttemptState.PENDING, attempt.granted_at or attempt.created_at
         run = Allocation(
             key,
@@ -366,7 +378,7 @@ class ClusterStateManager:
             since,
             experiment.owner if experiment is not None else "",
             experiment.group if experiment is not None else "",
-            _pool(cluster, attempt),
+            pool,
             ends=None if max_time is None or waiting else since + max_time,
             waiting=waiting,
             actual=attempt.actual if attempt.nodes else (),
@@ -383,6 +395,11 @@ class ClusterStateManager:
             cluster.change(run.key, committed=at)
         if run.leaving is None and (trial is None or trial.state in LEAVING):
             cluster.change(run.key, leaving=at)
+
+    def set_pace(self, key: RequestKey, pace: Pace | None) -> None:
+        """Set the measured pace of an elastic gang, if it still holds its slots."""
+        if self._cluster is not None and key in self._cluster.runs:
+            self._cluster.change(key, pace=pace)
 
     def asked_to_go(self, attempt: AttemptId) -> float | None:
         """Return when an attempt's gang was asked to exit (seconds since the epoch), None if it was not."""

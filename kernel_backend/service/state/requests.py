@@ -12,6 +12,7 @@ from kernel_backend.lifecycle.backoff import rest
 from kernel_backend.model.experiment import Config, Experiment, ScheduledExperiment
 from kernel_backend.model.resources import Node
 from kernel_backend.model.trial import ScheduledTrial
+from kernel_backend.scheduler.elastic import larger_sizes
 from kernel_backend.scheduler.requests import ANY_TRIAL, SlotRequest
 from kernel_backend.scheduler.state import ClusterState
 from kernel_backend.service.checkpoint_copies import CheckpointCopies
@@ -143,16 +144,18 @@ def plain_request(experiment: ScheduledExperiment, trial: ScheduledTrial, pools:
 
 def draft_request(config: Config, owner: str, group: str, pools: Sequence[str]) -> SlotRequest:
     """Return the request that a submission would make, before it has a number."""
+    slots, larger = _sizes(config)
     return SlotRequest(
         0,
         1,
-        config.slots,
+        slots,
         0.0,
         owner=owner,
         group=group,
         pool=pools[0],
         pools=_several(pools),
         one_node=config.one_node,
+        larger=larger,
     )
 
 
@@ -168,12 +171,14 @@ def _request(
     excluded: Collection[str] = frozenset(),
 ) -> SlotRequest:
     config = experiment.config
+    slots, larger = _sizes(config)
     return SlotRequest(
         experiment.number,
         trial,
-        config.slots,
+        slots,
         queued_at,
         frozenset(excluded),
+        larger=larger,
         owner=experiment.owner,
         group=experiment.group,
         pool=pools[0],
@@ -184,6 +189,18 @@ def _request(
         preemptible=config.preemptible,
         max_time=config.max_time,
     )
+
+
+def elastic_request(experiment: ScheduledExperiment, trial: ScheduledTrial, pool: str) -> SlotRequest | None:
+    """Return the request that an elastic trial makes when its gang has exited; None for other trials."""
+    return None if experiment.config.least_slots is None else plain_request(experiment, trial, (pool,))
+
+
+def _sizes(config: Config) -> tuple[int, Sequence[int]]:
+    """Return the least number of slots, and the larger ones with which the gang may run."""
+    if config.least_slots is None:
+        return config.slots, ()
+    return config.least_slots, larger_sizes(config.least_slots, config.slots, config.logical_workers)
 
 
 def pools_of(config: Config, cluster: ClusterState) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from kernel_backend.service.access import sees
 from kernel_backend.store.base import Store
 
 # The text that the loop writes; older databases have `put aside` instead.
-_PREEMPTED_FOR = re.compile(r"(?:(?<= was preempted: )|(?<= was put aside: ))#(\d+)(?:\.\d+)?")
+_PREEMPTED_FOR = re.compile(r"(?:(?<= was preempted: )|(?<= was put aside: )|(?<= shrinks: ))#(\d+)(?:\.\d+)?")
 
 
 class NoteRedactor:

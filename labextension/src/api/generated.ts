@@ -4452,6 +4452,8 @@ export interface components {
             /** @default 1 */
             slots: number;
             /** @default null */
+            least_slots: number | null;
+            /** @default null */
             pool: string | null;
             /** @default false */
             one_node: boolean;
@@ -5417,6 +5419,16 @@ export interface components {
              * @default null
              */
             priority_class: string | null;
+            /**
+             * @description queue of Kueue in the namespace, which admits the gangs [none]
+             * @default null
+             */
+            queue: string | null;
+            /**
+             * @description scheduler of the pods, as scheduler-plugins-scheduler [default]
+             * @default null
+             */
+            scheduler: string | null;
             /**
              * @description resource that is a GPU of a node, as nvidia.com/mig-3g.40gb [nvidia.com/gpu]
              * @default null
@@ -6496,6 +6508,8 @@ export interface components {
             /** @default 1 */
             slots?: number;
             /** @default null */
+            least_slots?: number | null;
+            /** @default null */
             pool?: string | null;
             /** @default false */
             one_node?: boolean;
@@ -6971,6 +6985,16 @@ export interface components {
              */
             priority_class?: string | null;
             /**
+             * @description queue of Kueue in the namespace, which admits the gangs [none]
+             * @default null
+             */
+            queue?: string | null;
+            /**
+             * @description scheduler of the pods, as scheduler-plugins-scheduler [default]
+             * @default null
+             */
+            scheduler?: string | null;
+            /**
              * @description resource that is a GPU of a node, as nvidia.com/mig-3g.40gb [nvidia.com/gpu]
              * @default null
              */
@@ -7231,6 +7255,8 @@ export interface components {
         ResumptionInput: {
             /** @default null */
             slots?: number | null;
+            /** @default null */
+            least_slots?: number | null;
         };
         /**
          * Search
@@ -7381,6 +7407,7 @@ export interface components {
              * @default {
              *       "form": "functions",
              *       "slots": 1,
+             *       "least_slots": null,
              *       "pool": null,
              *       "one_node": false,
              *       "group": null,

@@ -289,10 +289,29 @@ function reasonsFor(state: string, overview: Overview): string[] {
 
 /** Format the slots held or requested and, once known, the backend: `2 slots, horovod`. */
 export function gangText(overview: Overview): string {
-  const { slots } = overview.experiment.config;
+  const slots = slotsText(overview);
   const own = runsAsItIs(overview.experiment.config);
   const backend = own ? null : overview.attempts.filter(attempt => attempt.backend).at(-1)?.backend;
-  return `${slots} slot${slots > 1 ? 's' : ''}${nodesText(overview)}` + (backend ? `, ${backend}` : '');
+  return `${slots} slot${slots === '1' ? '' : 's'}${nodesText(overview)}` + (backend ? `, ${backend}` : '');
+}
+
+/** Format the number of slots, of an elastic training that holds slots as `2 of 1..4`. */
+export function slotsText(overview: Overview): string {
+  const { slots, least_slots } = overview.experiment.config;
+  const least = least_slots ?? null; // views saved before there were elastic trainings have none
+  if (least === null) {
+    return String(slots);
+  }
+  const open = overview.attempts.filter(attempt => attempt.state !== 'ended').at(-1);
+  const range = `${least}..${slots}`;
+  return open ? `${slotsOf(open)} of ${range}` : range;
+}
+
+function slotsOf(attempt: Attempt): number {
+  const shares = attempt.nodes.length
+    ? attempt.nodes.map(node => node.slots)
+    : attempt.placement.map(share => share.slots.length);
+  return shares.reduce((sum, each) => sum + each, 0);
 }
 
 /** Return ` on n1 and n2` once an engine has chosen the nodes of the only trial, or the number of many nodes. */

@@ -5,7 +5,17 @@ import * as React from 'react';
 import type { Account, Overview } from '../api/types';
 import { frontOf, stateOf } from '../model/overview';
 import { num } from '../model/curves';
-import { duration, elapsed, epochText, knownEpochs, newestText, size, titleText, trialsText } from '../model/text';
+import {
+  duration,
+  elapsed,
+  epochText,
+  knownEpochs,
+  newestText,
+  size,
+  slotsText,
+  titleText,
+  trialsText
+} from '../model/text';
 import { heldText, partOf, windowText } from './fields';
 import type { ClusterSnapshot } from './clusterstate';
 import { Slots } from './slots';
@@ -97,7 +107,7 @@ function Experiments({ experiments, now }: { experiments: readonly Overview[]; n
               {titleText(overview)}
             </span>,
             <State key="state" overview={overview} />,
-            overview.experiment.config.slots,
+            slotsText(overview),
             progress(overview),
             duration(elapsed(overview, now))
           ]}

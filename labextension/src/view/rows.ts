@@ -2,7 +2,7 @@
 
 import type { Kind, Metrics, Overview, Trial, Value } from '../api/types';
 import { frontOf, stateOf } from '../model/overview';
-import { duration, elapsed, epochText, knownEpochs, lossFirst, number, paramsText } from '../model/text';
+import { duration, elapsed, epochText, knownEpochs, lossFirst, number, paramsText, slotsText } from '../model/text';
 
 export interface Row {
   readonly name: string;
@@ -52,13 +52,13 @@ function trained(overview: Overview | null): ParamTexts {
   if (!overview) {
     return {};
   }
-  const { epochs, batch_size, auto_batch, seed, slots } = overview.experiment.config;
+  const { epochs, batch_size, auto_batch, seed } = overview.experiment.config;
   const backend = overview.attempts.filter(attempt => attempt.backend).at(-1)?.backend ?? '';
   return {
     epochs: String(epochs),
     'batch size': auto_batch ? String(overview.found_batch_size ?? 'auto') : String(batch_size),
     seed: String(seed),
-    slots: String(slots),
+    slots: slotsText(overview),
     ...(backend ? { backend } : {})
   };
 }

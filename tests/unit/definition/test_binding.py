@@ -187,6 +187,20 @@ def test_options_that_contradict_each_other_are_refused(options, says):
         check_options(parse(SOURCE), Config.model_validate(options))
 
 
+def test_programs_whose_batches_depend_on_the_slots_keep_their_number():
+    elastic = Config(slots=4, least_slots=1)
+    check_options(parse(SOURCE), elastic)
+    for form, reason in (
+        ("trainer", "per_device_train_batch_size is that of one slot"),
+        ("command", "divides its work"),
+    ):
+        definition = parse(SOURCE).model_copy(update={"form": form})
+        with pytest.raises(InvalidDefinition, match=f"--slots 1..4 changes the number of slots, and .*{reason}"):
+            check_options(
+                definition, Config(slots=4, least_slots=1, form="command" if form == "command" else "functions")
+            )
+
+
 @pytest.mark.parametrize(
     ("flag", "options"),
     [

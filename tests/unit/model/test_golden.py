@@ -214,6 +214,9 @@ def _pictures() -> Iterator[Overview]:
     nodes = tuple(GangNode(name=f"n{n}", address="", kind="cpu", slots=1) for n in range(1, 6))
     for count in (1, 2, 3, 5):
         yield overview(attempts=(attempt(nodes=nodes[:count], granted_at=101.0, backend="horovod"),))
+    elastic = experiment(config=Config(slots=4, least_slots=1))
+    for attempts in ((), (attempt(backend="torch"),), (attempt(state=AttemptState.ENDED), attempt(2, nodes=nodes[:3]))):
+        yield overview(attempts=attempts).model_copy(update={"experiment": elastic})
     one = overview(attempts=(attempt(),))
     yield one.model_copy(update={"experiment": experiment(config=Config(slots=1))})
 

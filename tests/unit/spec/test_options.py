@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from argparse import Namespace
 
 import pytest
@@ -22,6 +23,7 @@ from kernel_backend.model.search.records import Search
 from kernel_backend.model.sizes import parse_size, size_word
 from kernel_backend.spec.config_text import duration_word, specified_options, specified_settings, to_config, to_options
 from kernel_backend.spec.options import OPTIONS, add_options, options_for
+from kernel_backend.spec.slots import parse_slots
 from tests.support.builders import parse_options
 
 
@@ -219,6 +221,7 @@ def test_the_help_has_the_groups():
     [
         "",
         "--slots 2 --backend torch --epochs 3 --seed 7 --device cpu --threads 3 --logical-workers 4 --env locked",
+        "--slots 1..4 --logical-workers 4",
         "--steps 9 --batch-size 8 --schedule-per epoch --amp bf16 --ema 0.999 --clip 1.5 --loader-workers 2",
         "--accumulate 4 --compile --patience 3 --validate-every 500steps --validate-first",
         "--uneven drop --per-slot-batch --from 12.7",
@@ -238,6 +241,30 @@ def test_the_help_has_the_groups():
 def test_a_configuration_can_be_spelled_out_and_read_again(line):
     given = config(line)
     assert to_config(parse_options(to_options(given), "terminal")) == given
+
+
+def test_a_range_of_slots_is_read_wherever_slots_are():
+    assert config("--slots 2..8") == Config(slots=8, least_slots=2)
+    assert config("--slots 4..4") == Config(slots=4)
+    assert specified_settings(parse_options(["--slots", "3"], "terminal")) == {"slots": "3", "least_slots": None}
+    assert parse_slots("1..4") == (4, 1)
+    assert parse_slots("4") == (4, None)
+
+
+@pytest.mark.parametrize(
+    ("word", "says"),
+    [
+        ("4..1", "--slots 4..1: the least number comes first: 1..4"),
+        ("0..4", "--slots 0..4: 0: must be a whole number from 1 to 65,536"),
+        ("1..", "--slots 1..: : must be a whole number from 1 to 65,536"),
+        ("1..2..3", "--slots 1..2..3: write two numbers: 1..4"),
+        ("1..99999", "--slots 1..99999: 99999: must be a whole number from 1 to 65,536"),
+    ],
+)
+def test_a_range_that_cannot_be_is_refused(word: str, says: str):
+    for read in (lambda: config(f"--slots {word}"), lambda: parse_slots(word)):
+        with pytest.raises(InvalidRequest, match=f"^{re.escape(says)}$"):
+            read()
 
 
 def test_older_words_for_what_to_do_about_nan_are_read():

@@ -1,0 +1,43 @@
+"""Measure the elastic gangs that could grow: how fast they are, and what a restart of theirs takes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from kernel_backend.scheduler.pace import Pace, measured_pace
+from kernel_backend.scheduler.requests import Allocation, RequestKey
+from kernel_backend.scheduler.state import ClusterState
+from kernel_backend.service.state.cluster_state import ClusterStateManager
+from kernel_backend.store.base import Store
+
+LOOK_S = 5.0  # between measurements of a gang
+
+
+class ElasticReview:
+    """Review of the elastic gangs that could grow into free slots; each round of the loop calls it."""
+
+    def __init__(self, store: Store, cluster_state: ClusterStateManager) -> None:
+        self._store, self._cluster_state = store, cluster_state
+        self._looked: dict[RequestKey, float] = {}  # when each gang was measured, by time.monotonic()
+
+    async def review(self) -> None:
+        """Tell the cluster state the paces of gangs that have not been measured for a while."""
+        cluster, now = await self._cluster_state.now(), time.monotonic()
+        could = {run.key for run in cluster.runs.values() if _could_grow(run, cluster)}
+        self._looked = {key: at for key, at in self._looked.items() if key in could}
+        for key in could:
+            if now - self._looked.get(key, -LOOK_S) >= LOOK_S:
+                self._looked[key] = now
+                self._cluster_state.set_pace(key, await asyncio.to_thread(self._measured, key))
+
+    def _measured(self, key: RequestKey) -> Pace | None:
+        trial, attempts = self._store.trial(*key[:2]), self._store.attempts(*key[:2])
+        return measured_pace(trial, attempts, self._store.times(*key[:2]), time.time())
+
+
+def _could_grow(run: Allocation, cluster: ClusterState) -> bool:
+    if run.elastic is None or run.leaving is not None or run.committed is None or not run.elastic.larger:
+        return False
+    free = any(cluster.free[node.name] for node in cluster.usable(run.pool))
+    return run.slots < run.elastic.larger[-1] and free
