@@ -31,7 +31,7 @@ def pool_row(pool: PoolStatus) -> tuple[str, ...]:
         f"{bar(pool.used, pool.slots)} {pool.used} of {pool.slots}",
         ", ".join(pool.kinds),
         str(pool.waiting),
-        f"{pool.problem or pool.limit or 'ready'}{', default' if pool.default else ''}",
+        f"{'default, ' if pool.default else ''}{pool.problem or pool.limit or 'ready'}",
     )
 
 

@@ -98,6 +98,7 @@ def test_a_paused_one_resumes_in_the_other_pool(two_pools: Any):
     until(lambda: client.experiment(1).trials[0].state == "paused", "it is paused")
     client.move(1, "second")
     assert client.experiment(1).state == "paused"
+    assert client.experiment(1).warnings == ("moved from local to second at step 9",)
     client.resume(1)
     until(lambda: first(1, 2) in served.others["second"].jobs, "it goes on there")
 
@@ -115,10 +116,16 @@ def test_a_search_moves_what_runs_and_what_is_to_come(two_pools: Any):
         until(lambda key=key: state(client, key) == "releasing", f"{key} is asked to go")
         served.engine.step_aside(key)
     second = served.others["second"]
-    until(lambda: {(key.trial, key.number) for key in second.jobs} == {(1, 2), (2, 2)}, "both go on there")
-    for key in list(second.jobs):
-        second.end(key)
-    until(lambda: {key.trial for key in second.jobs} == {3, 4}, "the others begin there")
+
+    def ended() -> bool:
+        for key in list(second.jobs):
+            second.end(key)
+        return client.experiment(1).ended
+
+    until(ended, "all trials end there")
+    trained = {(each.trial, each.number, each.pool) for each in client.experiment(1).attempts}
+    there = {(1, 2, "second"), (2, 2, "second"), (3, 1, "second"), (4, 1, "second")}
+    assert trained == {(1, 1, "local"), (2, 1, "local")} | there
     assert not served.engine.jobs
 
 

@@ -14,7 +14,8 @@ from kernel_backend.model.cluster.pools import Move
 from kernel_backend.model.experiment import Config, Experiment
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.record import checked
-from kernel_backend.model.states import EXPERIMENT_ENDED, LIVE, ExperimentState
+from kernel_backend.model.states import EXPERIMENT_ENDED, ExperimentState
+from kernel_backend.model.trial import checkpoint_step
 from kernel_backend.scheduler.state import ClusterState
 from kernel_backend.service.access import changeable, may_submit
 from kernel_backend.service.audit import audit_entry
@@ -64,7 +65,7 @@ class MoveVerbs:
             return {"config": moved, "python": python}, audit_entry(who, newest, "move", f"pool {old} -> {config.pool}")
 
         await asyncio.to_thread(self._store.update_experiment, number, time.time(), change)
-        await asyncio.to_thread(self._note, number, f"moved from {old} to {config.pool}")
+        await asyncio.to_thread(self._note, number, config)
         self._changed()
 
     def _check_usable(self, cluster: ClusterState, config: Config) -> None:
@@ -74,11 +75,14 @@ class MoveVerbs:
         if all(reasons):
             raise Conflict(f"{'; '.join(reasons)}: it stays where it is")
 
-    def _note(self, number: int, text: str) -> None:
-        for trial in self._store.trials(number, LIVE):
-            if trial.attempt:
-                key = AttemptId(number, trial.index, trial.attempt)
-                self._store.note(key, f"{text} at step {trial.step}", time.time())
+    def _note(self, number: int, config: Config) -> None:
+        """Note on each trial that leaves its pool from where to where it goes, and at which step."""
+        for trial in self._store.restless_trials(number):
+            key = AttemptId(number, trial.index, trial.attempt)
+            before = self._store.attempt(key).pool if trial.attempt else ""
+            if before and before not in config.pools:
+                step = max(trial.step, checkpoint_step(trial.checkpoint))
+                self._store.note(key, f"moved from {before} to {config.pool} at step {step}", time.time())
 
 
 def _unusable(cluster: ClusterState, pool: str, problems: Mapping[str, str]) -> str:
