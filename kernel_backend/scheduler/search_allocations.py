@@ -51,7 +51,8 @@ def _others_wait(cluster: ClusterState, pool: str, experiment: int) -> bool:
     """Return whether another experiment waits in a pool, in Daylight's queue or in the site's."""
     requests = (request for line in cluster.queue.lines.get(pool, {}).values() for request in line.requests)
     return any(each.experiment != experiment for each in requests) or any(
-        run.waiting and run.pool == pool and run.key.experiment != experiment for run in cluster.runs.values()
+        run.waiting and run.key.is_gang and run.pool == pool and run.key.experiment != experiment
+        for run in cluster.runs.values()
     )
 
 
@@ -62,7 +63,7 @@ def _make_room(
 
     Enough allocations for these gangs' slots are returned; those that are being given back already are counted.
     """
-    rivals = [run for run in cluster.runs.values() if run.waiting and run.pool == pool]
+    rivals = [run for run in cluster.runs.values() if run.waiting and run.key.is_gang and run.pool == pool]
     rivals = [run for run in rivals if cluster.at - run.since >= RIVAL_S]
     if not rivals:
         return {}

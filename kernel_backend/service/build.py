@@ -17,7 +17,7 @@ from kernel_backend.service.search.runner import Searches
 from kernel_backend.service.service import Service
 from kernel_backend.service.state.cluster_state import ClusterStateManager
 from kernel_backend.service.state.requests import RequestBuilder
-from kernel_backend.service.state.site_queues import closed_pools
+from kernel_backend.service.state.site_queues import pool_states
 
 
 def build(context: Context) -> Service:
@@ -36,8 +36,7 @@ def build(context: Context) -> Service:
         context.stored_quotas,
         request_builder,
         context.rules,
-        closed=partial(closed_pools, engines),
-        limits=engines.limits,
+        pool_states=partial(pool_states, engines),
     )
     notebooks = Notebooks(store, context.stored_quotas, context.servers, wake)
     ends = AttemptEnder(context, searches, SpoolIntake(store, engines))

@@ -24,7 +24,7 @@ from kernel_backend.model.trial import Attempt, ScheduledTrial, checkpoint_order
 from kernel_backend.model.views.overview import Wait
 from kernel_backend.scheduler.decisions import Decisions, Start
 from kernel_backend.scheduler.explain.explain import ordinal
-from kernel_backend.scheduler.outside import take_in
+from kernel_backend.scheduler.other_programs import take_in
 from kernel_backend.scheduler.pace import Pace
 from kernel_backend.scheduler.requests import ANY_TRIAL, Allocation, RequestKey, Reservation, SlotRequest
 from kernel_backend.scheduler.rules import Rules
@@ -34,6 +34,7 @@ from kernel_backend.service.effective_quotas import EffectiveQuotas
 from kernel_backend.service.state.nodes import MarkedNodes, set_nodes
 from kernel_backend.service.state.requests import RequestBuilder, elastic_request, pools_of
 from kernel_backend.service.state.reservations import StoredReservations, reservation
+from kernel_backend.service.state.site_queues import PoolStates
 from kernel_backend.service.state.store_cache import RecordChange, StoreCache
 from kernel_backend.store.base import Store
 
@@ -57,14 +58,9 @@ class ClusterStateManager:
         request_builder: RequestBuilder,
         rules: Rules,
         clock: Callable[[], float] = time.time,
-        closed: Callable[[StoreCache], Mapping[str, str]] = lambda _: {},
-        limits: Callable[[], Mapping[str, str]] = dict,
+        pool_states: Callable[[StoreCache], PoolStates] = lambda _: PoolStates(),
     ) -> None:
-        """Create the manager.
-
-        By pool, `closed` returns why no gang is started there now, and `limits` what limits it to fewer slots than its
-        nodes offer.
-        """
+        """Create the manager; `pool_states` returns which pools are closed or limited now."""
         self._store, self._marked_nodes, self._stored_quotas, self._request_builder, self._rules = (
             store,
             marked_nodes,
@@ -72,7 +68,7 @@ class ClusterStateManager:
             request_builder,
             rules,
         )
-        self._clock, self._closed, self._limits = clock, closed, limits
+        self._clock, self._pool_states = clock, pool_states
         self._lock = asyncio.Lock()
         self._starting: dict[RequestKey, Start] = {}  # starts whose attempts are being created
         self._begin()
@@ -133,7 +129,8 @@ class ClusterStateManager:
         own = runs.get(RequestKey(attempt.experiment, attempt.trial))
         if own is None:
             return Wait(reason="about to be handed over", place=1)
-        ahead = sum(run.waiting and run.pool == own.pool and run.since < own.since for run in runs.values())
+        waiting = [run for run in runs.values() if run.waiting and run.key.is_gang and run.pool == own.pool]
+        ahead = sum(run.since < own.since for run in waiting)
         reason = self.pending.get(attempt, "about to be handed over")
         return Wait(reason=f"{own.pool}: {ordinal(ahead + 1)} of ours; {reason}", place=ahead + 1)
 
@@ -165,7 +162,7 @@ class ClusterStateManager:
             raise
 
     def _look_at_pools(self, cluster: ClusterState) -> None:
-        cluster.closed_pools, cluster.limits_of_pools = self._closed(self.cache), self._limits()
+        cluster.closed_pools, cluster.limits_of_pools = self._pool_states(self.cache)
 
     # Applying decisions
 

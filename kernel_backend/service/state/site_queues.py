@@ -4,11 +4,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
 
 from kernel_backend.engines.pools import PoolEngines
 from kernel_backend.model.states import AttemptState
 from kernel_backend.scheduler.decisions import Start
 from kernel_backend.service.state.store_cache import StoreCache
+
+
+class PoolStates(NamedTuple):
+    """What concerns whole pools, by name of the pool."""
+
+    closed: Mapping[str, str] = MappingProxyType({})  # why no gang is started there now
+    limits: Mapping[str, str] = MappingProxyType({})  # what limits it to fewer slots than its nodes offer
+
+
+def pool_states(engines: PoolEngines, cache: StoreCache) -> PoolStates:
+    """Return which pools are closed now, and which are limited from outside."""
+    return PoolStates(closed_pools(engines, cache), engines.limits())
 
 
 def closed_pools(engines: PoolEngines, cache: StoreCache) -> dict[str, str]:

@@ -15,7 +15,7 @@ from kernel_backend.model.cluster.directory import Directory
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.cluster.quota_settings import changed_by, changes_text, in_force, read_changes
 from kernel_backend.model.values import nearest
-from kernel_backend.scheduler.outside import located
+from kernel_backend.scheduler.other_programs import located
 from kernel_backend.scheduler.state import ClusterState
 from kernel_backend.scheduler.usage import averages
 from kernel_backend.service.effective_quotas import Key, StoredQuotas

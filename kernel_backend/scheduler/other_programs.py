@@ -18,8 +18,11 @@ def take_in(cluster: ClusterState, servers: Iterable[Server]) -> None:
     A notebook server that is also a program on a node is counted once, and charged to its owner.
     """
     servers = tuple(servers)
+    of_servers = {(node.name, holder.name) for node, holder in _seen(servers, cluster.nodes.values()).values()}
+    for run in [run for run in cluster.runs.values() if (run.key.node, run.key.outside) in of_servers]:
+        cluster.let_go(run.key)  # the server itself comes first
     notebook_servers.take_in(cluster, located(servers, cluster.nodes.values()))
-    present = {each.key: each for each in _programs(cluster, servers)}
+    present = {each.key: each for each in (*_programs(cluster, servers), *_moved(cluster))}
     for run in [run for run in cluster.runs.values() if run.key.outside]:
         if (program := present.get(run.key)) is None or not _stands(cluster, run, program):
             cluster.let_go(run.key)
@@ -49,6 +52,7 @@ class _Program(NamedTuple):
     node: Node
     holder: Holder
     slots: int
+    of_gang: bool = False  # it stands for a gang, which is shown and counted by itself
 
     @property
     def key(self) -> RequestKey:
@@ -57,7 +61,9 @@ class _Program(NamedTuple):
     def allocation(self, shares: Sequence[Share]) -> Allocation:
         """Return the program's allocation, with the slots that it has in the plan and those that it really has."""
         actual = (_share(self.node, range(self.slots)),)
-        return Allocation(self.key, tuple(shares), self.holder.since, pool=self.node.pool, actual=actual)
+        return Allocation(
+            self.key, tuple(shares), self.holder.since, pool=self.node.pool, waiting=self.of_gang, actual=actual
+        )
 
 
 def _programs(cluster: ClusterState, servers: Iterable[Server]) -> Iterator[_Program]:
@@ -70,6 +76,24 @@ def _programs(cluster: ClusterState, servers: Iterable[Server]) -> Iterator[_Pro
             yield _Program(node, holder, holder.slots)
         elif (rest := cluster.runs.get(RequestKey(0, 0, 1, name))) is not None:
             yield _Program(node, holder, rest.slots)
+
+
+def _moved(cluster: ClusterState) -> Iterator[_Program]:
+    """Yield what gangs hold that were planned on nodes which are gone, and whose engine has chosen others.
+
+    Such a node is one that an autoscaler was to add: the node that came instead has another name.
+    """
+    for key, run in cluster.runs.items():
+        missing = sum(len(share.slots) for share in run.placement if share.node not in cluster.nodes)
+        if not missing or not key.is_gang:
+            continue
+        chosen = [(cluster.nodes[each.node], len(each.slots)) for each in run.actual if each.node in cluster.nodes]
+        if run.waiting:
+            chosen = [(node, missing) for node in cluster.usable(run.pool)[:1]]
+        for node, slots in chosen:
+            if (taken := min(missing, slots)) > 0:
+                yield _Program(node, Holder(name=str(key), slots=taken, since=run.since), taken, of_gang=True)
+                missing -= taken
 
 
 def _seen(servers: Iterable[Server], nodes: Iterable[Node]) -> Mapping[str, tuple[Node, Holder]]:

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from kernel_backend.model.cluster.servers import Server
 from kernel_backend.model.resources import Holder, Node
 from kernel_backend.scheduler.decide import decide
-from kernel_backend.scheduler.outside import located, take_in
+from kernel_backend.scheduler.other_programs import located, take_in
 from kernel_backend.scheduler.requests import RequestKey
 from kernel_backend.scheduler.rules import Rules
+from tests.support.builders import share
 from tests.support.clusters import Cluster, nodes
 from tests.torture.schedules import check
 
@@ -81,6 +82,27 @@ def test_a_gang_uses_nodes_that_are_there_before_those_that_an_autoscaler_adds()
     c.ask("ada", 8)
     c.ask("ada", 8)
     assert c.decide() == ["1 starts on 4 of n1 + 4 of n2", "2 starts on 8 of new-1"]
+
+
+def test_a_gang_that_waited_for_a_new_node_holds_the_slots_of_the_one_that_came():
+    there, new = nodes(1, 4)[0], Node(name="new-1", kind="cuda", address="", slots=4, future=True)
+    c = Cluster(there, new)
+    c.ask("ada", 4)
+    c.ask("bob", 4)
+    assert c.decide() == ["1 starts on 4 of n1", "2 starts on 4 of new-1"]
+    gang, came = RequestKey(2, 1), there.model_copy(update={"name": "n2"})
+    c.picture.change(gang, waiting=True)
+    c.picture.remove_node("new-1")
+    c.picture.set_node(came)
+    take_in(c.picture, ())
+    assert c.picture.free == {"n1": [], "n2": []}  # its pods may still be on their way there
+    c.picture.change(gang, waiting=False, actual=(share((0, 1, 2, 3), "n2"),))
+    take_in(c.picture, ())
+    assert c.picture.free == {"n1": [], "n2": []}
+    assert c.picture.users["bob"].held == 4
+    c.ends(2)
+    take_in(c.picture, ())
+    assert c.picture.free == {"n1": [], "n2": [0, 1, 2, 3]}
 
 
 # Notebook servers
