@@ -13,8 +13,11 @@ from collections.abc import Iterator
 import nbformat
 import pytest
 
+from kernel_backend.model.states import EXPERIMENT_ENDED
+from tests.environments.index import needs_index
 from tests.hub.hub import ROOT, Hub, Notebook
 from tests.support import server_apart
+from tests.support.world import until
 
 pytestmark = [pytest.mark.distributed, pytest.mark.timeout(900)]
 
@@ -26,6 +29,7 @@ class Apart(SimpleLocalProcessSpawner):
 
 c.JupyterHub.spawner_class = Apart
 c.Spawner.cmd = {command!r}
+daylight["environment"]["UV_OFFLINE"] = "0"
 """
 
 MODULE = "SCALE = 4.0\n\ndef scaled(x):\n    return x / SCALE\n"
@@ -136,6 +140,23 @@ def test_the_weights_and_an_artifact_arrive_in_the_kernel(notebook: Notebook, su
     assert notebook.run("print(job.artifact('shift.bin'))") == "b'0.5\\n'\n"
     said = notebook.run("%dl artifacts {job.number} --out taken")
     assert notebook.run(f"print(Path({said.strip()!r}).read_text())") == "0.5\n\n"
+
+
+@needs_index
+def test_a_locked_environment_is_built_where_the_training_runs(hub: Hub, notebook: Notebook) -> None:
+    locked = CELL.replace("--slots 1", "--slots 1 --env locked").replace("--wait ", "")
+    said = notebook.run(
+        locked.strip().replace("import torch\n", 'import sys\nprint("ranks use", sys.prefix)\nimport torch\n', 1)
+    )
+    found = re.search(r"#(\d+)", said)
+    assert found, said
+    client, number = hub.client("dave"), int(found[1])
+    overview = until(
+        lambda: (o := client.experiment(number)).experiment.state in EXPERIMENT_ENDED and o, "it ends", 600.0
+    )
+    assert overview.state == "completed", f"{overview.wait} {hub.log[-3000:]}"
+    assert f"ranks use {hub.home / 'environments'}" in notebook.run(f"%dl logs {number}")
+    assert not any("not in the locked environment" in each for each in overview.warnings), overview.warnings
 
 
 def test_the_quickstart_runs_unchanged(notebook: Notebook) -> None:
