@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 
 from kernel_backend.scheduler.decisions import Preempt, Start
-from kernel_backend.scheduler.pace import saved
 from kernel_backend.scheduler.placement import Capacity, SlotsByNode
 from kernel_backend.scheduler.quotas import Ledger
 from kernel_backend.scheduler.requests import Allocation, RequestKey, Reservation, SlotRequest
 from kernel_backend.scheduler.reservations import preemptible_at
 from kernel_backend.scheduler.rules import Rules
+from kernel_backend.scheduler.speedup import saved
 
 WORTH = 2.0  # a gang grows if that is expected to save so many times the restart
 
@@ -132,28 +132,28 @@ def kept_for(run: Allocation, at: float) -> Reservation:
 
 def may_grow(run: Allocation, rules: Rules, at: float) -> bool:
     """Return whether an elastic gang has run for long enough since its last change to be restarted in order to grow."""
-    when, pace = preemptible_at(run, rules), run.pace
-    if run.elastic is None or run.leaving is not None or run.waiting or when is None or when > at or pace is None:
+    when, progress = preemptible_at(run, rules), run.progress
+    if run.elastic is None or run.leaving is not None or run.waiting or when is None or when > at or progress is None:
         return False
     return (
         bool(run.elastic.larger)
         and run.slots < run.elastic.larger[-1]
-        and pace.elapsed * rules.restarts >= pace.restart
+        and progress.elapsed * rules.restarts >= progress.restart
     )
 
 
 def worth_growing(run: Allocation, more: int) -> float | None:
     """Return how many seconds a growth to `more` slots is expected to save; None if the restart takes too much."""
-    if run.pace is None:
+    if run.progress is None:
         return None
-    gain = saved(run.pace, run.slots, more)
-    return gain if gain > WORTH * run.pace.restart else None
+    gain = saved(run.progress, run.slots, more)
+    return gain if gain > WORTH * run.progress.restart else None
 
 
 def growth_reason(run: Allocation, more: int, gain: float) -> str:
     """Return why a gang grows, for its owner: the expected gain, and the measured cost of a restart."""
     slots = more - run.slots
-    restart = run.pace.restart if run.pace is not None else 0.0
+    restart = run.progress.restart if run.progress is not None else 0.0
     which = f"{slots} more slot{'' if slots == 1 else 's'}"
     return f"nobody waits for {which}, expected to save {_about(gain)} for a restart of {_about(restart)}"
 

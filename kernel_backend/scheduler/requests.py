@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from kernel_backend.model.resources import LOCAL, Placement
-from kernel_backend.scheduler.pace import Pace
+from kernel_backend.scheduler.speedup import Progress
 
 ANY_TRIAL = 0  # trial number in a request of a search, which chooses the trial when a gang is granted
 
@@ -157,7 +157,7 @@ class Allocation:
     reservation: Reservation | None = field(default=None, compare=False)  # its next request gets it
     elastic: SlotRequest | None = field(default=None, compare=False)  # request of an elastic gang after it has exited
     returns: bool = False  # it was asked to exit only to come back with another number of slots
-    pace: Pace | None = field(default=None, compare=False)  # of an elastic gang, once it is known
+    progress: Progress | None = field(default=None, compare=False)  # of an elastic gang, once it is known
 
     @cached_property
     def slots(self) -> int:

@@ -100,8 +100,13 @@ def _elastic_gangs_get_only_what_nobody_waits_for(cluster: ClusterState, decisio
     larger = [start.request for start in decisions.starts if _size(start) > start.request.slots]
     growing = [each.run for each in decisions.preempts if each.change == "grow"]
     pools = {request.pool for request in larger} | {run.pool for run in growing}
+    ledger = _after(cluster, decisions)
+    for pool in cluster.pools:
+        for request in reserved_for(cluster, pool):
+            if ledger.stopped_by(request):  # what is left of its limit is kept for it, so that others wait for that
+                ledger.hold_back(request)
     waiting = [request for request in _waiting(cluster, decisions) if request.pool in pools]
-    assert not [request for request in waiting if _could_be_placed(cluster, request)]
+    assert not [each for each in waiting if _could_be_placed(cluster, each) and not ledger.stopped_by(each)]
     assert not pools & {cluster.queue.requests[key].pool for key in cluster.queue.ineligible}
     assert len(growing) == len({run.pool for run in growing}), "one at a time"
     for preempt in decisions.preempts:

@@ -14,10 +14,10 @@ from kernel_backend.model.resources import Node
 from kernel_backend.model.states import Outcome
 from kernel_backend.scheduler.decide import decide
 from kernel_backend.scheduler.decisions import Decisions
-from kernel_backend.scheduler.pace import Pace
 from kernel_backend.scheduler.requests import Allocation, SlotRequest
 from kernel_backend.scheduler.rules import Rules
 from kernel_backend.scheduler.simulation.workloads import Workload
+from kernel_backend.scheduler.speedup import Progress
 from kernel_backend.scheduler.state import ClusterState
 
 Policy = Callable[[ClusterState], Decisions]
@@ -187,12 +187,12 @@ class _Simulation:
         return 1.0 if job.least is None else self.cluster.runs[job.key].slots / job.slots
 
     def _measure(self) -> None:
-        """Set the pace of the elastic jobs that run, as the service would measure it."""
+        """Set the progress of the elastic jobs that run, as the service would measure it."""
         for run in [run for run in self.cluster.runs.values() if run.elastic is not None and run.leaving is None]:
             job, begun = self._jobs[run.key.experiment], self._begun[run.key.experiment]
             left = (job.duration - self._done[job.number] - self._worked(job, self.cluster.at)) / self._speed(job)
             times = ((run.slots, 1 / run.slots),)
-            self.cluster.change(run.key, pace=Pace(left, self.cluster.at - begun, self.stall, times))
+            self.cluster.change(run.key, progress=Progress(left, self.cluster.at - begun, self.stall, times))
 
     def _end(self, job: Workload, useful: float, back: SlotRequest | None) -> Allocation:
         now = self.cluster.at

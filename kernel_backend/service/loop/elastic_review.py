@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 
-from kernel_backend.scheduler.pace import Pace, measured_pace
 from kernel_backend.scheduler.requests import Allocation, RequestKey
+from kernel_backend.scheduler.speedup import Progress, measured_progress
 from kernel_backend.scheduler.state import ClusterState
 from kernel_backend.service.state.cluster_state import ClusterStateManager
 from kernel_backend.store.base import Store
@@ -22,18 +22,18 @@ class ElasticReview:
         self._looked: dict[RequestKey, float] = {}  # when each gang was measured, by time.monotonic()
 
     async def review(self) -> None:
-        """Tell the cluster state the paces of gangs that have not been measured for a while."""
+        """Tell the cluster state the progress of gangs that have not been measured for a while."""
         cluster, now = await self._cluster_state.now(), time.monotonic()
         could = {run.key for run in cluster.runs.values() if _could_grow(run, cluster)}
         self._looked = {key: at for key, at in self._looked.items() if key in could}
         for key in could:
             if now - self._looked.get(key, -LOOK_S) >= LOOK_S:
                 self._looked[key] = now
-                self._cluster_state.set_pace(key, await asyncio.to_thread(self._measured, key))
+                self._cluster_state.set_progress(key, await asyncio.to_thread(self._measured, key))
 
-    def _measured(self, key: RequestKey) -> Pace | None:
+    def _measured(self, key: RequestKey) -> Progress | None:
         trial, attempts = self._store.trial(*key[:2]), self._store.attempts(*key[:2])
-        return measured_pace(trial, attempts, self._store.times(*key[:2]), time.time())
+        return measured_progress(trial, attempts, self._store.times(*key[:2]), time.time())
 
 
 def _could_grow(run: Allocation, cluster: ClusterState) -> bool:

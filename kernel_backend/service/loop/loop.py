@@ -97,7 +97,7 @@ class Loop:
         busy = await self._look_at_gangs(statuses)
         await self._end_times()
         busy |= await self._reconcile()
-        with self._isolated.errors("the paces of elastic gangs"):
+        with self._isolated.errors("the progress of elastic gangs"):
             await self._elastic.review()
         await self._start_queued()
         busy |= await self._allocations.review()

@@ -25,10 +25,10 @@ from kernel_backend.model.views.overview import Wait
 from kernel_backend.scheduler.decisions import Decisions, Start
 from kernel_backend.scheduler.explain.explain import ordinal
 from kernel_backend.scheduler.other_programs import take_in
-from kernel_backend.scheduler.pace import Pace
 from kernel_backend.scheduler.requests import ANY_TRIAL, Allocation, RequestKey, Reservation, SlotRequest
 from kernel_backend.scheduler.rules import Rules
 from kernel_backend.scheduler.run_lengths import PastLengths
+from kernel_backend.scheduler.speedup import Progress
 from kernel_backend.scheduler.state import FREE, ClusterState, UsageByName
 from kernel_backend.service.effective_quotas import EffectiveQuotas
 from kernel_backend.service.state.nodes import MarkedNodes, set_nodes
@@ -393,10 +393,10 @@ class ClusterStateManager:
         if run.leaving is None and (trial is None or trial.state in LEAVING):
             cluster.change(run.key, leaving=at)
 
-    def set_pace(self, key: RequestKey, pace: Pace | None) -> None:
-        """Set the measured pace of an elastic gang, if it still holds its slots."""
+    def set_progress(self, key: RequestKey, progress: Progress | None) -> None:
+        """Set the measured progress of an elastic gang, if it still holds its slots."""
         if self._cluster is not None and key in self._cluster.runs:
-            self._cluster.change(key, pace=pace)
+            self._cluster.change(key, progress=progress)
 
     def asked_to_go(self, attempt: AttemptId) -> float | None:
         """Return when an attempt's gang was asked to exit (seconds since the epoch), None if it was not."""

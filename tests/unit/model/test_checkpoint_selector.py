@@ -13,7 +13,7 @@ from kernel_backend.model.checkpoints import CheckpointSelector, candidates, cho
 from kernel_backend.model.experiment import Config, Metric
 from kernel_backend.model.reports import Report
 from kernel_backend.model.views.overview import CheckpointInfo
-from kernel_backend.spec.resume import resized_note
+from kernel_backend.spec.slots import resumed_note
 
 LOSS, ACCURACY = Metric(), Metric(name="accuracy", mode="max")
 LATEST, BEST = CheckpointSelector(latest=True), CheckpointSelector(best=True)
@@ -98,7 +98,7 @@ def test_without_any_there_is_none():
 
 
 def test_other_slots_mean_other_bits_unless_logical_workers_are_fixed():
-    said = resized_note(Config(slots=2), slots=1, step=285)
+    said = resumed_note(Config(slots=1), before=2, slots=1, step=285)
     assert said.startswith("after step 285 with 1 slot instead of 2: ")
     assert "the last bits of the result may differ" in said
-    assert "keeps its bits" in resized_note(Config(slots=2, logical_workers=4), slots=4, step=285)
+    assert "keeps its bits" in resumed_note(Config(slots=4, logical_workers=4), before=2, slots=4, step=285)

@@ -10,19 +10,19 @@ from kernel_backend.model.cluster.quotas import Quota
 from kernel_backend.model.times import AttemptTimes, RankTimes, Split
 from kernel_backend.scheduler.decide import decide
 from kernel_backend.scheduler.elastic import divided, larger_sizes
-from kernel_backend.scheduler.pace import Pace, measured_pace, saved
 from kernel_backend.scheduler.placement import Capacity
 from kernel_backend.scheduler.requests import RequestKey, SlotRequest
 from kernel_backend.scheduler.rules import Rules
+from kernel_backend.scheduler.speedup import Progress, measured_progress, saved
 from tests.support.builders import attempt, share, trial
 from tests.support.clusters import Cluster, nodes
 
 UP_TO_4 = {"larger": (2, 3, 4)}
-QUICK = Pace(left=3600.0, elapsed=600.0, restart=10.0, step_times=((1, 0.4), (2, 0.2)))
+QUICK = Progress(left=3600.0, elapsed=600.0, restart=10.0, step_times=((1, 0.4), (2, 0.2)))
 
 
-def paced(c: Cluster, number: int, pace: Pace = QUICK) -> None:
-    c.picture.change(RequestKey(number, 1), pace=pace)
+def measured(c: Cluster, number: int, progress: Progress = QUICK) -> None:
+    c.picture.change(RequestKey(number, 1), progress=progress)
 
 
 def size(c: Cluster, number: int) -> int:
@@ -191,7 +191,7 @@ def test_the_slots_that_it_comes_back_to_are_given_to_nobody_meanwhile():
 
 def test_it_grows_into_slots_that_nobody_waits_for_and_says_what_that_brings():
     c = at_two_of_four()
-    paced(c, 2)
+    measured(c, 2)
     said = "nobody waits for 2 more slots, expected to save 30 min for a restart of 10 s"
     assert c.decide() == [f"2 grows: {said}"]
     assert c.decide() == [], "once"
@@ -201,13 +201,13 @@ def test_it_grows_into_slots_that_nobody_waits_for_and_says_what_that_brings():
 
 def test_it_does_not_grow_where_somebody_waits():
     c = at_two_of_four()
-    paced(c, 2)
+    measured(c, 2)
     c.ask("cy", 4)
     assert c.decide() == []
 
 
 @pytest.mark.parametrize(
-    "pace",
+    "progress",
     [
         QUICK._replace(left=30.0),
         QUICK._replace(elapsed=100.0),
@@ -216,16 +216,16 @@ def test_it_does_not_grow_where_somebody_waits():
     ],
     ids=["it ends soon", "it has just been restarted", "two slots brought nothing", "four brought nothing"],
 )
-def test_it_does_not_grow_where_that_does_not_pay(pace):
+def test_it_does_not_grow_where_that_does_not_pay(progress):
     c = at_two_of_four()
-    paced(c, 2, pace)
+    measured(c, 2, progress)
     assert c.decide() == []
 
 
 def test_it_does_not_grow_before_it_is_measured_nor_beyond_a_limit_nor_where_nothing_starts():
     c = at_two_of_four()
     assert c.decide() == []
-    paced(c, 2)
+    measured(c, 2)
     c.picture.users.set("ada", Quota(limit=2))
     assert c.decide() == []
     c.picture.users.set("ada", Quota())
@@ -235,7 +235,7 @@ def test_it_does_not_grow_before_it_is_measured_nor_beyond_a_limit_nor_where_not
 
 def test_it_does_not_leave_a_drained_node_to_which_it_could_not_come_back():
     c = at_two_of_four()
-    paced(c, 2)
+    measured(c, 2)
     c.picture.set_node(c.picture.nodes["n1"].model_copy(update={"drained": True}))
     assert c.decide() == []
 
@@ -251,13 +251,13 @@ def test_one_grows_at_a_time_the_one_whose_user_has_used_least():
     c.picture.groups[""].hold(1, 600)
     c.picture.members["", "bob"].hold(1, 600)
     c.ends(1)
-    paced(c, 2), paced(c, 3)
+    measured(c, 2), measured(c, 3)
     assert [each.split(":")[0] for each in c.decide()] == ["2 grows"]
     c.at(601)
     assert c.decide() == []
 
 
-# Sizes and paces
+# Sizes and progress
 
 
 @given(st.integers(0, 40), st.lists(st.tuples(st.integers(1, 4), st.integers(0, 8)), max_size=6))
@@ -301,35 +301,41 @@ def times(number: int, steps: int, seconds: float, rank: int = 0) -> AttemptTime
     return AttemptTimes(number, RankTimes(rank=rank, whole=Split(steps=steps, parts={"forward": seconds})))
 
 
-def test_a_pace_is_measured_by_size_and_a_restart_up_to_the_second_step():
+def test_progress_is_measured_by_size_and_a_restart_up_to_the_second_step():
     attempts = [attempt(1, (share((0,)),), created_at=0.0), attempt(2, granted_at=100.0), attempt(3, granted_at=200.0)]
     known = [times(1, 20, 8.0), times(2, 20, 4.0), times(3, 40, 8.0), times(3, 40, 9.0, rank=1)]
     running = trial(attempt=3, step=80, total_steps=100)
-    assert measured_pace(running, attempts, known, at=213.0) == Pace(
+    assert measured_progress(running, attempts, known, at=213.0) == Progress(
         left=pytest.approx(4.0), elapsed=8.0, restart=5.0, step_times=((1, 0.4), (2, 0.2))
     )
     unknown = trial(attempt=3, step=80)
-    pace = measured_pace(unknown, attempts, known, at=213.0)
-    assert pace is not None
-    assert pace.left == 20.0, "as long again as it has trained"
-    assert measured_pace(running, attempts, known[:2], at=213.0) is None, "the attempt that runs is not measured yet"
-    assert measured_pace(running, attempts, [*known[:2], times(3, 3, 0.6)], at=213.0) is None, "three steps say nothing"
+    progress = measured_progress(unknown, attempts, known, at=213.0)
+    assert progress is not None
+    assert progress.left == 20.0, "as long again as it has trained"
+    assert measured_progress(running, attempts, known[:2], at=213.0) is None, (
+        "the attempt that runs is not measured yet"
+    )
+    assert measured_progress(running, attempts, [*known[:2], times(3, 3, 0.6)], at=213.0) is None, (
+        "three steps say nothing"
+    )
 
 
 def test_what_is_saved_follows_two_measured_sizes():
-    pace = Pace(left=100.0, elapsed=1.0, restart=1.0, step_times=((1, 1.0), (2, 0.75)))  # half a second is shared out
-    assert saved(pace, 2, 4) == pytest.approx(100.0 * (1 - 0.625 / 0.75))
-    assert saved(replace_times(pace, (2, 0.75), (4, 0.9)), 2, 4) == pytest.approx(-20.0), "measured to be slower"
-    assert saved(replace_times(pace, (1, 1.0)), 2, 4) == 0.0, "not measured with as many as it has"
+    progress = Progress(
+        left=100.0, elapsed=1.0, restart=1.0, step_times=((1, 1.0), (2, 0.75))
+    )  # half a second is shared out
+    assert saved(progress, 2, 4) == pytest.approx(100.0 * (1 - 0.625 / 0.75))
+    assert saved(replace_times(progress, (2, 0.75), (4, 0.9)), 2, 4) == pytest.approx(-20.0), "measured to be slower"
+    assert saved(replace_times(progress, (1, 1.0)), 2, 4) == 0.0, "not measured with as many as it has"
 
 
-def replace_times(pace: Pace, *step_times: tuple[int, float]) -> Pace:
-    return pace._replace(step_times=step_times)
+def replace_times(progress: Progress, *step_times: tuple[int, float]) -> Progress:
+    return progress._replace(step_times=step_times)
 
 
 def test_deciding_about_sizes_changes_nothing():
     c = at_two_of_four()
-    paced(c, 2)
+    measured(c, 2)
     assert decide(c.picture) == decide(c.picture)
     c.ask("ada", 1, **UP_TO_4)
     assert decide(c.picture) == decide(c.picture)

@@ -1,4 +1,4 @@
-"""Measure the pace of elastic gangs, and predict from it what more slots would save."""
+"""Measure the progress of elastic gangs, and predict from it what more slots would save."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from kernel_backend.model.trial import Attempt, Trial
 LEAST_STEPS = 10  # of the newest attempt; fewer say nothing
 
 
-class Pace(NamedTuple):
-    """Measured pace of an elastic gang; times are in seconds."""
+class Progress(NamedTuple):
+    """Measured progress of an elastic gang; times are in seconds."""
 
     left: float  # until its end with the slots that it has
     elapsed: float  # since its second step with them
@@ -21,8 +21,10 @@ class Pace(NamedTuple):
     step_times: tuple[tuple[int, float], ...]  # per step, by number of slots with which it has trained, ascending
 
 
-def measured_pace(trial: Trial, attempts: Sequence[Attempt], times: Sequence[AttemptTimes], at: float) -> Pace | None:
-    """Return the pace of a trial's running attempt at time `at` (seconds since the epoch); None if it is not known yet.
+def measured_progress(
+    trial: Trial, attempts: Sequence[Attempt], times: Sequence[AttemptTimes], at: float
+) -> Progress | None:
+    """Return the progress of a trial's running attempt at time `at` (seconds since the epoch); None if unknown.
 
     `attempts` are those of the trial, oldest first, and `times` what their ranks have measured. A training of unknown
     length is assumed to take as long again as it has trained.
@@ -43,7 +45,7 @@ def measured_pace(trial: Trial, attempts: Sequence[Attempt], times: Sequence[Att
     else:
         left = max(0, trial.total_steps - trial.step) * now.seconds / now.steps
     step_times = ((size, _step_time(splits)) for size, splits in sorted(sizes.items()))
-    return Pace(left, now.seconds, max(0.0, at - begun - now.seconds), tuple(step_times))
+    return Progress(left, now.seconds, max(0.0, at - begun - now.seconds), tuple(step_times))
 
 
 def _step_time(splits: Sequence[Split]) -> float:
@@ -51,7 +53,7 @@ def _step_time(splits: Sequence[Split]) -> float:
     return whole.seconds / whole.steps
 
 
-def saved(pace: Pace, slots: int, more: int) -> float:
+def saved(progress: Progress, slots: int, more: int) -> float:
     """Return how many seconds earlier a gang with `slots` slots is expected to end with `more` slots.
 
     The time of a step is measured where the gang has had that number of slots. Else it is a constant and a part that
@@ -59,17 +61,17 @@ def saved(pace: Pace, slots: int, more: int) -> float:
 
     Examples
     --------
-    >>> saved(Pace(left=600.0, elapsed=60.0, restart=8.0, step_times=((2, 0.4),)), 2, 4)
+    >>> saved(Progress(left=600.0, elapsed=60.0, restart=8.0, step_times=((2, 0.4),)), 2, 4)
     300.0
-    >>> saved(Pace(left=600.0, elapsed=60.0, restart=8.0, step_times=((1, 0.4), (2, 0.4))), 2, 4)
+    >>> saved(Progress(left=600.0, elapsed=60.0, restart=8.0, step_times=((1, 0.4), (2, 0.4))), 2, 4)
     0.0
     """
-    times = dict(pace.step_times)
+    times = dict(progress.step_times)
     now = times.get(slots)
     if not now:
         return 0.0
     then = times[more] if more in times else _predicted(times, slots, more)
-    return pace.left * (1.0 - then / now)
+    return progress.left * (1.0 - then / now)
 
 
 def _predicted(times: Mapping[int, float], slots: int, more: int) -> float:
