@@ -115,6 +115,7 @@ export function experiment(fields: Partial<Experiment> = {}): Experiment {
     config: {
       form: 'functions',
       slots: 2,
+      least_slots: null,
       pool: null,
       one_node: false,
       group: null,
