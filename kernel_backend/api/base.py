@@ -19,7 +19,7 @@ from kernel_backend.errors import DaylightError, InvalidRequest, NotFound, Other
 from kernel_backend.identity.base import Browsers, Identity
 from kernel_backend.model import versions
 from kernel_backend.model.cluster.people import Person
-from kernel_backend.model.record import Record, problem_text
+from kernel_backend.model.record import Record, json_text, problem_text
 from kernel_backend.model.versions import DEFAULTS, VERSION
 
 if TYPE_CHECKING:
@@ -235,10 +235,7 @@ class ApiHandler(AuthenticatedHandler):
     def reply(self, answer: Record | dict[str, Any]) -> None:
         """Reply with JSON; records in the answer are converted."""
         self.set_header("Content-Type", "application/json; charset=utf-8")
-        if isinstance(answer, Record) and type(answer).to_json is Record.to_json:
-            self.finish(answer.model_dump_json())  # the same, but four times as fast: there may be hundreds of rows
-        else:
-            self.finish(json.dumps(answer, default=_plain, allow_nan=False))
+        self.finish(json_text(answer))
 
     def _too_large(self) -> TooLarge:
         return TooLarge(f"the body is larger than {self.body_limit // 2**20} MiB", limit=self.body_limit)
@@ -251,9 +248,3 @@ class UnknownRouteHandler(ApiHandler):
         raise NotFound(f"there is nothing at {self.request.path[:200]}: GET /api/openapi.json lists what there is")
 
     get = post = put = patch = delete = head = options = _missing
-
-
-def _plain(value: object) -> Any:
-    if isinstance(value, Record):
-        return value.to_json()
-    raise TypeError(f"{type(value).__name__} is no JSON")

@@ -94,10 +94,29 @@ class Record(BaseModel):
         json_schema_serialization_defaults_required=True,  # serialised records have every field
     )
 
+    def json_text(self) -> str:
+        """Return the record as the API sends it: JSON text."""
+        return self.model_dump_json()
+
     def to_json(self) -> dict[str, Any]:
         """Return the record as plain JSON values, ready for `json.dumps`."""
         # Not `model_dump(mode="json")`: that leaves NaN and infinity as floats, which strict JSON refuses.
-        return dict(json.loads(self.model_dump_json()))
+        return dict(json.loads(self.json_text()))
+
+
+def json_text(value: object) -> str:
+    """Return JSON of a value that may contain records; each is serialised once.
+
+    Raises ValueError for NaN and infinity outside of records, TypeError for what is no JSON.
+    """
+    match value:
+        case Record():
+            return value.json_text()
+        case dict():
+            return "{" + ",".join(f"{json.dumps(str(key))}:{json_text(item)}" for key, item in value.items()) + "}"
+        case list() | tuple():
+            return "[" + ",".join(map(json_text, value)) + "]"
+    return json.dumps(value, allow_nan=False)
 
 
 def checked(kind: type[_Record], **fields: Any) -> _Record:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar
@@ -123,18 +124,14 @@ class Overview(Record):
             return None
         return next((trial.failure for trial in self.trials if trial.failure and trial.failure.of_storage), None)
 
-    def to_json(self) -> dict[str, Any]:
+    def json_text(self) -> str:
         """Return the experiment as the API and `--json` show it: `id`, `state` and `name` first, then all fields."""
-        return {
-            "id": self.experiment.number,
-            "state": self.state,
-            "name": self.experiment.name,
-            **super().to_json(),
-        }
+        first = json.dumps({"id": self.experiment.number, "state": self.state, "name": self.experiment.name})
+        return f"{first[:-1]}, {super().json_text()[1:]}"
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """Return the JSON schema; for serialisation it includes the fields that `to_json` adds."""
+        """Return the JSON schema; for serialisation it includes the fields that `json_text` adds."""
         found = handler(core_schema)
         if handler.mode == "serialization":
             own = handler.resolve_ref_schema(found)
