@@ -149,6 +149,7 @@ class Service:
             asyncio.create_task(self._retention.run(), name="retention"),
             asyncio.create_task(self.idle.run(), name="idle slots"),
             asyncio.create_task(self._outbox.run(), name="outbox"),
+            asyncio.create_task(self.search.run(), name="searches"),
         ]
 
     async def close(self) -> None:

@@ -391,6 +391,15 @@ class Store(QuotaStore, MeasuredStore, OutboxStore, Protocol):
     def brief_log(self, number: int, after: int = 0, limit: int | None = None) -> list[LogEntry | LoggedReport]:
         """Return what `search_log` does, with reports in their brief form, several times as fast."""
 
+    def search_history(self, number: int) -> bytes | None:
+        """Return what `keep_search_history` stored last; None if there is nothing, as after a purge."""
+
+    def keep_search_history(self, number: int, packed: bytes) -> None:
+        """Store what a reader has made of a search's log, in place of what was stored before.
+
+        Other readers may then continue from there. A power failure may lose it.
+        """
+
     def validations(self, number: int, after: int = 0) -> list[StoredReport]:
         """Return the validation reports of all trials of an experiment above sequence number `after`, in that order."""
 

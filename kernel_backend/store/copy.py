@@ -16,6 +16,7 @@ from sqlalchemy import (
     Double,
     Engine,
     Integer,
+    LargeBinary,
     MetaData,
     Table,
     TypeDecorator,
@@ -193,4 +194,9 @@ def _float(value: Any) -> float:
     return float(value) + 0.0  # SQLite stores -0.0 as 0.0
 
 
-_READ: tuple[tuple[type[Any], Callable[[Any], Any]], ...] = ((Double, _float), (Boolean, bool), (Integer, int))
+_READ: tuple[tuple[type[Any], Callable[[Any], Any]], ...] = (
+    (Double, _float),
+    (Boolean, bool),
+    (Integer, int),
+    (LargeBinary, bytes),
+)

@@ -5,8 +5,9 @@ Then the database selects the trials to display, because reading thousands of th
 
 from __future__ import annotations
 
+import threading
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, Text, and_, case, func, or_, select, type_coerce
@@ -20,28 +21,76 @@ from kernel_backend.store.listing import count_trials
 from kernel_backend.store.stream import last_seq
 from kernel_backend.store.tables import (
     IS_NOTE,
+    IS_UNUSUAL,
     AnyRecord,
     artifacts,
     attempts,
     events,
+    experiments,
     from_row,
-    inside,
+    reports,
     rows_of,
     trials,
 )
 
+KEPT = 500  # overviews that are cached
 NOTES = 50  # newest notes per experiment, each text once
 NOTES_READ = 200  # newest notes per experiment that are read to find these
 
+_Version = tuple[int | None, int | None]  # numbers of an experiment's newest message and report
 
-def read_overviews(db: Connection, query: Select[Any]) -> list[Overview]:
-    """Return the overviews of a query's experiments, in its order.
 
-    Each has its trials, their newest attempts, and notes as warnings.
-    """
-    seq = last_seq(db)  # read first: an overview may then include later changes, but misses none
+class OverviewReader:
+    """Reader that caches overviews: of an experiment without new messages nothing has changed that they show."""
+
+    def __init__(self) -> None:
+        self._cache: dict[int, tuple[_Version, Overview]] = {}  # by number; most recently used last
+        self._lock = threading.Lock()
+
+    def read(self, db: Connection, query: Select[Any]) -> list[Overview]:
+        """Return the overviews of a query's experiments, in its order.
+
+        Each has its trials, their newest attempts, and notes as warnings.
+        """
+        seq = last_seq(db)  # read first: an overview may then include later changes, but misses none
+        versions = {row[0]: (row[1], row[2]) for row in db.execute(_versions(query))}
+        found = self._known(versions)
+        missing = [number for number in versions if number not in found]
+        read = {each.experiment.number: each for each in _read_overviews(db, missing)} if missing else {}
+        found |= read
+        self._keep({number: (versions[number], each) for number, each in read.items()})
+        return [found[number].model_copy(update={"seq": seq}) for number in versions]
+
+    def _known(self, versions: Mapping[int, _Version]) -> dict[int, Overview]:
+        """Return the cached overviews that are up to date."""
+        found = {}
+        with self._lock:
+            for number, version in versions.items():
+                cached = self._cache.pop(number, None)
+                if cached is not None and cached[0] == version:
+                    self._cache[number] = cached
+                    found[number] = cached[1]
+        return found
+
+    def _keep(self, read: Mapping[int, tuple[_Version, Overview]]) -> None:
+        with self._lock:
+            self._cache |= read
+            while len(self._cache) > KEPT:
+                del self._cache[next(iter(self._cache))]
+
+
+def _versions(query: Select[Any]) -> Select[Any]:
+    """Return the query for the numbers of a query's experiments, with their newest message and report."""
+    newest = (
+        select(func.max(table.c.seq)).where(table.c.experiment == experiments.c.number).scalar_subquery()
+        for table in (events, reports)
+    )
+    return query.with_only_columns(experiments.c.number, *newest)
+
+
+def _read_overviews(db: Connection, numbers: Sequence[int]) -> list[Overview]:
+    query = rows_of(Experiment, experiments).where(experiments.c.number.in_(numbers))
     found = [from_row(Experiment, row) for row in db.execute(query)]
-    numbers = [experiment.number for experiment in found]
     counts = count_trials(db, numbers)
     many = {each.number: each for each in found if sum(counts[each.number].values()) > MOST}
     # One query each: the index does not help with their disjunction.
@@ -62,7 +111,6 @@ def read_overviews(db: Connection, query: Select[Any]) -> list[Overview]:
             warnings=tuple(notes[experiment.number])[-NOTES:],
             informational=tuple(text for text, informs in notes[experiment.number].items() if informs)[-NOTES:],
             artifacts_seq=kept.get(experiment.number, 0),
-            seq=seq,
         )
         for experiment in found
     ]
@@ -83,15 +131,14 @@ def _of(number: int, indices: set[int]) -> ColumnElement[bool]:
 def _looked_at(db: Connection, experiment: Experiment) -> set[int]:
     """Return the indices of an experiment's trials to display, chosen in the database as `shown_trials` does."""
     here = trials.c
-    value = inside(db, here.best, "value").as_float()
     troubled = or_(here.failure.is_not(None), type_coerce(here.holds, Text).contains(Hold.ENGINE.value))
     ended_last = case((here.state == TrialState.FAILED, 0), else_=1)
     indices = select(here.index).where(here.experiment == experiment.number)
-    best_first = value.desc() if experiment.config.metric.mode == "max" else value
+    best_first = here.best_value.desc() if experiment.config.metric.mode == "max" else here.best_value
     queries = (
         indices.where(here.state.in_(LIVE)),
-        indices.where(here.best.is_not(None)).order_by(best_first, here.index).limit(BEST),
-        indices.where(troubled).order_by(ended_last.desc(), here.index.desc()).limit(TROUBLED),
+        indices.where(here.best_value.is_not(None)).order_by(best_first, here.index).limit(BEST),
+        indices.where(IS_UNUSUAL, troubled).order_by(ended_last.desc(), here.index.desc()).limit(TROUBLED),
     )
     found: set[int] = set()
     for query in queries:

@@ -1,17 +1,26 @@
-"""Store the logs of searches: numbered without gaps, and fast to read, as a restart replays all of each log."""
+"""Store the logs of searches: numbered without gaps, and fast to read, as a restart replays all of each log.
+
+Beside each log is what a reader has made of it, so that the next one need not read all of it.
+"""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from pydantic import TypeAdapter
 from pydantic_core import from_json
-from sqlalchemy import Connection, Select, Text, func, insert, select, type_coerce
+from sqlalchemy import Connection, Select, Text, delete, func, insert, select, type_coerce
+from typing_extensions import override
 
 from kernel_backend.errors import Conflict
+from kernel_backend.model.search.effects import Effect
 from kernel_backend.model.search.records import LogEntry, LoggedReport
-from kernel_backend.store.tables import search_log, to_row
+from kernel_backend.model.trial import Trial
+from kernel_backend.store.base import Store
+from kernel_backend.store.tables import search_histories, search_log, to_row
 from kernel_backend.store.transaction import Transaction
 
 _PAGE = 1000  # entries decoded at once: fastest, and other threads get to run in between
@@ -22,7 +31,45 @@ _LINES: Select[Any] = select(
 ).order_by(_here.number)
 
 
-def append(tx: Transaction, number: int, entries: Sequence[LogEntry]) -> None:
+class SqlSearchStore(Store):
+    """Part of the SQL store for the logs of searches."""
+
+    @abstractmethod
+    def _reading(self) -> AbstractContextManager[Connection]: ...
+
+    @abstractmethod
+    def _writing(self, *, lazily: bool = False) -> AbstractContextManager[Transaction]: ...
+
+    @override
+    def record(
+        self, number: int, entries: Sequence[LogEntry], effects: Sequence[Effect] = (), *, at: float
+    ) -> list[Trial]:
+        with self._writing() as tx:
+            _append(tx, number, entries)
+            return [tx.carry_out(at, number, effect) for effect in effects]
+
+    @override
+    def search_log(self, number: int, after: int = 0, limit: int | None = None) -> list[LogEntry]:
+        with self._reading() as db:
+            return _read_log(db, number, after, limit)
+
+    @override
+    def brief_log(self, number: int, after: int = 0, limit: int | None = None) -> list[LogEntry | LoggedReport]:
+        with self._reading() as db:
+            return _read_brief_log(db, number, after, limit)
+
+    @override
+    def search_history(self, number: int) -> bytes | None:
+        with self._reading() as db:
+            return _read_history(db, number)
+
+    @override
+    def keep_search_history(self, number: int, packed: bytes) -> None:
+        with self._writing(lazily=True) as tx:  # it can be computed again
+            _keep_history(tx.db, number, packed)
+
+
+def _append(tx: Transaction, number: int, entries: Sequence[LogEntry]) -> None:
     """Append entries to the log of experiment `number`'s search, and publish them; raises Conflict for a gap."""
     newest: int = tx.db.execute(select(func.max(_here.number)).where(_here.experiment == number)).scalar_one() or 0
     if [entry.number for entry in entries] != list(range(newest + 1, newest + 1 + len(entries))):
@@ -36,7 +83,7 @@ def append(tx: Transaction, number: int, entries: Sequence[LogEntry]) -> None:
         tx.db.execute(insert(search_log), rows)
 
 
-def read_log(db: Connection, number: int, after: int, limit: int | None) -> list[LogEntry]:
+def _read_log(db: Connection, number: int, after: int, limit: int | None) -> list[LogEntry]:
     """Return at most `limit` entries of a search's log above number `after`, in order."""
     rows = db.execute(_LINES.where(_here.experiment == number, _here.number > after).limit(limit))
     return [entry for page in rows.partitions(_PAGE) for entry in _decoded(page)]
@@ -50,11 +97,24 @@ def _decoded(page: Sequence[Any]) -> list[LogEntry]:
     return _ENTRIES.validate_json(f"[{lines}]")
 
 
-def read_brief_log(db: Connection, number: int, after: int, limit: int | None) -> list[LogEntry | LoggedReport]:
-    """Return what `read_log` does, reports in their brief form: this is five times as fast."""
+def _read_brief_log(db: Connection, number: int, after: int, limit: int | None) -> list[LogEntry | LoggedReport]:
+    """Return what `_read_log` does, reports in their brief form: this is five times as fast."""
     rows = db.execute(_LINES.where(_here.experiment == number, _here.number > after).limit(limit))
     targets: dict[str | None, int | None] = {None: None}  # by the text of a decision, of which there are few
     return [entry for page in rows.partitions(_PAGE) for entry in _brief(page, targets)]
+
+
+def _read_history(db: Connection, number: int) -> bytes | None:
+    """Return the packed history of a search as it was stored last; None if there is none."""
+    query = select(search_histories.c.packed).where(search_histories.c.experiment == number)
+    packed: bytes | None = db.execute(query).scalar_one_or_none()
+    return packed
+
+
+def _keep_history(db: Connection, number: int, packed: bytes) -> None:
+    """Store the packed history of a search in place of the one before."""
+    db.execute(delete(search_histories).where(search_histories.c.experiment == number))
+    db.execute(insert(search_histories), {"experiment": number, "packed": packed})
 
 
 def _brief(page: Sequence[Any], targets: dict[str | None, int | None]) -> Iterator[LogEntry | LoggedReport]:

@@ -20,8 +20,7 @@ from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.launch.trace import Trace
 from kernel_backend.model.reports import ArtifactSaved, SpoolRecord
 from kernel_backend.model.resources import LOCAL, Placement
-from kernel_backend.model.search.effects import Added, Effect, Moved
-from kernel_backend.model.search.records import LogEntry, LoggedReport
+from kernel_backend.model.search.effects import Added, Moved
 from kernel_backend.model.states import LIVE, AttemptState, ExperimentState, TrialState
 from kernel_backend.model.stream import Message
 from kernel_backend.model.trial import Attempt, Trial
@@ -37,12 +36,12 @@ from kernel_backend.store.listing import count_trials, find_before, find_experim
 from kernel_backend.store.measured.slot_use import forget_curves
 from kernel_backend.store.outbox.sql import SqlOutboxStore, enqueue
 from kernel_backend.store.outlines import read_outlines, touched_trials
-from kernel_backend.store.overviews import read_overviews
+from kernel_backend.store.overviews import OverviewReader
 from kernel_backend.store.quotas import SqlQuotaStore
 from kernel_backend.store.repeated import read_repeated
 from kernel_backend.store.reported import SqlReportedStore
 from kernel_backend.store.scheduled import OPEN_EXPERIMENT, read_open_attempts, read_scheduled, restless
-from kernel_backend.store.search_log import append, read_brief_log, read_log
+from kernel_backend.store.search_log import SqlSearchStore
 from kernel_backend.store.stream import last_seq, read_changes, read_messages
 from kernel_backend.store.tables import AnyRecord, all_from, rows_of, to_row
 from kernel_backend.store.transaction import (
@@ -71,11 +70,12 @@ _OF_EXPERIMENT = (
     tables.rank_times,
     tables.artifacts,
     tables.search_log,
+    tables.search_histories,
     tables.events,
 )
 
 
-class SqlStore(SqlQuotaStore, SqlReportedStore, SqlOutboxStore, Store):
+class SqlStore(SqlQuotaStore, SqlReportedStore, SqlSearchStore, SqlOutboxStore, Store):
     """Store in a SQL database.
 
     `at` is the path of a SQLite file, or a URL of SQLite or PostgreSQL. With `alone` no other service can write to a
@@ -85,6 +85,7 @@ class SqlStore(SqlQuotaStore, SqlReportedStore, SqlOutboxStore, Store):
 
     def __init__(self, at: str | Path, *, alone: bool = False) -> None:
         self._database = Database(database_url(at), alone=alone)
+        self._overviews = OverviewReader()
 
     @override
     def close(self) -> None:
@@ -140,7 +141,7 @@ class SqlStore(SqlQuotaStore, SqlReportedStore, SqlOutboxStore, Store):
         here = tables.experiments
         with self._reading() as db:
             get_experiment(db, number)  # raises NotFound
-            return read_overviews(db, rows_of(Experiment, here).where(here.c.number == number))[0]
+            return self._overviews.read(db, rows_of(Experiment, here).where(here.c.number == number))[0]
 
     @override
     def overviews(
@@ -154,7 +155,7 @@ class SqlStore(SqlQuotaStore, SqlReportedStore, SqlOutboxStore, Store):
         tags: Sequence[str] = (),
     ) -> list[Overview]:
         with self._reading() as db:
-            return read_overviews(db, find_experiments(owner, state, search, group, seen_by, tags).limit(limit))
+            return self._overviews.read(db, find_experiments(owner, state, search, group, seen_by, tags).limit(limit))
 
     @override
     def experiment_before(self, experiment: Experiment) -> Experiment | None:
@@ -375,26 +376,6 @@ class SqlStore(SqlQuotaStore, SqlReportedStore, SqlOutboxStore, Store):
             attempt = changed(get_attempt(tx.db, key), {"trace": trace})
             tx.save(attempt)
             tx.publish(at, attempt)
-
-    # Searches
-
-    @override
-    def record(
-        self, number: int, entries: Sequence[LogEntry], effects: Sequence[Effect] = (), *, at: float
-    ) -> list[Trial]:
-        with self._writing() as tx:
-            append(tx, number, entries)
-            return [tx.carry_out(at, number, effect) for effect in effects]
-
-    @override
-    def search_log(self, number: int, after: int = 0, limit: int | None = None) -> list[LogEntry]:
-        with self._reading() as db:
-            return read_log(db, number, after, limit)
-
-    @override
-    def brief_log(self, number: int, after: int = 0, limit: int | None = None) -> list[LogEntry | LoggedReport]:
-        with self._reading() as db:
-            return read_brief_log(db, number, after, limit)
 
     # Reports and messages
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from pydantic_core import to_json, to_jsonable_python
+from pydantic_core import from_json, to_json, to_jsonable_python
 from sqlalchemy import (
-    JSON,
     BigInteger,
     Boolean,
     Column,
-    Connection,
     CursorResult,
     Dialect,
     Double,
@@ -20,6 +17,7 @@ from sqlalchemy import (
     ForeignKeyConstraint,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     Row,
     Select,
@@ -27,10 +25,8 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
     UniqueConstraint,
-    cast,
     select,
     text,
-    type_coerce,
 )
 
 from kernel_backend.model.experiment import Config
@@ -38,12 +34,13 @@ from kernel_backend.model.launch.utilisation import QUANTITIES
 from kernel_backend.model.record import Record
 from kernel_backend.model.search.space import Space
 from kernel_backend.model.times import PARTS
+from kernel_backend.model.trial import Trial
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
 
 
 def to_text(value: Any) -> str:
-    """Return a value as JSON with Python's literals for NaN and infinity, which `json.loads` accepts."""
+    """Return a value as JSON with Python's literals for NaN and infinity, which `from_json` accepts."""
     return to_json(value, inf_nan_mode="constants").decode()
 
 
@@ -59,11 +56,7 @@ class JsonText(TypeDecorator[Any]):
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
         """Return the value that a JSON text from the database holds; None for NULL."""
-        if value is None:
-            return None
-        if value == "{}":  # the most frequent values, of perhaps millions
-            return {}
-        return [] if value == "[]" else json.loads(value)
+        return None if value is None else from_json(value)
 
 
 class RecordText(TypeDecorator[Any]):
@@ -88,14 +81,16 @@ class RecordText(TypeDecorator[Any]):
 @lru_cache(maxsize=4096)
 def read_record(kind: type[Record], text: str) -> Record:
     """Return the record of class `kind` that a JSON text holds; raises ValueError."""
-    return kind.model_validate(json.loads(text))
+    return kind.model_validate(from_json(text))
 
 
 # SQLite uses a 64-bit row id only for a column declared INTEGER.
 Seq = BigInteger().with_variant(Integer(), "sqlite")
 
 metadata = MetaData()
-IS_NOTE = text("type = 'note'")  # a literal, by which the database selects the index
+# Literals, by which the database selects the indexes of these conditions.
+IS_NOTE = text("type = 'note'")
+IS_UNUSUAL = text("(failure IS NOT NULL OR holds NOT IN ('[]', '[\"search\"]'))")
 
 # One row: the newest sequence number. Writers lock it first, so that numbers become visible in order.
 sequence = Table("sequence", metadata, Column("value", Seq, primary_key=True, autoincrement=False))
@@ -152,7 +147,11 @@ trials = Table(
     Column("excluded", JsonText, nullable=False),
     Column("ended_at", Double),
     Column("uid", Text, nullable=False, server_default=""),  # "" in trials created before this column
+    Column("best_value", Double),  # that of `best`, for the index
     Index("trials_by_state", "experiment", "state"),
+    Index("trials_by_best", "experiment", "best_value"),
+    # Few trials of a search have failed, or wait for more than the search.
+    Index("unusual_trials", "experiment", "index", sqlite_where=IS_UNUSUAL, postgresql_where=IS_UNUSUAL),
 )
 
 attempts = Table(
@@ -226,6 +225,14 @@ search_log = Table(
     Column("decision", JsonText),
     UniqueConstraint("experiment", "number", name="search_log_numbers"),
     Index("search_log_by_experiment", "experiment", "seq"),
+)
+
+# What was read of a search's log and trials, as `service.search.stored` packs it. It can be computed again at any time.
+search_histories = Table(
+    "search_histories",
+    metadata,
+    Column("experiment", Integer, ForeignKey("experiments.number"), primary_key=True, autoincrement=False),
+    Column("packed", LargeBinary, nullable=False),
 )
 
 # Provenance records of attempts; of each name the first is kept.
@@ -385,20 +392,12 @@ outbox = Table(
 )
 
 
-def inside(db: Connection, column: Column[Any], key: str) -> Any:
-    """Return the SQL expression for the value of a key in a column of JSON objects.
-
-    The caller adds `as_float` or `as_string`.
-    """
-    held = cast(column, JSON) if db.dialect.name == "postgresql" else type_coerce(column, JSON)
-    return held[key]
-
-
 def to_row(record: Record) -> dict[str, Any]:
-    """Return a record's fields as column values."""
-    return {
+    """Return a record's fields as column values, and a trial's best value in a column of its own."""
+    row = {
         name: to_jsonable_python(getattr(record, name), inf_nan_mode="constants") for name in type(record).model_fields
     }
+    return row | {"best_value": record.best and record.best.value} if isinstance(record, Trial) else row
 
 
 def rows_of(kind: type[Record], table: Table) -> Select[Any]:

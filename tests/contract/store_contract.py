@@ -114,6 +114,14 @@ def search(store: Store, **fields: Any) -> int:
 
 
 # What later migrations have made, for tests that go back to a database of before.
+MADE_SINCE_0022 = (
+    "ALTER TABLE attempts DROP COLUMN pool",
+    "DROP TABLE search_histories",
+    "DROP INDEX trials_by_best",
+    "DROP INDEX unusual_trials",
+    "ALTER TABLE trials DROP COLUMN best_value",
+)
+
 MADE_SINCE_0007 = (
     "DROP TABLE claims",
     "DROP INDEX attempts_by_end",
@@ -138,7 +146,7 @@ MADE_SINCE_0007 = (
     "DROP TABLE outbox",
     "DROP INDEX reports_by_trial",
     "ALTER TABLE attempts DROP COLUMN trace",
-    "ALTER TABLE attempts DROP COLUMN pool",
+    *MADE_SINCE_0022,
 )
 
 
@@ -163,6 +171,9 @@ def check_bests_of_before(url: str) -> None:
     engine.dispose()
     again = SqlStore(url)
     assert [again.trial(number, 1) for number in (1, 2, 3)] == before
+    with again._reading() as db:  # what the index of the best trials has
+        values_of_best = db.execute(text("SELECT best_value FROM trials ORDER BY experiment")).scalars().all()
+    assert values_of_best == [each.best and each.best.value for each in before]
     again.close()
 
 
@@ -176,9 +187,9 @@ def check_pools_of_before(url: str) -> None:
     store.close()
     engine = connect(database_url(url))
     with engine.begin() as db:
-        db.execute(text("ALTER TABLE attempts DROP COLUMN pool"))
-        older = ScriptDirectory(MIGRATIONS).get_revision("0024").down_revision
-        db.execute(text("UPDATE alembic_version SET version_num = :older"), {"older": older})
+        for statement in MADE_SINCE_0022:
+            db.execute(text(statement))
+        db.execute(text("UPDATE alembic_version SET version_num = '0022'"))
     engine.dispose()
     again = SqlStore(url)
     assert [again.attempt(key).pool for key in keys] == ["gpu", "local", "cpu"]
@@ -323,6 +334,16 @@ class StoreContract:
             map(str, [created(1), paused, resumed, further])
         )  # as text, NaN equals itself
         assert store.search_log(number, after=2) == [resumed, further]
+
+    def test_what_was_read_of_a_search_is_replaced_and_goes_with_it(self, store: Store) -> None:
+        number, other = search(store), search(store)
+        assert store.search_history(number) is None
+        for packed in (b"one", bytes(range(256))):
+            store.keep_search_history(number, packed)
+        store.keep_search_history(other, b"other")
+        assert store.search_history(number) == bytes(range(256))
+        store.purge(number, at=10.0)
+        assert (store.search_history(number), store.search_history(other)) == (None, b"other")
 
     def test_of_two_that_decide_at_once_one_is_refused(self, store: Store) -> None:
         number, other = search(store), search(store)

@@ -31,7 +31,7 @@ __all__ = ["postgres"]  # a fixture of the tests below
 New = Callable[[], URL]
 DEED = AuditEntry(at=1.0, who="ada", act="set", on="dave", detail="limit none -> 4: “größer”")
 FAULT = NodeFault(pool="gpu", node="n1", kind="clock", attempt="1.1-1", at=2.5, reason="its clock is 5 min off")
-EVERY_TABLE = 19
+EVERY_TABLE = 20
 
 
 @pytest.fixture
@@ -74,6 +74,7 @@ def fill(url: URL) -> None:
     store.record(
         number, [LogEntry(number=1, at=5.0, event=Vacancy(), decision=Create(trial=1, params={}, until=1))], at=5.0
     )
+    store.keep_search_history(number, bytes(range(256)))
     store.save_reservations([ReservationRecord(experiment=number, trial=0, nth=1, passed=True, head_since=1.5)])
     store.set_quota("user", "dave", {"limit": 4}, DEED)
     store.set_drained("gpu7", True, DEED)
@@ -96,6 +97,7 @@ def state(url: URL) -> list[object]:
                 *store.reports(1, 1),
                 *store.facts(1, 1),
                 *store.search_log(2),
+                store.search_history(2),
                 *store.reservations(),
                 *store.quotas().items(),
                 *store.drained(),

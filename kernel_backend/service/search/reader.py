@@ -1,42 +1,37 @@
-"""Read the status and the learning curves of searches; what was read is cached, and only changes are read."""
+"""Read the status and the learning curves of searches; what was read is cached, and only changes are read.
+
+What was read is stored, too, so that after a start of the service only what has been added since is read.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection
 from typing import TypeVar
 
-from kernel_backend.errors import InvalidRequest
+from kernel_backend.errors import DaylightError
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.search.records import Settings
-from kernel_backend.model.states import HOLDING_SLOTS
-from kernel_backend.model.views.search_status import Importance, SearchCurves, SearchStatus, TrialSummary
-from kernel_backend.search.report.status import Page, SearchHistory, curves, ranked_values, search_status
+from kernel_backend.model.states import HOLDING_SLOTS, ExperimentState
+from kernel_backend.model.views.search_status import Importance, SearchCurves, SearchStatus
+from kernel_backend.search.report.history import SearchHistory, ranked_values
+from kernel_backend.search.report.status import Page, curves, search_status
 from kernel_backend.search.report.study import importance
+from kernel_backend.search.settings import settings_of
+from kernel_backend.service.search.stored import CachedSearch, pack, unpack
 from kernel_backend.store.base import Store
 
 KEPT = 8  # searches that are cached: the next read continues from there
 PAGE = 5000  # log entries that are read at once
 FEW = 1000  # changed trials that are read one by one; of more, all are read
+GROWN = 20_000  # log entries since the last time after which a search is stored again: they are read in 0.2 s
+GROWN_AT_REST = 1000  # the same for a search that does not train, so that few entries will follow
+KEEP_UP_S = 60.0  # interval at which active searches are read that nobody looks at
 T = TypeVar("T")
-
-
-@dataclass
-class CachedSearch:
-    """What is cached of a search: its history, and its trials with their slot-seconds, up to message `seq`."""
-
-    history: SearchHistory
-    seq: int = 0
-    trials: dict[int, TrialSummary] = field(default_factory=dict)  # by index, in this order
-    seconds: dict[int, float] = field(default_factory=dict)
-
-    @property
-    def summaries(self) -> list[TrialSummary]:
-        """Return the summaries of all trials, by index."""
-        return list(self.trials.values())
+_log = logging.getLogger(__name__)
 
 
 class SearchReader:
@@ -46,14 +41,13 @@ class SearchReader:
         self._store = store
         self._cache: dict[int, CachedSearch] = {}  # most recently used last
         self._locks: defaultdict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._stored: dict[int, int] = {}  # number of the last log entry in what is stored of a search
 
     async def status(self, experiment: Experiment, settings: Settings, page: Page) -> SearchStatus:
         """Return the status of a search with the trials of a page; raises InvalidRequest for an unknown column."""
-        now = time.time()
 
         def answer(cached: CachedSearch) -> SearchStatus:
-            self._update(experiment.number, cached, now)
-            return search_status(experiment, cached.history, cached.summaries, cached.seconds, now, page)
+            return search_status(experiment, cached.history, cached.summaries, cached.seconds, time.time(), page)
 
         return await self._answer(experiment, settings, answer)
 
@@ -61,7 +55,6 @@ class SearchReader:
         """Return the learning curves of a search's trials, best first."""
 
         def answer(cached: CachedSearch) -> SearchCurves:
-            self._update(experiment.number, cached, time.time())
             return curves(experiment, cached.history, cached.summaries, limit, points)
 
         return await self._answer(experiment, settings, answer)
@@ -76,34 +69,80 @@ class SearchReader:
 
         return await self._answer(experiment, settings, answer)
 
+    async def run(self, active: Callable[[], Collection[Experiment]]) -> None:
+        """Keep what is stored of searches up to date until cancelled; `active` returns the searches to look at."""
+        known: dict[int, Experiment] = {}
+        while True:
+            await asyncio.sleep(KEEP_UP_S)
+            now = {each.number: each for each in active()}
+            try:
+                ended = [await asyncio.to_thread(self._store.experiment, number) for number in known.keys() - now]
+                await self.keep_up([*now.values(), *ended])
+            except DaylightError as error:
+                _log.warning("the histories of searches are stored later: %s", error)
+            else:
+                known = now
+
+    async def keep_up(self, experiments: Collection[Experiment]) -> None:
+        """Read and store the searches whose logs have grown by very much."""
+        for experiment in experiments:
+            if await asyncio.to_thread(self._has_grown, experiment):
+                await self._answer(experiment, settings_of(experiment.config), lambda cached: None)
+
+    def _has_grown(self, experiment: Experiment) -> bool:
+        after = self._stored.get(experiment.number, 0) + _grown(experiment) - 1
+        return bool(self._store.brief_log(experiment.number, after, 1))
+
     async def _answer(self, experiment: Experiment, settings: Settings, answer: Callable[[CachedSearch], T]) -> T:
         number = experiment.number
         async with self._locks[number]:
             cached = self._cache.pop(number, None)
-            if cached is None or cached.history.settings != settings:
-                cached = CachedSearch(SearchHistory(settings, experiment.space, experiment.created_at))
-            try:
-                found = await asyncio.to_thread(self._work, number, cached, answer)
-            except InvalidRequest:
-                self._keep(number, cached)
-                raise
+            if cached is not None and cached.history.settings != settings:
+                cached = None
+            cached = await asyncio.to_thread(self._follow, experiment, settings, cached)
             self._keep(number, cached)
-        return found
+            return await asyncio.to_thread(answer, cached)
 
     def _keep(self, number: int, cached: CachedSearch) -> None:
         self._cache[number] = cached
         while len(self._cache) > KEPT:
             del self._cache[next(iter(self._cache))]
 
-    def _work(self, number: int, cached: CachedSearch, answer: Callable[[CachedSearch], T]) -> T:
-        history = cached.history
+    def _follow(self, experiment: Experiment, settings: Settings, cached: CachedSearch | None) -> CachedSearch:
+        """Return a search up to date, from what is cached or else stored of it."""
+        number = experiment.number
+        cached = cached or self._restored(experiment, settings)
+        if cached is not None and cached.history.restored is not None and self._more(number, cached):
+            cached = None  # its searcher decides by what it knows of all entries
+        if cached is None:
+            cached = CachedSearch(SearchHistory(settings, experiment.space, experiment.created_at))
+        self._read_log(number, cached.history)
+        self._update(number, cached, time.time())
+        if cached.history.entries - cached.stored >= _grown(experiment):
+            self._store.keep_search_history(number, pack(cached))
+            cached.stored = self._stored[number] = cached.history.entries
+        return cached
+
+    def _restored(self, experiment: Experiment, settings: Settings) -> CachedSearch | None:
+        packed = self._store.search_history(experiment.number)
+        if packed is None:
+            return None
+        found = unpack(packed, settings, experiment.space, experiment.created_at)
+        self._stored[experiment.number] = 0 if found is None else found.stored
+        return found
+
+    def _more(self, number: int, cached: CachedSearch) -> bool:
+        return bool(self._store.brief_log(number, cached.history.entries, 1))
+
+    def _read_log(self, number: int, history: SearchHistory) -> None:
+        if history.restored is not None:
+            return
         if history.replays:
             while page := self._store.search_log(number, history.entries, PAGE):
                 history.take(page)
         else:
             while brief := self._store.brief_log(number, history.entries, PAGE):
                 history.take_brief(brief)
-        return answer(cached)
 
     def _update(self, number: int, cached: CachedSearch, now: float) -> None:
         """Read the trials that have changed since, and the slot-seconds of those that have changed or hold slots."""
@@ -117,3 +156,8 @@ class SearchReader:
         if spending is None or spending:
             cached.seconds |= self._store.trial_seconds(number, now, spending)
         cached.seq = last
+
+
+def _grown(experiment: Experiment) -> int:
+    """Return by how many log entries a search has to grow before it is stored again."""
+    return GROWN if experiment.state is ExperimentState.ACTIVE else GROWN_AT_REST

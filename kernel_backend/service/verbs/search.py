@@ -35,6 +35,11 @@ class SearchVerbs:
         self._store, self._loop, self._changed = store, loop, changed
         self._reader = SearchReader(store)
 
+    async def run(self) -> None:
+        """Keep the stored histories of unfinished searches up to date until cancelled."""
+        cache = self._loop.cluster_state.cache
+        await self._reader.run(lambda: list(cache.searches.values()))
+
     # Reading
 
     async def methods(self) -> SearchMethods:

@@ -12,7 +12,7 @@ from kernel_backend.model.search.space import Space
 from kernel_backend.search.log import apply_event, fold
 from kernel_backend.search.make import make
 from kernel_backend.search.prior import PriorTrial, comparable, prior_events
-from kernel_backend.search.report.status import SearchHistory
+from kernel_backend.search.report.history import SearchHistory
 from kernel_backend.spec.assignments import parse_line
 from tests.support.search_builders import Logged, settings
 

@@ -21,7 +21,8 @@ from kernel_backend.model.states import ExperimentState, TrialState
 from kernel_backend.model.trial import Best
 from kernel_backend.model.views.search_status import SearchStatus, TrialSummary
 from kernel_backend.search.report.columns import columns, flat
-from kernel_backend.search.report.status import Page, SearchHistory, curves, ranked_values, search_status
+from kernel_backend.search.report.history import SearchHistory, ranked_values
+from kernel_backend.search.report.status import Page, curves, search_status
 from tests.support.search_builders import SPACE, Logged, create, searcher, settings
 
 

@@ -17,10 +17,11 @@ from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.reports import Report
 from kernel_backend.model.resources import Share
 from kernel_backend.model.search.effects import Added
-from kernel_backend.model.search.records import Continue, Create, LogEntry, Reported, Search, Vacancy
+from kernel_backend.model.search.records import Continue, Create, LogEntry, LoggedReport, Reported, Search, Vacancy
 from kernel_backend.model.states import Outcome
 from kernel_backend.model.views.search_status import SearchStatus, TrialSummary
-from kernel_backend.search.report.status import Page, SearchHistory
+from kernel_backend.search.report.history import SearchHistory
+from kernel_backend.search.report.status import Page
 from kernel_backend.search.settings import settings_of
 from kernel_backend.service.search import reader as reading
 from kernel_backend.service.search.reader import SearchReader
@@ -32,11 +33,16 @@ HERE = (Share(node="here", kind="cpu", address="127.0.0.1", slots=(0,)),)
 
 
 class Counting(SqlStore):
-    """A store that remembers which trials were read; None: all."""
+    """A store that remembers which trials were read (None: all), and after which entries the log was."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self.read: list[Collection[int] | None] = []
+        self.logs: list[int] = []
+
+    def brief_log(self, number: int, after: int = 0, limit: int | None = None) -> list[LogEntry | LoggedReport]:
+        self.logs.append(after)
+        return super().brief_log(number, after, limit)
 
     def outlines(self, number: int, trials: Collection[int] | None = None) -> list[TrialSummary]:
         self.read.append(trials)
@@ -162,3 +168,33 @@ def test_where_very_many_have_changed_all_are_read(store: Counting, monkeypatch:
         run.report(key, 1, 0.5)
     assert told(reader, run.experiment) == told(SearchReader(store), run.experiment)
     assert store.read[1] is None
+
+
+def test_a_reader_of_a_later_service_continues_from_what_was_stored(
+    store: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "GROWN", 4)
+    run = Run(store)
+    for _ in range(3):
+        run.begin()
+    run.report(run.trials[1], 1, math.nan)
+    told(SearchReader(store), run.experiment)  # stores four entries
+    run.report(run.trials[1], 2, 0.5)
+    store.logs.clear()
+    store.read.clear()
+    later = told(SearchReader(store), run.experiment)
+    assert (store.logs[0], store.read) == (4, [{2}])
+    monkeypatch.setattr(store, "search_history", lambda number: None)
+    assert later == told(SearchReader(store), run.experiment)
+
+
+def test_a_search_that_nobody_looks_at_is_stored_as_it_grows(store: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "GROWN", 3)
+    run, reader = Run(store), SearchReader(store)
+    found = []
+    for _ in range(6):
+        run.begin()
+        asyncio.run(reader.keep_up([run.experiment]))
+        found.append(store.search_history(1))
+    assert found[:2] == [None, None]
+    assert found[2] == found[3] == found[4] != found[5]

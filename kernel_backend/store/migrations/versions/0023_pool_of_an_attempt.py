@@ -7,7 +7,7 @@ import json
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0024"
+revision = "0023"
 down_revision = "0022"
 
 _experiments = sa.table("experiments", sa.column("number", sa.Integer), sa.column("config", sa.Text))
