@@ -9,6 +9,7 @@ import {
   maybeMore,
   nextPause,
   numbersIn,
+  numbersLabel,
   ofNotebook,
   placeAfter,
   queryFor
@@ -107,6 +108,12 @@ test.each([
 
 test('without a notebook all are shown', () => {
   expect(ofNotebook([from(null), from('/a.ipynb')], null)).toHaveLength(2);
+});
+
+test('a tab with many experiments is named by the first, and by how many there are', () => {
+  expect(numbersLabel([3])).toBe('#3');
+  expect(numbersLabel([3, 4, 12])).toBe('#3 · #4 · #12');
+  expect(numbersLabel([3, 4, 12, 13])).toBe('#3 and 3 more');
 });
 
 test('arrow keys lead from one to the next and stay in the list', () => {

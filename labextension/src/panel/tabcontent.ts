@@ -8,6 +8,7 @@ import { titleText } from '../model/text';
 import type { Source } from '../service/source';
 import { Watch } from '../service/watch';
 import type { ViewSettings } from '../view/settings';
+import { numbersLabel } from './list';
 import type { LiveSettings, Settings } from './settings';
 
 /** Options of a tab; `news` is called when an experiment changes its state. */
@@ -69,7 +70,7 @@ export class TabContent {
       return overview ? titleText(overview) : `#${number}`;
     });
     const { title } = this._tab;
-    title.label = numbers.length === 1 ? names.join() : numbers.map(number => `#${number}`).join(' · ');
+    title.label = numbers.length === 1 ? names.join() : numbersLabel(numbers);
     title.caption = numbers.length === 1 ? `Experiment ${names.join()}` : `Compare ${names.join(', ')}`;
     const state = overviews.map(overview => overview && stateOf(overview)).join();
     if (this._state !== null && state !== this._state) {

@@ -8,6 +8,7 @@ import type { Overview } from '../api/types';
 import { Part } from '../part';
 import { PartNotice } from '../view/partnotice';
 import { sunIcon } from './icon';
+import { numbersLabel } from './list';
 import type { Draw, TabContent, TabOptions } from './tabcontent';
 
 /** Code of a tab: its content, and the drawing in it. */
@@ -44,7 +45,7 @@ export class Tab extends Widget {
     this.node.append(this._notice.root);
     this.title.icon = sunIcon;
     this.title.closable = true;
-    this.title.label = numbers.map(number => `#${number}`).join(' \u00b7 ');
+    this.title.label = numbersLabel(numbers);
     this._unlisten = this._part.listen(() => this._render());
     void this._part.load();
     this._render();

@@ -13,6 +13,8 @@ import { DEFAULTS, type ViewSettings } from './settings';
 import { Toolbar } from './toolbar';
 import type { Watched } from './view';
 
+const PACE_MS = 250; // between two drawings of what arrives: twenty experiments report many times a second
+
 export class CompareView {
   private readonly _root: HTMLElement;
   private readonly _frame = new Frame(() => this._draw());
@@ -24,6 +26,8 @@ export class CompareView {
   private readonly _table = new RowTable();
   private readonly _unsubscribe: (() => void)[];
   private _fresh = true;
+  private _wroteAt = -Infinity; // by a monotonic clock
+  private _timer: ReturnType<typeof setTimeout> | undefined;
 
   constructor(
     node: HTMLElement,
@@ -41,7 +45,7 @@ export class CompareView {
     this._plots = new Plots(this._root, () => this._frame.request());
     const heads = h('ul', { class: 'dl-compared', 'aria-label': 'Experiments' }, ...this._heads.map(head => head.root));
     this._root.append(heads, this._toolbar.root, this._plots.root, this._empty, this._table.root);
-    this._unsubscribe = _watches.map(watch => watch.subscribe(() => this._redraw()));
+    this._unsubscribe = _watches.map(watch => watch.subscribe(() => this._changed()));
     this._draw();
   }
 
@@ -53,9 +57,21 @@ export class CompareView {
 
   dispose(): void {
     this._unsubscribe.forEach(unsubscribe => unsubscribe());
+    clearTimeout(this._timer);
     this._frame.dispose();
     this._plots.dispose();
     this._root.remove();
+  }
+
+  /** Draw what an experiment has reported, soon, together with what arrives until then. */
+  private _changed(): void {
+    this._timer ??= setTimeout(
+      () => {
+        this._timer = undefined;
+        this._redraw();
+      },
+      Math.max(0, this._wroteAt + PACE_MS - performance.now())
+    );
   }
 
   private _redraw(): void {
@@ -66,6 +82,7 @@ export class CompareView {
   private _draw(): void {
     if (this._fresh) {
       this._fresh = false;
+      this._wroteAt = performance.now();
       this._write(this._watches.map(watch => watch.look));
     }
     this._plots.draw();

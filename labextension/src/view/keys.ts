@@ -3,6 +3,8 @@
 import { h, setAttribute, setChildren, setText, show } from './dom';
 import type { Line } from './lines';
 
+const MANY = 8; // entries; of more only some rows are seen, and the others by scrolling
+
 export class Keys {
   readonly root = h('span', { class: 'dl-keys' });
   private readonly _broken = h('span', { class: 'dl-key dl-broken' }, '× not finite');
@@ -24,6 +26,13 @@ export class Keys {
       lines.some(line => line.broken.length > 0)
     );
     setChildren(this.root, [...keys, this._broken]);
+    const many = lines.length > MANY;
+    this.root.classList.toggle('dl-many-keys', many);
+    if (many) {
+      this.root.tabIndex = 0; // the keyboard scrolls what has the focus
+    } else {
+      this.root.removeAttribute('tabindex');
+    }
   }
 
   /** Set the values of the entries, in order of the lines. */

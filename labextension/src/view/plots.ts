@@ -7,13 +7,20 @@ import type { Plotted } from './plotted';
 import { Theme } from './theme';
 
 const SHOWN = 6;
+const BUDGET_MS = 6; // per frame: the figures that are left then are drawn in the next ones
 let groups = 0;
+
+interface Shown {
+  readonly figure: Figure;
+  from: readonly unknown[];
+  due: Plotted | null; // what the figure does not show yet
+}
 
 export class Plots {
   readonly root: HTMLElement;
   private readonly _grid = h('div', { class: 'dl-plots' });
   private readonly _more = button('', () => this._toggle(), 'dl-quiet');
-  private readonly _figures = new Map<string, { figure: Figure; from: readonly unknown[] }>();
+  private readonly _figures = new Map<string, Shown>(); // those drawn last are last, so that all have their turn
   private readonly _theme: Theme;
   private readonly _sight: Sight;
   private readonly _group = `daylight-${(groups += 1)}`;
@@ -47,9 +54,27 @@ export class Plots {
     this._more.ariaExpanded = String(this._all);
   }
 
-  /** Draw if visible; return true if everything is drawn. */
+  /** Draw if visible, as much as a frame allows; return true if everything is drawn. */
   draw(): boolean {
-    return this._sight.visible && [...this._figures.values()].map(({ figure }) => figure.draw()).every(drawn => drawn);
+    if (!this._sight.visible) {
+      return false;
+    }
+    const begun = performance.now();
+    const drawn: boolean[] = [];
+    for (const [metric, shown] of [...this._figures]) {
+      if (performance.now() - begun > BUDGET_MS) {
+        this._wanted();
+        return false;
+      }
+      if (shown.due) {
+        write(shown.figure, shown.due);
+        shown.due = null;
+        this._figures.delete(metric);
+        this._figures.set(metric, shown);
+      }
+      drawn.push(shown.figure.draw());
+    }
+    return drawn.every(each => each);
   }
 
   dispose(): void {
@@ -60,12 +85,14 @@ export class Plots {
 
   private _updated(plotted: Plotted): Figure {
     const known = this._figures.get(plotted.metric);
-    const figure = known?.figure ?? new Figure(plotted.metric, this._theme, this._group, this._wanted);
-    if (!known || !same(known.from, plotted.from)) {
-      const { picture, note } = plotted.make();
-      figure.update(picture, note);
-      this._figures.set(plotted.metric, { figure, from: plotted.from });
+    if (known) {
+      known.due = same(known.from, plotted.from) ? known.due : plotted;
+      known.from = plotted.from;
+      return known.figure;
     }
+    const figure = new Figure(plotted.metric, this._theme, this._group, this._wanted);
+    write(figure, plotted);
+    this._figures.set(plotted.metric, { figure, from: plotted.from, due: null });
     return figure;
   }
 
@@ -87,6 +114,11 @@ export class Plots {
   private _each(act: (figure: Figure) => void): void {
     this._figures.forEach(({ figure }) => act(figure));
   }
+}
+
+function write(figure: Figure, plotted: Plotted): void {
+  const { picture, note } = plotted.make();
+  figure.update(picture, note);
 }
 
 function same(one: readonly unknown[], other: readonly unknown[]): boolean {
