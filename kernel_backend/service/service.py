@@ -119,7 +119,7 @@ class Service:
         self._validator = SubmissionValidator(
             context, loop.cluster_state, preparation, self.checkpoints, self._confined, self._storage
         )
-        self.moves = MoveVerbs(context, loop.cluster_state, self._validator, self._changed)
+        self.moves = MoveVerbs(context, loop.cluster_state, self._validator.python_in_pools, self._changed)
         self.quotas = QuotaVerbs(store, self.stored_quotas, loop.cluster_state.looking, self._changed)
         self.idle = IdleReview(context, loop.cluster_state, self._changed)
         self.cluster = ClusterVerbs(context, loop.cluster_state, self.overview, self._changed, lambda: self.idle.idle)

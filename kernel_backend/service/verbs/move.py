@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from kernel_backend.errors import Conflict
@@ -22,7 +22,9 @@ from kernel_backend.service.audit import audit_entry
 from kernel_backend.service.context import Context
 from kernel_backend.service.state.cluster_state import ClusterStateManager
 from kernel_backend.service.state.requests import pools_of
-from kernel_backend.service.submission import SubmissionValidator
+
+# Returns the interpreter, of: owner, group, config, snapshot, and the interpreter of the submission.
+PythonInPools = Callable[[str, str, Config, str, str], Awaitable[str]]
 
 
 class MoveVerbs:
@@ -32,11 +34,12 @@ class MoveVerbs:
         self,
         context: Context,
         cluster_state: ClusterStateManager,
-        validator: SubmissionValidator,
+        python_in_pools: PythonInPools,
         changed: Callable[[], None],
     ) -> None:
+        """Create the operation; `python_in_pools` raises unless an experiment can train in the pools of its config."""
         self._store, self._engines = context.store, context.engines
-        self._cluster_state, self._validator, self._changed = cluster_state, validator, changed
+        self._cluster_state, self._python_in_pools, self._changed = cluster_state, python_in_pools, changed
 
     async def move(self, who: Person, number: int, asked: Move) -> None:
         """Move an experiment to another pool, or to several of which the first that can start it has it.
@@ -52,9 +55,7 @@ class MoveVerbs:
         config = checked(Config, **(before.config.model_dump() | {"pool": asked.pool}))
         if config.pools == before.config.pools:
             return
-        python = await self._validator.python_in_pools(
-            before.owner, before.group, config, before.snapshot, before.python
-        )
+        python = await self._python_in_pools(before.owner, before.group, config, before.snapshot, before.python)
         cluster = await self._cluster_state.now()
         self._check_usable(cluster, config)
         old = ",".join(pools_of(before.config, cluster))
