@@ -22,7 +22,7 @@ from kernel_backend.model.states import Outcome
 from tests.engines.contract import ended, until
 from tests.engines.contract import status as status_of
 from tests.support.builders import share
-from tests.support.kubernetes_stub import Cluster, Cut, Refusal, Request, Stub, at_random
+from tests.support.kubernetes_stub import Cluster, Cut, Manifest, Refusal, Request, Stub, at_random
 
 TWO_NODES = (share((0, 1), "n1"), share((0, 1), "n2"))
 
@@ -292,6 +292,29 @@ def test_a_lost_node_ends_the_gang_though_its_pod_is_still_said_to_run(stub, mak
         await engine.kill(job().id)  # confirmed, as nobody can end it: what it commits is refused
 
     asyncio.run(go())
+
+
+def test_many_gangs_whose_pods_are_gone_are_found_by_one_request(stub, make, job):
+    async def go():
+        engine = make()
+        for number in range(1, 31):
+            await engine.submit(job(number), "a")
+        await submitted(engine, stub, 30)
+        stub.do(lambda cluster: [cluster.delete("pods", each["metadata"]["name"], {}) for each in _pods(cluster)])
+
+        async def seen() -> bool:
+            before = stub.do(lambda cluster: cluster.requests["GET"])
+            ended = [each for each in await engine.statuses() if each.phase == "ended"]
+            assert stub.do(lambda cluster: cluster.requests["GET"]) <= before + 3
+            return len(ended) == 30
+
+        await until(seen, "all are lost")
+
+    asyncio.run(go())
+
+
+def _pods(cluster: Cluster) -> list[Manifest]:
+    return list(cluster.list("pods", "")["items"])
 
 
 def test_objects_of_no_gang_are_deleted(stub, make, job, monkeypatch):

@@ -108,7 +108,7 @@ class KubernetesEngine(FolderEngine):
         self._delays = {key: each.delay for key, each in known.items() if each.delayed and not each.cancelled}
         handed_over = {key: each for key, each in known.items() if not each.delayed}
         cached = await self._pods.cached() if handed_over else CachedPods()
-        absent = {key for key, each in handed_over.items() if await self._is_absent(each, cached)}
+        absent = await self._absent(handed_over, cached)
         self._retries.go_on(known)
         self._leftovers.look()
         staying = {each.name for each in handed_over.values() if not each.cancelled}
@@ -231,14 +231,15 @@ class KubernetesEngine(FolderEngine):
             with contextlib.suppress(EngineUnavailable, Refused):  # then Kubernetes ends them itself
                 await self._objects.end(pods, GRACE_S)
 
-    async def _is_absent(self, submission: Submission, cached: CachedPods) -> bool:
-        """Return whether the API server has no pod of a gang for certain."""
-        if cached.problem or cached.pods.get(submission.name):
-            return False
+    async def _absent(self, submissions: Mapping[AttemptId, Submission], cached: CachedPods) -> set[AttemptId]:
+        """Return the gangs of which the API server has no pod for certain."""
+        unseen = {each.name: key for key, each in submissions.items() if not cached.pods.get(each.name)}
+        if cached.problem:
+            return set()
         try:
-            return not await self._pods.fresh(submission.name)
+            return {unseen[name] for name in await self._pods.absent(unseen)}
         except (EngineUnavailable, Refused):
-            return False
+            return set()
 
     def _learn(self, status: GangStatus) -> None:
         """Pause the trial of a gang of which only a part found nodes; end the pauses of one that has all."""

@@ -21,6 +21,7 @@ WAIT_S = 2.0  # for a list; then the pods are those last seen
 RETRY_S = 1.0
 SOON_S = 5.0  # in which a pod begins, where there is room
 IDLE_S = 300.0  # after which pods are followed no longer, as those of a pool that was removed
+FEW = 5  # gangs that are looked for one by one
 KEPT_S = 600.0  # for which the last state of a pod that is gone is known
 _log = logging.getLogger(__name__)
 
@@ -129,6 +130,16 @@ class PodCache(PodFollower):
         """Return the pods of a gang as the API server lists them now; raises EngineUnavailable and Refused."""
         pods, _ = await self._api.list(await self._api.of("pods"), {"labelSelector": f"{GANG}={gang}"})
         return _by_gang({each["metadata"]["name"]: each for each in pods}).get(gang, {})
+
+    async def absent(self, gangs: Collection[str]) -> set[str]:
+        """Return those of these gangs of which the API server lists no pod now; raises EngineUnavailable and Refused.
+
+        Many are looked for by one list of the whole pool: a request for each would take longer than they change.
+        """
+        if len(gangs) <= FEW:
+            return {name for name in gangs if not await self.fresh(name)}
+        pods, _ = await self._api.list(await self._api.of("pods"), self._query)
+        return set(gangs) - {each["metadata"].get("labels", {}).get(GANG) for each in pods}
 
     def _replace(self, pods: Sequence[dict[str, Any]]) -> None:
         new = {each["metadata"]["name"]: each for each in pods}
