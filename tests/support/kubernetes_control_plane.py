@@ -22,6 +22,12 @@ BUILD = Path(__file__).parents[2] / "scripts" / "kubernetes"
 PATIENCE_S = 120.0
 TOKENS = {"admin": "token-of-admin", "ada": "token-of-ada"}  # by user
 GRACE_S = 8  # after its last lease from which a node counts as lost; Kubernetes' own default is 40
+_AUDITED = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived", "ResponseStarted"],
+    "rules": [{"level": "Metadata", "users": ["ada"]}, {"level": "None"}],
+}
 _CONTROLLERS = (
     "namespace,serviceaccount,serviceaccount-token,garbagecollector,resourcequota,nodelifecycle,podgc,disruption"
 )
@@ -66,6 +72,10 @@ class ControlPlane:
         """A client with all rights."""
         return Admin(self.url, TOKENS["admin"], self.certificate)
 
+    def requests(self) -> int:
+        """Return how many requests of the user ada it has answered, watches that have ended included."""
+        return sum(1 for _ in (self._folder / "audit").open())
+
     def config(self, path: Path, token: str, namespace: str) -> Path:
         """Write a kubeconfig file for a token."""
         server = {"server": self.url, "certificate-authority": str(self.certificate)}
@@ -87,6 +97,7 @@ class ControlPlane:
             f"{token},{name},{name},{'system:masters' if name == 'admin' else ''}\n" for name, token in TOKENS.items()
         ]
         (self._folder / "tokens").write_text("".join(users))
+        (self._folder / "audited").write_text(json.dumps(_AUDITED))
 
     def _start_etcd(self) -> None:
         client, peer = (f"http://127.0.0.1:{port}" for port in self._ports[:2])
@@ -103,6 +114,8 @@ class ControlPlane:
             f"--secure-port={self._ports[2]}",
             f"--cert-dir={self._folder}/certificates",
             f"--token-auth-file={self._folder}/tokens",
+            f"--audit-policy-file={self._folder}/audited",
+            f"--audit-log-path={self._folder}/audit",
             "--authorization-mode=RBAC",
             "--service-account-issuer=https://daylight.test",
             f"--service-account-signing-key-file={self._folder}/accounts.key",
