@@ -6,7 +6,8 @@ The service is a process of its own on a store in SQLite, filled beforehand: eac
 five metrics. Requests are timed at rest, and while eight of the trials go on reporting: from the first byte to the last
 of the answer, the median of the 95th percentiles of `--rounds`. On a machine with other work the service's CPU time of
 a request says more. A frame is from one call of `requestAnimationFrame` to the next; its cost is the part in which the
-page's own thread was busy with drawing.
+page's own thread was busy with drawing. A screen of 60 Hz has a frame every 16.7 ms, however fast they are drawn: with
+`--unthrottled` Chromium draws the next one at once, so that the time between two is what a frame takes.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ from __future__ import annotations
 import argparse
 import contextlib
 import http.client
+import itertools
 import random
 import statistics
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -30,13 +32,14 @@ import psutil
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.support.full_store import LIVE, TOKEN, Full, fill, metrics, value_of  # noqa: E402
+from benchmarks.support.full_store import COMPARED, LIVE, TOKEN, Full, fill, metrics, value_of  # noqa: E402
 from kernel_backend import discovery  # noqa: E402
 from kernel_backend.client import Client  # noqa: E402
 from kernel_backend.model.ids import AttemptId  # noqa: E402
 from kernel_backend.model.reports import Delivery, Report  # noqa: E402
 from tests.support.world import World  # noqa: E402
 
+UNTHROTTLED = ("--disable-frame-rate-limit", "--disable-gpu-vsync")
 PAINTED = """
 () => {
   window.painted = null;
@@ -45,6 +48,19 @@ PAINTED = """
     const rows = view?.querySelectorAll('.dl-trials tbody tr').length ?? 0;
     const drawn = view?.querySelector('.dl-charts svg path, .dl-charts svg circle');
     if (rows >= 100 && drawn) { window.painted = performance.now(); } else { requestAnimationFrame(look); }
+  };
+  requestAnimationFrame(look);
+  return performance.now();
+}
+"""
+COMPARISON = """
+() => {
+  window.painted = null;
+  const look = () => {
+    const view = document.querySelector('article.dl-compare');
+    const drawn = view?.querySelectorAll('.dl-plots canvas').length ?? 0;
+    const rows = view?.querySelectorAll('.dl-rows tbody tr').length ?? 0;
+    if (drawn >= 5 && rows >= 5) { window.painted = performance.now(); } else { requestAnimationFrame(look); }
   };
   requestAnimationFrame(look);
   return performance.now();
@@ -63,13 +79,14 @@ LISTED = """
 """
 FRAMES = """
 () => {
-  window.frames_ = []; window.costs = [];
+  const frames = (window.frames_ = []), costs = (window.costs = []);
   let last = performance.now();
   const channel = new MessageChannel();
   let began = 0;
-  channel.port1.onmessage = () => window.costs.push(performance.now() - began);
+  channel.port1.onmessage = () => costs.push(performance.now() - began);
   const look = now => {
-    window.frames_.push(now - last); last = now;
+    if (window.frames_ !== frames) { return; }
+    frames.push(now - last); last = now;
     began = performance.now();
     channel.port2.postMessage(null);
     requestAnimationFrame(look);
@@ -127,33 +144,47 @@ def requests(full: Full, experiments: int) -> dict[str, Callable[[random.Random]
     }
 
 
-@contextlib.contextmanager
-def reporting(client: Client, full: Full, begin: int, rate: float) -> Iterator[list[int]]:
-    """Let the live trials report in turns, `rate` reports a second in all; yields the steps that were reported."""
-    over, told = threading.Event(), [begin]
+class Reporter:
+    """Client by which attempts go on to report in turns, each from where it was."""
 
-    def report() -> None:
-        while not over.wait(1 / rate):
-            told[0] += 1
-            nth, trial = divmod(told[0], LIVE)
-            unit = 51 + nth
-            record = Report(
-                number=1 + nth,
-                at=time.time(),
-                kind="validation",
-                step=100 * unit,
-                epoch=float(unit),
-                metrics=metrics(value_of(trial + 1, unit)),
-            )
-            client.deliver(AttemptId(full.search, trial + 1, 1), TOKEN, Delivery(records=(record,)))
+    def __init__(self, client: Client, full: Full, rate: float) -> None:
+        """Create the client; `rate` reports a second will follow in all."""
+        self._client, self._full, self._rate = client, full, rate
+        self._units: dict[AttemptId, int] = {}  # newest unit of each attempt
 
-    thread = threading.Thread(target=report, daemon=True)
-    thread.start()
-    try:
-        yield told
-    finally:
-        over.set()
-        thread.join()
+    @contextlib.contextmanager
+    def reporting(self, attempts: Sequence[AttemptId]) -> Iterator[None]:
+        """Let these attempts report while the block runs."""
+        over, turns = threading.Event(), itertools.cycle(attempts)
+
+        def report() -> None:
+            while not over.wait(1 / self._rate):
+                self._report(next(turns))
+
+        thread = threading.Thread(target=report, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+    def _report(self, key: AttemptId) -> None:
+        unit = 1 + (self._units.get(key) or self._newest(key))
+        self._units[key] = unit
+        values = metrics(value_of(key.trial if key.experiment == self._full.search else key.experiment, unit))
+        about = {"number": unit, "at": time.time(), "step": 100 * unit, "epoch": float(unit)}
+        record = Report(kind="validation", metrics=values, **about)
+        self._client.deliver(key, TOKEN, Delivery(records=(record,)))
+
+    def _newest(self, key: AttemptId) -> int:
+        reports = self._client.reports(key.experiment, key.trial)
+        return max(round(report.epoch) for report in reports)
+
+
+def live(full: Full) -> list[AttemptId]:
+    """Return the attempts of the search that go on to report."""
+    return [AttemptId(full.search, 1 + nth, 1) for nth in range(LIVE)]
 
 
 def p95(values: list[float]) -> float:
@@ -186,7 +217,7 @@ def served(world: World, full: Full, options: argparse.Namespace) -> None:
     for name, line in measure(connection, wanted, options.count, options.rounds).items():
         print(f"  {name:32}{line}")
     print(f"service: {process.memory_info().rss / 2**20:.0f} MiB; now while {options.rate} reports a second arrive:")
-    with reporting(client, full, 0, options.rate):
+    with Reporter(client, full, options.rate).reporting(live(full)):
         time.sleep(2)
         for name, line in measure(connection, wanted, options.count, options.rounds).items():
             print(f"  {name:32}{line}")
@@ -203,8 +234,9 @@ def drawn(world: World, full: Full, options: argparse.Namespace) -> None:
 
     client = world.serve()
     jupyter = Jupyter(world, world.home.parent / f"lab-{time.time():.0f}")
+    reporter = Reporter(client, full, options.rate)
     with sync_playwright() as playwright:
-        browser = chromium.launch(playwright)
+        browser = chromium.launch(playwright, UNTHROTTLED if options.unthrottled else ())
         if browser is None:
             sys.exit(chromium.MISSING)
         try:
@@ -217,31 +249,42 @@ def drawn(world: World, full: Full, options: argparse.Namespace) -> None:
             for nth in ("first", "again", "again"):
                 took = painted(page, PAINTED, lambda: lab.command("daylight:open", number=full.search))
                 print(f"search: painted in {took:.0f} ms ({nth})")
-                if options.screenshots:
-                    page.screenshot(path=options.screenshots / "search.png")
-                if nth != "last":
-                    lab.command("application:close-all")
-                    page.wait_for_timeout(1000)
+                shoot(page, options, "search")
+                lab.command("application:close-all")
+                page.wait_for_timeout(1000)
             painted(page, PAINTED, lambda: lab.command("daylight:open", number=full.search))
             for tab in ("Progress", "Curves", "Parameters", "Pairs"):
                 page.get_by_role("tab", name=tab).click()
                 page.wait_for_timeout(2000)
-                with reporting(
-                    client, full, 10_000 * (1 + ["Progress", "Curves", "Parameters", "Pairs"].index(tab)), options.rate
-                ):
-                    page.evaluate(FRAMES)
-                    page.wait_for_timeout(1000 * options.seconds)
-                    frames, costs = page.evaluate("() => [window.frames_, window.costs]")
-                late = sum(frame > 25 for frame in frames) / len(frames)
-                print(
-                    f"frames while {options.rate} reports a second arrive, {tab:10}  p95 {p95(frames):5.1f} ms apart "
-                    f"({late:.1%} of {len(frames)} late), cost p95 {p95(costs):5.1f} ms, most {max(costs):5.1f} ms"
-                )
-                if options.screenshots:
-                    page.screenshot(path=options.screenshots / f"search-{tab}.png")
+                with reporter.reporting(live(full)):
+                    print(frames(page, f"search, {tab}", options))
+                shoot(page, options, f"search-{tab}")
+            lab.command("application:close-all")
+            compare = lambda: lab.command("daylight:open", numbers=list(full.compared))  # noqa: E731
+            print(f"comparison of {COMPARED}: painted in {painted(page, COMPARISON, compare):.0f} ms")
+            with reporter.reporting([AttemptId(number, 1, 1) for number in full.compared]):
+                print(frames(page, f"comparison of {COMPARED}", options))
+            shoot(page, options, "comparison")
         finally:
             browser.close()
             jupyter.close()
+
+
+def frames(page: Any, what: str, options: argparse.Namespace) -> str:
+    """Return a line about the frames of the next seconds."""
+    page.evaluate(FRAMES)
+    page.wait_for_timeout(1000 * options.seconds)
+    found, costs = page.evaluate("() => [window.frames_, window.costs]")
+    late = sum(frame > 25 for frame in found) / len(found)
+    return (
+        f"frames while {options.rate} reports a second arrive, {what:20}  p95 {p95(found):5.1f} ms apart "
+        f"({late:.1%} of {len(found)} late), cost p95 {p95(costs):5.1f} ms, most {max(costs):5.1f} ms"
+    )
+
+
+def shoot(page: Any, options: argparse.Namespace, name: str) -> None:
+    if options.screenshots:
+        page.screenshot(path=options.screenshots / f"{name}.png")
 
 
 def painted(page: Any, look: str, ask: Callable[[], None]) -> float:
@@ -265,11 +308,12 @@ def main() -> None:
     parser.add_argument("--home", type=Path, help="a filled home, which is kept; filled unless it exists")
     parser.add_argument("--no-browser", action="store_true", help="requests and memory only")
     parser.add_argument("--no-requests", action="store_true", help="the browser only")
+    parser.add_argument("--unthrottled", action="store_true", help="frames as fast as they can be drawn")
     parser.add_argument("--screenshots", type=Path, help="a folder for pictures of what is measured")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         home = options.home or Path(folder) / "home"
-        full, new = Full(options.experiments + 1, options.trials), not (home / "daylight.db").exists()
+        full, new = Full(options.experiments, options.trials), not (home / "daylight.db").exists()
         world = World(home)
         try:
             if new:

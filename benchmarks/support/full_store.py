@@ -28,8 +28,9 @@ from kernel_backend.store import tables
 from kernel_backend.store.sql import SqlStore
 from tests.api.served import archive
 
-TOKEN = "of-the-attempts-that-report"  # those of `LIVE` trials of the search
+TOKEN = "of-the-attempts-that-report"  # those of `LIVE` trials of the search, and of the experiments to compare
 LIVE = 8  # paused trials of the search, for which a benchmark delivers reports
+COMPARED = 20  # paused experiments with reports, to be compared
 GANG = (Share(node="here", kind="cpu", address="127.0.0.1", slots=(0,)),)
 TAGS = ("baseline", "augmented", "paper", "wide", "debug")
 AT_ONCE = 20_000  # rows of one statement
@@ -37,28 +38,41 @@ START = 1.75e9  # when the first experiment was submitted, in seconds since the 
 
 
 class Full(NamedTuple):
-    """Content of a full store: the number of the search, and the best of its values."""
+    """Content of a full store: experiments of one trial, then those to compare, then the search."""
 
-    search: int
+    experiments: int
     trials: int
+
+    @property
+    def compared(self) -> range:
+        """Return the numbers of the experiments to compare."""
+        return range(self.experiments + 1, self.experiments + 1 + COMPARED)
+
+    @property
+    def search(self) -> int:
+        """Return the number of the search."""
+        return self.compared.stop
 
 
 def fill(home: Path, trials: int, reports: int, experiments: int, method: str) -> Full:
-    """Fill the empty store of a home: `experiments` of one trial, then a paused search of `trials`.
+    """Fill the empty store of a home: `experiments` of one trial, `COMPARED` more, then a paused search of `trials`.
 
-    Each trial of the search has `reports` validations of five metrics, unless its method ends it earlier.
+    Each trial of the search and of the experiments to compare has `reports` validations of five metrics, unless the
+    search's method ends it earlier.
     """
+    full = Full(experiments, trials)
     snapshot, packed = archive()
     Archive(home / "snapshots").put(snapshot, packed)
     store = SqlStore(home / "daylight.db")
     writer = _Writer(store)
     for number in range(1, experiments + 1):
         _small(writer, number, snapshot)
-    search = experiments + 1
-    _search(writer, search, trials, reports, method, snapshot)
+    for number in full.compared:
+        _compared(writer, number, reports, snapshot)
+    _search(writer, full.search, trials, reports, method, snapshot)
     writer.close()
     store.close()
-    return Full(search, trials)
+    return full
 
 
 class _Writer:
@@ -106,6 +120,17 @@ def _small(writer: _Writer, number: int, snapshot: str) -> None:
     failure = Failure(rank=0, type="ValueError", message="no such file: data.npz", step=3) if failed else None
     trial = _trial(number, 1, TrialState.FAILED if failed else TrialState.COMPLETED, params, 10, value, at)
     _add_trial(writer, trial.model_copy(update={"failure": failure}), at)
+
+
+def _compared(writer: _Writer, number: int, reports: int, snapshot: str) -> None:
+    at, params = START + 600 * number, {"lr": 10 ** (-number % 4 - 1.0), "width": 32 * (1 + number % 3)}
+    paused = ExperimentState.PAUSED
+    config = Config(epochs=2 * reports, threads=1)
+    writer.add(tables.experiments, tables.to_row(_experiment(number, snapshot, at, config, paused, params, Space())))
+    trial = _trial(number, 1, TrialState.PAUSED, params, reports, value_of(number, reports), at)
+    _add_trial(writer, trial.model_copy(update={"holds": frozenset({Hold.USER})}), at)
+    for unit in range(1, reports + 1):
+        _report(writer, number, 1, unit, value_of(number, unit), at)
 
 
 def _experiment(

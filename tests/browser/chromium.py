@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 
 from playwright.sync_api import Browser, Playwright
 
@@ -11,7 +12,7 @@ FLAGS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-background-networ
 MISSING = f"no browser: run scripts/browser as root, or install one of {', '.join(NAMES)}"
 
 
-def launch(playwright: Playwright) -> Browser | None:
-    """A browser without a window; None where the machine has none."""
+def launch(playwright: Playwright, flags: Sequence[str] = ()) -> Browser | None:
+    """A browser without a window, with further `flags`; None where the machine has none."""
     executable = next(filter(None, map(shutil.which, NAMES)), None)
-    return playwright.chromium.launch(executable_path=executable, args=FLAGS) if executable else None
+    return playwright.chromium.launch(executable_path=executable, args=[*FLAGS, *flags]) if executable else None
