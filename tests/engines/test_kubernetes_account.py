@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from kernel_backend.engines.base import CheckContext
-from kernel_backend.engines.kubernetes import api, events, nodes, status
+from kernel_backend.engines.kubernetes import api, events, status
+from kernel_backend.engines.kubernetes.cluster import nodes
 from kernel_backend.engines.kubernetes.engine import KubernetesEngine
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.states import Outcome

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from kernel_backend.engines.base import CheckContext, EngineUnavailable
-from kernel_backend.engines.kubernetes import manifests, nodes, retries, status
+from kernel_backend.engines.kubernetes import manifests, retries, status
 from kernel_backend.engines.kubernetes.api import Api
+from kernel_backend.engines.kubernetes.cluster import nodes
 from kernel_backend.engines.kubernetes.engine import KubernetesEngine
 from kernel_backend.engines.kubernetes.refusals import Refused
 from kernel_backend.model.launch.launch_spec import LaunchSpec

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from kernel_backend.engines.base import CheckContext, EngineUnavailable
-from kernel_backend.engines.kubernetes import events, leftovers, nodes, pods, watch
+from kernel_backend.engines.kubernetes import events, leftovers, pods, watch
+from kernel_backend.engines.kubernetes.cluster import nodes
 from kernel_backend.engines.kubernetes.engine import KubernetesEngine
 from kernel_backend.engines.kubernetes.objects import GangObjects
 from kernel_backend.engines.kubernetes.submission import read_submission, write_submission

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from kernel_backend.engines.base import CheckContext, EngineUnavailable
 from kernel_backend.engines.kubernetes.api import Api
-from kernel_backend.engines.kubernetes.cluster_pods import ClusterPods
+from kernel_backend.engines.kubernetes.cluster.nodes import SHARED, PoolNodes
+from kernel_backend.engines.kubernetes.cluster.pods import ClusterPods
 from kernel_backend.engines.kubernetes.discovery import Admission, Discovery, may
 from kernel_backend.engines.kubernetes.manifests import RESOURCE, python
-from kernel_backend.engines.kubernetes.nodes import SHARED, PoolNodes
 from kernel_backend.engines.kubernetes.probe_findings import TERMS
 from kernel_backend.engines.kubernetes.probes import PodProbes
 from kernel_backend.engines.kubernetes.refusals import Refused, advice, waits

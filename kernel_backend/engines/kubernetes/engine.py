@@ -15,12 +15,12 @@ from kernel_backend.engines.folders import FolderEngine, GangFolders
 from kernel_backend.engines.kubernetes import check
 from kernel_backend.engines.kubernetes.admission import grouped
 from kernel_backend.engines.kubernetes.api import Api
-from kernel_backend.engines.kubernetes.cluster_pods import ClusterPods
+from kernel_backend.engines.kubernetes.cluster.nodes import PoolNodes
+from kernel_backend.engines.kubernetes.cluster.pods import ClusterPods
 from kernel_backend.engines.kubernetes.discovery import Discovery
 from kernel_backend.engines.kubernetes.events import PodEvents
 from kernel_backend.engines.kubernetes.leftovers import Leftovers
 from kernel_backend.engines.kubernetes.manifests import GRACE_S, GangName, Identity, gang, python
-from kernel_backend.engines.kubernetes.nodes import PoolNodes
 from kernel_backend.engines.kubernetes.objects import AT_ONCE_S, GangObjects, alive, node_of
 from kernel_backend.engines.kubernetes.probes import PodProbes
 from kernel_backend.engines.kubernetes.refusals import Refused, advice, waits, when

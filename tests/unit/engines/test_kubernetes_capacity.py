@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kernel_backend.engines.kubernetes.cluster_pods import ClusterPod, cluster_pod, requests
-from kernel_backend.engines.kubernetes.nodes import Quotas, pool_nodes
+from kernel_backend.engines.kubernetes.cluster.nodes import Quotas, pool_nodes
+from kernel_backend.engines.kubernetes.cluster.pods import ClusterPod, cluster_pod, requests
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.cluster.pools import Pool, read_pool
 from kernel_backend.model.resources import Node

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kernel_backend.engines.kubernetes.nodes import pool_nodes
+from kernel_backend.engines.kubernetes.cluster.nodes import pool_nodes
 from kernel_backend.model.cluster.pools import Pool, read_pool
 from kernel_backend.model.resources import Node
 from tests.support.kubernetes_stub import node

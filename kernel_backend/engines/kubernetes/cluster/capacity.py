@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from math import ceil
 
-from kernel_backend.engines.kubernetes.cluster_pods import ClusterPod
-from kernel_backend.engines.kubernetes.quotas import QuotaLimit
+from kernel_backend.engines.kubernetes.cluster.pods import ClusterPod
+from kernel_backend.engines.kubernetes.cluster.quotas import QuotaLimit
 from kernel_backend.model.cluster.pools import Pool
 from kernel_backend.model.resources import Holder, Node
 

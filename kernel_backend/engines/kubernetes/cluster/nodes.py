@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 
 from kernel_backend.engines.base import EngineUnavailable
 from kernel_backend.engines.kubernetes.api import Api
-from kernel_backend.engines.kubernetes.capacity import holders, limited, under_quota, with_new_nodes
-from kernel_backend.engines.kubernetes.cluster_pods import ClusterPod, ClusterPods
-from kernel_backend.engines.kubernetes.devices import device_names, device_word, shared_by
+from kernel_backend.engines.kubernetes.cluster.capacity import holders, limited, under_quota, with_new_nodes
+from kernel_backend.engines.kubernetes.cluster.devices import device_names, device_word, shared_by
+from kernel_backend.engines.kubernetes.cluster.pods import ClusterPod, ClusterPods
+from kernel_backend.engines.kubernetes.cluster.quotas import costs, quota_limit, whole_slots
+from kernel_backend.engines.kubernetes.cluster.taints import termination_notice, tolerated
 from kernel_backend.engines.kubernetes.manifests import RESOURCE
 from kernel_backend.engines.kubernetes.quantities import quantity
-from kernel_backend.engines.kubernetes.quotas import costs, quota_limit, whole_slots
 from kernel_backend.engines.kubernetes.refusals import Refused, advice
-from kernel_backend.engines.kubernetes.taints import termination_notice, tolerated
 from kernel_backend.model.cluster.pools import Pool, PoolSettings
 from kernel_backend.model.resources import Node
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from kernel_backend.engines.kubernetes.cluster_pods import ClusterPod
+from kernel_backend.engines.kubernetes.cluster.pods import ClusterPod
 from kernel_backend.engines.kubernetes.quantities import quantity
 from kernel_backend.model.cluster.pools import PoolSettings
 

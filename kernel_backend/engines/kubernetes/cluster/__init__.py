@@ -1,0 +1,1 @@
+"""Read what a Kubernetes cluster has: nodes, devices, quotas, and what other pods hold."""
