@@ -226,6 +226,7 @@ def test_a_check_says_what_works_and_which_right_is_missing(site, make):
         assert "v1.20.2" in found["engine"].says
         assert found["nodes"].says == "2 nodes (2 Ready), 16 slots (CPUs)"
         assert found["quota"].says == "gpus: pods 0 of 2"
+        assert "known, in all namespaces" in found["other pods"].says
         site.revoke()
 
         async def missing() -> bool:
@@ -278,12 +279,14 @@ def _preempt(site: KubernetesSite, pod: Manifest) -> None:
     [
         (_delete, "Deleted", "was deleted in Kubernetes"),
         (_drain, "Deleted", "was deleted in Kubernetes"),
-        (_taint, "Deleted", "was deleted in Kubernetes"),
-        (_preempt, "Deleted", "was deleted in Kubernetes"),
+        (_taint, "Deleted", "was deleted in Kubernetes: TaintManagerEviction: "),
+        (_preempt, "Deleted", "was deleted in Kubernetes: Preempted: Preempted by "),
         (_press, "Evicted", "low on resource: memory"),
     ],
 )
-def test_a_pod_that_is_taken_away_ends_its_gang_as_lost(site, make, job, act, kind, words):
+def test_a_pod_that_is_taken_away_ends_its_gang_as_lost(site, make, job, act, kind, words, monkeypatch):
+    monkeypatch.setattr(status, "RECORD_S", 3.0)  # for the event that tells who has taken it
+
     async def go():
         engine, gang = make(), job(placement=WHOLE_NODES)
         await engine.submit(gang, "a")
