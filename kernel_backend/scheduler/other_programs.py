@@ -19,8 +19,11 @@ def take_in(cluster: ClusterState, servers: Iterable[Server]) -> None:
     """
     servers = tuple(servers)
     of_servers = {(node.name, holder.name) for node, holder in _seen(servers, cluster.nodes.values()).values()}
-    for run in [run for run in cluster.runs.values() if (run.key.node, run.key.outside) in of_servers]:
-        cluster.let_go(run.key)  # the server itself comes first
+    held = {(node.name, holder.name): holder.slots for node, holder in _holders(cluster.nodes.values())}
+    for run in [run for run in cluster.runs.values() if run.key.outside]:
+        place = run.key.node, run.key.outside
+        if place in of_servers or held.get(place) != sum(len(share.slots) for share in run.actual):
+            cluster.let_go(run.key)  # servers come before other programs, and get what these have left
     notebook_servers.take_in(cluster, located(servers, cluster.nodes.values()))
     present = {each.key: each for each in (*_programs(cluster, servers), *_moved(cluster))}
     for run in [run for run in cluster.runs.values() if run.key.outside]:
