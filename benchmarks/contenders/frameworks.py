@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from contenders import ours, peers, turns
+from contenders import ours, peers, step_hook
 
 LIGHTNING: tuple[dict[str, Any], int, int] = ({"net": "cnn", "width": 8}, 32, 0)  # parameters, batch size, workers
 OPTIONS: dict[str, Any] = {"steps": ours.FOR_EVER, "epochs": ours.FOR_EVER, "checkpoint_every": ours.NEVER}
@@ -36,7 +36,7 @@ def keras_alone(step: Callable[[], None]) -> None:
 
 
 def keras_in_a_job(step: Callable[[], None]) -> None:
-    turns.tell(step)
+    step_hook.install(step)
     prepared = _prepared("keras_cell.py")
     from kernel_backend.runner.forms.keras.training import KerasTraining
 
@@ -50,7 +50,7 @@ def trainer_alone(step: Callable[[], None]) -> None:
 
 
 def trainer_in_a_job(step: Callable[[], None]) -> None:
-    turns.tell(step)
+    step_hook.install(step)
     prepared = _prepared("trainer_cell.py")
     from kernel_backend.runner.forms.trainer.training import TrainerTraining
 
@@ -62,7 +62,7 @@ def _alone(step: Callable[[], None]) -> None:
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
         os.environ.pop(name, None)  # a framework would wrap the model for one rank
     torch.set_num_threads(1)
-    turns.tell(step)
+    step_hook.install(step)
 
 
 def _prepared(cell: str) -> Any:

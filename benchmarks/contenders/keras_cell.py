@@ -2,7 +2,7 @@
 
 import keras
 
-from contenders import turns, work
+from contenders import step_hook, work
 
 WIDTH = 8  # channels: a step of some 10 ms on one core
 
@@ -11,7 +11,7 @@ class Turn(keras.callbacks.Callback):
     """Tell of each batch before it is trained on."""
 
     def on_train_batch_begin(self, batch, logs=None):
-        turns.step()
+        step_hook.step()
 
 
 def train_data():

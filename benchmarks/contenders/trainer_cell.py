@@ -12,14 +12,14 @@ from transformers import (
     set_seed,
 )
 
-from contenders import turns, work
+from contenders import step_hook, work
 
 
 class Turn(TrainerCallback):
     """Tell of each step before it begins."""
 
     def on_step_begin(self, args, state, control, **kwargs):
-        turns.step()
+        step_hook.step()
 
 
 class Texts(torch.utils.data.Dataset):

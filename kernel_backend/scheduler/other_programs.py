@@ -15,23 +15,16 @@ from kernel_backend.scheduler.state import ClusterState
 def take_in(cluster: ClusterState, servers: Iterable[Server]) -> None:
     """Update the cluster state so that exactly these notebook servers, and the programs on its nodes, hold slots.
 
-    A notebook server that is also a program on a node is counted once, and charged to its owner.
+    A notebook server that is also a program on a node is counted once, and charged to its owner. Servers come before
+    other programs, which get what these have left.
     """
     servers = tuple(servers)
-    of_servers = {(node.name, holder.name) for node, holder in _seen(servers, cluster.nodes.values()).values()}
-    held = {(node.name, holder.name): holder.slots for node, holder in _holders(cluster.nodes.values())}
     for run in [run for run in cluster.runs.values() if run.key.outside]:
-        place = run.key.node, run.key.outside
-        if place in of_servers or held.get(place) != sum(len(share.slots) for share in run.actual):
-            cluster.let_go(run.key)  # servers come before other programs, and get what these have left
+        cluster.let_go(run.key)
     notebook_servers.take_in(cluster, located(servers, cluster.nodes.values()))
-    present = {each.key: each for each in (*_programs(cluster, servers), *_moved(cluster))}
-    for run in [run for run in cluster.runs.values() if run.key.outside]:
-        if (program := present.get(run.key)) is None or not _stands(cluster, run, program):
-            cluster.let_go(run.key)
-    for key in sorted(present.keys() - cluster.runs.keys()):
-        if shares := tuple(_shares(cluster, present[key])):
-            cluster.hold(present[key].allocation(shares))
+    for program in sorted((*_programs(cluster, servers), *_moved(cluster)), key=lambda each: each.key):
+        if shares := tuple(_shares(cluster, program)):
+            cluster.hold(program.allocation(shares))
 
 
 def located(servers: Iterable[Server], nodes: Iterable[Node]) -> tuple[Server, ...]:
@@ -124,26 +117,24 @@ def _located(server: Server, node: Node, holder: Holder) -> Server:
     return server.model_copy(update={"node": node.name, "pool": node.pool, "slots": slots})
 
 
-def _stands(cluster: ClusterState, run: Allocation, program: _Program) -> bool:
-    """Return whether an allocation is still correct: it has its slots, and as many as possible on its own node."""
-    if run != program.allocation(run.placement) or not all(share.node in cluster.nodes for share in run.placement):
-        return False
-    if run.by_node[program.node.name] < program.slots and cluster.free[program.node.name]:
-        return False
-    missing = program.slots - run.slots
-    return missing <= 0 or not any(cluster.free[node.name] for node in cluster.of_pool(run.pool))
-
-
 def _shares(cluster: ClusterState, program: _Program) -> Iterator[Share]:
     """Yield free slots for a program: the last ones of its node, then of other nodes of the pool."""
-    others = sorted(cluster.of_pool(program.node.pool), key=lambda node: (-len(cluster.free[node.name]), node.name))
     left = program.slots
-    for node in [program.node, *(node for node in others if node.name != program.node.name)]:
+    for node in _by_preference(cluster, program.node):
         free = cluster.free[node.name]
-        if left and free:
-            slots = free[max(0, len(free) - left) :]  # gangs get the first slots of a node
+        slots = free[max(0, len(free) - left) :]  # gangs get the first slots of a node
+        if slots:
             left -= len(slots)
             yield _share(node, slots)
+        if not left:
+            return
+
+
+def _by_preference(cluster: ClusterState, own: Node) -> Iterator[Node]:
+    """Yield a node, then the others of its pool, those with most free slots first."""
+    yield own
+    others = sorted(cluster.of_pool(own.pool), key=lambda node: (-len(cluster.free[node.name]), node.name))
+    yield from (node for node in others if node.name != own.name)
 
 
 def _share(node: Node, slots: Iterable[int]) -> Share:

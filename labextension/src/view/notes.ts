@@ -34,7 +34,7 @@ export class Notes {
     // A note that only informs has no sign of danger.
     const informational = new Set(overview?.informational);
     for (const line of this._warnings.children) {
-      line.classList.toggle('dl-informational', informational.has(line.textContent ?? ''));
+      line.classList.toggle('dl-informational', informational.has(line.textContent));
     }
     show(this.root, !this._attempts.hidden || !this._warnings.hidden);
   }
