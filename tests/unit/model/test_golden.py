@@ -398,7 +398,7 @@ FILES: dict[str, Callable[[], list[dict[str, Any]]]] = {
 def as_json(value: Any) -> Any:
     """As it is in the API's JSON: an overview without what is only there to be read along."""
     if isinstance(value, Record):
-        return Record.to_json(value)
+        return json.loads(value.model_dump_json())
     if isinstance(value, dict):
         return {key: as_json(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
