@@ -497,6 +497,7 @@ def test_a_pool_tells_its_engine_and_what_of_it_is_in_use(person):
         "waiting": 1,
         "problem": "",
         "limit": "",
+        "default": True,
         "allocations": [],
     }
 
