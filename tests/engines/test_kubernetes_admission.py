@@ -50,13 +50,13 @@ def test_a_gang_of_several_pods_has_a_pod_group_where_there_is_one(stub, make, j
         engine, gang = make(), job(placement=TWO_NODES)
         await engine.submit(gang, "a")
         await engine.submit(job(2), "b")
-        (group,) = stub.do(lambda cluster: cluster.list("podgroups", "")["items"])
+        (group,) = stub.do(lambda cluster: cluster.list("podgroups")["items"])
         assert (group["apiVersion"], group["spec"]) == (version, spec)
         name = group["metadata"]["name"]
         assert sorted(map(member, stub.pods())) == ["", name, name]
         await begun(engine, gang, job(2))
         await engine.kill(gang.id)
-        assert stub.do(lambda cluster: cluster.list("podgroups", "")["items"]) == []
+        assert stub.do(lambda cluster: cluster.list("podgroups")["items"]) == []
 
     asyncio.run(go())
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kernel_backend.engines.kubernetes import api, events, nodes, status
+from kernel_backend.engines.kubernetes import api, events, status
+from kernel_backend.engines.kubernetes.cluster import nodes
 from kernel_backend.engines.kubernetes.engine import KubernetesEngine
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.resources import Share

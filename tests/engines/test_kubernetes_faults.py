@@ -295,7 +295,7 @@ def test_a_lost_node_ends_the_gang_though_its_pod_is_still_said_to_run(stub, mak
     asyncio.run(go())
 
 
-def test_many_gangs_whose_pods_are_gone_are_found_by_one_request(stub, make, job):
+def test_many_gangs_whose_pods_are_gone_are_found_by_few_requests(stub, make, job):
     async def go():
         engine = make()
         for number in range(1, 31):
@@ -306,7 +306,8 @@ def test_many_gangs_whose_pods_are_gone_are_found_by_one_request(stub, make, job
         async def seen() -> bool:
             before = stub.do(lambda cluster: cluster.requests["GET"])
             ended = [each for each in await engine.statuses() if each.phase == "ended"]
-            assert stub.do(lambda cluster: cluster.requests["GET"]) <= before + 3
+            few = 3 + events.MOST  # with the events of some of them
+            assert stub.do(lambda cluster: cluster.requests["GET"]) <= before + few
             return len(ended) == 30
 
         await until(seen, "all are lost")
@@ -315,7 +316,7 @@ def test_many_gangs_whose_pods_are_gone_are_found_by_one_request(stub, make, job
 
 
 def _pods(cluster: Cluster) -> list[Manifest]:
-    return list(cluster.list("pods", "")["items"])
+    return list(cluster.list("pods")["items"])
 
 
 def test_objects_of_no_gang_are_deleted(stub, make, job, monkeypatch):

@@ -48,7 +48,7 @@ def test_a_check_probes_two_pods_and_leaves_nothing_in_the_namespace(site):
     found = check(world)
     assert all(each.ok for each in found.values()), found
     assert list(found) == [
-        *("engine", "rights", "nodes", "gangs", "versions", "home", "service"),
+        *("engine", "rights", "nodes", "other pods", "gangs", "versions", "home", "service"),
         *("clocks", "checkpoints", "devices", "network", "start"),
     ]
     assert found["versions"].says.endswith("here and on n1, n2")

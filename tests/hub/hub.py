@@ -254,17 +254,18 @@ class Notebook:
             elif kind == "status" and content["execution_state"] == "idle":
                 return said
 
-    def frames(self) -> list[dict[str, Any]]:
-        """Open the widget that a cell has shown, as a page does, and return the first messages that arrive."""
+    def frames(self, types: set[str]) -> list[dict[str, Any]]:
+        """Open the widget that a cell has shown, as a page does, and return the messages up to those of all types."""
         opened = [each["content"] for each in self.heard if each["msg_type"] == "comm_open"]
         model = next(each["comm_id"] for each in opened if "saved" in each["data"].get("state", {}))
         data = {"method": "custom", "content": {"type": "watch", "after": 0}}
         self._send("comm_msg", {"comm_id": model, "data": data})
-        while True:
+        found: list[dict[str, Any]] = []
+        while not types <= {each["type"] for each in found}:
             content = json.loads(self._socket.recv(SOON_S))["content"]
             said = content.get("data", {}).get("content", {}) if content.get("comm_id") == model else {}
-            if said.get("type") == "messages":
-                return list(said["messages"])
+            found += said["messages"] if said.get("type") == "messages" else []
+        return found
 
     def _send(self, kind: str, content: dict[str, Any]) -> str:
         id = uuid.uuid4().hex

@@ -128,7 +128,8 @@ def test_it_trains_with_the_interpreter_of_the_service(hub: Hub, submitted: int)
 
 def test_a_view_gets_frames_through_the_service(notebook: Notebook, submitted: int) -> None:
     assert "Traceback" not in notebook.run(f"%dl show {submitted} --view widget")
-    assert {"experiment", "trial", "artifact"} <= {each["type"] for each in notebook.frames()}
+    arrived = notebook.frames({"experiment", "trial", "artifact"})
+    assert {each["experiment"] for each in arrived} == {submitted}
 
 
 def test_the_log_has_what_a_rank_printed_with_the_captured_value(notebook: Notebook, submitted: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kernel_backend.client import Client
 from kernel_backend.home import attempt_folder
+from kernel_backend.model.diff import Rerun
 from kernel_backend.model.facts import BatchSize
 from kernel_backend.model.views.overview import Overview
 from tests.support.world import World
@@ -40,3 +41,25 @@ def test_a_killed_training_and_a_rerun_keep_the_size_that_was_found(world: World
     assert world.weights(number) == world.weights(again.experiment.number) == world.weights(fixed)
     differences = client.diff(number, fixed).differences
     assert not [each.text for each in differences if each.kind == "configuration" and not each.harmless]
+
+
+def test_each_trial_of_a_search_finds_its_size_and_a_longer_training_keeps_the_size(world: World) -> None:
+    client = Client.connect(start=False, home=world.home)
+    options = {"slots": 1, "epochs": 1, "auto_batch": {"most": 8}}
+    search = world.ended(world.submit(space="lr=0.01,0.02", search={"method": "grid"}, **options).experiment.number)
+    assert (search.state, len(search.trials), search.found_batch_size) == ("completed", 2, None)
+    assert tried(world, search) == [True, True]
+    sizes = [
+        BatchSize.model_validate(each.value)
+        for trial in (1, 2)
+        for each in client.facts(search.experiment.number, trial)
+        if each.name == "batch"
+    ]
+    assert sizes == [BATCH, BATCH]
+
+    number = world.submit(**options).experiment.number
+    assert world.ended(number).state == "completed"
+    asked = Rerun(checkpoint="newest", config={"epochs": 2})
+    longer = world.ended(client.rerun(number, asked).experiment.number)
+    assert (longer.state, longer.trials[0].epoch, longer.found_batch_size) == ("completed", 2.0, 8)
+    assert tried(world, longer) == [False]
