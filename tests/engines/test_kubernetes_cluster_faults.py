@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 import pytest
@@ -66,6 +67,16 @@ async def running(engine: KubernetesEngine, gang: LaunchSpec) -> None:
         return found.phase == "running"
 
     await until(look, "the pods run")
+
+
+async def answered(engine: KubernetesEngine) -> None:
+    async def look() -> bool:
+        with contextlib.suppress(EngineUnavailable):
+            await engine.statuses()
+            return True
+        return False
+
+    await until(look, "the API server answers")
 
 
 async def gone(site: KubernetesSite, count: int = 0) -> None:
@@ -179,6 +190,7 @@ def test_a_token_that_is_not_valid_any_more_is_told(site, make, job):
         with pytest.raises(EngineUnavailable, match="log in to the cluster again"):
             await engine.statuses()
         site.use("token-of-ada")
+        await answered(engine)
         await running(engine, job())
         await running(engine, job(2))
 
