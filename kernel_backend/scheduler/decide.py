@@ -60,7 +60,7 @@ def decide(cluster: ClusterState) -> Decisions:
 
 
 class _AcrossPools:
-    """What the decisions about all pools share, so that a request that waits in several is decided in one of them."""
+    """Hold what the decisions about all pools share: a request that waits in several is decided in one of them."""
 
     def __init__(self, reserved: dict[RequestKey, Reservation]) -> None:
         self.passes: Mapping[str, _Pass] = {}

@@ -33,7 +33,7 @@ _MOST = 2  # nodes that are probed
 
 
 class Sources(NamedTuple):
-    """What a check asks, in the order of its questions."""
+    """Hold the sources that a check reads, in the order in which it reads them."""
 
     api: Api
     nodes: PoolNodes

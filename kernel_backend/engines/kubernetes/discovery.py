@@ -15,7 +15,7 @@ _REVIEW = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessRe
 
 
 class Admission(NamedTuple):
-    """What a cluster has for gangs: versions of APIs, such as `scheduling.x-k8s.io/v1alpha1`, "" for none."""
+    """Hold what a cluster has for gangs: versions of APIs, such as `scheduling.x-k8s.io/v1alpha1`, "" for none."""
 
     podgroups: str = ""
     forbidden: str = ""  # the API of PodGroups that there is, and that the service may not use

@@ -54,7 +54,7 @@ class ObjectNames(Protocol):
 
 
 class PodPlan(NamedTuple):
-    """What differs between the pods of a pool."""
+    """Hold what differs between the pods of a pool."""
 
     command: list[str]
     cwd: str

@@ -35,7 +35,7 @@ from kernel_backend.search.report.columns import columns, flat, ordered
 
 @dataclass
 class TrialHistory:
-    """What a search's log says about one trial: hyperparameters, parent, target, and reported values by unit."""
+    """Hold what a search's log says about one trial: hyperparameters, parent, target, and reported values by unit."""
 
     params: Mapping[str, Value] = field(default_factory=dict)
     parent: int | None = None

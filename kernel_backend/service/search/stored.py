@@ -30,7 +30,7 @@ _LEVEL = 1  # of the compression: others take longer, and the values compress ba
 
 @dataclass
 class CachedSearch:
-    """What is cached of a search: its history, and its trials with their slot-seconds, up to message `seq`."""
+    """Hold what is cached of a search: its history, and its trials with their slot-seconds, up to message `seq`."""
 
     history: SearchHistory
     seq: int = 0
