@@ -12,7 +12,7 @@ NPM    := PATH="$(CURDIR)/$(BIN):$$PATH" npm --silent
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock demo lab hub browser test test-kubernetes durations torture test-fast check fix types bench screenshots docs clean
+.PHONY: help setup lock demo lab hub browser test test-long test-kubernetes durations torture test-fast check fix types bench screenshots docs clean
 
 help: ## this list
 	@$(PYTHON) -c 'import re; [print(f"  make {a:<10} {b}") for a, b in re.findall(r"^([a-z-]+):.*?## (.*)", open("Makefile").read(), re.M)]'
@@ -38,16 +38,19 @@ lab: setup ## open the quickstart notebook in JupyterLab
 hub: setup ## a JupyterHub of three users and an admin with Daylight in it, on free ports of this machine
 	$(BIN)/python scripts/hub.py
 
-test: setup browser ## every test
+test: setup browser ## every test but the long proofs
 	$(NPM) test
-	$(PYTEST)
+	$(PYTEST) -m "not long"
+
+test-long: setup browser ## the tests that take long and whose features shorter ones cover: run them when you change what they prove
+	$(PYTEST) -m long
 
 test-kubernetes: setup ## the tests on a real control plane of Kubernetes, which scripts/kubernetes builds once (6 minutes of processor time)
 	scripts/kubernetes
 	KUBERNETES=require $(BIN)/python -m pytest -m kubernetes tests/engines
 
-durations: setup browser ## run every test, and store the seconds of each test file in tests/durations.csv
-	$(PYTEST) --junitxml=build/tests.xml
+durations: setup browser ## run the tests of `make test`, and store the seconds of each test file in tests/durations.csv
+	$(PYTEST) -m "not long" --junitxml=build/tests.xml
 	$(BIN)/python scripts/durations.py build/tests.xml > tests/durations.csv
 
 torture: setup ## the long proofs: ten thousand notebooks, hundreds of kills, kills on two nodes of Slurm, each program of a corpus killed, a DDP script (and with TENSORFLOW_PYTHON=python a Keras script) killed and searched, corruptions and full disks, causes of slow trainings, a million draws, ten thousand histories of a cluster, a hundred reruns, a search in which everything dies, the example notebooks in full (three quarters of an hour)
@@ -55,7 +58,7 @@ torture: setup ## the long proofs: ten thousand notebooks, hundreds of kills, ki
 
 test-fast: setup ## the unit tests: no workers, no kernels, no services, no browser
 	$(NPM) test
-	$(PYTEST) -m "not many" tests/unit tests/test_layers.py
+	$(PYTEST) -m "not many and not long" tests/unit tests/test_layers.py
 
 check: setup ## style and types, of both languages, and whether the documentation builds
 	$(BIN)/ruff check .
