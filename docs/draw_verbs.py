@@ -15,7 +15,8 @@ from jupyter_ext.magics.commands import VERBS
 from kernel_backend.cli import verbs
 from kernel_backend.commands.verb import Verb
 from kernel_backend.routes import ENDPOINTS, Operation
-from kernel_backend.spec.options import OPTIONS, Option, options_for
+from kernel_backend.spec.option_parser import options_for
+from kernel_backend.spec.options import OPTIONS, Option
 
 COMMANDS, MAGICS, HTTP = (DOCS / "reference" / f"{name}.md" for name in ("commands", "magics", "http"))
 

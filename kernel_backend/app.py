@@ -47,7 +47,7 @@ from kernel_backend.service.service import Service
 from kernel_backend.service_database import VARIABLE, open_store
 from kernel_backend.service_log import ServiceLog
 from kernel_backend.snapshots.archive import Archive
-from kernel_backend.spec.options import GANG
+from kernel_backend.spec.limits import GANG
 from kernel_backend.store.base import Store
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ from kernel_backend.definition.script import defined as script
 from kernel_backend.definition.trainer import source as trainer
 from kernel_backend.errors import InvalidDefinition, InvalidRequest
 from kernel_backend.model.views.overview import Overview
-from kernel_backend.spec.options import OptionParser, add_options
+from kernel_backend.spec.option_parser import OptionParser, add_options
 from kernel_backend.text import same_text
 from kernel_backend.text.terminal import tell
 

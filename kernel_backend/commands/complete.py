@@ -10,7 +10,8 @@ from kernel_backend.errors import DaylightError
 from kernel_backend.home import home
 from kernel_backend.model.states import ExperimentState
 from kernel_backend.model.views.overview import DELETED, LIVELIEST
-from kernel_backend.spec.options import Candidates, Host, Option, options_for
+from kernel_backend.spec.option_parser import options_for
+from kernel_backend.spec.options import Candidates, Host, Option
 
 STATES = tuple(dict.fromkeys(map(str, (*LIVELIEST, *ExperimentState, DELETED))))
 

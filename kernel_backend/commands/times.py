@@ -14,7 +14,7 @@ from kernel_backend.model.launch.trace import OPERATIONS, RankTrace, TraceReques
 from kernel_backend.model.launch.utilisation import Utilisation
 from kernel_backend.model.record import checked
 from kernel_backend.model.versions import read
-from kernel_backend.spec.options import whole_number
+from kernel_backend.spec.limits import whole_number
 from kernel_backend.text import head_text
 from kernel_backend.text import times as words
 from kernel_backend.text import utilisation as used

@@ -13,7 +13,9 @@ from kernel_backend.commands.answer import Answer, Console
 from kernel_backend.definition.command.programs import split_words
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.ids import Reference, parse_reference
-from kernel_backend.spec.options import Candidates, Host, Option, OptionParser, add_options, options_for, whole_number
+from kernel_backend.spec.limits import whole_number
+from kernel_backend.spec.option_parser import OptionParser, add_options, options_for
+from kernel_backend.spec.options import Candidates, Host, Option
 
 COMMANDS = {"terminal": "daylight", "notebook": "%dl"}
 USAGE_WIDTH = 40  # width of a verb with its arguments in the list of verbs

@@ -1,37 +1,22 @@
 """List the options of a submission in one table, from which the magics and the command line build their parsers.
 
-Options and `name=value` arguments may be mixed in any order. An option that is not given is None (or False), since
-`Config` has the defaults.
+An option that is not given is None (or False), since `Config` has the defaults.
 """
 
 from __future__ import annotations
 
-import argparse
-import difflib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NoReturn, get_args
+from typing import Any, Literal, get_args
 
-from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.search.methods import BUILT_IN, Sampler
-from kernel_backend.model.search.records import Search
-from kernel_backend.model.search.registry import names
+from kernel_backend.spec.limits import CENTURY, COUNT, GANG, SLOT_TIME, TRIALS
 
 Host = Literal["both", "notebook", "terminal"]
 # Kind of value, for completion; "" if it cannot be completed.
 Candidates = Literal["", "experiment", "trial", "step", "state", "user", "group", "node", "column", "file", "folder"]
 VIEWS = ("auto", "card", "widget")
-# Similarity from which an option is suggested (--lr is not --rng), and from which it is certainly meant.
-_NEAR, _SURELY = 0.7, 0.85
-
-# The largest values that make sense. Products of two of them (steps of all epochs) still fit into 64 bits, and each
-# fits into a 32-bit column.
-COUNT = 1_000_000_000
-GANG = 65_536  # most processes of a training
-TRIALS = 1_000_000  # most trials of a search
-CENTURY = 876_000 * 3600.0  # seconds
-SLOT_TIME = 1_000_000_000 * 3600.0  # slot-seconds
 
 
 @dataclass(frozen=True)
@@ -96,13 +81,6 @@ def _by_method(field: str) -> str:
     usual = max(values, key=values.count)
     apart = [f"{method.name} {getattr(method, field)}" for method in uses if getattr(method, field) != usual]
     return ", ".join([*apart, f"others {usual}"])
-
-
-def _methods() -> str:
-    """Return all search methods, also of packages, for help texts: `random, grid, asha, or custom:NAME of ...`."""
-    own = {method.name for method in BUILT_IN if method.own_class}
-    others = [name for name in names() if name not in own and name != Search().method]
-    return f"{', '.join(others)}, or {' or '.join(sorted(own))}:NAME of a class in the cell"
 
 
 _VIEW = {"metavar": "KIND", "choices": VIEWS}
@@ -348,96 +326,6 @@ OPTIONS: tuple[Option, ...] = (
     _switch("--as-script", "code", "print a plain PyTorch script that trains the same, and send nothing"),
     Option(("--json",), "view", "print JSON", {"action": "store_true"}, host="terminal"),
 )
-
-
-class OptionParser(argparse.ArgumentParser):
-    """Argument parser that raises InvalidRequest for errors, and accepts no abbreviated options."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **{"allow_abbrev": False, **kwargs})
-
-    def format_help(self) -> str:
-        """Return the help text, with the search methods of all packages filled in."""
-        for action in self._actions:
-            if action.help and "{methods}" in action.help:  # filled in only here, as listing the methods takes time
-                action.help = action.help.replace("{methods}", _methods())
-        return super().format_help()
-
-    def error(self, message: str) -> NoReturn:
-        """Raise InvalidRequest instead of exiting the process."""
-        raise InvalidRequest(f"{message.removeprefix('argument ')}; see {self.prog} --help")
-
-    def parse_mixed(self, tokens: Sequence[str]) -> argparse.Namespace:
-        """Parse options in any place, and collect all other arguments in written order in `words`.
-
-        Raises InvalidRequest.
-        """
-        namespace, unknown = self.parse_telling(tokens)
-        if unknown:
-            raise InvalidRequest("\n".join(unknown))
-        return namespace
-
-    def parse_telling(self, tokens: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
-        """Parse like `parse_mixed`, but return messages about unknown options besides, instead of raising.
-
-        Raises InvalidRequest for a known option without a value.
-        """
-        for token in tokens:
-            if _is_option(token) and token.endswith("=--"):  # argparse raises an internal error for it
-                raise InvalidRequest(f"{token}: -- is no value; see {self.prog} --help")
-        namespace, rest = self.parse_known_args(tokens)
-        unknown = [
-            _unknown(token, after, self._option_string_actions)
-            for token, after in zip(rest, [*rest[1:], ""], strict=False)
-            if _is_option(token)
-        ]
-        # The word after an unknown option is taken as its value.
-        kept = [
-            token
-            for token, before in zip(rest, ["", *rest], strict=False)
-            if not _is_option(token) and ("=" in token or not _is_option(before) or "=" in before)
-        ]
-        namespace.words = [*(getattr(namespace, "words", None) or ()), *kept]
-        return namespace, unknown
-
-
-def _is_option(token: str) -> bool:
-    return token.startswith("-") and token != "-"
-
-
-def _unknown(token: str, after: str, known: Mapping[str, Any]) -> str:
-    """Return a message about an unknown option; one with a value may have been meant as a hyperparameter."""
-    name, _, value = token.partition("=")
-    value = value or ("" if _is_option(after) or "=" in after else after)
-    word = name.lstrip("-").replace("-", "_")
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=_NEAR)
-    ways = [f"did you mean {near[0]}?"] if near else []
-    sure = bool(difflib.get_close_matches(name, near, cutoff=_SURELY))
-    if value and word.isidentifier() and not sure:
-        ways.append(f"a hyperparameter is written {word}={value}")
-    return f"there is no option {name}: {' Else: '.join(ways) or 'see --help for those there are'}"
-
-
-def whole_number(text: str, label: str = "", least: int = 0, most: int = 2**63 - 1) -> int:
-    """Parse an integer; raises InvalidRequest with the text, after `label`, and the bounds."""
-    if not (text.isascii() and text.isdigit() and len(text) < 20 and least <= int(text) <= most):
-        up_to = f"to {most:,}" if most < 2**63 - 1 else "up"
-        raise InvalidRequest(f"{label}{text[:50]}: must be a whole number from {least} {up_to}")
-    return int(text)
-
-
-def options_for(host: Host, options: Iterable[Option] = OPTIONS) -> tuple[Option, ...]:
-    """Return the options of a magic (`notebook`) or of the command line (`terminal`)."""
-    return tuple(option for option in options if option.host in ("both", host))
-
-
-def add_options(parser: argparse.ArgumentParser, host: Host, options: Iterable[Option] = OPTIONS) -> None:
-    """Add the options of `host` to `parser`, in their groups."""
-    groups: dict[str, Any] = {"": parser}
-    for option in options_for(host, options):
-        if option.group not in groups:
-            groups[option.group] = parser.add_argument_group(option.group)
-        groups[option.group].add_argument(*option.flags, help=option.help, **option.kwargs)
 
 
 TRUST = Option(

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.experiment import Config
-from kernel_backend.spec.options import GANG, whole_number
+from kernel_backend.spec.limits import GANG, whole_number
 
 
 class SlotCount(NamedTuple):

@@ -10,7 +10,8 @@ from kernel_backend.model.resources import Node, Placement, Share
 from kernel_backend.model.search.effects import Moved
 from kernel_backend.model.states import AttemptState, TrialState
 from kernel_backend.model.trial import Attempt, Failure, Frame, Trial
-from kernel_backend.spec.options import Host, OptionParser, add_options
+from kernel_backend.spec.option_parser import OptionParser, add_options
+from kernel_backend.spec.options import Host
 from kernel_backend.store.base import Store
 
 

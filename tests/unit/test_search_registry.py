@@ -17,7 +17,7 @@ from kernel_backend.search.log import fold
 from kernel_backend.search.make import make, plan
 from kernel_backend.spec.assignments import parse_line
 from kernel_backend.spec.config_text import to_config, to_options
-from kernel_backend.spec.options import OptionParser, add_options
+from kernel_backend.spec.option_parser import OptionParser, add_options
 from kernel_backend.spec.search_rules import check_search
 from tests.plugins import ANNEALING, importable, install, written
 from tests.support.builders import parse_options

@@ -22,7 +22,8 @@ from kernel_backend.model.experiment import (
 from kernel_backend.model.search.records import Search
 from kernel_backend.model.sizes import parse_size, size_word
 from kernel_backend.spec.config_text import duration_word, specified_options, specified_settings, to_config, to_options
-from kernel_backend.spec.options import OPTIONS, add_options, options_for
+from kernel_backend.spec.option_parser import add_options, options_for
+from kernel_backend.spec.options import OPTIONS
 from kernel_backend.spec.slots import parse_slots
 from tests.support.builders import parse_options
 

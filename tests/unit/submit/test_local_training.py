@@ -15,7 +15,7 @@ from jupyter_ext.submit.local import train_locally
 from jupyter_ext.submit.submit import check, read
 from kernel_backend.artifacts.run import run
 from kernel_backend.errors import InvalidRequest
-from kernel_backend.spec.options import OptionParser, add_options
+from kernel_backend.spec.option_parser import OptionParser, add_options
 
 CELL = """
 import torch
