@@ -152,7 +152,7 @@ def main() -> None:
         number = fill(store, options.trials)
         store.close()
         served = Served(Path(folder), StillEngine())
-        served.run(served.service.put_snapshot(ADA, SNAPSHOT, ZIP))
+        served.run(served.service.submissions.put_snapshot(ADA, SNAPSHOT, ZIP))
         time.sleep(SETTLE_S)
         try:
             measure(served, number, options.rounds)

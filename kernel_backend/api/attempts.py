@@ -18,7 +18,7 @@ class AttemptHandler(ApiHandler):
         """Check the attempt's own token, and return no user; raises Unauthenticated."""
         if not self.bearer:
             raise Unauthenticated("no valid token: send the attempt's own as Authorization: Bearer")
-        await self.service.check_attempt(parse_attempt(self.path_args[0]), self.bearer)
+        await self.service.attempts.check(parse_attempt(self.path_args[0]), self.bearer)
 
 
 class RecordsHandler(AttemptHandler):
@@ -27,7 +27,7 @@ class RecordsHandler(AttemptHandler):
     async def post(self, key: str) -> None:
         """Deliver records of an attempt (an empty list is a heartbeat), with the attempt's own token."""
         delivery = self.parse(Delivery, lambda value, place: True)  # unknown fields of a newer version are ignored
-        self.reply(await self.service.deliver(parse_attempt(key), self.bearer, delivery))
+        self.reply(await self.service.attempts.deliver(parse_attempt(key), self.bearer, delivery))
 
 
 class JoinHandler(AttemptHandler):

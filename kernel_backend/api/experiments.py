@@ -46,7 +46,7 @@ class ExperimentsHandler(ApiHandler):
 
         Returns 200 with the active experiment if an identical one exists.
         """
-        answer, new = await self.service.submit_once(self.user, self.parse(Submission))
+        answer, new = await self.service.submissions.submit_once(self.user, self.parse(Submission))
         self.set_status(201 if new else 200)
         self.reply(answer)
 
@@ -90,7 +90,7 @@ class RerunHandler(ApiHandler):
     async def post(self, number: str) -> None:
         """Train an experiment's snapshot again, with the changes in the body."""
         asked = self.parse(RerunAsked) if self.body else RerunAsked()
-        answer = await self.service.rerun(self.user, int(number), asked)
+        answer = await self.service.reruns.rerun(self.user, int(number), asked)
         self.set_status(201)
         self.reply(answer)
 
@@ -101,7 +101,7 @@ class VerifyHandler(ApiHandler):
     async def post(self, number: str) -> None:
         """Train the steps between an experiment's first two checkpoints again; `diff` then compares the two."""
         asked = self.parse(RerunAsked) if self.body else RerunAsked()
-        answer = await self.service.verify(self.user, int(number), asked)
+        answer = await self.service.reruns.verify(self.user, int(number), asked)
         self.set_status(201)
         self.reply(answer)
 

@@ -15,13 +15,13 @@ class SnapshotsHandler(ApiHandler):
 
     async def head(self, id: str) -> None:
         """Return whether a snapshot is stored: 204, or 404."""
-        if not await self.service.has_snapshot(id):
+        if not await self.service.submissions.has_snapshot(id):
             raise NotFound(f"snapshot {id[:12]} is not stored")
         self.set_status(204)
 
     async def put(self, id: str) -> None:
         """Store an archive under its sha256; a body with another digest is refused."""
-        await self.service.put_snapshot(self.user, id, self.body)
+        await self.service.submissions.put_snapshot(self.user, id, self.body)
         self.set_status(204)
 
 

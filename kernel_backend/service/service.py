@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hmac
 import logging
 import time
 from collections.abc import AsyncGenerator, Sequence
@@ -12,28 +11,26 @@ from typing import Any
 
 from kernel_backend.confined import Confined
 from kernel_backend.engines.probing.callers import CallingProbes
-from kernel_backend.errors import Conflict, Fenced, NotFound, Unauthenticated
+from kernel_backend.errors import Conflict, NotFound
 from kernel_backend.model import events as e
 from kernel_backend.model.cluster.accounts import AuditEntry
 from kernel_backend.model.cluster.people import Person
-from kernel_backend.model.diff import Rerun
 from kernel_backend.model.environments import EnvironmentInfo
-from kernel_backend.model.experiment import Config, Experiment, Submission
+from kernel_backend.model.experiment import Config, Experiment
 from kernel_backend.model.facts import StoredFact
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.labels import LabelEdit, apply_edit, edit_text
-from kernel_backend.model.launch.launch_spec import token_digest
-from kernel_backend.model.reports import Delivery, Instruction, Kind, Report, StoredReport
+from kernel_backend.model.reports import Kind, StoredReport
 from kernel_backend.model.search import registry
 from kernel_backend.model.snapshot import Snapshot
-from kernel_backend.model.states import EXPERIMENT_ENDED, ExperimentState, IllegalTransition, TrialState
+from kernel_backend.model.states import ExperimentState, IllegalTransition
 from kernel_backend.model.times import Times
 from kernel_backend.model.trial import checkpoint_step
 from kernel_backend.model.views.curves import Curves
 from kernel_backend.model.views.overview import LogChunk, Overview
 from kernel_backend.model.views.search_status import SearchStatus
 from kernel_backend.model.webhooks.records import EndedExperiments
-from kernel_backend.service.access import changeable, check_not_deleted, may_submit, visible
+from kernel_backend.service.access import changeable, may_submit, visible
 from kernel_backend.service.admission import check_elastic, check_possible, check_workers
 from kernel_backend.service.audit import audit_entry
 from kernel_backend.service.context import Context
@@ -46,18 +43,12 @@ from kernel_backend.service.loop.idle_review import IdleReview
 from kernel_backend.service.loop.loop import Loop
 from kernel_backend.service.numbering import Numbering
 from kernel_backend.service.outbox.sender import OutboxSender
-from kernel_backend.service.rerun import (
-    as_requested_by,
-    choose_checkpoint,
-    continuation,
-    rerun_submission,
-    single_trial,
-)
 from kernel_backend.service.retention import Retention
 from kernel_backend.service.state.requests import pools_of
 from kernel_backend.service.storage_limits import StorageLimits
 from kernel_backend.service.submission import SubmissionValidator
 from kernel_backend.service.verbs.artifacts import ArtifactVerbs
+from kernel_backend.service.verbs.attempts import AttemptVerbs
 from kernel_backend.service.verbs.checkpoints import CheckpointVerbs
 from kernel_backend.service.verbs.cluster import ClusterVerbs
 from kernel_backend.service.verbs.compare import CompareVerbs
@@ -65,8 +56,10 @@ from kernel_backend.service.verbs.move import MoveVerbs
 from kernel_backend.service.verbs.node_environments import NodeEnvironments
 from kernel_backend.service.verbs.pools import PoolVerbs
 from kernel_backend.service.verbs.quotas import QuotaVerbs
+from kernel_backend.service.verbs.reruns import RerunVerbs
 from kernel_backend.service.verbs.search import SearchVerbs
 from kernel_backend.service.verbs.staging import Staging
+from kernel_backend.service.verbs.submissions import SubmissionVerbs
 from kernel_backend.service.verbs.traces import TraceVerbs
 from kernel_backend.service.verbs.webhooks import WebhookVerbs
 from kernel_backend.service.views.curves import CurveReader
@@ -80,7 +73,7 @@ from kernel_backend.service.views.utilisation import UtilisationReader
 from kernel_backend.service.views.watchers import WatcherFeed
 from kernel_backend.spec.resume import Resumption
 from kernel_backend.spec.slots import resumed_note
-from kernel_backend.store.base import NewExperiment, StoreUnavailable
+from kernel_backend.store.base import StoreUnavailable
 
 _log = logging.getLogger(__name__)
 
@@ -105,7 +98,6 @@ class Service:
         )
         self._curves = CurveReader(store)
         self._confined = Confined()
-        self._duplicates, self._submitting = DuplicateFinder(store, archive, self._confined), asyncio.Lock()
         self._retention = Retention(context)
         self.checkpoints = CheckpointVerbs(store, storage, self._retention)
         self.artifacts = ArtifactVerbs(store, workspaces)
@@ -115,11 +107,25 @@ class Service:
         self._overviews = Overviews(store, archive, loop.cluster_state, loop.searches.notice)
         self.search = SearchVerbs(store, loop, self._changed)
         self.disk = DiskMeter(context)
-        self._storage = StorageLimits(self.disk, self.stored_quotas)
-        self._validator = SubmissionValidator(
-            context, loop.cluster_state, preparation, self.checkpoints, self._confined, self._storage
+        validator = SubmissionValidator(
+            context,
+            loop.cluster_state,
+            preparation,
+            self.checkpoints,
+            self._confined,
+            StorageLimits(self.disk, self.stored_quotas),
         )
-        self.moves = MoveVerbs(context, loop.cluster_state, self._validator.python_in_pools, self._changed)
+        self.submissions = SubmissionVerbs(
+            context,
+            validator,
+            DuplicateFinder(store, archive, self._confined),
+            preparation,
+            self.numbering,
+            self.overview,
+            self._changed,
+        )
+        self.reruns = RerunVerbs(store, self.checkpoints, validator, self.submissions.add)
+        self.moves = MoveVerbs(context, loop.cluster_state, validator.python_in_pools, self._changed)
         self.quotas = QuotaVerbs(store, self.stored_quotas, loop.cluster_state.looking, self._changed)
         self.idle = IdleReview(context, loop.cluster_state, self._changed)
         self.cluster = ClusterVerbs(context, loop.cluster_state, self.overview, self._changed, lambda: self.idle.idle)
@@ -135,6 +141,7 @@ class Service:
         self._outbox = OutboxSender(store, context.bus, context.outbox)
         self.webhooks = WebhookVerbs(context, self._outbox)
         self.traces = TraceVerbs(store, self.overview, self._changed)
+        self.attempts = AttemptVerbs(context, loop, self.traces)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -179,96 +186,6 @@ class Service:
     async def database(self) -> str:
         """Return the product and version of the service's database."""
         return await asyncio.to_thread(self._store.product)
-
-    # Submissions
-
-    async def has_snapshot(self, id: str) -> bool:
-        """Return whether the archive holds this snapshot."""
-        return await asyncio.to_thread(self._archive.spare, id)
-
-    async def put_snapshot(self, who: Person, id: str, data: bytes) -> None:
-        """Store `data`, the archive of a snapshot; raises InvalidRequest unless `id` is its sha256.
-
-        Raises Forbidden if the user may not submit.
-        """
-        may_submit(who)
-        await asyncio.to_thread(self._archive.put, id, data)
-
-    async def submit_once(self, who: Person, submission: Submission) -> tuple[Overview, bool]:
-        """Queue a new experiment, unless it duplicates an active one; return its overview, and True if it is new.
-
-        Raises NotFound for an unknown snapshot, InvalidDefinition for an error in the notebook cell or a
-        hyperparameter, and ImpossibleAsk for a submission that can never run. After an error nothing is stored.
-        """
-        draft = await self._validator.draft(who, submission)
-        if submission.again or submission.rerun_of is not None:
-            return await self._add(who, draft), True
-        await self._duplicates.learn(draft)
-        await asyncio.to_thread(self.numbering.beyond, draft.owner)  # cached: the folders may be slow to read
-        async with self._submitting:  # if two equal submissions arrive at once, the second finds the first
-            twin = await asyncio.to_thread(self._duplicates.find, draft)
-            if twin is None:
-                return await self._add(who, draft), True
-        return await self.overview(who, twin), False
-
-    async def _add(self, who: Person, draft: NewExperiment) -> Overview:
-        beyond = await asyncio.to_thread(self.numbering.beyond, draft.owner)
-        experiment, _ = await asyncio.to_thread(self._store.add_experiment, draft, time.time(), beyond)
-        await asyncio.to_thread(self._preparation.keep, draft.owner, draft.snapshot, draft.python)
-        self._changed()
-        overview = await self.overview(who, experiment.number)
-        warnings = await self._storage.warnings(draft.owner, draft.group)
-        return overview.model_copy(update={"warnings": (*overview.warnings, *warnings)})
-
-    async def rerun(self, who: Person, number: int, asked: Rerun) -> Overview:
-        """Queue a new experiment with the snapshot and seeds of an earlier one.
-
-        If `asked.trial` is set, only that trial of a search is run. If `asked.checkpoint` is set, training continues
-        from that checkpoint. Raises NotFound, InvalidRequest for an unknown option or if the trial has already reached
-        the given length, and the errors of `submit_once`.
-        """
-        before = await self._before(who, number, asked)
-        if asked.checkpoint is not None:
-            trial = await asyncio.to_thread(self._store.trial, number, asked.trial or 1)
-            found = choose_checkpoint(before, asked, await self.checkpoints.listed(who, number))
-            submission = continuation(before, trial, asked, found)
-            return await self._add(who, await self._validator.draft(who, submission, f"{trial.id}/{found.id}"))
-        if asked.trial is None:
-            return await self._add(
-                who, await self._validator.draft(who, rerun_submission(before, asked), before.begins_from)
-            )
-        trial = await asyncio.to_thread(self._store.trial, number, asked.trial)
-        return await self._add(
-            who, await self._validator.draft(who, single_trial(before, trial, asked), trial.begins_from)
-        )
-
-    async def verify(self, who: Person, number: int, asked: Rerun) -> Overview:
-        """Queue a new experiment that repeats the steps between the first two checkpoints of an earlier one.
-
-        With a single checkpoint, the steps from the start to it are repeated. `compare.diff` then shows whether the
-        results are bit-identical. Raises NotFound if there is no checkpoint, and the errors of `rerun`.
-        """
-        before = await self._before(who, number, asked)
-        kept = sorted(await self.checkpoints.listed(who, number), key=lambda each: each.order)
-        first = [each for each in kept if each.trial == 1][:2]
-        if not first:
-            yet = "" if before.state in EXPERIMENT_ENDED else " yet"
-            raise NotFound(f"experiment #{number} has no checkpoint{yet} to compare with")
-        begins_from = f"{number}.1/{first[0].id}" if len(first) > 1 else None
-        name = asked.name or f"verification of #{number}"
-        until = {**asked.config, "until": first[-1].step}
-        params = {**(await asyncio.to_thread(self._store.trial, number, 1)).params, **asked.params}
-        submission = rerun_submission(
-            before, asked.model_copy(update={"name": name, "config": until, "params": params})
-        )
-        return await self._add(who, await self._validator.draft(who, submission, begins_from))
-
-    async def _before(self, who: Person, number: int, asked: Rerun) -> Experiment:
-        """Return the experiment to rerun as the user may run it; raises NotFound, Conflict, Forbidden."""
-        before = await self._visible(who, number)
-        check_not_deleted(before)
-        may_submit(who)
-        return as_requested_by(who, before, asked)
 
     # Reading
 
@@ -464,49 +381,6 @@ class Service:
                 ) from None
             self._changed()
         return await self.overview(who, number)
-
-    # Called by launchers
-
-    async def check_attempt(self, key: AttemptId, token: str) -> None:
-        """Raise Unauthenticated unless the token was issued for this attempt."""
-        try:
-            known = await asyncio.to_thread(self._store.token_digest, key)
-        except NotFound:
-            raise Unauthenticated("this token is no attempt's") from None
-        if not hmac.compare_digest(known, token_digest(token)):
-            raise Unauthenticated("this token is no attempt's")
-
-    async def deliver(self, key: AttemptId, token: str, delivery: Delivery) -> Instruction:
-        """Store records that an attempt sends; return how many were accepted, and an instruction for its ranks.
-
-        Raises Unauthenticated for a wrong token. If there is a newer attempt, records up to the step from which it
-        resumed are stored, and Fenced is raised.
-        """
-        await self.check_attempt(key, token)
-        accepted = 0
-        if delivery.records:
-            accepted = await asyncio.to_thread(self._store.accept, key, delivery.records, time.time())
-            if any(isinstance(record, Report) and record.kind == "validation" for record in delivery.records):
-                await self._decide(key.experiment)
-            self._bus.notify()
-        await asyncio.to_thread(self._store.keep_measured, key, delivery, time.time())
-        for text in delivery.notes:
-            await asyncio.to_thread(self._store.note, key, text, time.time())
-            self._bus.notify()
-        trial = await asyncio.to_thread(self._store.trial, key.experiment, key.trial)
-        if trial.attempt != key.number:
-            raise Fenced(f"attempt {key} was followed by attempt {trial.attempt}: exit", accepted=accepted)
-        instruct = {TrialState.RELEASING: "release", TrialState.STOPPING: "stop"}.get(trial.state, "continue")
-        trace = await self.traces.pending(key)
-        return Instruction.model_validate(
-            {"accepted": accepted, "instruct": instruct, "until": trial.until, "trace": trace}
-        )
-
-    async def _decide(self, number: int) -> None:
-        """Let a search process a validation report at once, since the ranks of that trial may wait for its decision."""
-        experiment = await asyncio.to_thread(self._store.experiment, number)
-        if experiment.config.search is not None and await asyncio.to_thread(self._loop.searches.take_news, experiment):
-            self._loop.wake()
 
     # Helpers
 

@@ -96,6 +96,10 @@ class SubmissionValidator:
             begins_from=await self._beginning(who, submission.config, begins_from),
         )
 
+    async def warnings(self, draft: NewExperiment) -> tuple[str, ...]:
+        """Return warnings for the owner of a new experiment whose storage quota, or whose group's, is nearly used."""
+        return await self._storage.warnings(draft.owner, draft.group)
+
     def _in_default_pool(self, submission: Submission) -> Submission:
         """Return a submission that names no pool with the default one, where an admin has set one.
 

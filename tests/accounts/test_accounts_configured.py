@@ -32,7 +32,7 @@ def test_without_the_helper_it_is_told_that_it_does_not_answer(tmp_path: Path):
         store = SqlStore(f"sqlite:///{tmp_path}/daylight.db")
         service = made._service(tmp_path, store, made._launcher_server(tmp_path))
         with pytest.raises(PlaceUnavailable, match="the spawn helper does not answer: No such file"):
-            await asyncio.to_thread(service._validator._workspaces.check, "dave")
+            await asyncio.to_thread(service.submissions._validator._workspaces.check, "dave")
         await service.close()
 
     asyncio.run(go())

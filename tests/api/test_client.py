@@ -101,9 +101,9 @@ def test_a_wrong_token_is_unauthenticated(served):
 
 def test_a_snapshot_is_uploaded_once(served, client, monkeypatch):
     stored = []
-    put = served.service.put_snapshot
+    put = served.service.submissions.put_snapshot
     monkeypatch.setattr(
-        served.service, "put_snapshot", lambda who, id, data: (stored.append(id), put(who, id, data))[1]
+        served.service.submissions, "put_snapshot", lambda who, id, data: (stored.append(id), put(who, id, data))[1]
     )
     submit(client)
     submit(client)

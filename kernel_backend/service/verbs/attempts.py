@@ -1,0 +1,64 @@
+"""Receive what the launchers of attempts report, and answer with instructions for their ranks."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import time
+
+from kernel_backend.errors import Fenced, NotFound, Unauthenticated
+from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.launch.launch_spec import token_digest
+from kernel_backend.model.reports import Delivery, Instruction, Report
+from kernel_backend.model.states import TrialState
+from kernel_backend.service.context import Context
+from kernel_backend.service.loop.loop import Loop
+from kernel_backend.service.verbs.traces import TraceVerbs
+
+
+class AttemptVerbs:
+    """Operations that the launchers of attempts call, each with its attempt's token."""
+
+    def __init__(self, context: Context, loop: Loop, traces: TraceVerbs) -> None:
+        self._store, self._bus, self._loop, self._traces = context.store, context.bus, loop, traces
+
+    async def check(self, key: AttemptId, token: str) -> None:
+        """Raise Unauthenticated unless the token was issued for this attempt."""
+        try:
+            known = await asyncio.to_thread(self._store.token_digest, key)
+        except NotFound:
+            raise Unauthenticated("this token is no attempt's") from None
+        if not hmac.compare_digest(known, token_digest(token)):
+            raise Unauthenticated("this token is no attempt's")
+
+    async def deliver(self, key: AttemptId, token: str, delivery: Delivery) -> Instruction:
+        """Store records that an attempt sends; return how many were accepted, and an instruction for its ranks.
+
+        Raises Unauthenticated for a wrong token. If there is a newer attempt, records up to the step from which it
+        resumed are stored, and Fenced is raised.
+        """
+        await self.check(key, token)
+        accepted = 0
+        if delivery.records:
+            accepted = await asyncio.to_thread(self._store.accept, key, delivery.records, time.time())
+            if any(isinstance(record, Report) and record.kind == "validation" for record in delivery.records):
+                await self._decide(key.experiment)
+            self._bus.notify()
+        await asyncio.to_thread(self._store.keep_measured, key, delivery, time.time())
+        for text in delivery.notes:
+            await asyncio.to_thread(self._store.note, key, text, time.time())
+            self._bus.notify()
+        trial = await asyncio.to_thread(self._store.trial, key.experiment, key.trial)
+        if trial.attempt != key.number:
+            raise Fenced(f"attempt {key} was followed by attempt {trial.attempt}: exit", accepted=accepted)
+        instruct = {TrialState.RELEASING: "release", TrialState.STOPPING: "stop"}.get(trial.state, "continue")
+        trace = await self._traces.pending(key)
+        return Instruction.model_validate(
+            {"accepted": accepted, "instruct": instruct, "until": trial.until, "trace": trace}
+        )
+
+    async def _decide(self, number: int) -> None:
+        """Let a search process a validation report at once, since the ranks of that trial may wait for its decision."""
+        experiment = await asyncio.to_thread(self._store.experiment, number)
+        if experiment.config.search is not None and await asyncio.to_thread(self._loop.searches.take_news, experiment):
+            self._loop.wake()

@@ -1,0 +1,76 @@
+"""Store snapshots, and queue new experiments."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+from kernel_backend.model.cluster.people import Person
+from kernel_backend.model.experiment import Submission
+from kernel_backend.model.views.overview import Overview
+from kernel_backend.service.access import may_submit
+from kernel_backend.service.context import Context
+from kernel_backend.service.duplicates import DuplicateFinder
+from kernel_backend.service.environments import Preparation
+from kernel_backend.service.numbering import Numbering
+from kernel_backend.service.submission import SubmissionValidator
+from kernel_backend.store.base import NewExperiment
+
+
+class SubmissionVerbs:
+    """Operations that store snapshots and queue experiments."""
+
+    def __init__(
+        self,
+        context: Context,
+        validator: SubmissionValidator,
+        duplicates: DuplicateFinder,
+        preparation: Preparation,
+        numbering: Numbering,
+        overview: Callable[[Person, int], Awaitable[Overview]],
+        changed: Callable[[], None],
+    ) -> None:
+        self._store, self._archive = context.store, context.archive
+        self._validator, self._duplicates, self._preparation = validator, duplicates, preparation
+        self._numbering, self._overview, self._changed = numbering, overview, changed
+        self._submitting = asyncio.Lock()
+
+    async def has_snapshot(self, id: str) -> bool:
+        """Return whether the archive holds this snapshot."""
+        return await asyncio.to_thread(self._archive.spare, id)
+
+    async def put_snapshot(self, who: Person, id: str, data: bytes) -> None:
+        """Store `data`, the archive of a snapshot; raises InvalidRequest unless `id` is its sha256.
+
+        Raises Forbidden if the user may not submit.
+        """
+        may_submit(who)
+        await asyncio.to_thread(self._archive.put, id, data)
+
+    async def submit_once(self, who: Person, submission: Submission) -> tuple[Overview, bool]:
+        """Queue a new experiment, unless it duplicates an active one; return its overview, and True if it is new.
+
+        Raises NotFound for an unknown snapshot, InvalidDefinition for an error in the notebook cell or a
+        hyperparameter, and ImpossibleAsk for a submission that can never run. After an error nothing is stored.
+        """
+        draft = await self._validator.draft(who, submission)
+        if submission.again or submission.rerun_of is not None:
+            return await self.add(who, draft), True
+        await self._duplicates.learn(draft)
+        await asyncio.to_thread(self._numbering.beyond, draft.owner)  # cached: the folders may be slow to read
+        async with self._submitting:  # if two equal submissions arrive at once, the second finds the first
+            twin = await asyncio.to_thread(self._duplicates.find, draft)
+            if twin is None:
+                return await self.add(who, draft), True
+        return await self._overview(who, twin), False
+
+    async def add(self, who: Person, draft: NewExperiment) -> Overview:
+        """Store a validated experiment, which the loop then starts; return its overview."""
+        beyond = await asyncio.to_thread(self._numbering.beyond, draft.owner)
+        experiment, _ = await asyncio.to_thread(self._store.add_experiment, draft, time.time(), beyond)
+        await asyncio.to_thread(self._preparation.keep, draft.owner, draft.snapshot, draft.python)
+        self._changed()
+        overview = await self._overview(who, experiment.number)
+        warnings = await self._validator.warnings(draft)
+        return overview.model_copy(update={"warnings": (*overview.warnings, *warnings)})
