@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from jupyter_ext.job.job import final_lines, raise_if_failed
+from jupyter_ext.job.outcome import final_lines, raise_if_failed
 from jupyter_ext.views import LiveView
 from kernel_backend.client import Client
 from kernel_backend.commands.follow import follow

@@ -7,7 +7,7 @@ import io
 
 import pytest
 
-from jupyter_ext.job.job import raise_if_failed
+from jupyter_ext.job.outcome import raise_if_failed
 from kernel_backend.cli.follow import wait
 from kernel_backend.commands.answer import FAILED
 from kernel_backend.errors import ExperimentFailed

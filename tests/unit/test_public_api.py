@@ -35,10 +35,17 @@ def exported() -> Iterator[tuple[str, Any]]:
     yield "kernel_backend.artifacts.run.Run", type(daylight.run)
 
 
+def classes(of: Any) -> list[type]:
+    """Return a class and the classes of its own package that it inherits from; nothing for a function."""
+    package = of.__module__.rpartition(".")[0]
+    return [each for each in of.__mro__ if each.__module__.startswith(package)] if inspect.isclass(of) else []
+
+
 def members(of: Any) -> list[str]:
+    found = {name: member for each in reversed(classes(of)) for name, member in vars(each).items()}
     return [
         name
-        for name, member in (vars(of).items() if inspect.isclass(of) else ())
+        for name, member in found.items()
         if not name.startswith("_") and (inspect.isfunction(member) or isinstance(member, property))
     ]
 
@@ -71,5 +78,5 @@ def test_the_conventions_of_docstrings_are_checked_in_the_files_of_public_names(
     (pattern,) = [each for each in settings["per-file-ignores"] if each.startswith("!")]
     listed = {path for each in re.findall(r"[^!{},]+", pattern) for path in ROOT.glob(each)}
     modules = [Path(inspect.getfile(importlib.import_module(name))) for name in MODULES]
-    defined = {Path(inspect.getfile(found)) for found in PUBLIC.values()}
+    defined = {Path(inspect.getfile(each)) for found in PUBLIC.values() for each in (found, *classes(found))}
     assert listed == {*modules, *defined}

@@ -1,0 +1,195 @@
+"""Define the methods of a job that change an experiment, or wait for its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Self
+
+from jupyter_ext.job.base import JobBase
+from jupyter_ext.job.outcome import raise_if_failed
+from kernel_backend.commands.follow import follow
+from kernel_backend.model.labels import LabelEdit
+from kernel_backend.model.record import checked
+from kernel_backend.spec.slots import parse_slots
+from kernel_backend.text import already_text, new_notes
+from kernel_backend.text.terminal import tell
+
+
+class JobActions(JobBase):
+    """Changes of an experiment's state and labels."""
+
+    def wait(self, timeout: float | None = None) -> Self:
+        """Wait until the experiment has ended or needs the user.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Time after which to return in any case, in seconds.
+
+        Returns
+        -------
+        Job
+            This experiment.
+
+        Raises
+        ------
+        ExperimentFailed
+            The experiment failed, or is paused until the user fixes the cause that the message names.
+        """
+        for look in follow(self._client, self.overview, timeout):
+            overview = look.overview
+        raise_if_failed(overview)
+        return self
+
+    def rename(self, name: str) -> Self:
+        """Rename the experiment.
+
+        Parameters
+        ----------
+        name : str
+            The new name.
+
+        Returns
+        -------
+        Job
+            This experiment.
+        """
+        self._client.label(self.number, checked(LabelEdit, name=name))
+        return self
+
+    def note(self, text: str) -> Self:
+        """Replace the note of the experiment.
+
+        Parameters
+        ----------
+        text : str
+            The new note; an empty text removes it.
+
+        Returns
+        -------
+        Job
+            This experiment.
+        """
+        self._client.label(self.number, checked(LabelEdit, note=text))
+        return self
+
+    def tag(self, *add: str, remove: Iterable[str] = ()) -> Self:
+        """Add tags to the experiment and remove others.
+
+        Parameters
+        ----------
+        *add : str
+            Tags to add.
+        remove : iterable of str
+            Tags to remove.
+
+        Returns
+        -------
+        Job
+            This experiment.
+
+        Raises
+        ------
+        InvalidRequest
+            A tag is invalid.
+        """
+        self._client.label(self.number, LabelEdit(add_tags=add, remove_tags=tuple(remove)))
+        return self
+
+    def delete(self) -> Self:
+        """Delete the experiment; `undelete` restores it within a day.
+
+        Returns
+        -------
+        Job
+            This experiment.
+
+        Raises
+        ------
+        Conflict
+            The experiment has not ended, or has a pinned checkpoint.
+        """
+        self._client.delete_experiment(self.number)
+        return self
+
+    def undelete(self) -> Self:
+        """Restore the deleted experiment.
+
+        Returns
+        -------
+        Job
+            This experiment.
+
+        Raises
+        ------
+        Conflict
+            The experiment was deleted more than a day ago.
+        """
+        self._client.undelete(self.number)
+        return self
+
+    def stop(self) -> Self:
+        """Stop the experiment for good; its checkpoints stay.
+
+        Returns
+        -------
+        Job
+            This experiment.
+        """
+        self._client.stop(self.number)
+        return self
+
+    def pause(self) -> Self:
+        """Pause the experiment: commit a checkpoint and release the slots.
+
+        Returns
+        -------
+        Job
+            This experiment.
+        """
+        self._client.pause(self.number)
+        return self
+
+    def resume(self, slots: int | str | None = None) -> Self:
+        """Resume a paused experiment, and print how another number of slots affects reproducibility.
+
+        Parameters
+        ----------
+        slots : int or str, optional
+            New number of slots, or a range such as ``"1..4"``; by default as before.
+
+        Returns
+        -------
+        Job
+            This experiment.
+        """
+        before = self.overview
+        after = self._client.resume(self.number, *(() if slots is None else parse_slots(str(slots))))
+        for note in [*already_text(before), *new_notes(before, after)]:
+            tell(f"note: {note}")
+        return self
+
+    def move(self, pool: str) -> Self:
+        """Move the experiment to another pool, where what runs goes on from a checkpoint.
+
+        Parameters
+        ----------
+        pool : str
+            Name of the pool; or several, as ``"gpu,cloud"``: the first of them that can start it has it.
+
+        Returns
+        -------
+        Job
+            This experiment.
+
+        Raises
+        ------
+        Conflict
+            The experiment has ended, or the pool cannot be used now.
+        ImpossibleAsk
+            No node of the pool could hold it.
+        """
+        before = self.overview
+        for note in new_notes(before, self._client.move(self.number, pool)):
+            tell(f"note: {note}")
+        return self

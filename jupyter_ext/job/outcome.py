@@ -1,0 +1,36 @@
+"""Describe how an experiment ended, and raise an error if it failed."""
+
+from __future__ import annotations
+
+import time
+
+from kernel_backend.errors import ExperimentFailed
+from kernel_backend.model.views.overview import Overview
+from kernel_backend.text import failure_text, head_text, metrics_text, search_text
+
+
+def raise_if_failed(overview: Overview) -> None:
+    """Raise ExperimentFailed, with the first failure, if the experiment failed or the user must fix something."""
+    number = overview.experiment.number
+    if overview.stuck is not None:
+        text = f"experiment #{number} is paused: {overview.stuck.message}; then: %dl resume {number}"
+        raise ExperimentFailed(text, number=number)
+    if overview.state != "failed":
+        return
+    failures = [failure_text(trial.failure) for trial in overview.trials if trial.failure]
+    failures += [*overview.warnings[-1:], "no rank said why"]  # the last warning is that of a search that failed itself
+    raise ExperimentFailed(
+        f"experiment #{number} failed: {failures[0]}\nwhat its ranks printed: %dl logs {number}",
+        number=number,
+    )
+
+
+def final_lines(overview: Overview) -> list[str]:
+    """Return lines for users: the final state, then each validation metric as `accuracy 0.953`.
+
+    For a search they are the metrics of the best trial.
+    """
+    lines = [line for line in (head_text(overview, time.time()), search_text(overview)) if line]
+    for trial in [overview.front] if overview.front else []:
+        lines += [metrics_text({name: value}) for name, value in trial.metrics.items()]
+    return lines
