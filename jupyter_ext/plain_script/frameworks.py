@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from itertools import accumulate
 from typing import Any
 
-from jupyter_ext.plain_script import pieces
+from jupyter_ext.plain_script import helpers
 from jupyter_ext.plain_script.template import filled
 from kernel_backend.definition.contract import Definition
 from kernel_backend.definition.lightning.cell import lightning_cell
@@ -84,7 +84,7 @@ def framework_script(
         "futures": "\n".join(map(ast.unparse, futures)),
         "seed": str(config.seed),
         "threads": str(config.threads),
-        "seeds": pieces.SEEDS.strip("\n"),
+        "seeds": helpers.SEEDS.strip("\n"),
     }
     head = filled(_HEAD, {"threads"} if config.threads is not None else (), texts)
     return filled(head, (), {"code": "\n".join(lines)}) + "\n"

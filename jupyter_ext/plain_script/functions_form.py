@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from jupyter_ext.plain_script import pieces
+from jupyter_ext.plain_script import loops, helpers
 from jupyter_ext.plain_script.template import filled
 from kernel_backend.definition.contract import Definition, Function
 from kernel_backend.model.experiment import Config
@@ -41,18 +41,18 @@ class FunctionsForm:
         whole = "target" not in self._asked("loss", "metrics", *self._definition.steps)
         used = main + evaluate
         parts = [
-            pieces.SAMPLES,
-            pieces.BY_ROWS if "columns" in self._flags else "",
-            filled(pieces.BATCHES, self._flags, self._batch_texts()),
-            pieces.MOVE if "move(" in used else "",
-            (pieces.SPLIT_WHOLE if whole else pieces.SPLIT) if "split(" in used else "",
-            pieces.SCALAR,
-            pieces.ALONE if "several" in self._flags else "",
-            pieces.MEANS,
-            pieces.METRICS if evaluate and "whole" in self._flags else "",
-            pieces.METRIC_OBJECTS if evaluate and "held" in self._flags else "",
+            helpers.SAMPLES,
+            helpers.BY_ROWS if "columns" in self._flags else "",
+            filled(helpers.BATCHES, self._flags, self._batch_texts()),
+            helpers.MOVE if "move(" in used else "",
+            (helpers.SPLIT_WHOLE if whole else helpers.SPLIT) if "split(" in used else "",
+            helpers.SCALAR,
+            helpers.ALONE if "several" in self._flags else "",
+            helpers.MEANS,
+            helpers.METRICS if evaluate and "whole" in self._flags else "",
+            helpers.METRIC_OBJECTS if evaluate and "held" in self._flags else "",
             evaluate,
-            pieces.REPORT,
+            helpers.REPORT,
             main,
         ]
         return "\n\n\n".join(each.strip("\n") for each in parts if each)
@@ -191,7 +191,7 @@ class FunctionsForm:
         batch, values = "batch", self._values("batch", "number")
         loss = f"scalar({self._call('loss', values)})[0]" if self._has("loss") else ""
         steps = [
-            filled(pieces.EVALUATED_STEP, (), {"call": self._call(role, values), "label": _label(role)})
+            filled(loops.EVALUATED_STEP, (), {"call": self._call(role, values), "label": _label(role)})
             for role in self._definition.steps
             if not loss
         ]
@@ -209,7 +209,7 @@ class FunctionsForm:
             "metrics_call": self._call("metrics", values | {"batch": batch}) if self._has("metrics") else "",
             "metrics_once": self._call("metrics", values | kept) if self._has("metrics") else "",
         }
-        return filled(pieces.EVALUATE, self._flags, texts)
+        return filled(loops.EVALUATE, self._flags, texts)
 
     def _main(self) -> str:
         config, functions = self._config, self._definition.functions
@@ -236,16 +236,16 @@ class FunctionsForm:
             "metric": config.metric.name,
             "better": ">" if config.metric.mode == "max" else "<",
             "due": due,
-            "advance": pieces.ADVANCE,
+            "advance": loops.ADVANCE,
         }
-        texts["optimizers"] = "\n".join([*optimizer, filled(pieces.OPTIMIZERS, self._flags, texts)])
+        texts["optimizers"] = "\n".join([*optimizer, filled(loops.OPTIMIZERS, self._flags, texts)])
         texts["schedules"] = "\n".join(
             [*schedule, "lr_schedules = list(lr_schedule.values()) if isinstance(lr_schedule, dict) else [lr_schedule]"]
         )
-        texts["validation"] = filled(pieces.VALIDATION, self._flags, texts)
+        texts["validation"] = filled(loops.VALIDATION, self._flags, texts)
         texts["steps"] = "\n".join(self._step(role) for role in self._roles)
         texts["on_epoch"] = self._on_epoch() if self._has("on_epoch") else ""
-        return filled(pieces.MAIN, self._flags, texts)
+        return filled(loops.MAIN, self._flags, texts)
 
     def _default_optimizer(self) -> str:
         lr = "args.lr" if "lr" in self._definition.hyperparameters else "1e-3"
@@ -269,17 +269,17 @@ class FunctionsForm:
             texts["augment"] = self._call("augment", {"batch": "given", "epoch": "epoch", "index": "global_step"})
         part = ", part" if "accumulate" in self._flags else ""
         own = f', "{role}"' if several else ""
-        texts["forward"] = filled(pieces.FORWARD, self._flags, texts)
-        texts["backward"] = filled(pieces.BACKWARD, self._flags, texts)
-        texts["forward_backward"] = filled(pieces.FORWARD_BACKWARD, self._flags, texts)
-        texts["part"] = filled(pieces.PART, self._flags, texts | {"draws": part + own})
-        texts["update"] = filled(pieces.UPDATE, self._flags, texts | {"draws": own})
-        return filled(pieces.STEP, self._flags, texts)
+        texts["forward"] = filled(loops.FORWARD, self._flags, texts)
+        texts["backward"] = filled(loops.BACKWARD, self._flags, texts)
+        texts["forward_backward"] = filled(loops.FORWARD_BACKWARD, self._flags, texts)
+        texts["part"] = filled(loops.PART, self._flags, texts | {"draws": part + own})
+        texts["update"] = filled(loops.UPDATE, self._flags, texts | {"draws": own})
+        return filled(loops.STEP, self._flags, texts)
 
     def _on_epoch(self) -> str:
         parts = {name: f'{self._net}["{name}"]' for name in self._definition.models}
         call = self._call("on_epoch", {"epoch": "epoch", "model": self._net} | parts)
-        return filled(pieces.ON_EPOCH, self._flags, {"call": call, "net": self._net})
+        return filled(loops.ON_EPOCH, self._flags, {"call": call, "net": self._net})
 
 
 def _label(role: str) -> str:

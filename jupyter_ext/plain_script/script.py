@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from jupyter_ext.plain_script import pieces
+from jupyter_ext.plain_script import helpers
 from jupyter_ext.plain_script.frameworks import framework_script
 from jupyter_ext.plain_script.functions_form import THEIRS, FunctionsForm
 from jupyter_ext.plain_script.template import filled
@@ -115,7 +115,7 @@ def plain_script(
     if definition.form in ("trainer", "lightning"):
         return framework_script(source, roles_from, definition, config, params, command)
     futures, code = _parted(source)
-    body = "\n\n\n".join([pieces.SEEDS.strip("\n"), _USER.strip("\n") + "\n\n<code>", _REST.strip("\n")])
+    body = "\n\n\n".join([helpers.SEEDS.strip("\n"), _USER.strip("\n") + "\n\n<code>", _REST.strip("\n")])
     body += "\n\n\n" + FunctionsForm(definition, config, source).text()
     switches = {"threads": config.threads is not None, "deterministic": config.reproducible != "off"}
     found = "cpu" if config.device == "cpu" else '"cuda" if torch.cuda.is_available() else "cpu"'
