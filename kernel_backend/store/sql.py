@@ -7,49 +7,42 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Select, Text, delete, func, insert, select, type_coerce
+from sqlalchemy import Connection, insert, select
 from typing_extensions import override
 
 from kernel_backend.model import events
-from kernel_backend.model.cluster.accounts import AuditEntry
-from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.cluster.usage import ReservationRecord, UsageInterval
 from kernel_backend.model.events import Event
-from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.launch.trace import Trace
 from kernel_backend.model.reports import ArtifactSaved, SpoolRecord
 from kernel_backend.model.resources import LOCAL, Placement
-from kernel_backend.model.search.effects import Added, Moved
-from kernel_backend.model.states import LIVE, AttemptState, ExperimentState, TrialState
+from kernel_backend.model.search.effects import Moved
+from kernel_backend.model.states import LIVE, AttemptState, TrialState
 from kernel_backend.model.stream import Message
 from kernel_backend.model.trial import Attempt, Trial
-from kernel_backend.model.views.overview import Overview
 from kernel_backend.model.views.search_status import TrialSummary
-from kernel_backend.model.webhooks.records import event_of
 from kernel_backend.store import tables
-from kernel_backend.store.base import NewExperiment, Scheduled, Store
+from kernel_backend.store.base import Scheduled, Store
 from kernel_backend.store.connect import product_of
 from kernel_backend.store.database import Database
+from kernel_backend.store.experiments import SqlExperimentStore
 from kernel_backend.store.intake import keep_artifact, take_in
-from kernel_backend.store.listing import count_trials, find_before, find_experiments
-from kernel_backend.store.measured.slot_use import forget_curves
-from kernel_backend.store.outbox.sql import SqlOutboxStore, enqueue
+from kernel_backend.store.listing import count_trials
+from kernel_backend.store.outbox.sql import SqlOutboxStore
 from kernel_backend.store.outlines import read_outlines, touched_trials
 from kernel_backend.store.overviews import OverviewReader
 from kernel_backend.store.quotas import SqlQuotaStore
-from kernel_backend.store.repeated import read_repeated
 from kernel_backend.store.reported import SqlReportedStore
-from kernel_backend.store.scheduled import OPEN_EXPERIMENT, read_open_attempts, read_scheduled, restless
+from kernel_backend.store.scheduled import read_open_attempts, read_scheduled, restless
 from kernel_backend.store.search_log import SqlSearchStore
 from kernel_backend.store.stream import last_seq, read_changes, read_messages
-from kernel_backend.store.tables import AnyRecord, all_from, rows_of, to_row
+from kernel_backend.store.tables import rows_of, to_row
 from kernel_backend.store.transaction import (
     Transaction,
     advanced,
     changed,
     get_attempt,
-    get_experiment,
     get_token_digest,
     get_trial,
     get_uid,
@@ -63,19 +56,8 @@ from kernel_backend.store.usage import (
     save_reservations,
 )
 
-# Tables with the contents of an experiment, which are deleted with its files.
-_OF_EXPERIMENT = (
-    tables.reports,
-    tables.facts,
-    tables.rank_times,
-    tables.artifacts,
-    tables.search_log,
-    tables.search_histories,
-    tables.events,
-)
 
-
-class SqlStore(SqlQuotaStore, SqlReportedStore, SqlSearchStore, SqlOutboxStore, Store):
+class SqlStore(SqlExperimentStore, SqlQuotaStore, SqlReportedStore, SqlSearchStore, SqlOutboxStore, Store):
     """Store in a SQL database.
 
     `at` is the path of a SQLite file, or a URL of SQLite or PostgreSQL. With `alone` no other service can write to a
@@ -103,144 +85,6 @@ class SqlStore(SqlQuotaStore, SqlReportedStore, SqlSearchStore, SqlOutboxStore, 
     def product(self) -> str:
         with self._reading() as db:
             return product_of(db)
-
-    def _all(self, kind: type[AnyRecord], query: Select[Any]) -> list[AnyRecord]:
-        with self._reading() as db:
-            return all_from(kind, db.execute(query))
-
-    # Experiments
-
-    @override
-    def add_experiment(self, draft: NewExperiment, at: float, beyond: int = 0) -> tuple[Experiment, Trial | None]:
-        with self._writing() as tx:
-            newest: int = tx.db.execute(select(func.max(tables.experiments.c.number))).scalar_one() or 0
-            number = 1 + max(newest, beyond)
-            fields = {name: getattr(draft, name) for name in NewExperiment.model_fields}
-            fields["name"] = draft.name.strip()
-            experiment = Experiment(number=number, state=ExperimentState.ACTIVE, created_at=at, **fields)
-            tx.db.execute(insert(tables.experiments), to_row(experiment))
-            tx.publish(at, experiment)
-            enqueue(tx, experiment, "submitted", at)
-            if experiment.config.search is not None:
-                return experiment, None
-            return experiment, tx.add(at, number, Added(1, draft.params, begins_from=draft.begins_from))
-
-    @override
-    def experiment(self, number: int) -> Experiment:
-        with self._reading() as db:
-            return get_experiment(db, number)
-
-    @override
-    def experiments(
-        self, owner: str | None = None, state: str | None = None, search: str | None = None, limit: int = 50
-    ) -> list[Experiment]:
-        return self._all(Experiment, find_experiments(owner, state, search).limit(limit))
-
-    @override
-    def overview(self, number: int) -> Overview:
-        here = tables.experiments
-        with self._reading() as db:
-            get_experiment(db, number)  # raises NotFound
-            return self._overviews.read(db, rows_of(Experiment, here).where(here.c.number == number))[0]
-
-    @override
-    def overviews(
-        self,
-        owner: str | None = None,
-        state: str | None = None,
-        search: str | None = None,
-        limit: int = 50,
-        group: str | None = None,
-        seen_by: Person | None = None,
-        tags: Sequence[str] = (),
-    ) -> list[Overview]:
-        with self._reading() as db:
-            return self._overviews.read(db, find_experiments(owner, state, search, group, seen_by, tags).limit(limit))
-
-    @override
-    def experiment_before(self, experiment: Experiment) -> Experiment | None:
-        found = self._all(Experiment, find_before(experiment).limit(1))
-        return found[0] if found else None
-
-    @override
-    def unfinished_experiments(self) -> list[Experiment]:
-        here = tables.experiments.c
-        return self._all(
-            Experiment, select(tables.experiments).where(here.state.in_(OPEN_EXPERIMENT)).order_by(here.number)
-        )
-
-    @override
-    def ended_since(self, owner: str, since: float, limit: int) -> list[Experiment]:
-        ended = find_experiments(owner, None, None).where(tables.experiments.c.ended_at > since)
-        return self._all(Experiment, ended.order_by(None).order_by(tables.experiments.c.ended_at.desc()).limit(limit))
-
-    @override
-    def deleted_experiments(self) -> list[Experiment]:
-        here = tables.experiments.c
-        query = rows_of(Experiment, tables.experiments).where(here.deleted_at.is_not(None), here.purged_at.is_(None))
-        return self._all(Experiment, query.order_by(here.number))
-
-    @override
-    def warm_start_sources(self, number: int) -> list[tuple[str, int]]:
-        whose, here = tables.experiments.c, tables.trials.c
-        others = (whose.deleted_at.is_(None), whose.number != number)
-        source = f"{number}."
-        found = select(whose.begins_from, whose.number).where(whose.begins_from.startswith(source), *others)
-        trials = select(here.begins_from, whose.number).join(tables.experiments, whose.number == here.experiment)
-        query = found.union(trials.where(here.begins_from.startswith(source), *others))
-        with self._reading() as db:
-            return sorted((row[0], row[1]) for row in db.execute(query))
-
-    @override
-    def warm_started(self) -> list[Experiment]:
-        here = tables.experiments.c
-        query = rows_of(Experiment, tables.experiments).where(here.deleted_at.is_(None))
-        maybe = self._all(Experiment, query.where(type_coerce(here.config, Text).contains('"warm":["')))
-        return [each for each in maybe if each.config.search is not None and each.config.search.warm]
-
-    @override
-    def snapshot_users(self, snapshot: str, but: int) -> list[int]:
-        here = tables.experiments.c
-        query = select(here.number).where(here.snapshot == snapshot, here.purged_at.is_(None), here.number != but)
-        with self._reading() as db:
-            return sorted(db.execute(query).scalars())
-
-    @override
-    def purge(self, number: int, at: float) -> None:
-        with self._writing() as tx:
-            for table in _OF_EXPERIMENT:
-                tx.db.execute(delete(table).where(table.c.experiment == number))
-            forget_curves(tx.db, number)
-            before = get_experiment(tx.db, number)
-            blank = {"name": "", "note": "", "tags": (), "params": {}, "purged_at": at, "state": before.state}
-            tx.save(changed(before, blank))
-            tx.publish(at, changed(before, blank))
-
-    @override
-    def unfinished_names(self) -> dict[int, str]:
-        here = tables.experiments.c
-        with self._reading() as db:
-            rows = db.execute(select(here.number, here.name).where(here.state.in_(OPEN_EXPERIMENT)))
-            return {row.number: row.name for row in rows}
-
-    @override
-    def repeated_by(self, draft: NewExperiment) -> list[Experiment]:
-        with self._reading() as db:
-            return read_repeated(db, draft)
-
-    @override
-    def advance_experiment(
-        self, number: int, event: Event, at: float, entry: AuditEntry | None = None, **changes: Any
-    ) -> Experiment:
-        with self._writing() as tx:
-            before = get_experiment(tx.db, number)
-            experiment = advanced(before, event, at, changes)
-            tx.save(experiment)
-            tx.publish(at, experiment)
-            enqueue(tx, experiment, event_of(before.state, experiment), at)
-            if entry is not None:
-                tx.write_down(entry)
-            return experiment
 
     # Trials
 
