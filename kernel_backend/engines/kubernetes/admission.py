@@ -1,4 +1,4 @@
-"""Have the pods of a gang start together or not at all, where the cluster can: by PodGroups, and by Kueue's queues.
+"""Have the pods of a gang start together or not at all, by the cluster's PodGroups or by Kueue, if it has them.
 
 All functions are pure; `discovery.py` finds out what the cluster has.
 """
@@ -19,7 +19,7 @@ _COUNT, _RETRIABLE = f"{KUEUE}/pod-group-total-count", f"{KUEUE}/retriable-in-gr
 
 
 def grouped(objects: Sequence[Manifest], name: str, podgroups: str, settings: PoolSettings) -> list[Manifest]:
-    """Return the objects of a gang, with what has its pods admitted together.
+    """Return the objects of a gang, changed so that the cluster admits all of its pods together.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def _pod_group(name: str, api: str, pods: int, labels: Mapping[str, str]) -> Man
 
 
 def _member(manifest: Manifest, name: str, podgroups: str, pods: int, settings: PoolSettings) -> Manifest:
-    """Return an object as a member of its group, if it is a pod."""
+    """Return an object with the labels of the gang's group if it is a pod; other objects unchanged."""
     if manifest["kind"] != "Pod":
         return manifest
     metadata, spec = dict(manifest["metadata"]), dict(manifest["spec"])

@@ -1,4 +1,4 @@
-"""Call the API server of a cluster; objects are plain dicts. No other module does."""
+"""Call the API server of a cluster. Objects are plain dicts; no other module sends requests to it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ class Api:
         return self._namespace or (await self._connection.get()).namespace
 
     async def of(self, kind: str, name: str = "", version: str = "v1") -> str:
-        """Return the path of objects of a kind (`pods`) in the namespace, or of one; `version` is that of their API."""
+        """Return the URL path of a namespace's objects of a kind (such as `pods`), or of one object.
+
+        `version` is their API's.
+        """
         base = f"/apis/{version}" if "/" in version else f"/api/{version}"
         return f"{base}/namespaces/{await self.namespace()}/{kind}{'/' if name else ''}{name}"
 
@@ -61,7 +64,10 @@ class Api:
         return await self._call("POST", path, NONE, body)
 
     async def delete(self, path: str, options: dict[str, Any]) -> None:
-        """Delete an object; do nothing if there is none. Its grace period is read from the body alone."""
+        """Delete an object, or do nothing if it does not exist.
+
+        `body` sets its grace period (a query would be ignored).
+        """
         try:
             await self._call("DELETE", path, NONE, {"apiVersion": "v1", "kind": "DeleteOptions", **options})
         except Refused as error:
@@ -69,7 +75,7 @@ class Api:
                 raise
 
     async def watch(self, path: str, query: Query) -> AsyncIterator[dict[str, Any]]:
-        """Yield the events after a resource version until the server ends the watch, which it does each minute.
+        """Yield the events after a resource version until the server ends the watch, which happens every minute.
 
         Raises Refused with status 410 if the version is too old, and EngineUnavailable if the connection is cut.
         """
@@ -154,7 +160,10 @@ def _client_error() -> type[Exception]:
 
 
 def _refused(status: int, data: bytes, after: str = "") -> Refused:
-    """Return the error of an answer, whose body is a Status object if the API server sent it."""
+    """Return the error for an HTTP answer that is no success.
+
+    Its message comes from the Status object in the body, if any.
+    """
     try:
         found = json.loads(data)
         message, reason = str(found["message"]), str(found.get("reason", ""))

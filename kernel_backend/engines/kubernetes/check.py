@@ -1,4 +1,4 @@
-"""Check a pool: ask the API server about its rights, nodes and quotas, and run a probe in two of its pods."""
+"""Check a pool: query the API server for rights, nodes and quotas, and run probe programs in pods on two nodes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MOST = 2  # nodes that are probed
 
 
 class Sources(NamedTuple):
-    """Hold the sources that a check reads, in the order in which it reads them."""
+    """Objects through which a check reads the cluster, in the order in which it uses them."""
 
     api: Api
     nodes: PoolNodes
@@ -43,7 +43,7 @@ class Sources(NamedTuple):
 
 
 async def check_pool(home: Path, pool: Pool, context: CheckContext, seen: Sources) -> Sequence[PoolFinding]:
-    """Return what works and what must be changed, in order; later checks are left out after one that has failed."""
+    """Return the findings about a pool in order; after a failed one, those that depend on it are missing."""
     found: list[PoolFinding] = []
     try:
         found.append(await _engine(seen.api))
@@ -62,7 +62,7 @@ async def check_pool(home: Path, pool: Pool, context: CheckContext, seen: Source
 
 
 def admission_findings(admission: Admission, settings: PoolSettings) -> list[PoolFinding]:
-    """Return how the pods of a gang are admitted together."""
+    """Return the finding about how the cluster starts the pods of a gang together."""
     seconds = f"a part of a gang keeps its nodes for {settings.placement_timeout or PLACEMENT_S:g} s at most"
     says, todo = f"no PodGroup in this cluster: {seconds}", ""
     if admission.podgroups:
@@ -83,7 +83,7 @@ def admission_findings(admission: Admission, settings: PoolSettings) -> list[Poo
 async def _probed(
     home: Path, pool: Pool, context: CheckContext, nodes: Sequence[Node], probes: PodProbes
 ) -> list[PoolFinding]:
-    """Run the probe in pods on two nodes, on one if there are no more, and return what it has found."""
+    """Run probe programs in pods on two nodes (on one if the pool has no more), and return their findings."""
     if context.probes is None:
         return []
     if not context.urls:
@@ -115,7 +115,7 @@ async def _engine(api: Api) -> PoolFinding:
 
 
 async def _rights(api: Api) -> PoolFinding:
-    """Return which rights are missing in the namespace."""
+    """Return the finding about the service's rights in the namespace: which ones are missing."""
     namespace = await api.namespace()
     wanted = [(verb, resource) for resource, verbs in RIGHTS.items() for verb in verbs]
     missing = [f"{verb} {resource}" for verb, resource in wanted if not await may(api, verb, resource)]
@@ -140,7 +140,7 @@ def _nodes(nodes: Sequence[Node], pool: Pool) -> PoolFinding:
 
 
 async def _others(pods: ClusterPods) -> PoolFinding:
-    """Return whether what pods of other namespaces hold is known; trainings run without."""
+    """Return the finding about pods in other namespaces: without the right to list them, their slots are not known."""
     await pods.changes()
     if pods.everywhere:
         return PoolFinding(name="other pods", ok=True, says="what they hold is known, in all namespaces")
@@ -149,7 +149,10 @@ async def _others(pods: ClusterPods) -> PoolFinding:
 
 
 async def _quotas(api: Api) -> list[PoolFinding]:
-    """Return what is in use of the namespace's quotas; nothing without the right to see them."""
+    """Return the finding about the namespace's quotas and how much of them is used.
+
+    Nothing without the right to list them.
+    """
     try:
         items = (await api.get(await api.of("resourcequotas")))["items"]
     except Refused:

@@ -28,7 +28,7 @@ class Connected(NamedTuple):
 
 
 class Connection:
-    """Connection to a cluster, made when it is first used.
+    """Connection to a cluster, opened at the first use.
 
     A task owns the client, so that its sockets are closed with the event loop. The library is imported when it is
     first needed, since it is installed for pools of Kubernetes only.
@@ -49,7 +49,7 @@ class Connection:
         return await asyncio.shield(self._ready)
 
     def drop(self) -> None:
-        """Close the client, so that the next call reads the credentials again."""
+        """Close the client, so that the next call opens a new one with renewed credentials."""
         if self._owner is not None:
             self._owner.cancel()
             self._owner = None

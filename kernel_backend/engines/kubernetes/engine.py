@@ -1,4 +1,4 @@
-"""Run gangs as pods: Kubernetes' scheduler chooses the nodes; state is in the attempts' folders and in labels."""
+"""Run gangs as pods: Kubernetes' scheduler chooses their nodes, and all state is in attempts' folders and labels."""
 
 from __future__ import annotations
 
@@ -74,14 +74,14 @@ class KubernetesEngine(FolderEngine):
         return await self._nodes.newest()
 
     def limit(self) -> str:
-        """Return what quotas of the namespace leave to the pool, if that is less than its nodes offer."""
+        """Return a sentence for users about the namespace's quotas, if they limit the pool to less than its nodes."""
         return self._nodes.limit
 
     async def submit(self, job: LaunchSpec, token: str) -> None:
-        """Create a gang's objects unless they exist; a gang that is refused for good is listed as ended.
+        """Create a gang's objects unless they exist; if Kubernetes refuses them for good, list the gang as ended.
 
-        A gang that is not accepted now (a quota, lack of rights, no answer) is pending with that reason; `statuses`
-        submits it later, after gangs that have waited longer.
+        A gang that is not accepted now (a quota is used up, rights are missing, no answer) is pending with that reason;
+        `statuses` submits it later, after gangs that have waited longer.
         """
         folder, job = self._folders.of(job.id), job.model_copy(update={"python": python(self._pool.settings)})
         begun = folder.launcher() is not None or read_submission(folder) is not None
@@ -103,7 +103,7 @@ class KubernetesEngine(FolderEngine):
                 await self._create(job, token, folder, new)
 
     async def statuses(self, of: Sequence[AttemptId] | None = None) -> Sequence[GangStatus]:
-        """Return the status of every listed gang, only those in `of` if it is given; raises EngineUnavailable."""
+        """Return the status of every listed gang, or only of attempts in `of`; raises EngineUnavailable."""
         known = await asyncio.to_thread(self._statuses.unended, of)
         self._delays = {key: each.delay for key, each in known.items() if each.delayed and not each.cancelled}
         handed_over = {key: each for key, each in known.items() if not each.delayed}
@@ -148,7 +148,10 @@ class KubernetesEngine(FolderEngine):
             raise Unconfirmed(f"the pods of attempt {key} may still run: {error}") from None
 
     async def forget(self, key: AttemptId) -> None:
-        """Stop listing a gang, and delete its token and its objects; those that are left are deleted later."""
+        """Stop listing a gang, and delete its token and objects.
+
+        Objects that cannot be deleted now are deleted later.
+        """
         self._statuses.forget(key)
         submission = await asyncio.to_thread(read_submission, self._folders.of(key))
         await asyncio.to_thread(self._folders.forget, key)
@@ -157,7 +160,7 @@ class KubernetesEngine(FolderEngine):
                 await self._objects.remove(submission.name)
 
     async def check(self, context: CheckContext) -> Sequence[PoolFinding]:
-        """Check what the API server says of the pool, and what probes in pods of its image find."""
+        """Check the pool by the API server's answers and by probe programs in pods of its image."""
         seen = check.Sources(self._api, self._nodes, self._cluster_pods, self._discovery, self._probes)
         return await check.check_pool(self._home, self._pool, context, seen)
 
@@ -171,12 +174,18 @@ class KubernetesEngine(FolderEngine):
         self._statuses.events = {**self._events.texts, **queued}
 
     def _behind(self, key: AttemptId) -> str:
-        """Return why a new gang is not submitted at once: its trial is paused, or others wait; "" if it is."""
+        """Return why a new gang must wait to be submitted (its trial is paused, or earlier gangs wait).
+
+        "" if it need not.
+        """
         others = (delay for other, delay in self._delays.items() if not self._pauses.reason(other))
         return self._pauses.reason(key) or next(others, "")
 
     async def _create(self, job: LaunchSpec, token: str, folder: AttemptFolder, submission: Submission) -> bool:
-        """Create the objects of a gang, whose lock is held; return whether nothing is left to submit."""
+        """Create the objects of a gang, whose lock the caller holds.
+
+        Return True if the gang need not be submitted again.
+        """
         name = GangName(self._service, self._pool.name, job.id, token_digest(token))
         try:
             owner, others = gang(name, job, token, self._pool, folder.path, self._identity)
@@ -200,7 +209,10 @@ class KubernetesEngine(FolderEngine):
         return not write_submission(folder, changed).delayed
 
     async def _submit_again(self, key: AttemptId) -> bool:
-        """Submit a gang that waits, or delete what there is of one that was cancelled; return whether that is done."""
+        """Submit a waiting gang again, or delete the objects of a cancelled one.
+
+        Return False if it must wait further.
+        """
         folder = self._folders.of(key)
         async with locked(folder):
             known = read_submission(folder)
@@ -215,7 +227,7 @@ class KubernetesEngine(FolderEngine):
             return await self._create(job, token, folder, known)
 
     async def _leave_ending_nodes(self, gangs: Mapping[AttemptId, Submission], cached: CachedPods) -> None:
-        """Ask the launchers of gangs to leave that have a pod on a node whose end is announced."""
+        """Send SIGTERM to the launchers of gangs that have a pod on a node whose shutdown is announced."""
         ending = self._nodes.ending
         for key, submission in gangs.items() if ending else ():
             pods = cached.pods.get(submission.name, {}).values()
@@ -232,7 +244,7 @@ class KubernetesEngine(FolderEngine):
                 await self._objects.end(pods, GRACE_S)
 
     async def _absent(self, submissions: Mapping[AttemptId, Submission], cached: CachedPods) -> set[AttemptId]:
-        """Return the gangs of which the API server has no pod for certain."""
+        """Return the gangs that certainly have no pod, as the API server says so now."""
         unseen = {each.name: key for key, each in submissions.items() if not cached.pods.get(each.name)}
         if cached.problem:
             return set()
@@ -242,7 +254,7 @@ class KubernetesEngine(FolderEngine):
             return set()
 
     def _learn(self, status: GangStatus) -> None:
-        """Pause the trial of a gang of which only a part found nodes; end the pauses of one that has all."""
+        """Pause the trial of a gang that could be placed only in part; end the trial's pauses once a gang runs."""
         failure = status.result.failure if status.result is not None else None
         if status.phase == "running":
             self._pauses.end(status.key)
@@ -250,7 +262,7 @@ class KubernetesEngine(FolderEngine):
             self._pauses.begin(status.key, failure.message)
 
     async def _cancelling(self, key: AttemptId, why: Literal["release", "kill"]) -> Submission | None:
-        """Record why a gang is ended; return its submission, None if there was none.
+        """Record that a gang is to be ended, for this reason; return its submission, None if it was never submitted.
 
         Raises Unconfirmed while its objects are being created.
         """

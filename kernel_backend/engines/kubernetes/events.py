@@ -1,4 +1,4 @@
-"""Read from the events of pods why they wait or were deleted, where their own state does not tell."""
+"""Read from Kubernetes' events why pods wait or were deleted, if the pods' own status does not say so."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ SOON_S, LATE_S = 1.0, 10.0  # between looks at events of a pod that is deleted, 
 
 
 class PodEvents:
-    """Cache of what the events of waiting pods tell, by name of the pod; the right to list events is not needed."""
+    """Cache of texts from the events of waiting and deleted pods, by pod name.
+
+    Empty without the right to list events.
+    """
 
     def __init__(self, api: Api) -> None:
         self._api, self.texts = api, dict[str, str]()
@@ -29,7 +32,10 @@ class PodEvents:
         self._taken: dict[str, tuple[float, float]] = {}  # first and last look at pods that are deleted, by name
 
     async def look(self, waiting: Sequence[str], taken: Sequence[str] = ()) -> None:
-        """Read the events of waiting pods, at most every ten seconds, and of deleted ones; drop those of others."""
+        """Read the events of waiting pods (at most every 10 s) and of deleted ones.
+
+        Drop the texts of all other pods.
+        """
         self.texts = {name: text for name, text in self.texts.items() if name in waiting or name in taken}
         await self._look_at_taken(taken)
         if waiting and time.monotonic() >= self._asked_at + EVERY_S:
@@ -57,7 +63,7 @@ class PodEvents:
 
 
 def event_text(events: Sequence[Mapping[str, Any]], reasons: Collection[str] = _TELLING) -> str:
-    """Return what the newest telling event says; "" if there is none.
+    """Return a text for users from the newest informative event of a pod; "" if there is none.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Delete objects that no attempt's folder lists, and no check needs: what a cut or killed service has left."""
+"""Delete objects that belong to no listed gang and no check: those of a service that was killed midway."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _log = logging.getLogger(__name__)
 
 
 class Leftovers:
-    """Task that looks for objects of a pool that belong to no gang, and to no check in progress."""
+    """Task that deletes objects of a pool which belong to no listed gang and to no running check."""
 
     def __init__(
         self, objects: GangObjects, folders: GangFolders, service: str, pool: str, checks: Collection[str]
     ) -> None:
-        """Spare the owners of gangs that are listed, and those of checks in progress, which `checks` holds."""
+        """Create the task; `checks` holds the owners of the checks in progress, whose objects stay."""
         self._objects, self._folders, self._labels = objects, folders, of_pool(service, pool)
         self._checks = checks
         self._task: asyncio.Task[None] | None = None
         self._looked_at = 0.0  # at once after a start: an earlier service may have left some
 
     def look(self) -> None:
-        """Look for leftovers in a task, at most once a minute."""
+        """Start a search for leftovers in the background, at most once a minute."""
         due = not self._looked_at or time.monotonic() > self._looked_at + EVERY_S
         if due and (self._task is None or self._task.done()):
             self._looked_at = time.monotonic()
@@ -54,7 +54,7 @@ class Leftovers:
 
 
 def unknown(owners: Sequence[Manifest], known: Collection[str], now: float) -> list[str]:
-    """Return the names of the owners of no known gang, without those that were just created."""
+    """Return the owners that belong to no known gang; owners created just now are left out."""
     return [
         each["metadata"]["name"]
         for each in owners

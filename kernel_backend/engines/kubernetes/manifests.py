@@ -1,4 +1,7 @@
-"""Compose the Kubernetes objects of a gang or a check: an owner, a Secret, and pods. Pure functions."""
+"""Compose the Kubernetes objects of a gang or a check: a ConfigMap as their owner, a Secret, and pods.
+
+Pure functions.
+"""
 
 from __future__ import annotations
 
@@ -32,14 +35,14 @@ _TAINTS = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
 
 
 class Identity(NamedTuple):
-    """Run pods as this Unix user and group, so that they can read the folders of the service."""
+    """Unix user and group of the pods, so that they can read the service's folders."""
 
     user: int
     group: int
 
 
 class ObjectNames(Protocol):
-    """Names and labels of objects that belong together: those of a gang, or of a check."""
+    """Names and labels of the objects of one gang or one check."""
 
     @property
     def owner(self) -> str:
@@ -54,7 +57,7 @@ class ObjectNames(Protocol):
 
 
 class PodPlan(NamedTuple):
-    """Hold what differs between the pods of a pool."""
+    """Settings in which the pods of a gang differ from those of a check."""
 
     command: list[str]
     cwd: str
@@ -67,7 +70,7 @@ class PodPlan(NamedTuple):
 
 
 class GangName(NamedTuple):
-    """Name and labels of a gang's objects; the same for each call about an attempt, and unique in its namespace."""
+    """Names and labels of a gang's objects: equal for all calls about an attempt, unique in the namespace."""
 
     service: str  # id of the service, since several may use one namespace
     pool: str
@@ -128,7 +131,7 @@ def secret(name: ObjectNames, data: Record) -> Manifest:
 
 
 def owned(manifest: Manifest, by: Manifest) -> Manifest:
-    """Return an object with its owner, which exists already."""
+    """Return an object with a reference to its owner, which must exist already."""
     known = by["metadata"]
     of = {"apiVersion": by["apiVersion"], "kind": by["kind"], "name": known["name"], "uid": known["uid"]}
     metadata = manifest["metadata"] | {"ownerReferences": [of | {"blockOwnerDeletion": False}]}
@@ -138,7 +141,7 @@ def owned(manifest: Manifest, by: Manifest) -> Manifest:
 def gang(
     name: GangName, job: LaunchSpec, token: str, pool: Pool, folder: Path, identity: Identity
 ) -> tuple[Manifest, list[Manifest]]:
-    """Return the owner of a gang's objects, and those that it owns, in the order in which they are created."""
+    """Return the owner of a gang's objects, and the objects that it owns, in order of creation."""
     request = StagingRequest(key=str(job.id), urls=job.service_urls, uid=job.service_uid, token=token)
     secrets = [secret(name, request)] if job.staged else []
     return owner(name, {"attempt": str(name.key), "token": name.digest}), [
@@ -151,7 +154,7 @@ def gang(
 
 
 def pod(name: ObjectNames, number: int, plan: PodPlan, settings: PoolSettings, identity: Identity) -> Manifest:
-    """Return a pod; all pods of one owner lie on different nodes."""
+    """Return a pod. Pods of one owner are kept on different nodes."""
     spec: Manifest = {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": plan.grace,
@@ -205,7 +208,7 @@ def _container(plan: PodPlan, settings: PoolSettings) -> Manifest:
 
 
 def _command(job: LaunchSpec, settings: PoolSettings, folder: Path) -> list[str]:
-    """Return the command of a pod; on a shared disk its output is a file, as the service shows it to users."""
+    """Return a pod's command. With a shared disk, its output goes to a file that the service can show to users."""
     interpreter = [python(settings), "-P", "-m"]
     if job.staged:
         return [*interpreter, "kernel_backend.staging", "--step", "kubernetes"]
@@ -225,13 +228,13 @@ def _environment(name: GangName, job: LaunchSpec, settings: PoolSettings, folder
 
 
 def node_variables(number: int, nodes: int) -> list[Manifest]:
-    """Return the variables by which a pod knows its number, and its node's name."""
+    """Return the environment variables with the number of the pod and the name of its node."""
     own = [{"name": NODE, "value": str(number)}, {"name": NODES, "value": str(nodes)}]
     return [*own, {"name": NODE_NAME, "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]
 
 
 def credentials(name: ObjectNames, variable: str) -> Manifest:
-    """Return the variable with the content of the Secret."""
+    """Return the environment variable that holds the content of the Secret."""
     return {"name": variable, "valueFrom": {"secretKeyRef": {"name": name.owner, "key": _CREDENTIALS}}}
 
 
@@ -259,7 +262,7 @@ def python(settings: PoolSettings) -> str:
 
 
 def scratch(settings: PoolSettings) -> str:
-    """Return the folder in pods for files of attempts that go through the service."""
+    """Return the folder in pods for attempts' files, which are sent to the service if no disk is shared."""
     return settings.scratch or SCRATCH_FOLDER
 
 
@@ -293,7 +296,7 @@ def _security(plan: PodPlan, identity: Identity) -> Manifest:
 
 
 def _affinity(name: ObjectNames, excluded: Collection[str]) -> Manifest:
-    """Return what keeps the pods of a gang on different nodes, and away from nodes that are left out."""
+    """Return the affinity that keeps the pods of a gang on different nodes, and off the excluded nodes."""
     apart = {"labelSelector": {"matchLabels": {GANG: name.owner}}, "topologyKey": "kubernetes.io/hostname"}
     found: Manifest = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
     if excluded:
@@ -325,5 +328,5 @@ def toleration(text: str) -> dict[str, str]:
 
 
 def attempt_of(labels: Mapping[str, str]) -> str:
-    """Return the key of the attempt that an object belongs to; "" if its labels do not tell."""
+    """Return the key of the attempt that an object belongs to; "" if it has no such label."""
     return labels.get(ATTEMPT, "") if re.fullmatch(r"[0-9]+\.[0-9]+-[0-9]+", labels.get(ATTEMPT, "")) else ""

@@ -1,4 +1,4 @@
-"""Create and delete the objects of a gang, so that a call that was cut midway can be repeated."""
+"""Create and delete the objects of a gang; each call can be repeated if it was interrupted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class GangObjects:
         self._api = api
 
     async def create(self, owner: Manifest, others: Sequence[Manifest]) -> str:
-        """Create an owner and the objects that it owns, those that do not exist yet; return the owner's uid.
+        """Create an owner and its objects, except those that exist already; return the owner's uid.
 
         If an object is refused, none is left. Raises Refused, and EngineUnavailable if it is not known what exists.
         """
@@ -42,7 +42,7 @@ class GangObjects:
         return uid
 
     async def end(self, pods: Iterable[Mapping[str, Any]], grace: int) -> None:
-        """Delete pods: their launchers get SIGTERM, and SIGKILL after this many seconds."""
+        """Delete pods: Kubernetes sends SIGTERM to their launchers, and SIGKILL after this many seconds."""
         for pod in pods:
             options = {"gracePeriodSeconds": grace, "preconditions": {"uid": pod["metadata"]["uid"]}}
             try:
@@ -61,7 +61,7 @@ class GangObjects:
         return list((await self._api.get(await self._api.of("configmaps"), query))["items"])
 
     async def _make(self, manifest: Manifest) -> Manifest:
-        """Create an object and return it, or the one of this name that exists."""
+        """Create an object and return it; if one of this name exists already, return that."""
         kind, version = _PATHS[manifest["kind"]], manifest["apiVersion"]
         try:
             return await self._api.create(await self._api.of(kind, version=version), manifest)
@@ -87,6 +87,6 @@ def node_of(pod: Mapping[str, Any]) -> str:
 
 
 def alive(pods: Iterable[Manifest], now: float, away: Collection[str]) -> list[Manifest]:
-    """Return the pods whose processes may run, without those of lost nodes: checkpoints of theirs are refused."""
+    """Return the pods whose processes may still run. Pods on lost nodes are left out: their checkpoints are refused."""
     states = ((pod, pod_state(pod)) for pod in pods)
     return [pod for pod, state in states if not state.over and not is_lost(state, now, away)]

@@ -1,4 +1,4 @@
-"""Read the state of pods, and derive why a gang waits and how it ended: pure functions."""
+"""Read the state of pods from API objects, and derive why a gang waits and how it ended. Pure functions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NO_EVENTS: Mapping[str, str] = {}
 
 
 class PodState(NamedTuple):
-    """State of a pod, as its last report says."""
+    """State of a pod as of its last API object."""
 
     name: str
     phase: str  # Pending, Running, Succeeded, Failed
@@ -47,12 +47,12 @@ class PodState(NamedTuple):
 
     @property
     def over(self) -> bool:
-        """Return whether its container has ended for good."""
+        """Return whether the pod's container has ended and will not restart."""
         return self.phase in ("Succeeded", "Failed")
 
 
 class Finished(NamedTuple):
-    """End of a gang as its pods tell it."""
+    """End of a gang: its outcome, the failure, and problems of nodes."""
 
     outcome: Outcome
     failure: Failure | None = None
@@ -92,9 +92,9 @@ def _ended_as(of_pod: str, of_container: str) -> str:
 
 
 def is_lost(pod: PodState, now: float, away: Collection[str]) -> bool:
-    """Return whether a pod's node is lost: the pod was deleted, and nobody can end its processes.
+    """Return whether a pod's node is lost, so that the pod was deleted but its processes cannot be ended.
 
-    That is so on a node that is not ready (`away`), or long after the pod's grace period.
+    That is so on a node that is not ready (in `away`), or long after the pod's grace period.
     """
     if pod.over or pod.deadline is None:
         return False
@@ -102,15 +102,15 @@ def is_lost(pod: PodState, now: float, away: Collection[str]) -> bool:
 
 
 def half_since(pods: Collection[PodState], count: int) -> float | None:
-    """Return since when a part of a gang has nodes while the scheduler finds none for the rest; None if it does not."""
+    """Return since when some of a gang's pods have nodes while others cannot be scheduled; None if that is not so."""
     placed = [each.scheduled_at for each in pods if each.scheduled_at is not None]
     return min(placed) if placed and len(placed) < count and any(each.unschedulable for each in pods) else None
 
 
 def wait_text(pods: Collection[PodState], count: int, events: Mapping[str, str] = NO_EVENTS) -> str:
-    """Return why a gang has not begun, in the words of Kubernetes.
+    """Return for users why a gang has not started yet, with Kubernetes' own reason.
 
-    `events` has what events and Kueue tell, by name of the pod.
+    `events` has texts from events and from Kueue, by name of the pod.
     """
     placed = sum(bool(each.node) for each in pods)
     part = f"{placed} of {count} pods have a node; " if 0 < placed < count else ""
@@ -132,7 +132,7 @@ def wait_text(pods: Collection[PodState], count: int, events: Mapping[str, str] 
 
 
 def hopeless(pods: Collection[PodState], now: float) -> str:
-    """Return why a gang will not begin before its pool is changed; "" if it may."""
+    """Return why a gang can never start with the pool's present settings; "" if it may start."""
     for each in pods:
         tried = each.scheduled_at is not None and now > each.scheduled_at + IMAGE_S
         if each.waiting in _BAD or (each.waiting in _NO_IMAGE | _NO_CONTAINER and tried):
@@ -143,7 +143,7 @@ def hopeless(pods: Collection[PodState], now: float) -> str:
 
 
 def out_of_memory(pods: Collection[PodState]) -> Finished | None:
-    """Return the end of a gang whose container the kernel has ended for its memory; None if there is none."""
+    """Return the end of a gang one of whose containers was killed for using too much memory; None if none was."""
     for each in pods:
         if each.ended_as == "OOMKilled":
             limit = f"its limit of {each.memory}" if each.memory else "its node had"
@@ -153,7 +153,10 @@ def out_of_memory(pods: Collection[PodState]) -> Finished | None:
 
 
 def taken_away(pods: Collection[PodState], now: float, away: Collection[str]) -> Finished | None:
-    """Return the end of a gang of which Kubernetes has taken a pod away: evicted, preempted, or with its node."""
+    """Return the end of a gang that lost a pod: evicted, preempted, or because its node is gone.
+
+    None if none is lost.
+    """
     for each in pods:
         where = each.node or "its node"
         leaves = each.deadline is not None and not each.over  # it may still save a checkpoint
@@ -177,7 +180,7 @@ def taken_away(pods: Collection[PodState], now: float, away: Collection[str]) ->
 
 
 def taken_by(pods: Collection[PodState], events: Mapping[str, str]) -> str:
-    """Return why Kubernetes asked a pod to leave, by its condition or an event; "" if neither tells."""
+    """Return why Kubernetes ended a pod, from its condition or an event; "" if neither says so."""
     for each in pods:
         if each.disrupted or events.get(each.name):
             why = events.get(each.name) or f"{each.disrupted}. {each.about}".strip().removesuffix(".")
@@ -186,9 +189,9 @@ def taken_by(pods: Collection[PodState], events: Mapping[str, str]) -> str:
 
 
 def failed_launcher(pods: Collection[PodState], began: Collection[int], numbers: Mapping[str, int]) -> Finished | None:
-    """Return the end of a gang of which a launcher has exited with an error, or could not begin; None if none has.
+    """Return the end of a gang one of whose launchers failed or could not start; None if none has.
 
-    `began` are the nodes whose launchers have told that they run, and `numbers` those of the pods, by name.
+    `began` has the numbers of the nodes whose launchers have started, `numbers` the node number of each pod, by name.
     """
     for each in pods:
         if each.phase != "Failed" or each.exit_code in (None, 0) or each.deleted:
@@ -206,7 +209,7 @@ def failed_launcher(pods: Collection[PodState], began: Collection[int], numbers:
 
 
 def way_out(pod: PodState, said: str) -> str:
-    """Return what to change where a pod could not run its program; `said` is the last line of its output."""
+    """Return advice if a pod could not run its program; `said` is the last line of the pod's output."""
     if "No module named" in said:
         return "install daylight into the image of the pool"
     if UNHEARD in said:

@@ -1,4 +1,4 @@
-"""Derive from the pods of a check why they did not answer, next to what those that did have found. Pure functions."""
+"""Derive findings from the pods of a check: why some did not answer, and what the others answered. Pure functions."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _REACHED = (
 
 
 def failed(states: Sequence[PodState]) -> list[PodState]:
-    """Return the pods whose probes have ended with an error."""
+    """Return the pods whose probe program failed."""
     return [each for each in states if each.phase == "Failed"]
 
 
 def findings(
     setup: ProbeSetup, states: Sequence[PodState], probes: Sequence[NodeProbe], started: float, waited: float
 ) -> list[PoolFinding]:
-    """Return the findings of a check: why pods did not answer within `waited` seconds, and what the others have found.
+    """Return the findings of a check: what probes answered, and why pods did not answer within `waited` seconds.
 
     `started` is the number of seconds from the creation of the pods to the first answer.
     """
@@ -44,7 +44,7 @@ def findings(
 
 
 def _silent(setup: ProbeSetup, states: Sequence[PodState], what: str, waited: float) -> Iterator[PoolFinding]:
-    """Yield why pods have not answered; `what` says which."""
+    """Yield a finding for each pod that did not answer; `what` says which pods those are."""
     if reason := hopeless(states, time.time()):
         says, _, todo = reason.partition(". To change: ")
         yield red("probe", f"{says}: {what}", todo)

@@ -1,4 +1,4 @@
-"""Run the probes of a pool's check in a gang of pods, which call the service; delete them afterwards."""
+"""Run the probe programs of a pool's check in pods, which report to the service; delete the pods afterwards."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class CheckName(NamedTuple):
 
 
 class PodProbes:
-    """Probes of a pool's checks, in pods of its namespace."""
+    """Probe programs for checks of a pool, run in pods of its namespace."""
 
     def __init__(
         self, objects: GangObjects, pods: PodCache, discovery: Discovery, service: str, identity: Identity
@@ -67,7 +67,7 @@ class PodProbes:
         self.owners = set[str]()  # names of the owners of checks in progress
 
     async def findings(self, setup: ProbeSetup, urls: tuple[str, ...], probes: CallingProbes) -> list[PoolFinding]:
-        """Probe some nodes of the pool, and return what was found; `urls` are the service's addresses.
+        """Run probe programs on some nodes of the pool, and return their findings; `urls` are the service's addresses.
 
         Raises OSError if a folder in the home cannot be created, Refused if Kubernetes accepts no pods, and
         EngineUnavailable.
@@ -91,7 +91,7 @@ class PodProbes:
 
     @contextlib.asynccontextmanager
     async def _created(self, name: CheckName, setup: ProbeSetup, credentials: ProbeCredentials) -> AsyncIterator[None]:
-        """Have the objects of a check during the block."""
+        """Create the objects of a check, and delete them after the block."""
         self.owners.add(name.owner)
         try:
             owner, others = check_objects(name, setup, credentials, self._identity)
@@ -104,7 +104,7 @@ class PodProbes:
             self.owners.discard(name.owner)
 
     async def _watch(self, name: CheckName, exchange: ProbeExchange, states: list[PodState]) -> None:
-        """Keep the states of the pods in `states`; end the check after one has failed, as it will not answer."""
+        """Update the states of the pods in `states`; end the check as soon as one fails, since it will never answer."""
         while not (hopeless(states, time.time()) or failed(states)):
             await asyncio.sleep(LOOK_S)
             with contextlib.suppress(EngineUnavailable, Refused):

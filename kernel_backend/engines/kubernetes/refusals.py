@@ -1,4 +1,4 @@
-"""Classify what the API server refuses: for now, for good, or for lack of rights. Pure functions."""
+"""Classify the API server's refusals: temporary, permanent, or for lack of rights. Pure functions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _QUOTA = re.compile(
 
 
 class Refused(DaylightError):
-    """Error: the API server refuses a request; the message is its own."""
+    """Error: the API server refuses a request; the message is the server's."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
         super().__init__(message)
@@ -24,7 +24,7 @@ class Refused(DaylightError):
 
 
 def when(error: Refused) -> When:
-    """Return whether a gang that is refused may be accepted later, or only once the pool or the gang is changed.
+    """Return `later` if a refused gang may be accepted later, or `never` unless the pool or the gang is changed.
 
     Rights, the namespace, a service account and the quota may change without Daylight's doing.
 
@@ -48,7 +48,7 @@ def when(error: Refused) -> When:
 
 
 def waits(error: Refused) -> str:
-    """Return the reason of a wait, such as `Kubernetes: quota gpus: requests.nvidia.com/gpu 8 of 8 in use`."""
+    """Return for users why a gang waits, such as `Kubernetes: quota gpus: requests.nvidia.com/gpu 8 of 8 in use`."""
     found = _QUOTA.search(error.message)
     if found is None:
         return f"Kubernetes: {error.message}"
@@ -60,7 +60,7 @@ def waits(error: Refused) -> str:
 
 
 def advice(error: Refused) -> str:
-    """Return what to change about a request that was refused."""
+    """Return advice on what to change so that a refused request is accepted."""
     text = error.message
     for status, words, what in (
         (401, "", "log in to the cluster again: `kubectl get pods` shows whether that helped"),
@@ -79,7 +79,7 @@ def advice(error: Refused) -> str:
 
 
 def _above(message: str) -> bool:
-    """Return whether a request is above a quota's limit by itself."""
+    """Return whether a request exceeds a quota's limit even if nothing else were in use."""
     found = _QUOTA.search(message)
     if found is None:
         return False
@@ -88,5 +88,5 @@ def _above(message: str) -> bool:
 
 
 def _amounts(text: str) -> dict[str, str]:
-    """Parse `pods=4,requests.nvidia.com/gpu=8`."""
+    """Parse amounts such as `pods=4,requests.nvidia.com/gpu=8`."""
     return dict(part.strip().split("=", 1) for part in text.split(",") if "=" in part)

@@ -1,4 +1,4 @@
-"""Submit again the gangs that Kubernetes did not accept, or whose submission was cut, in their order."""
+"""Submit gangs again that Kubernetes did not accept, or whose submission was interrupted, in order of submission."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Advance = Callable[[AttemptId], Awaitable[bool]]  # submits a gang again; return
 
 
 def in_order(submissions: Submissions, now: float) -> list[AttemptId]:
-    """Return the gangs that are still to be submitted, in the order of their first tries."""
+    """Return the gangs that must still be submitted, oldest submission first."""
     found = [
         (each.at, key)
         for key, each in submissions.items()
@@ -31,13 +31,13 @@ def in_order(submissions: Submissions, now: float) -> list[AttemptId]:
 
 
 class Pauses:
-    """Pauses of trials whose gangs held a part of their nodes in vain, so that others get those."""
+    """Pauses of trials whose gangs could be placed only in part, so that other gangs can use those nodes."""
 
     def __init__(self) -> None:
         self._until: dict[tuple[int, int], tuple[float, float, str]] = {}  # by trial: end, length, reason
 
     def begin(self, key: AttemptId, reason: str) -> None:
-        """Pause a trial; each pause is twice as long as the one before."""
+        """Pause a trial, for twice as long as its previous pause."""
         _, length, _ = self._until.get((key.experiment, key.trial), (0.0, FIRST_S / 2, ""))
         length = min(MOST_S, 2 * length)
         self._until[key.experiment, key.trial] = time.monotonic() + length, length, reason
@@ -48,7 +48,7 @@ class Pauses:
         return reason if time.monotonic() < until else ""
 
     def end(self, key: AttemptId) -> None:
-        """Forget the pauses of a trial whose gang has all of its nodes."""
+        """End the pauses of a trial, since its gang has all of its nodes."""
         self._until.pop((key.experiment, key.trial), None)
 
 
@@ -61,7 +61,7 @@ class Retries:
         self._again = 0.0
 
     def go_on(self, submissions: Submissions) -> None:
-        """Start a task that submits the waiting gangs, unless one runs or the next try is not due."""
+        """Start a task that submits the waiting gangs, unless one runs already or the next try is not due yet."""
         keys = [key for key in in_order(submissions, time.time()) if self._is_due(key, submissions[key])]
         cancelled = any(submissions[key].cancelled for key in keys)
         if keys and (self._task is None or self._task.done()) and (cancelled or time.monotonic() >= self._again):
@@ -71,7 +71,7 @@ class Retries:
         return bool(submission.cancelled) or not self._pauses.reason(key)
 
     async def _all(self, keys: list[AttemptId]) -> None:
-        """Submit these gangs in order until one is not accepted, since others must not overtake it."""
+        """Submit gangs in order until one is not accepted: later ones must not overtake it."""
         for key in keys:
             try:
                 if await self._advance(key):

@@ -1,4 +1,4 @@
-"""Read the status of gangs from attempt folders and pods; a launcher's record has precedence over its pod's end."""
+"""Read the status of gangs from attempts' folders and pods; a launcher's record takes precedence over a pod's state."""
 
 from __future__ import annotations
 
@@ -54,22 +54,25 @@ class _Gang(NamedTuple):
 
     @property
     def pods(self) -> list[PodState]:
-        """Return the states of all pods, also of those that are gone."""
+        """Return the states of all pods of the gang, including deleted ones."""
         return [*self.here.values(), *self.gone.values()]
 
     @property
     def size(self) -> int:
-        """Return how many pods there should be."""
+        """Return the number of pods of the complete gang."""
         return max(1, len(self.folder.job().placement))
 
     @property
     def began(self) -> list[int]:
-        """Return the numbers of the nodes whose launchers have begun."""
+        """Return the numbers of the nodes whose launchers have started."""
         return [each for each in range(self.size) if AttemptFolder(self.folder.path, each).launcher() is not None]
 
 
 class StatusReader:
-    """Reader of a pool's gangs; it stores outcomes derived from pods, as Kubernetes forgets those."""
+    """Reader of the status of a pool's gangs.
+
+    It stores the outcomes that it derives, as Kubernetes forgets ended pods.
+    """
 
     def __init__(self, folders: GangFolders, placement_timeout: float) -> None:
         self._folders, self._patience = folders, placement_timeout
@@ -89,7 +92,7 @@ class StatusReader:
     def read(
         self, cached: CachedPods, absent: Collection[AttemptId], of: Sequence[AttemptId] | None = None
     ) -> list[GangStatus]:
-        """Return the status of every listed gang; `absent` are those of which the API server has no pod for certain."""
+        """Return the status of every listed gang; `absent` are gangs that certainly have no pod in the API server."""
         return [self._known_status(key, cached, key in absent) for key in self._folders.listed(of)]
 
     def _known_status(self, key: AttemptId, cached: CachedPods, absent: bool) -> GangStatus:
@@ -123,7 +126,7 @@ class StatusReader:
         return GangStatus(key=key, phase="running", reason=f"runs in Kubernetes; {folder.wait() or NOT_MET}")
 
     def _recorded(self, gang: _Gang, result: AttemptResult) -> GangStatus:
-        """Return the end in a launcher's record, unless Kubernetes has sent the signal of which the record tells."""
+        """Return the outcome in a launcher's record, unless the record only shows a signal that Kubernetes sent."""
         if by_signal(result):
             own = out_of_memory(gang.pods) or taken_away(gang.pods, time.time(), self.away)
             if own is not None:
@@ -141,7 +144,10 @@ class StatusReader:
         return GangStatus(key=gang.key, phase="ended", outcome=outcome, result=result)
 
     def _ending(self, gang: _Gang, absent: bool) -> Finished | None:
-        """Return how a gang without a launcher's record has ended; None if it has not, or if a record may come."""
+        """Return the outcome of a gang without a launcher's record.
+
+        None if it runs, or if a record may still arrive.
+        """
         now, here = time.time(), list(gang.here.values())
         if gang.submission.cancelled and not here:
             return _cancelled(gang) if absent and (not gang.began or self._waited(gang.key) > SETTLE_S) else None
@@ -168,7 +174,7 @@ class StatusReader:
         return found._replace(failure=never_launched(gang.folder).failure) if found is not None and own else found
 
     def _unless_told(self, gang: _Gang, found: Finished) -> Finished:
-        """Return the failure that a rank of another node has recorded, as it is the cause, else `found`."""
+        """Return the failure that a rank on another node has recorded, as that is the cause, else `found`."""
         told = gang.folder.partial_result()
         if told is None or told.failure is None or told.failure.consequence or (by_signal(told) and found.failure):
             return found
@@ -185,7 +191,7 @@ class StatusReader:
 
 
 def _states(submission: Submission, cached: CachedPods) -> tuple[dict[int, PodState], dict[int, PodState]]:
-    """Return the states of a gang's own pods, and of those that are gone, by number."""
+    """Return the states of a gang's own pods by number, including deleted ones."""
     here, gone = (
         {number: pod_state(pod) for number, pod in pods.get(submission.name, {}).items() if _is_of(submission, pod)}
         for pods in (cached.pods, cached.gone)
@@ -199,7 +205,7 @@ def _is_of(submission: Submission, pod: Mapping[str, Any]) -> bool:
 
 
 def _cancelled(gang: _Gang) -> Finished:
-    """Return the end of a gang that Daylight has ended, and whose launchers have left no record."""
+    """Return the outcome of a gang that Daylight has ended and whose launchers left no record."""
     if gang.began:
         return Finished(Outcome.LOST)
     return Finished(Outcome.RELEASED if gang.submission.cancelled == "release" else Outcome.KILLED)
@@ -211,7 +217,7 @@ def _not_placed(pods: Collection[PodState], count: int, patience: float) -> Fini
 
 
 def _vanished(gang: _Gang, events: Mapping[str, str]) -> Finished:
-    """Return the end of a gang of which a pod was deleted, or has ended well, without any launcher's record."""
+    """Return the outcome of a gang with a deleted or successfully ended pod, but without a launcher's record."""
     if gang.submission.cancelled:
         return _cancelled(gang)
     missing = [each.name for number, each in gang.gone.items() if number not in gang.here]

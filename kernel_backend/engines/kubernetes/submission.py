@@ -6,7 +6,7 @@ from kernel_backend.engines.submission import QueuedGang, SubmissionFile
 
 
 class Submission(QueuedGang):
-    """Record of a gang's submission, written before its first object is created, so that an interrupted one is seen."""
+    """Record of a gang's submission; it is written before its first object, so that an interruption is noticed."""
 
     name: str  # of the owner of its objects
     uid: str = ""  # of the owner, once all pods have been created
@@ -14,7 +14,7 @@ class Submission(QueuedGang):
 
     @property
     def delayed(self) -> bool:
-        """Return whether objects of the gang are still to be created."""
+        """Return whether objects of the gang must still be created."""
         return not self.uid and self.end is None
 
 

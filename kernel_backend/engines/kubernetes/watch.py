@@ -1,4 +1,4 @@
-"""Follow pods by a list and a watch; list again where a watch was cut or is too old."""
+"""Follow pods by a list and then a watch; list again after the watch was cut or its version is too old."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Pods = Mapping[str, Mapping[int, dict[str, Any]]]  # by name of the gang's owner
 
 
 class PodFollower(ABC):
-    """Task that follows pods while anybody asks for them."""
+    """Task that follows pods as long as its state is read from time to time."""
 
     def __init__(self, api: Api, query: Query, what: str) -> None:
         """Create the follower; `query` selects the pods, and `what` names them in messages."""
@@ -40,7 +40,7 @@ class PodFollower(ABC):
         self.problem = ""  # why there is nothing newer
 
     async def _ask(self) -> bool:
-        """Go on following, and wait for the first list unless that has a problem; return whether there is one."""
+        """Keep the task running, and wait for the first list unless it fails; return whether there is a problem."""
         self._asked_at = time.monotonic()
         task = self._task
         if task is None or task.done() or task.get_loop() is not asyncio.get_running_loop():
@@ -56,14 +56,14 @@ class PodFollower(ABC):
 
     @abstractmethod
     def _replace(self, pods: Sequence[dict[str, Any]]) -> None:
-        """Replace all known pods by those of a list."""
+        """Replace all cached pods by those of a new list."""
 
     @abstractmethod
     def _take(self, event: str, pod: dict[str, Any]) -> None:
-        """Take in an event of a watch: ADDED, MODIFIED or DELETED."""
+        """Apply an event of a watch to the cache: ADDED, MODIFIED or DELETED."""
 
     async def _path(self) -> str:
-        """Return the path of the pods that are listed next."""
+        """Return the API path of the pods to list next."""
         return await self._api.of("pods")
 
     async def _forever(self) -> None:
@@ -85,7 +85,7 @@ class PodFollower(ABC):
                 await asyncio.sleep(RETRY_S)
 
     async def _watch(self, path: str, version: str) -> str:
-        """Take in the events after a version until the server ends the watch; return the last one's version."""
+        """Apply the events after a version until the server ends the watch; return the version of the last event."""
         query = {**self._query, "resourceVersion": version, "allowWatchBookmarks": "true"}
         async for event in self._api.watch(path, query):
             version = event["object"]["metadata"]["resourceVersion"]
@@ -102,7 +102,7 @@ class PodFollower(ABC):
 
 
 class CachedPods(NamedTuple):
-    """Pods of a pool as last seen, with the last state of those that are gone."""
+    """Pods of a pool as of the last list or event, with the last states of those that are gone."""
 
     pods: Pods = MappingProxyType({})
     gone: Pods = MappingProxyType({})
@@ -127,14 +127,14 @@ class PodCache(PodFollower):
         )
 
     async def fresh(self, gang: str) -> Mapping[int, dict[str, Any]]:
-        """Return the pods of a gang as the API server lists them now; raises EngineUnavailable and Refused."""
+        """Return the pods of a gang that the API server lists now; raises EngineUnavailable and Refused."""
         pods, _ = await self._api.list(await self._api.of("pods"), {"labelSelector": f"{GANG}={gang}"})
         return _by_gang({each["metadata"]["name"]: each for each in pods}).get(gang, {})
 
     async def absent(self, gangs: Collection[str]) -> set[str]:
-        """Return those of these gangs of which the API server lists no pod now; raises EngineUnavailable and Refused.
+        """Return which of these gangs have no pod in the API server now; raises EngineUnavailable and Refused.
 
-        Many are looked for by one list of the whole pool: a request for each would take longer than they change.
+        For many gangs the whole pool is listed once, which is faster than a request for each of them.
         """
         if len(gangs) <= FEW:
             return {name for name in gangs if not await self.fresh(name)}
@@ -157,7 +157,7 @@ class PodCache(PodFollower):
 
 
 def waiting_pods(pods: Pods, now: float) -> list[str]:
-    """Return the names of the first pod of each gang that has waited for longer than pods usually do."""
+    """Return the first pod of each gang that has been pending for unusually long, by name."""
     found = []
     for gang in pods.values():
         old = (
@@ -170,7 +170,7 @@ def waiting_pods(pods: Pods, now: float) -> list[str]:
 
 
 def taken_pods(cached: CachedPods, gangs: Collection[str]) -> list[str]:
-    """Return the names of the pods of these gangs that are being deleted, or are gone."""
+    """Return the names of the pods of these gangs that are being deleted, or are gone already."""
     found = []
     for name in gangs:
         going = (pod for pod in cached.pods.get(name, {}).values() if pod["metadata"].get("deletionTimestamp"))

@@ -15,14 +15,14 @@ EVERY_S = 10.0
 
 
 class QueuedWorkloads:
-    """Cache of what Kueue tells of waiting gangs, by name of a pod; without the right to list it tells nothing."""
+    """Cache of Kueue's reasons why gangs wait, by name of a pod; empty without the right to list workloads."""
 
     def __init__(self, api: Api, discovery: Discovery) -> None:
         self._api, self._discovery, self.texts = api, discovery, dict[str, str]()
         self._asked_at = 0.0
 
     async def look(self, waiting: Sequence[str]) -> None:
-        """Read what is told of the gangs of these pods, at most every ten seconds; drop what is known of others."""
+        """Read Kueue's reasons for the gangs of these pods, at most every 10 s; drop those of other gangs."""
         if not waiting or time.monotonic() < self._asked_at + EVERY_S:
             self.texts = {name: text for name, text in self.texts.items() if name in waiting}
             return
@@ -31,7 +31,7 @@ class QueuedWorkloads:
         self.texts = {name: text for name in waiting if (text := told.get(name.rpartition("-")[0], ""))}
 
     async def _all(self) -> dict[str, str]:
-        """Return by name of their group why gangs are not admitted."""
+        """Return Kueue's reasons why gangs are not admitted, by name of their group."""
         try:
             if not (version := (await self._discovery.newest()).workloads):
                 return {}

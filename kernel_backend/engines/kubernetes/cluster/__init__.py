@@ -1,1 +1,1 @@
-"""Read what a Kubernetes cluster has: nodes, devices, quotas, and what other pods hold."""
+"""Read the resources of a Kubernetes cluster: nodes, devices, quotas, and what all other pods request."""

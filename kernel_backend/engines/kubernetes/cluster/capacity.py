@@ -1,4 +1,4 @@
-"""Compute the slots of a pool's nodes: less what other pods hold, up to its limits, with nodes that may be added."""
+"""Compute a pool's usable slots per node from other pods, the pool's limits and quotas, and nodes that may be added."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _SLACK = 1e-9  # quantities are no exact numbers as floats
 
 
 def holders(pods: Iterable[ClusterPod], resource: str, per_slot: float, spare: float) -> tuple[Holder, ...]:
-    """Return the pods of others on a node, with the slots that they hold.
+    """Return the pods on a node that are not Daylight's, with the number of slots that each occupies.
 
-    `spare` is the amount of the resource that is no whole slot. Pods with less than a slot each hold one together, in
-    the name of the one by which it is full.
+    `spare` is the amount of the resource on the node beyond its whole slots. Pods that request less than a slot are
+    summed up: the one whose request makes the sum reach another slot is listed with that slot.
     """
     found, amount = [], -spare
     for pod in sorted(pods, key=lambda pod: (-pod.requests.get(resource, 0.0), pod.name)):
@@ -30,9 +30,9 @@ def holders(pods: Iterable[ClusterPod], resource: str, per_slot: float, spare: f
 
 
 def with_new_nodes(nodes: Sequence[Node], pool: Pool, kind: str) -> list[Node]:
-    """Return the nodes with those that an autoscaler may add, up to the pool's `most_slots`.
+    """Return the nodes, and those that an autoscaler may add until the pool has `most_slots` slots.
 
-    A new node is as large as the largest that there is, or as `node_slots` of the pool says.
+    A node to be added has `node_slots` slots, if the pool sets that, else as many as the largest existing node.
     """
     settings = pool.settings
     size = settings.node_slots or max((node.slots for node in nodes), default=0)
@@ -58,8 +58,8 @@ def with_new_nodes(nodes: Sequence[Node], pool: Pool, kind: str) -> list[Node]:
 def limited(nodes: Sequence[Node], most: int, counts: Callable[[Holder], bool]) -> list[Node]:
     """Return the nodes with at most `most` slots in total.
 
-    First the slots of holders that do not count towards the limit are left out, then free ones, those of the last
-    nodes first.
+    Slots are removed in this order: slots of holders for which `counts` is False, free slots, and slots of the other
+    holders; within each step the last nodes come first.
     """
     excess, found = sum(node.slots for node in nodes) - most, list(nodes)
 
@@ -76,9 +76,10 @@ def limited(nodes: Sequence[Node], most: int, counts: Callable[[Holder], bool]) 
 
 
 def under_quota(nodes: Sequence[Node], quota: QuotaLimit) -> list[Node]:
-    """Return the nodes with as many slots, and as many free ones, as the quota of the namespace lets the pool have.
+    """Return the nodes with their slots, and their free slots, reduced to what the namespace's quota allows the pool.
 
-    What pods of the namespace have elsewhere, or wait for, is held by the quota itself.
+    Pods of the namespace outside of the pool's nodes use up the quota, too: free slots that it does not cover are shown
+    as held by them.
     """
     found = limited(nodes, quota.slots, lambda holder: holder.name.startswith(f"pod {quota.namespace}/"))
     beyond = sum(map(_free, found)) - quota.left
@@ -95,12 +96,12 @@ def _free(node: Node) -> int:
 
 
 def _less_free(node: Node, most: int) -> Node:
-    """Return a node without up to `most` of its free slots."""
+    """Return a node with up to `most` of its free slots removed."""
     return _with_slots(node, node.slots - min(most, _free(node)), node.held_by)
 
 
 def _less_held(node: Node, most: int, which: Callable[[Holder], bool]) -> Node:
-    """Return a node without up to `most` of the slots that these holders have."""
+    """Return a node with up to `most` slots of the holders for which `which` is True removed."""
     held, left = list[Holder](), most
     for each in node.held_by:
         taken = min(left, each.slots) if which(each) else 0

@@ -1,4 +1,4 @@
-"""Read from the labels of nodes what their devices are, and whether several pods share each: pure functions."""
+"""Read the kind of a node's devices from its labels, and whether several pods share each device. Pure functions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _PLAIN = "gpu"
 
 
 def device_word(resource: str) -> str:
-    """Return the short name of a device that is no whole GPU; "" for a whole one.
+    """Return a short name for slots that are a part of a GPU, such as a MIG profile; "" for whole GPUs.
 
     Examples
     --------
@@ -22,13 +22,13 @@ def device_word(resource: str) -> str:
 
 
 def device_names(item: Mapping[str, Any], resource: str) -> tuple[str]:
-    """Return the name of the product that a slot of a node is, by the labels of its feature discovery."""
+    """Return the product name of a node's GPUs from the labels that NVIDIA's or AMD's feature discovery sets."""
     product = _labels(item).get(f"{resource.removesuffix(_SHARED)}.product", "")
     return (product.replace("-", " ") or device_word(resource) or "GPU",)
 
 
 def shared_by(item: Mapping[str, Any], resource: str) -> str:
-    """Return why devices of a node are no slots of their own: several pods share each; "" if none does."""
+    """Return why a node's devices cannot be slots, as several pods share each of them; "" if none is shared."""
     labels, whole = _labels(item), resource.removesuffix(_SHARED)
     strategy, replicas = labels.get(f"{whole}.sharing-strategy", "none"), labels.get(f"{whole}.replicas", "")
     count = int(replicas) if replicas.isdigit() else 1

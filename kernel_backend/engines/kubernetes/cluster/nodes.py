@@ -1,4 +1,4 @@
-"""List the nodes of a pool at most twice a minute: those with its labels, whose taints its pods tolerate."""
+"""List the nodes of a pool at most twice a minute: nodes that match its labels and whose taints its pods tolerate."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CPU, SHARED = "cpu", "shared devices"
 
 
 class PoolNodes:
-    """Cache of the nodes of a pool, with what pods of others hold there, and of the limit by quotas."""
+    """Cache of a pool's nodes, of the slots that other pods occupy there, and of the limit that quotas set."""
 
     def __init__(self, pool: Pool, api: Api, pods: ClusterPods) -> None:
         self._pool, self._api, self._pods = pool, api, pods
@@ -42,12 +42,15 @@ class PoolNodes:
 
     @property
     def ending(self) -> dict[str, str]:
-        """Return the nodes whose end was announced when they were last listed, with the taint that says so."""
+        """Return the nodes that will be shut down, as of the last listing: by name, the taint that announces it."""
         notices = ((each["metadata"]["name"], termination_notice(each)) for each in self._items)
         return {name: notice for name, notice in notices if notice}
 
     async def newest(self) -> Sequence[Node]:
-        """Return the nodes, at most half a minute old, less what pods hold now; raises EngineUnavailable."""
+        """Return the nodes, listed at most 30 s ago, with the slots that other pods hold now.
+
+        Raises EngineUnavailable.
+        """
         if not self._asked_at or time.monotonic() > self._asked_at + EVERY_S:
             try:
                 listed = await self._api.get(PATH, {"labelSelector": ",".join(self._pool.settings.node_selector)})
@@ -66,7 +69,10 @@ class PoolNodes:
         return self._nodes
 
     async def _read_quotas(self) -> list[dict[str, Any]]:
-        """Return the quotas of the namespace; none without the right to see them: only Kubernetes applies them then."""
+        """Return the namespace's quotas.
+
+        Nothing without the right to list them, as then only Kubernetes can enforce them.
+        """
         try:
             return list((await self._api.get(await self._api.of("resourcequotas")))["items"])
         except Refused:
@@ -105,7 +111,7 @@ def pool_nodes(
 
 
 def _node(item: dict[str, Any], pool: Pool, unit: str, per_slot: float, pods: Sequence[ClusterPod]) -> Node:
-    """Return a node with slots of `per_slot` of the resource `unit`, some of which pods of others hold."""
+    """Return a node whose slots are `per_slot` of the resource `unit` each, with the slots that other pods hold."""
     metadata, settings, problem = item["metadata"], pool.settings, _condition(item)
     cordoned, notice = bool(item.get("spec", {}).get("unschedulable")), termination_notice(item)
     addresses = item.get("status", {}).get("addresses", [])

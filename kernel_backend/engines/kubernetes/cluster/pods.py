@@ -1,4 +1,4 @@
-"""Follow all pods of a cluster, to know what those of others request of a pool's nodes and of its namespace."""
+"""Follow all pods of a cluster, to know which resources of a pool's nodes and namespace other pods request."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OF_THE_NODE = frozenset({"DaemonSet", "Node"})  # owners of pods that a node al
 
 
 class ClusterPod(NamedTuple):
-    """Pod of the cluster, with what it requests."""
+    """Pod of the cluster, with the resources that it requests."""
 
     name: str  # with its namespace: `jhub/jupyter-ada`
     node: str  # "" until it is scheduled
@@ -35,7 +35,7 @@ class ClusterPod(NamedTuple):
 
 
 class ClusterPods(PodFollower):
-    """Cache of all pods that have not ended: of the whole cluster, or of the namespace where rights are missing."""
+    """Cache of the cluster's pods that have not ended; without the right to list them all, those of the namespace."""
 
     def __init__(self, api: Api, service: str, pool: str) -> None:
         super().__init__(api, {"fieldSelector": _NOT_OVER}, f"pods next to those of pool {pool}")
@@ -45,12 +45,12 @@ class ClusterPods(PodFollower):
         self.everywhere = True  # whether those of other namespaces are known
 
     async def changes(self) -> int:
-        """Go on following the pods; return a number that grows with each change of what they request, and where."""
+        """Keep following the pods; return a number that grows whenever their nodes or requests change."""
         await self._ask()
         return self._changes
 
     def last(self) -> Sequence[ClusterPod]:
-        """Return the pods as last seen; none before they were listed."""
+        """Return the pods as of the last list or event; empty before the first list."""
         return [*self._pods.values()]
 
     async def _path(self) -> str:
@@ -77,7 +77,7 @@ class ClusterPods(PodFollower):
 
 
 def cluster_pod(pod: Mapping[str, Any], own: Mapping[str, str]) -> ClusterPod:
-    """Return what a pod is and requests, from its object; `own` are the labels of the pool's own pods."""
+    """Return the pod that an API object describes; `own` are the labels of the pool's own pods."""
     metadata, spec = pod["metadata"], pod.get("spec", {})
     about = metadata.get("annotations") or {}
     owners = {each.get("kind") for each in metadata.get("ownerReferences") or []}
@@ -93,7 +93,7 @@ def cluster_pod(pod: Mapping[str, Any], own: Mapping[str, str]) -> ClusterPod:
 
 
 def requests(spec: Mapping[str, Any]) -> dict[str, float]:
-    """Return what the scheduler counts for a pod, by resource.
+    """Return the amount of each resource that Kubernetes' scheduler reserves for a pod.
 
     That is what its containers request together, or its initial ones one after another, and the pod's overhead.
 

@@ -1,4 +1,4 @@
-"""Read how many slots the ResourceQuotas of a namespace leave to a pool: pure functions."""
+"""Compute how many slots of a pool the ResourceQuotas of its namespace allow. Pure functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SLACK = 1e-9  # quantities are no exact numbers as floats
 
 
 class QuotaLimit(NamedTuple):
-    """Limit of a pool's slots by the quotas of its namespace."""
+    """Limit on a pool's slots that the quotas of its namespace set."""
 
     namespace: str
     slots: int  # that the pool may have if no other pod of the namespace has any
@@ -23,7 +23,7 @@ class QuotaLimit(NamedTuple):
 
 
 def costs(settings: PoolSettings, resource: str) -> dict[str, float]:
-    """Return what a slot costs, by resource: its device or none, its CPUs, and its memory if that is limited.
+    """Return the amounts of resources that one slot requests: its device, CPUs, and memory if that is limited.
 
     Examples
     --------
@@ -41,7 +41,7 @@ def costs(settings: PoolSettings, resource: str) -> dict[str, float]:
 def quota_limit(
     items: Iterable[Mapping[str, Any]], namespace: str, pods: Sequence[ClusterPod], cost: Mapping[str, float]
 ) -> QuotaLimit | None:
-    """Return the tightest limit that quotas of the namespace set; None if none limits what a slot costs.
+    """Return the tightest limit on slots that the namespace's quotas set; None if they limit no resource of a slot.
 
     Quotas with scopes are left out: whether they count a pod is for Kubernetes to say.
     """
@@ -68,7 +68,7 @@ def quota_limit(
 
 
 def whole_slots(amount: float, per_slot: float) -> int:
-    """Return how many slots an amount of a resource is enough for.
+    """Return how many whole slots fit in an amount of a resource.
 
     Examples
     --------
@@ -79,12 +79,12 @@ def whole_slots(amount: float, per_slot: float) -> int:
 
 
 def _resource(name: str) -> str:
-    """Return the resource of a quota's entry; requests are limits in pods of gangs, so that both count alike."""
+    """Return the resource that an entry of a quota limits: `requests.` and `limits.` are equal in pods of gangs."""
     return name.removeprefix("requests.").removeprefix("limits.")
 
 
 def _amount(value: float) -> str:
-    """Return an amount as Kubernetes writes it: whole numbers, GiB for memory."""
+    """Return an amount in Kubernetes' notation for users: whole numbers, and GiB for memory."""
     if value >= _MI:
         return f"{value / 1024**3:.3g}Gi"
     return f"{value:g}"

@@ -1,4 +1,4 @@
-"""Read the taints of nodes: whether a pool's pods tolerate them, and whether they announce the node's end."""
+"""Read the taints of nodes: whether a pool's pods tolerate them, and whether they announce that the node will go."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NOTICE_OF_AWS = "aws-node-termination-handler/"
 
 
 def termination_notice(item: Mapping[str, Any]) -> str:
-    """Return the taint that announces the end of a node; "" if there is none.
+    """Return the taint that announces a node's shutdown; "" if it has none.
 
     Examples
     --------
@@ -34,7 +34,10 @@ def termination_notice(item: Mapping[str, Any]) -> str:
 
 
 def tolerated(item: Mapping[str, Any], settings: PoolSettings) -> bool:
-    """Return whether pods may run on a node, once it is ready, nobody has cordoned it, and its end is not announced."""
+    """Return whether pods with these tolerations may run on a node.
+
+    The taints that mean "not ready", "cordoned" and "shutting down" are ignored.
+    """
     hard = [each for each in _taints(item) if each["effect"] != "PreferNoSchedule" and not _is_notice(each)]
     own = [each for each in hard if not each["key"].startswith(_OF_KUBERNETES)]
     known = [toleration(each) for each in settings.tolerations]
