@@ -19,7 +19,7 @@ from kernel_backend.model.views.overview import LogChunk
 
 
 class Caps(Record):
-    """Capabilities of an engine: what it does itself, so that the service need not do it."""
+    """Capabilities of an engine: tasks that it does itself, so that the service need not do them."""
 
     atomic_gang: bool
     preemption: bool
@@ -30,7 +30,10 @@ class Caps(Record):
 
 
 class GangStatus(Record):
-    """Status of a gang as its engine reports it, complete by itself: no harm is done if an earlier one was missed."""
+    """Status of a gang as its engine reports it.
+
+    Each status is complete, so that missing an earlier one does no harm.
+    """
 
     key: AttemptId
     phase: Literal["pending", "running", "ended"]
@@ -51,7 +54,7 @@ class EngineUnavailable(DaylightError):
 
 
 class CheckContext(NamedTuple):
-    """Facts for the check of a pool: about the service, and about the user who has asked for the check."""
+    """Data for the check of a pool: about the service, and about the user who requested the check."""
 
     python: str  # path of the Python interpreter that runs trainings
     checkpoints: str  # folder or URL of all checkpoints; "" if each owner has their own
@@ -109,7 +112,7 @@ class Engine(Protocol):
         """Return the status of each gang that was submitted and for which `forget` was not called."""
 
     async def release(self, key: AttemptId) -> None:
-        """Ask a gang to save a checkpoint and exit; return at once.
+        """Ask a gang to save a checkpoint and exit, without waiting for that.
 
         An unknown or ended gang is ignored.
         """
@@ -121,7 +124,7 @@ class Engine(Protocol):
         """
 
     async def records(self, key: AttemptId, after: int, begin: SpoolPosition) -> SpoolPage:
-        """Return a page of rank 0's records: from offset `begin` of its spool file on, with numbers above `after`.
+        """Return a page of rank 0's records with numbers above `after`, from offset `begin` of its spool file on.
 
         It is empty if there is no such file. The first page has what launchers measured by the end of the ranks, too.
         Raises OSError and DaylightError if it cannot be read.
@@ -135,9 +138,9 @@ class Engine(Protocol):
         """
 
     async def set_aside(self, key: AttemptId) -> None:
-        """Make room for an attempt whose key another attempt had, as after the database was restored.
+        """Free the key of an attempt for another one, as is needed after the database was restored from a backup.
 
-        The processes of that attempt are killed and its folder is renamed. Raises Unconfirmed if a process may still
+        The processes of the old attempt are killed and its folder is renamed. Raises Unconfirmed if a process may still
         run.
         """
 

@@ -1,4 +1,4 @@
-"""Read and write an attempt's folder for engines: whether its gang is listed, its records and logs."""
+"""Read and write the folder of an attempt: its records and logs, and a mark that the engine still lists its gang."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _WITHHELD = ("PYTHONPATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE")
 
 
 class GangFolders:
-    """Folders of the gangs of one pool, in the service's home folder.
+    """Folders of a pool's gangs, in the service's home folder.
 
-    A gang is listed, that is, included in the engine's statuses, if its folder has a file `listed` with the pool's
+    The engine lists a gang (includes it in its statuses) as long as its folder has a file `listed` with the pool's
     name.
     """
 
@@ -45,7 +45,7 @@ class GangFolders:
         return AttemptFolder(attempt_folder(self._home, key))
 
     def mark(self, key: AttemptId) -> None:
-        """List the gang of this attempt from now on, until `forget`."""
+        """List the gang of this attempt in statuses, until `forget` is called."""
         (self.of(key).path / "listed").write_text(self._pool)
 
     def listed_at(self, key: AttemptId) -> float:
@@ -64,7 +64,7 @@ class GangFolders:
                     yield key
 
     def forget(self, key: AttemptId) -> None:
-        """List the gang no more, and delete its secret token."""
+        """Stop listing the gang, and delete its secret token."""
         folder = self.of(key).path
         for name in ("listed", "token"):
             (folder / name).unlink(missing_ok=True)
@@ -125,7 +125,7 @@ class FolderEngine(ABC):
 
 
 def read_left(folder: AttemptFolder, begin: SpoolPosition, after: int) -> SpoolPage:
-    """Return a page of what an attempt has left: records of its spool; on the first one, final times and use, too."""
+    """Return a page of records from the spool of an attempt; the first page also has its final times and slot use."""
     page = read_page(folder.spool, begin, after)
     return page if begin.offset else page.model_copy(update={"measured": folder.measured()})
 
@@ -140,9 +140,10 @@ def withheld(env: str) -> tuple[str, ...]:
 
 
 def never_launched(folder: AttemptFolder, others: tuple[str, ...] = ()) -> AttemptResult:
-    """Return the result of an attempt whose launcher could not start, with the last line of the launcher's output.
+    """Return the environment variables that launchers must not inherit.
 
-    Lines that begin with one of `others` are ignored, as another program printed them.
+    `env` is the experiment's kind, such as `locked`. Lines that begin with one of `others` are ignored, as another
+    program printed them.
     """
     text = folder.launcher_log.read_text(errors="replace") if folder.launcher_log.exists() else ""
     lines = [line for line in text.strip().splitlines() if not line.startswith(others)]

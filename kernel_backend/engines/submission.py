@@ -1,4 +1,4 @@
-"""Record what an engine with a queue of its own knows of a gang: when it was submitted, why it waits, its end."""
+"""Define the record of a gang that an engine with its own queue keeps: time of submission, reason of waiting, end."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class End(Record):
 
     @property
     def result(self) -> AttemptResult | None:
-        """Return the end as a launcher would have recorded it; None without a failure."""
+        """Return the end in the form of a launcher's record; None if the gang ended without a failure."""
         if self.failure is None:
             return None
         lost = self.outcome in (Outcome.LOST, Outcome.KILLED)
@@ -58,7 +58,7 @@ class QueuedGang(Record):
 
 
 def by_signal(result: AttemptResult) -> bool:
-    """Return whether a launcher recorded that a signal, whose sender it cannot know, killed a rank."""
+    """Return whether a launcher's record says that a rank was killed by a signal, whose sender it cannot know."""
     failure = result.failure
     return result.outcome == "failed" and failure is not None and failure.type in ("SIGKILL", "SIGTERM")
 
@@ -67,7 +67,7 @@ G = TypeVar("G", bound=QueuedGang)
 
 
 class SubmissionFile(Generic[G]):
-    """File in attempts' folders with an engine's records of its gangs."""
+    """File in attempts' folders that holds an engine's record of the gang."""
 
     def __init__(self, name: str, kind: type[G]) -> None:
         """Set the file's name, and the class of the records in it."""

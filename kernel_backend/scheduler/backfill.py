@@ -32,7 +32,7 @@ def fit(
     at: float,
     chance: Callable[[Plan], float] = _certain,
 ) -> Fit | None:
-    """Return free slots for a request at time `at`; None if it does not fit.
+    """Return free slots for a request at time `at`; None if there are too few.
 
     Slots that no reservation covers are preferred, then reserved slots whose use delays no reservation. `chance`
     returns the probability that the request delays a plan; if reserved slots are used, that probability is subtracted

@@ -19,7 +19,7 @@ Due = list[tuple[float, float]]  # (seconds, probability that the reservation is
 
 
 def due(missing: int, held: Sequence[tuple[int, Allocation]], since: float, lengths: PastLengths, at: float) -> Due:
-    """Return when a reservation that waits for `missing` slots can start, as a probability for each time.
+    """Return the times at which a reservation that lacks `missing` slots may start, each with its probability.
 
     `held` has the running gangs on the reserved nodes, with their slots there. Three kinds of gangs are assumed to end
     at any time: those of unknown length, those that were asked to exit, and those that started after the reservation
@@ -80,7 +80,7 @@ def late(due: Due, chance_to_last: Callable[[float], float]) -> float:
 
 
 def risk_of(runs: Iterable[Allocation], since: float, lengths: PastLengths, at: float, due: Due) -> float:
-    """Return an upper bound of the probability that gangs delay a reservation.
+    """Return an upper bound of the probability that these gangs delay a reservation.
 
     Only gangs that started after the reservation was made (`since`) count.
     """

@@ -60,7 +60,7 @@ def decide(cluster: ClusterState) -> Decisions:
 
 
 class _AcrossPools:
-    """Hold what the decisions about all pools share: a request that waits in several is decided in one of them."""
+    """Decisions shared by all pools, since a request that waits in several pools is decided in only one of them."""
 
     def __init__(self, reserved: dict[RequestKey, Reservation]) -> None:
         self.passes: Mapping[str, _Pass] = {}
@@ -71,7 +71,10 @@ class _AcrossPools:
 
 
 def _beyond_limits(cluster: ClusterState, ledger: Ledger) -> Iterator[Preempt]:
-    """Yield preemptions for accounts that hold more slots than their limit, because it was lowered."""
+    """Yield preemptions of gangs whose account holds more slots than its limit.
+
+    That happens after a limit was lowered.
+    """
     gone: Counter[tuple[str, Name]] = Counter()
     runs = cluster.runs.values()
     for kind, name, excess in ledger.excess():
@@ -83,14 +86,14 @@ def _beyond_limits(cluster: ClusterState, ledger: Ledger) -> Iterator[Preempt]:
 
 
 def _preempt(source: Source, reason: str, at: float) -> Preempt:
-    """Return the decision to take these slots from a gang; one that keeps some gets a reservation for them."""
+    """Return the decision to preempt these slots of a gang; if it keeps some, they are reserved for its restart."""
     if source.whole:
         return Preempt(source.run, reason)
     return Preempt(source.run, reason, "shrink", kept_for(source.run, at))
 
 
 class _Pass:
-    """Decision about the requests of one pool, made in four steps from `serve_first` to `serve_others`."""
+    """Decisions about the requests of one pool, made in steps from `serve_first` to `serve_elastic`."""
 
     def __init__(self, cluster: ClusterState, pool: str, ledger: Ledger, across: _AcrossPools) -> None:
         self._cluster, self._pool, self._ledger, self._at = cluster, pool, ledger, cluster.at
@@ -119,7 +122,7 @@ class _Pass:
             self._walk(list(filter(self._ledger.has_guarantee, lines)), guaranteed=True)
 
     def serve_kept(self) -> None:
-        """Serve requests with a reservation, then the heads of user queues that have waited too long (starvation)."""
+        """Serve requests with a reservation, then the heads of user queues that have waited too long."""
         since = self._at - self._cluster.rules.patience
         for request in reserved_for(self._cluster, self._pool):
             reservation = self._reserved.get(request.key)
@@ -134,7 +137,7 @@ class _Pass:
             self._walk(lines, guaranteed=False)
 
     def serve_elastic(self) -> None:
-        """Hand out the slots that nobody waits for: to elastic gangs that start now, else to one that grows."""
+        """Give the slots for which no request waits to elastic gangs: those that start now, else one that grows."""
         starting = [start for start in self.starts if start.request.larger]
         growing = [run for run in self._elastic if may_grow(run, self._cluster.rules, self._at)]
         free = any(capacity.total for capacity in self._capacities.values())
@@ -155,7 +158,7 @@ class _Pass:
                 self._across.preempts[grows.run.key] = grows
 
     def _somebody_waits(self) -> bool:
-        """Return whether any request of the pool, or a gang that is about to return, waits for slots."""
+        """Return whether a request of the pool waits for slots, or a gang that restarts with another size."""
         queue = self._cluster.queue
         if self._plans or self._cluster.returning:
             return True
@@ -173,7 +176,7 @@ class _Pass:
         return [by_priority[priority] for priority in sorted(by_priority, reverse=True)]
 
     def _walk(self, lines: list[UserQueue], guaranteed: bool) -> None:
-        """Serve requests of these user queues one at a time in fair-share order, until none can start.
+        """Serve requests of these user queues one by one, in fair-share order, until none of them can start.
 
         With `guaranteed`, only requests within a guarantee are served.
         """
@@ -184,7 +187,7 @@ class _Pass:
             fair_order.over(again=self._serve(line, guaranteed))
 
     def _over(self, guaranteed: bool) -> bool:
-        """Return whether this step is over, as no request could start or get a reservation any more."""
+        """Return whether no request in this step can start or get a reservation any more."""
         if guaranteed:
             return len(self._plans) >= MOST_KEPT
         return self._headed and not any(capacity.total for capacity in self._capacities.values())
@@ -212,7 +215,7 @@ class _Pass:
         return False
 
     def _next_of_each_shape(self, line: UserQueue) -> list[SlotRequest]:
-        """Return the first undecided request of each shape in a user queue, in the order of the queue."""
+        """Return the first undecided request of each shape in a user queue, in queue order."""
         firsts = []
         for shape, requests in line.shapes.items():
             nth = self._begun[line.key, shape]
@@ -236,10 +239,10 @@ class _Pass:
     # Requests that wait in several pools
 
     def _serves(self, request: SlotRequest) -> bool:
-        """Return whether a request is served in this pool, if it waits in several.
+        """Return whether this pool is the one that serves a request, which may wait in several pools.
 
-        The first of them that has room for it now serves it; without room the first that can ever hold it, so that it
-        has one reservation, and gangs are preempted for it in one pool.
+        That is the first of its pools that has room now; if none has, the first that could ever hold it, so that the
+        request gets one reservation, and gangs are preempted for it in one pool.
         """
         if not request.pools:
             return True
@@ -251,7 +254,7 @@ class _Pass:
         return serves is self
 
     def has_capacity(self, request: SlotRequest) -> bool:
-        """Return whether a request could start in this pool now; nothing is taken or reserved for it.
+        """Return whether a request could start in this pool now, without starting it.
 
         A pool counts as full while gangs wait in its site's own queue: another job would wait behind them.
         """
@@ -264,7 +267,7 @@ class _Pass:
 
     @property
     def open(self) -> bool:
-        """Return whether gangs are started in this pool now; its engine or the site's queue may take no more."""
+        """Return whether gangs may be started in this pool now: its engine or the site's queue may be full."""
         return self._pool not in self._cluster.closed_pools
 
     # Starting requests and making reservations
@@ -273,7 +276,7 @@ class _Pass:
         return self._take(request, fit(request, self._capacities, self._plans, self._at))
 
     def _start_at_risk(self, request: SlotRequest) -> bool:
-        """Start a request if it will probably end before the reservations of its slots are due; else return False."""
+        """Start a request on reserved slots if it will probably end before these are needed; else return False."""
         most = max((each.risk for each in self._plans), default=0.0)
         if most <= 0 or (
             request.max_time is None and self._cluster.lengths.chance_to_last(*request.size, 0.0, STEPS[-1]) > most
@@ -284,7 +287,7 @@ class _Pass:
         )
 
     def _chance(self, request: SlotRequest, plan: Plan) -> float:
-        """Return the probability that a request started now is still running when a reservation is due."""
+        """Return the probability that a request, if started now, still runs when a reservation is due."""
         if plan.risk <= 0:
             return 1.0
         lengths, begun_at = self._cluster.lengths, self._begun_at.get(request.size, ())
@@ -300,7 +303,7 @@ class _Pass:
     def _due(self, plan: Plan) -> Due:
         """Return when a plan's reservation can start, as probabilities, after its risk budget was charged.
 
-        The charge is the risk that gangs started on its slots pose.
+        The charge is the risk that the gangs which started on its slots already pose.
         """
         known = self._dues.get(plan.request.key)
         if known is None:
@@ -331,7 +334,7 @@ class _Pass:
         return tuple(shares)
 
     def _keep(self, request: SlotRequest, firm: bool, at_risk: bool) -> None:
-        """Reserve slots for a request; preempt gangs that use its reserved slots if it needs these now."""
+        """Reserve slots for a request; preempt gangs that use its reserved slots if it can start only then."""
         before = self._reserved.get(request.key)
         risk = self._cluster.rules.risk if at_risk and request.priority < FIRST else 0.0
         made = self._take_back(request, borrowed=False, sticky=before, firm=firm, risk=risk)
@@ -420,7 +423,7 @@ class _Pass:
         return borrowed_slots(self._cluster)
 
     def _coming(self, taken_back: dict[RequestKey, int]) -> tuple[SlotRelease, ...]:
-        """Return when gangs release their slots, as far as that is known, in order of time, with gangs that start now.
+        """Return when gangs will release their slots, as far as that is known, in order of time.
 
         The slots in `taken_back`, and those of gangs that this decision preempts, are assumed to be released as soon as
         the rules allow.

@@ -24,7 +24,7 @@ class Start:
         return tuple((share.node, len(share.slots)) for share in self.placement)
 
     def run(self, at: float) -> Allocation:
-        """Return the allocation that the started gang holds from time `at` on."""
+        """Return the allocation of the started gang, which it holds from time `at` on."""
         request = self.request
         ends = None if request.max_time is None else at + request.max_time
         return Allocation(
@@ -43,7 +43,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Preempt:
-    """Decision to preempt a gang: it is asked to commit a checkpoint and release its slots.
+    """Decision to preempt a gang: to ask it to commit a checkpoint and release its slots.
 
     An elastic gang that shrinks or grows comes back at once with another number of slots; `kept` is the reservation of
     its least number until then.
@@ -56,13 +56,13 @@ class Preempt:
 
     @property
     def freed(self) -> int:
-        """Return how many of the gang's slots are for others."""
+        """Return how many slots of the gang become free for other requests."""
         return self.run.slots if self.change == "exit" else self.run.surplus
 
 
 @dataclass(frozen=True)
 class Decisions:
-    """Decisions about one cluster state: starts and preemptions in order, and the reservations from now on."""
+    """Decisions about one cluster state: starts and preemptions in order, and all reservations that hold afterwards."""
 
     starts: tuple[Start, ...]
     preempts: tuple[Preempt, ...]

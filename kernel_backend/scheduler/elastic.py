@@ -1,6 +1,6 @@
-"""Choose the sizes of elastic gangs: how many slots they start with, and whether one that runs should grow.
+"""Choose the sizes of elastic gangs: the slots with which they start, and whether a running one grows.
 
-They get only slots for which nobody waits, and give them back as soon as somebody does (see `preemption`).
+They get only slots for which no request waits, and release them as soon as one does (see `preemption`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ WORTH = 2.0  # a gang grows if that is expected to save so many times the restar
 
 
 def larger_sizes(least: int, most: int, logical_workers: int | None) -> Sequence[int]:
-    """Return the numbers of slots above `least`, up to `most`, with which an elastic gang may run.
+    """Return the numbers of slots between `least` and `most` with which an elastic gang may run, without `least`.
 
     Logical workers are computed in turns: numbers of slots that need as many turns as a smaller number are left out.
 
@@ -39,7 +39,7 @@ def larger_sizes(least: int, most: int, logical_workers: int | None) -> Sequence
 
 
 def divided(free: int, requests: Sequence[SlotRequest]) -> list[int]:
-    """Return sizes for elastic requests that share `free` slots beside their least numbers, in turns.
+    """Divide `free` slots among elastic requests, beyond their least numbers; return the size of each request.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def divided(free: int, requests: Sequence[SlotRequest]) -> list[int]:
 
 
 def largest_fit(request: SlotRequest, above: int, most: float, capacity: Capacity) -> SlotsByNode | None:
-    """Return where the largest gang of more than `above` and up to `most` slots fits, None if there is none.
+    """Return a placement for the largest gang of more than `above` and at most `most` slots; None if none fits.
 
     The slots that the gang holds already must be free in `capacity`.
     """
@@ -82,7 +82,7 @@ def largest_fit(request: SlotRequest, above: int, most: float, capacity: Capacit
 def enlarged(
     starts: Sequence[Start], capacities: Mapping[str, Capacity], ledger: Ledger
 ) -> dict[RequestKey, SlotsByNode]:
-    """Return where elastic gangs that start now get more slots than their least numbers.
+    """Return larger placements for elastic gangs that start now, where free slots are left.
 
     The free slots are divided among them; `capacities` and `ledger` are updated.
     """
@@ -105,7 +105,7 @@ def enlarged(
 
 
 def growth(runs: Iterable[Allocation], capacities: Mapping[str, Capacity], ledger: Ledger, at: float) -> Preempt | None:
-    """Return the decision that one of these elastic gangs grows, of the user with the least usage if several could."""
+    """Return the decision to grow one of these gangs; if several could grow, that of the user with the least usage."""
 
     def order(run: Allocation) -> tuple[float, float, float, RequestKey]:
         return ledger.group_share(run.group), ledger.member_share(run.group, run.owner), run.since, run.key
@@ -126,7 +126,7 @@ def growth(runs: Iterable[Allocation], capacities: Mapping[str, Capacity], ledge
 
 
 def kept_for(run: Allocation, at: float) -> Reservation:
-    """Return the reservation with which a gang that shrinks or grows requests its slots again."""
+    """Return the reservation that a gang which changes its size gets for its restart."""
     return run.reservation or Reservation(run.key, run.kind, None, at)
 
 
@@ -143,7 +143,10 @@ def may_grow(run: Allocation, rules: Rules, at: float) -> bool:
 
 
 def worth_growing(run: Allocation, more: int) -> float | None:
-    """Return how many seconds a growth to `more` slots is expected to save; None if the restart takes too much."""
+    """Return the seconds that growing to `more` slots is expected to save.
+
+    None if the restart costs too much of them.
+    """
     if run.progress is None:
         return None
     gain = saved(run.progress, run.slots, more)
@@ -151,7 +154,7 @@ def worth_growing(run: Allocation, more: int) -> float | None:
 
 
 def growth_reason(run: Allocation, more: int, gain: float) -> str:
-    """Return why a gang grows, for its owner: the expected gain, and the measured cost of a restart."""
+    """Return for the owner why a gang grows: the expected gain, and the measured cost of a restart."""
     slots = more - run.slots
     restart = run.progress.restart if run.progress is not None else 0.0
     which = f"{slots} more slot{'' if slots == 1 else 's'}"

@@ -32,7 +32,7 @@ class FairOrder:
         return self._groups[self._heap[0][2]][0][2] if self._heap else None
 
     def over(self, again: bool) -> None:
-        """Finish serving the current user queue: insert it again by its new share if `again`, else remove it."""
+        """Finish serving the current user queue: insert it at its new place if `again` is set, else remove it."""
         group = self._heap[0][2]
         members = self._groups[group]
         if again:

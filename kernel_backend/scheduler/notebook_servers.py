@@ -50,13 +50,13 @@ def take_in(cluster: ClusterState, servers: Iterable[Server]) -> None:
 
 
 def take_back_at(cluster: ClusterState, server: Server) -> float | None:
-    """Return when an idle server's slots may be reclaimed (seconds since the epoch); None if no rule reclaims them."""
+    """Return the time (seconds since the epoch) from which an idle server's slots may be reclaimed; None if never."""
     idle = cluster.rules.idle_servers
     return None if idle is None else server.last_activity + idle
 
 
 def _stands(cluster: ClusterState, server: Server) -> bool:
-    """Return whether a server's recorded allocations are still correct, and on nodes that exist."""
+    """Return whether a server's recorded allocations are still correct, and their nodes still exist."""
     held = [cluster.runs[each] for each in (key(server), key(server, 1)) if each in cluster.runs]
     theirs = (server.owner, server.group, server.pool, server.since)
     if any((run.owner, run.group, run.pool, run.since) != theirs for run in held):
@@ -67,7 +67,7 @@ def _stands(cluster: ClusterState, server: Server) -> bool:
 
 
 def _runs(cluster: ClusterState, server: Server, name: str | None) -> Iterator[Allocation]:
-    """Yield a server's allocation on node `name`, and one without a node for the slots that are not free there."""
+    """Yield the allocation of a server on node `name`, and one without a node for slots that are not free there."""
     free = cluster.free[name] if name is not None else []
     slots = tuple(free[max(0, len(free) - server.slots) :])  # gangs get the first slots of a node
     beyond = tuple(range(server.slots - len(slots)))

@@ -1,4 +1,4 @@
-"""Represent what holds slots outside of Daylight, such as other pods of a cluster: gangs cannot be placed there."""
+"""Represent programs outside of Daylight that hold slots, such as other pods of a cluster."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from kernel_backend.scheduler.state import ClusterState
 
 
 def take_in(cluster: ClusterState, servers: Iterable[Server]) -> None:
-    """Update the cluster state so that exactly these notebook servers, and the programs on its nodes, hold slots.
+    """Update the cluster state so that exactly these notebook servers, and other programs on its nodes, hold slots.
 
-    A notebook server that is also a program on a node is counted once, and charged to its owner. Servers come before
-    other programs, which get what these have left.
+    A notebook server that is also a program on a node is counted once, and charged to its owner. Servers are placed
+    before other programs, which get the remaining slots.
     """
     servers = tuple(servers)
     for run in [run for run in cluster.runs.values() if run.key.outside]:
@@ -28,9 +28,9 @@ def take_in(cluster: ClusterState, servers: Iterable[Server]) -> None:
 
 
 def located(servers: Iterable[Server], nodes: Iterable[Node]) -> tuple[Server, ...]:
-    """Return the notebook servers that hold slots, each with the node on which an engine sees it.
+    """Return the notebook servers that hold slots, each on the node on which the engine sees it.
 
-    On a node with devices, a server has those that it really holds, whatever its options in the hub say.
+    On a node with devices, the devices that a server holds count, not the hub's options.
     """
     servers = tuple(servers)
     seen = _seen(servers, nodes)
@@ -39,10 +39,10 @@ def located(servers: Iterable[Server], nodes: Iterable[Node]) -> tuple[Server, .
 
 
 class _Program(NamedTuple):
-    """Program with slots of a node.
+    """Program with slots on a node.
 
-    In the plan a gang may have these slots that runs on another node of the pool in truth; the program then takes that
-    gang's share in the plan, so that the pool's total is right.
+    The cluster state may place a gang on these slots although the gang really runs on another node of the pool. The
+    program then gets that gang's slots in the state, so that the pool's total is right.
     """
 
     node: Node
@@ -55,7 +55,7 @@ class _Program(NamedTuple):
         return RequestKey(0, 0, 0, outside=self.holder.name, node=self.node.name)
 
     def allocation(self, shares: Sequence[Share]) -> Allocation:
-        """Return the program's allocation, with the slots that it has in the plan and those that it really has."""
+        """Return the program's allocation: slots in the cluster state, and slots that it really holds."""
         actual = (_share(self.node, range(self.slots)),)
         return Allocation(
             self.key, tuple(shares), self.holder.since, pool=self.node.pool, waiting=self.of_gang, actual=actual
@@ -63,7 +63,7 @@ class _Program(NamedTuple):
 
 
 def _programs(cluster: ClusterState, servers: Iterable[Server]) -> Iterator[_Program]:
-    """Yield the programs that belong to no account, and what servers hold beyond the free slots of their nodes."""
+    """Yield the programs without an account, and slots of notebook servers that do not fit on their nodes."""
     seen = _seen(servers, cluster.nodes.values())
     of_servers = {(node.name, holder.name): name for name, (node, holder) in seen.items()}
     for node, holder in _holders(cluster.nodes.values()):
@@ -75,9 +75,9 @@ def _programs(cluster: ClusterState, servers: Iterable[Server]) -> Iterator[_Pro
 
 
 def _moved(cluster: ClusterState) -> Iterator[_Program]:
-    """Yield what gangs hold that were planned on nodes which are gone, and whose engine has chosen others.
+    """Yield the slots of gangs that were placed on nodes which no longer exist, as the engine chose other nodes.
 
-    Such a node is one that an autoscaler was to add: the node that came instead has another name.
+    Such a node is one that an autoscaler was to add; the node that it added has another name.
     """
     for key, run in cluster.runs.items():
         missing = sum(len(share.slots) for share in run.placement if share.node not in cluster.nodes)
@@ -118,7 +118,7 @@ def _located(server: Server, node: Node, holder: Holder) -> Server:
 
 
 def _shares(cluster: ClusterState, program: _Program) -> Iterator[Share]:
-    """Yield free slots for a program: the last ones of its node, then of other nodes of the pool."""
+    """Yield free slots for a program: the last ones of its node, then those of other nodes of the pool."""
     left = program.slots
     for node in _by_preference(cluster, program.node):
         free = cluster.free[node.name]
@@ -131,7 +131,7 @@ def _shares(cluster: ClusterState, program: _Program) -> Iterator[Share]:
 
 
 def _by_preference(cluster: ClusterState, own: Node) -> Iterator[Node]:
-    """Yield a node, then the others of its pool, those with most free slots first."""
+    """Yield a node, then the other nodes of its pool, those with the most free slots first."""
     yield own
     others = sorted(cluster.of_pool(own.pool), key=lambda node: (-len(cluster.free[node.name]), node.name))
     yield from (node for node in others if node.name != own.name)

@@ -13,15 +13,15 @@ NONE: Mapping[str, int] = {}
 
 
 def largest_gang(nodes: Iterable[Node], one_node: bool = False) -> int:
-    """Return the size of the largest gang on these nodes: all slots of one kind of device.
+    """Return the number of slots of the largest possible gang: all of one kind of device.
 
-    With `one_node`, of one node.
+    With `one_node`, on one node.
     """
     return largest(((node.kind, node.slots) for node in nodes), one_node)
 
 
 def largest(counts: Iterable[tuple[str, int]], one_node: bool = False) -> int:
-    """Return the size of the largest gang, given (kind, slots) of each node."""
+    """Return the number of slots of the largest possible gang, given (kind, slots) of each node."""
     totals: dict[str, int] = {}
     for kind, slots in counts:
         of_kind = totals.get(kind, 0)
@@ -30,7 +30,7 @@ def largest(counts: Iterable[tuple[str, int]], one_node: bool = False) -> int:
 
 
 def feasible(nodes: Iterable[Node], slots: int, excluded: Collection[str], one_node: bool = False) -> bool:
-    """Return whether nodes that are not excluded could hold a gang of `slots`, if all were free."""
+    """Return whether a gang of `slots` would fit on the nodes, without excluded ones, if all were free."""
     return slots <= largest_gang([node for node in nodes if node.name not in excluded], one_node)
 
 
@@ -38,7 +38,7 @@ class Capacity:
     """Free slots on the nodes of one kind of device, indexed by the number per node."""
 
     def __init__(self, free: Iterable[tuple[str, int]], future: frozenset[str] = frozenset()) -> None:
-        """Create the index from (node, free slots); nodes in `future` are not there yet, and used last."""
+        """Create the index from (node, free slots). Nodes in `future` do not exist yet, and are used last."""
         self._future = future
         self.free: dict[str, int] = {name: count for name, count in free if count}
         self.total = sum(self.free.values())
@@ -47,7 +47,10 @@ class Capacity:
             self._nodes[self.free[name]].append(name)
 
     def beside(self, excluded: Iterable[str], spare: Mapping[str, int]) -> int:
-        """Return how many slots are free outside of `excluded` nodes; of a node in `spare`, at most that many count."""
+        """Return how many slots are free outside of `excluded` nodes.
+
+        Of a node in `spare` at most that many are counted.
+        """
         beyond = sum(max(0, self.free.get(name, 0) - most) for name, most in spare.items() if name not in excluded)
         return self.total - beyond - sum(self.free.get(name, 0) for name in excluded)
 
@@ -56,7 +59,7 @@ class Capacity:
     ) -> SlotsByNode | None:
         """Return which free slots a gang of `slots` gets, by node; None if it does not fit.
 
-        Nodes in `excluded` are not used; of nodes in `spare` at most that many slots.
+        Nodes in `excluded` are not used, and of each node in `spare` at most that many slots.
         """
         if self._future and (found := self._place(slots, one_node, self._future.union(excluded), spare)) is not None:
             return found
@@ -110,9 +113,9 @@ class Capacity:
             insort(self._nodes[before + count], name)
 
     def _tightest(self, slots: int, odd: Mapping[str, int], beside: Collection[str] = ()) -> str | None:
-        """Return the node with the fewest free slots that suffice, by name among equals; None if there is none.
+        """Return the node with the fewest free slots that suffice, the first by name among equals.
 
-        `odd` replaces the numbers of free slots of some nodes.
+        None if there is none. `odd` replaces the numbers of free slots of some nodes.
         """
         even = ((count, name) for count in range(slots, len(self._nodes)) for name in self._nodes[count])
         best = next((each for each in even if each[1] not in odd and each[1] not in beside), None)

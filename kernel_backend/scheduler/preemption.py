@@ -1,6 +1,6 @@
-"""Choose gangs to preempt: the youngest first, no more than needed, and none if all would free too few slots.
+"""Choose the gangs to preempt: the youngest first, no more than needed, and none if that would not free enough slots.
 
-Elastic gangs come first: they keep their least number of slots, and give the others to whoever waits.
+Elastic gangs come first: they keep their least number of slots and release the others.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kernel_backend.scheduler.rules import Rules
 
 
 class Source(NamedTuple):
-    """Gang from which slots may be taken, and how many: all of them, or the surplus of an elastic gang."""
+    """Slots that may be taken from a gang: all of them, or those beyond the least number of an elastic gang."""
 
     run: Allocation
     slots: int
@@ -31,12 +31,12 @@ class Source(NamedTuple):
         return min(self.slots, self.run.on(excluded))
 
     def on_node(self, name: str) -> int:
-        """Return how many slots of a node it frees; an elastic gang that shrinks may stay there."""
+        """Return how many slots are freed on a node; an elastic gang that shrinks may keep its slots there."""
         return min(self.slots, self.run.by_node[name])
 
 
 def whole(run: Allocation) -> Source:
-    """Return all slots of a gang."""
+    """Return all slots of a gang as a source."""
     return Source(run, run.slots)
 
 
@@ -59,7 +59,7 @@ def _youngest(run: Allocation) -> tuple[bool, float, int, int, int, RequestKey]:
 
 
 def surpluses(candidates: Iterable[Allocation]) -> list[Source]:
-    """Return what elastic gangs among `candidates` hold beyond their least numbers of slots."""
+    """Return the slots that elastic gangs among `candidates` hold beyond their least numbers."""
     return [Source(run, run.surplus) for run in candidates if run.surplus]
 
 
@@ -101,7 +101,7 @@ def victims(
 def _least(
     candidates: Sequence[Source], leaving: Sequence[Source], held: Mapping[RequestKey, int], missing: int
 ) -> list[Source] | None:
-    """Return the candidates that free `missing` slots, without superfluous ones; None if all together free too few."""
+    """Return the candidates needed to free `missing` slots; None if all of them together free too few."""
     missing -= sum(held[each.run.key] for each in leaving)
     chosen: list[Source] = []
     for each in candidates:
@@ -120,9 +120,9 @@ def _least(
 
 
 def beyond(candidates: Sequence[Allocation], excess: int) -> list[Source]:
-    """Return what to take from gangs, of the first candidates first, to free at least `excess` slots.
+    """Choose slots of gangs, of the first candidates first, so that at least `excess` slots become free.
 
-    It is enough that elastic gangs shrink, if they do so by as many slots.
+    Elastic gangs only shrink if that is enough; they may only shrink to certain sizes.
     """
     chosen: list[Source] = []
     extra = surpluses(candidates)

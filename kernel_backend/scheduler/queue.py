@@ -27,7 +27,7 @@ def _line_key(request: SlotRequest) -> QueueKey:
 
 
 class UserQueue:
-    """Requests of one user in one group with one priority, in the order in which they were queued, also by shape."""
+    """Requests of one user, group and priority in order of queueing, indexed by shape."""
 
     def __init__(self, key: QueueKey, requests: list[SlotRequest]) -> None:
         """Create a queue of at least one request; the requests must be in order."""
@@ -90,11 +90,11 @@ class Queue:
         return iter(self.requests.values())
 
     def line(self, request: SlotRequest) -> UserQueue | None:
-        """Return the user queue to which a request belongs; None if there is none."""
+        """Return the user queue of a request; None if it does not exist."""
         return self.lines.get(request.pool, {}).get(_line_key(request))
 
     def stands(self, request: SlotRequest) -> bool:
-        """Return whether a request can be scheduled now, and therefore is in its user queue."""
+        """Return whether a request can be scheduled now and is therefore in its user queue."""
         line = self.line(request)
         requests = line.shapes.get(request.shape, []) if line else []
         nth = bisect_left(requests, request.order, key=_order)
@@ -108,7 +108,7 @@ class Queue:
     def add(self, request: SlotRequest, at: float) -> None:
         """Add a new or changed request.
 
-        One that remains the head of its user queue keeps the time since which it is.
+        If it stays the head of its user queue, the time since which it is the head stays, too.
         """
         known = self.requests.get(request.key)
         heads: dict[str, float] = {}  # time since which it is the head, by pool

@@ -13,7 +13,10 @@ from kernel_backend.scheduler.state import ClusterState, Name, UsageByName
 
 
 class Ledger:
-    """Record of the slots that accounts hold, get or reserve during a decision; the cluster state is not changed."""
+    """Record of slots that accounts hold, get or reserve during one decision.
+
+    The cluster state itself stays unchanged.
+    """
 
     def __init__(self, cluster: ClusterState) -> None:
         self._cluster = cluster
@@ -91,7 +94,7 @@ class Ledger:
         return most
 
     def room(self, request: SlotRequest, held: int) -> float:
-        """Return how many slots a gang that holds `held` may have in all, by the quotas of its owner and group."""
+        """Return how many slots a gang that holds `held` may have at most, by the quotas of its owner and group."""
         accounts = self._both(request)
         if any(quota.slot_hours is not None and self.spent(kind, name) for kind, name, quota in accounts):
             return held
@@ -119,7 +122,7 @@ class Ledger:
     # Slots granted or reserved by this decision
 
     def give(self, request: SlotRequest) -> None:
-        """Count a request as started: its slots are added to its owner's and group's slots and shares."""
+        """Count a request as started: add its slots to the slots and shares of its owner and group."""
         self.commit(request)
         self._given["group"][request.group] += request.slots
         self._given["member"][request.group, request.owner] += request.slots
@@ -127,7 +130,7 @@ class Ledger:
     def commit(self, request: SlotRequest, more: int | None = None) -> None:
         """Count a request's slots, or `more` slots, as held by its owner and group.
 
-        Later requests then cannot use up the limits.
+        Later requests then cannot exceed the limits.
         """
         for kind, name, _ in self._both(request):
             self._more[kind][name] += request.slots if more is None else more

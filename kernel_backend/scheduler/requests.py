@@ -101,13 +101,13 @@ class SlotRequest:
 
     @property
     def in_each_pool(self) -> tuple[SlotRequest, ...]:
-        """Return the request as it waits in each of its pools, the preferred first."""
+        """Return one request for each of its pools, the preferred pool first."""
         if not self.pools:
             return (self,)
         return tuple(self if pool == self.pool else replace(self, pool=pool) for pool in self.pools)
 
     def within(self, pool: str) -> SlotRequest | None:
-        """Return the request as it waits in a pool; None if it does not wait there."""
+        """Return the request as it waits in this pool; None if it does not wait there."""
         if not self.pools:  # the usual case, which must be fast
             return self if self.pool == pool else None
         return next((each for each in self.in_each_pool if each.pool == pool), None)
@@ -130,7 +130,7 @@ class Reservation(NamedTuple):
     priority: int | None = None  # priority of the request when it was made; None if unknown
 
     def stands(self, request: SlotRequest) -> bool:
-        """Return whether a request still has at least the priority at which this reservation was made."""
+        """Return whether a request's priority is still at least the one at which this reservation was made."""
         return self.priority is None or request.priority >= self.priority
 
 
@@ -171,7 +171,7 @@ class Allocation:
 
     @property
     def freed(self) -> int:
-        """Return how many slots are free for others once the gang has exited."""
+        """Return how many of the gang's slots become free for other requests once it has exited."""
         return self.surplus if self.returns else self.slots
 
     @cached_property

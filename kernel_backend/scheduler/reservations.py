@@ -17,7 +17,7 @@ from kernel_backend.scheduler.rules import Rules
 class SlotRelease(NamedTuple):
     """Time `at` by which a gang will release slots: all of its slots, or those that an elastic gang gives up.
 
-    It is not `sure` if the gang is to be preempted some time after its first checkpoint, whose time is unknown. Such a
+    `sure` is False if the gang is to be preempted some time after its first checkpoint, whose time is unknown. Such a
     release is used to predict when a reservation is due, but its slots are not offered to other requests.
     """
 
@@ -42,13 +42,13 @@ class Plan:
     risk: float = 0.0  # remaining probability with which backfilled gangs may delay it
 
     def held_by(self, run: Allocation) -> int:
-        """Return how many slots a gang holds on what this plan reserves: one node, or all nodes of a kind."""
+        """Return how many slots a gang holds on what this plan reserves: a node, or all nodes of a kind."""
         if self.node is not None:
             return run.by_node[self.node]
         return run.on(self.request.excluded) if run.kind == self.kind else 0
 
     def overlap(self, kind: str, allocation: SlotsByNode) -> int:
-        """Return how many slots of an allocation are on what this plan reserves: one node, or all nodes of a kind."""
+        """Return how many slots of an allocation are on what this plan reserves: a node, or all nodes of a kind."""
         if self.node is not None:
             return sum(count for name, count in allocation if name == self.node)
         if kind != self.kind:
@@ -56,7 +56,7 @@ class Plan:
         return sum(count for name, count in allocation if name not in self.request.excluded)
 
     def lets_by(self, request: SlotRequest, at: float) -> bool:
-        """Return whether a request may use the reserved slots, as it will end in time or can be preempted."""
+        """Return whether a request may use the reserved slots, since it will end in time or can be preempted."""
         if self.when is not None and request.max_time is not None and at + request.max_time <= self.when:
             return True
         return request.preemptible and not self.firm
@@ -65,7 +65,7 @@ class Plan:
 def release(run: Allocation, rules: Rules, at: float, taken_back: int) -> SlotRelease | None:
     """Return when a gang will release its slots; None if that is unknown.
 
-    If slots are `taken_back`, that many are assumed to be released as soon as the rules allow.
+    If some slots are reclaimed (`taken_back`), that many are assumed to be released as soon as the rules allow.
     """
     if run.leaving is not None:
         return SlotRelease(max(at, run.leaving + rules.grace), run, True, run.freed)
@@ -99,7 +99,7 @@ def releases(
 ) -> tuple[SlotRelease, ...]:
     """Return when gangs will release their slots, as far as that is known, in order of time.
 
-    `taken_back` returns how many slots of a gang are taken back.
+    `taken_back` returns how many slots of a gang are reclaimed.
     """
     found = (release(run, rules, at, taken_back(run)) for run in runs)
     return tuple(sorted(filter(None, found), key=lambda each: (each.at, each.run.key)))
@@ -189,9 +189,9 @@ def _on_a_node(
 
 
 def _reached(free: int, needed: int, coming: Sequence[tuple[float, int, bool]]) -> tuple[float | None, int]:
-    """Return when `needed` slots will be free, and how many more will be free then; (None, negative) if unknown.
+    """Return when `needed` slots will be free, and how many slots will be free then beyond these.
 
-    `coming` has slot releases as (time, slots, sure).
+    (None, a negative number) if that is unknown. `coming` has slot releases as (time, slots, sure).
     """
     if free >= needed:
         return 0.0, free - needed

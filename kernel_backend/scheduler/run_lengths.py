@@ -16,7 +16,10 @@ TELLING = (Outcome.OK, Outcome.RELEASED)  # failures do not show how long a trai
 
 
 class Lengths(NamedTuple):
-    """Quartiles of a user's run lengths in seconds: a quarter took at most `short`, a quarter longer than `long`."""
+    """Quartiles of a user's run lengths, in seconds.
+
+    A quarter of the runs are shorter than `short`, and a quarter longer than `long`.
+    """
 
     short: float
     median: float
@@ -38,7 +41,7 @@ class Sample:
             del self._sorted[bisect_right(self._sorted, self._newest.popleft()) - 1]
 
     def longer(self, than: float) -> int:
-        """Return how many runs of the sample took longer than `than` seconds."""
+        """Return how many runs of the sample were longer than `than` seconds."""
         return len(self._sorted) - bisect_right(self._sorted, than)
 
 
@@ -60,7 +63,7 @@ class PastLengths(Mapping[str, Lengths]):
             self._whole[owner, slots].add(max(0.0, ended - begun))
 
     def chance_to_last(self, owner: str, slots: int, elapsed: float, seconds: float, others: int = 0) -> float:
-        """Return the probability that a run lasts `seconds` more after it has lasted `elapsed`; 1 without data.
+        """Return the probability that a run that has lasted `elapsed` seconds lasts `seconds` more; 1 without data.
 
         `others` is the number of running gangs of the same user and size that have already lasted longer. One more such
         run is always assumed, so that a small number of past runs has little weight.
@@ -70,7 +73,7 @@ class PastLengths(Mapping[str, Lengths]):
         return (longer + 1) / (sample.longer(elapsed) + others + 1)
 
     def chance_to_end(self, owner: str, slots: int, elapsed: float, seconds: float) -> float:
-        """Return the probability that a run ends within `seconds` after it has lasted `elapsed`; 1 without data."""
+        """Return the probability that a run that has lasted `elapsed` seconds ends within `seconds`; 1 without data."""
         sample = self._whole.get((owner, slots), _NOTHING)
         as_long = sample.longer(elapsed)
         return (as_long - sample.longer(elapsed + seconds) + 1) / (as_long + 1)

@@ -24,7 +24,7 @@ class SearchOwner(NamedTuple):
 def given_back(
     cluster: ClusterState, pool: str, held: Sequence[HeldAllocation], active: Mapping[int, SearchOwner]
 ) -> dict[str, str]:
-    """Return why to give back allocations of a pool, by id of those that must be given back.
+    """Return the allocations of a pool that searches must give back: by their id, the reason.
 
     `held` are the allocations that searches keep. `active` has the searches that train in the pool, and are neither
     paused nor ended. An allocation in which a gang runs is given back when the gang ends.
@@ -37,7 +37,7 @@ def given_back(
 
 
 def _unwanted(cluster: ClusterState, pool: str, each: HeldAllocation, active: Collection[int]) -> str:
-    """Return why to give back an allocation that no gang or no active search uses; "" to keep it."""
+    """Return why an allocation must be given back: no gang or no active search uses it; "" if it may be kept."""
     if each.experiment not in active and (each.running or not each.gang):  # a waiting gang is withdrawn first
         return f"search #{each.experiment} does not go on"
     if each.idle_since is None or cluster.at - each.idle_since < IDLE_S:
@@ -59,9 +59,9 @@ def _others_wait(cluster: ClusterState, pool: str, experiment: int) -> bool:
 def _make_room(
     cluster: ClusterState, pool: str, held: Sequence[HeldAllocation], active: Mapping[int, SearchOwner]
 ) -> dict[str, str]:
-    """Return why to give back allocations, by id, as gangs wait in the site's queue whose users have less usage.
+    """Return allocations to give back, with the reason, for gangs in the site's queue whose users have less usage.
 
-    Enough allocations for these gangs' slots are returned; those that are being given back already are counted.
+    Their slots are enough for these gangs; allocations that are being given back already are counted.
     """
     rivals = [run for run in cluster.runs.values() if run.waiting and run.key.is_gang and run.pool == pool]
     rivals = [run for run in rivals if cluster.at - run.since >= RIVAL_S]
@@ -83,9 +83,9 @@ def _make_room(
 def _behind(
     ledger: Ledger, rival: Allocation, held: Iterable[HeldAllocation], active: Mapping[int, SearchOwner]
 ) -> list[HeldAllocation]:
-    """Return the running allocations of users who have used more, relative to their weight, than the rival's user.
+    """Return the running allocations of users with more usage, relative to their weight, than this user.
 
-    Idle ones come first.
+    Idle ones first.
     """
 
     def share(owner: str, group: str) -> float:

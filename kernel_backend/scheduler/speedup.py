@@ -24,10 +24,10 @@ class Progress(NamedTuple):
 def measured_progress(
     trial: Trial, attempts: Sequence[Attempt], times: Sequence[AttemptTimes], at: float
 ) -> Progress | None:
-    """Return the progress of a trial's running attempt at time `at` (seconds since the epoch); None if unknown.
+    """Return the progress of a trial's running attempt, measured at time `at` (in seconds since the epoch).
 
-    `attempts` are those of the trial, oldest first, and `times` what their ranks have measured. A training of unknown
-    length is assumed to take as long again as it has trained.
+    None if unknown. `attempts` are those of the trial, oldest first, and `times` what their ranks have measured. A
+    training of unknown length is assumed to take as long again as it has trained.
     """
     first = {each.attempt: each.times.whole for each in times if each.times.rank == 0}
     sizes: defaultdict[int, list[Split]] = defaultdict(list)
@@ -54,7 +54,7 @@ def _step_time(splits: Sequence[Split]) -> float:
 
 
 def saved(progress: Progress, slots: int, more: int) -> float:
-    """Return how many seconds earlier a gang with `slots` slots is expected to end with `more` slots.
+    """Return how many seconds earlier a gang is expected to end with `more` slots than with `slots`.
 
     The time of a step is measured where the gang has had that number of slots. Else it is a constant and a part that
     the slots share, by two measured numbers of slots; after only one, the slots share all of it.

@@ -61,7 +61,7 @@ class UsageByName(dict[Name, Meter]):
             self[name].replay(theirs)
 
     def use(self, name: Name, at: float) -> Use:
-        """Return an account's usage for display: slots held now, decayed usage, and slot-seconds in its window.
+        """Return an account's usage for users: slots held now, decayed usage, and slot-seconds in its window.
 
         The window is that of its slot-hours quota.
         """
@@ -201,7 +201,10 @@ class ClusterState:
     # Gangs
 
     def hold(self, run: Allocation, *, charged: bool = False) -> None:
-        """Record an allocation and remove its request; `charged` if the usage meters include the allocation already."""
+        """Record an allocation and remove its request.
+
+        `charged` is True if the usage meters include the allocation already.
+        """
         self.withdraw(run.key)
         self.runs[run.key] = run
         for share in run.placement:
@@ -216,12 +219,12 @@ class ClusterState:
         self.runs[key] = replace(self.runs[key], **changes)
 
     def ask_to_exit(self, preempt: Preempt) -> None:
-        """Record that a gang is asked to exit now; one that only changes its size gets a reservation."""
+        """Record that a gang is asked to exit now; if it only changes its size, reserve slots for its restart."""
         self.change(preempt.run.key, leaving=self.at)
         self.keep_for_return(preempt)
 
     def keep_for_return(self, preempt: Preempt) -> None:
-        """Record that a gang which is asked to exit comes back with another size, if that is so."""
+        """Reserve slots for a gang that is asked to exit, if it restarts with another size."""
         if preempt.kept is not None:
             self.change(preempt.run.key, returns=True, reservation=preempt.kept)
 
@@ -244,7 +247,7 @@ class ClusterState:
         return run
 
     def charge(self, intervals: Iterable[UsageInterval]) -> None:
-        """Rebuild all usage meters from past usage intervals, some of them open, and the current notebook servers."""
+        """Rebuild all usage meters from past and open usage intervals, and from current notebook servers."""
         held = [(each.owner, each.group, each.begun, each.ended, each.slots) for each in intervals]
         held += [(run.owner, run.group, run.since, None, run.slots) for run in self.runs.values() if run.key.server]
         self.users.replay((owner, begun, ended, slots) for owner, _, begun, ended, slots in held)

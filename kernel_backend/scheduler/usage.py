@@ -8,10 +8,10 @@ from math import exp, expm1, log
 
 
 class Meter:
-    """Meter of slots held over time, to be updated in order of time; its results are in slot-seconds."""
+    """Meter of the slots held over time, which must be updated in order of time; its results are in slot-seconds."""
 
     def __init__(self, half_life: float, window: float = 0.0) -> None:
-        """Create a meter; `window` is how many seconds back `within` can look, and may be increased later."""
+        """Create a meter; `window` is the number of seconds back that `within` can look, and can be increased later."""
         self._rate = log(2) / half_life
         self.window = window
         self._at = 0.0

@@ -165,7 +165,7 @@ class KubernetesEngine(FolderEngine):
         return await check.check_pool(self._home, self._pool, context, seen)
 
     async def _look_at(self, waiting: Sequence[str], taken: Sequence[str]) -> None:
-        """Read why pods wait that have waited for long, and who took others, where their own state does not tell."""
+        """Read from events why pods wait or were deleted, for pods whose own status does not say so."""
         await self._events.look(waiting, taken)
         queued: Mapping[str, str] = {}
         if self._workloads is not None:

@@ -85,7 +85,7 @@ class StatusReader:
         self._since.pop(key, None)
 
     def unended(self, of: Sequence[AttemptId] | None = None) -> dict[AttemptId, Submission]:
-        """Return the submissions of gangs whose end is not known, only those in `of` if it is given."""
+        """Return the submissions of gangs that have not ended as far as is known, or only of attempts in `of`."""
         found = ((key, read_submission(self._folders.of(key))) for key in self._folders.listed(of))
         return {key: each for key, each in found if each is not None and each.end is None}
 

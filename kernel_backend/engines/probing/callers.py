@@ -1,4 +1,4 @@
-"""Serve the probes that call the service, as those in pods do: they report answers, and wait for orders."""
+"""Serve the probe programs that call the service, such as those in pods: take their answers, and give them orders."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from kernel_backend.model.launch.probe import AllReduceOrder, PeerAddresses, Pro
 
 
 class CalledCheck:
-    """Check in progress whose probes call the service: its token, and the orders so far."""
+    """Check in progress whose probe programs call the service, with its token and the orders given so far."""
 
     def __init__(self, exchange: ProbeExchange) -> None:
         self.token = secrets.token_urlsafe(32)
         self._exchange, self._orders = exchange, ProbeOrders()
 
     async def send(self, order: Order) -> None:
-        """Give an order to all probes."""
+        """Give an order to all probe programs."""
         if isinstance(order, PeerAddresses):
             self._orders = self._orders.model_copy(update={"peer": order})
         elif isinstance(order, AllReduceOrder):
@@ -28,21 +28,24 @@ class CalledCheck:
         self._exchange.notify()
 
     async def report(self, report: ProbeReport) -> ProbeOrders:
-        """Take a node's answers; return all orders, once there is one that the probe has not received."""
+        """Store a node's answers.
+
+        Return all orders as soon as there is one that its probe program does not have yet.
+        """
         self._exchange.take(report.node, report.answers)
         await self._exchange.until(lambda: self._orders.count > report.orders, report.wait)
         return self._orders
 
 
 class CallingProbes:
-    """Checks in progress whose probes call the service, by id."""
+    """Checks in progress whose probe programs call the service, by id."""
 
     def __init__(self) -> None:
         self._checks: dict[str, CalledCheck] = {}
 
     @contextmanager
     def opened(self, check: str, exchange: ProbeExchange) -> Iterator[CalledCheck]:
-        """Let the probes of a check call the service during the block."""
+        """Let the probe programs of a check call the service, until the block ends."""
         self._checks[check] = found = CalledCheck(exchange)
         try:
             yield found
@@ -57,5 +60,5 @@ class CallingProbes:
             raise Unauthenticated("no valid token: the check has ended, or it is another one's")
 
     async def report(self, check: str, report: ProbeReport) -> ProbeOrders:
-        """Take the answers of a node's probe; return the orders, at most after `report.wait` seconds."""
+        """Store the answers of a node's probe program; return the orders, after at most `report.wait` seconds."""
         return await self._checks[check].report(report)

@@ -1,4 +1,4 @@
-"""Keep what the probes of a check have answered, and order the tests that need several nodes at once."""
+"""Collect the answers of a check's probe programs, and order the tests that need several nodes at once."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ Send = Callable[[Order], Awaitable[None]]
 
 
 class ProbeExchange:
-    """Conversation with the probes of one check, whichever way their answers come and orders go."""
+    """Exchange with the probe programs of one check, independent of how answers and orders are transported."""
 
     def __init__(self, nodes: int, interface: str | None) -> None:
-        """Expect answers of so many nodes; with `interface`, only addresses of that network device are tried."""
+        """Expect answers of this many nodes; if `interface` is set, only addresses of that network device are tried."""
         self._nodes, self._interface = nodes, interface
         self._parts: dict[int, dict[str, Any]] = {}
         self._changed, self._over = asyncio.Event(), False
@@ -35,11 +35,11 @@ class ProbeExchange:
         self.started: float | None = None  # seconds until the first answer; None without one
 
     def begin(self) -> None:
-        """Count the time until the first answer from now on."""
+        """Start measuring the time until the first answer."""
         self._begun = time.monotonic()
 
     def take(self, node: int, part: Mapping[str, Any]) -> None:
-        """Take a part of a node's answers; what it has answered before is ignored, as calls are repeated."""
+        """Store a part of a node's answers; parts that it has sent before are ignored, since calls are repeated."""
         if self.started is None:
             self.started = time.monotonic() - self._begun
         known = self._parts.setdefault(node, {})
@@ -49,26 +49,26 @@ class ProbeExchange:
             self.notify()
 
     def end(self) -> None:
-        """Wait for no further answers."""
+        """Stop waiting for answers."""
         self._over = True
         self.notify()
 
     def notify(self) -> None:
-        """Wake those who wait for a change."""
+        """Wake the tasks that wait for new answers or orders."""
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
     def answers(self) -> list[NodeProbe]:
-        """Return what each node has answered so far, in order of the nodes' numbers; invalid parts are left out."""
+        """Return the answers of each node so far, in order of node numbers; invalid parts are left out."""
         return [_probe(node, self._parts[node]) for node in sorted(self._parts)]
 
     async def first_answers(self, nodes: int, seconds: float) -> bool:
-        """Wait up to `seconds` for an answer of so many nodes; return whether any has answered."""
+        """Wait up to `seconds` for the first answers of this many nodes; return whether any node has answered."""
         await self.until(lambda: len(self._parts) >= nodes, seconds)
         return bool(self._parts)
 
     async def orders(self, send: Send) -> None:
-        """Order the nodes to connect to node 0, then to run an all-reduce by an address that all have reached."""
+        """Order all nodes to connect to node 0, then to run an all-reduce over an address that all reached."""
         if not await self._answered("addresses", FILES_S):
             return
         first = self.answers()[0]
@@ -82,7 +82,7 @@ class ProbeExchange:
             await self._answered("all_reduce", ALL_REDUCE_S)
 
     async def until(self, condition: Callable[[], bool], seconds: float) -> bool:
-        """Wait up to `seconds` for a condition, or for the end; return whether it holds."""
+        """Wait up to `seconds` until a condition holds or the check ends; return whether the condition holds."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while not self._over:
@@ -93,7 +93,7 @@ class ProbeExchange:
         return condition()
 
     async def _answered(self, part: str, seconds: float) -> bool:
-        """Wait up to `seconds` for all nodes to answer `part` of the request; return whether they have."""
+        """Wait up to `seconds` until all nodes have answered this part of the request; return whether they have."""
         nodes = range(self._nodes)
         return await self.until(lambda: all(part in self._parts.get(node, ()) for node in nodes), seconds)
 

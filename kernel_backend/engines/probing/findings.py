@@ -1,4 +1,4 @@
-"""Derive findings about the nodes of a pool from what their probes have answered: pure functions."""
+"""Derive findings about a pool's nodes from the answers of their probe programs. Pure functions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHARED = "put it on a file system that all nodes see at the same path"
 
 
 class EngineTerms(NamedTuple):
-    """Terms for findings in which engines differ: the engine's name, and what to change in its terms."""
+    """Words for findings that differ by engine: the engine's name, and which of its settings to change."""
 
     engine: str
     versions: str  # how to have the same versions on all nodes
@@ -224,7 +224,7 @@ def _host(setup: ProbeSetup, probes: Sequence[NodeProbe]) -> PoolFinding:
 
 
 def red(name: str, says: str, todo: str) -> PoolFinding:
-    """Return the finding that something must be changed."""
+    """Return a finding that something is wrong and must be changed."""
     return PoolFinding(name=name, ok=False, says=says, todo=todo)
 
 

@@ -45,7 +45,7 @@ class AllocationRecord(Record):
 
 
 class Allocation:
-    """Allocation, with what its batch script has reported; gangs in it are named as by `Submission.step`."""
+    """Allocation and the events that its batch script has reported; its gangs have the names of `Submission.step`."""
 
     def __init__(self, folder: Path, record: AllocationRecord) -> None:
         self.folder, self.record = folder, record

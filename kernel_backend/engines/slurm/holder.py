@@ -143,7 +143,7 @@ class Holder:
         self._untold.append({"at": time.time(), **event})
 
     def _told(self) -> bool:
-        """Write the events that could not be written yet; return whether all are written now."""
+        """Write the events that could not be written earlier; return whether all are written now."""
         try:
             while self._untold:
                 append_line(self._folder / EVENTS, **self._untold[0])

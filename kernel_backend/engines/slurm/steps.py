@@ -56,7 +56,7 @@ def withdrawn(cancelled: str) -> Outcome:
 
 
 def own_outcome(partial: AttemptResult | None) -> bool:
-    """Return whether a gang's record, which some nodes lack, has a rank that failed by itself.
+    """Return whether a rank in an incomplete launcher's record failed by itself.
 
     Ranks that failed because another had ended do not count.
     """

@@ -139,7 +139,7 @@ def _limit(cluster: ClusterState, request: SlotRequest, reader: Person | None) -
 
 
 def _kept(cluster: ClusterState, ahead: Sequence[SlotRequest], reader: Person | None) -> str:
-    """Return a sentence that says for whom the free slots are reserved: another request, or a guarantee."""
+    """Return a sentence on the request or guarantee for which the free slots are reserved."""
     ledger = Ledger(cluster)
     first = next((other for other in ahead if ledger.stopped_by(other) is None), ahead[0])
     if not ledger.guaranteed(first):
@@ -152,9 +152,9 @@ def _kept(cluster: ClusterState, ahead: Sequence[SlotRequest], reader: Person | 
 
 
 def _rival(cluster: ClusterState, request: SlotRequest) -> SlotRequest | None:
-    """Return the starving request for which the rest of the same user's or group's limit is reserved.
+    """Return the starving request of the same user or group for which the rest of the limit is reserved.
 
-    None if there is none.
+    None if none is.
     """
     ledger = Ledger(cluster)
     heads = (line.first for lines in cluster.queue.lines.values() for line in lines.values())
@@ -177,7 +177,10 @@ def _rival(cluster: ClusterState, request: SlotRequest) -> SlotRequest | None:
 
 
 def _reserved(cluster: ClusterState) -> Iterator[tuple[SlotRequest, bool]]:
-    """Yield the requests for which `decide` reserves slots, with True if no other request may use these meanwhile."""
+    """Yield the requests for which `decide` reserves slots.
+
+    With each, True if other requests cannot use them meanwhile.
+    """
     rules, since = cluster.rules, {each.key: each.since for each, _ in cluster.reserved()}
     told: set[RequestKey] = set()
     for pool in sorted(cluster.pools):

@@ -10,7 +10,7 @@ from kernel_backend.scheduler.requests import SlotRequest
 
 
 def named(request: SlotRequest, reader: Person | None) -> str:
-    """Return the number of a request for messages; "another's training" if the reader may not see it."""
+    """Return the number of a request for messages, or "another's training" if the reader may not see it."""
     return str(request.key) if sees(request, reader) else "another's training"
 
 

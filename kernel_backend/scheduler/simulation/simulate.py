@@ -187,7 +187,7 @@ class _Simulation:
         return 1.0 if job.least is None else self.cluster.runs[job.key].slots / job.slots
 
     def _measure(self) -> None:
-        """Set the progress of the elastic jobs that run, as the service would measure it."""
+        """Set the measured progress of running elastic jobs, as the service would measure it."""
         for run in [run for run in self.cluster.runs.values() if run.elastic is not None and run.leaving is None]:
             job, begun = self._jobs[run.key.experiment], self._begun[run.key.experiment]
             left = (job.duration - self._done[job.number] - self._worked(job, self.cluster.at)) / self._speed(job)
@@ -231,7 +231,7 @@ class _Simulation:
                 self._plan(now + self.every, "commit", job.number)
 
     def played(self, until: float) -> SimulationResult:
-        """Return the result at time `until`; jobs that still run count with their work so far."""
+        """Return the result at time `until`; jobs that still run are counted with their work so far."""
         end = self.cluster.at if until == float("inf") else until
         running = [
             SimulatedInterval(number, begun, end, self._worked(job, end), self.cluster.runs[job.key].slots)

@@ -1,4 +1,4 @@
-"""Give back Slurm allocations that searches keep for several trials, once they are not needed or are due to others."""
+"""Give back Slurm allocations that searches keep between trials, once they are unused or other gangs need them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 class AllocationReview:
-    """Reviewer of the allocations that searches keep between trials in all pools; each round of the loop calls it."""
+    """Review of the allocations that searches keep between trials in all pools; each round of the loop calls it."""
 
     def __init__(self, engines: PoolEngines, cluster_state: ClusterStateManager) -> None:
         self._engines, self._cluster_state = engines, cluster_state

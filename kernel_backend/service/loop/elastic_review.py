@@ -1,4 +1,4 @@
-"""Measure the elastic gangs that could grow: how fast they are, and what a restart of theirs takes."""
+"""Measure the elastic gangs that could grow: their speed, and the seconds that a restart of theirs takes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ElasticReview:
         self._looked: dict[RequestKey, float] = {}  # when each gang was measured, by time.monotonic()
 
     async def review(self) -> None:
-        """Tell the cluster state the progress of gangs that have not been measured for a while."""
+        """Update the cluster state with the progress of gangs that were not measured recently."""
         cluster, now = await self._cluster_state.now(), time.monotonic()
         could = {run.key for run in cluster.runs.values() if _could_grow(run, cluster)}
         self._looked = {key: at for key, at in self._looked.items() if key in could}

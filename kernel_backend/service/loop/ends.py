@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 class AttemptEnder:
-    """The one part of the service that kills gangs and records the ends of their attempts."""
+    """Task that kills gangs and records the ends of their attempts; no other part of the service does."""
 
     def __init__(self, context: Context, searches: Searches, spools: SpoolIntake) -> None:
         self._store, self._engine, self._nodes = context.store, context.engines, context.nodes
@@ -44,10 +44,10 @@ class AttemptEnder:
         self._asked: dict[AttemptId, float] = {}  # when each gang was asked to exit, by time.monotonic()
 
     async def see_off(self, trial: Trial, attempt: Attempt, since: float | None) -> None:
-        """Ask a gang to commit a checkpoint and exit; kill it once its grace period is over. Call it in every round.
+        """Ask a gang to commit a checkpoint and exit, and kill it when its grace period is over; called in every round.
 
-        `since` is the stored time (seconds since the epoch) of the first request to exit, which an earlier service
-        may have made; None if none was made.
+        `since` is the stored time (seconds since the epoch) of the first request to exit, which an earlier service may
+        have made; None if none was made.
         """
         asked = self._asked.get(attempt.id)
         if asked is None:
@@ -81,7 +81,7 @@ class AttemptEnder:
             await self._engine.forget(attempt.id)
 
     async def _without_bad_nodes(self, attempt: Attempt, outcome: Outcome, result: AttemptResult | None) -> Outcome:
-        """Record faults of the nodes on which a gang ended; return the gang's outcome, corrected for such faults.
+        """Record faults of a gang's nodes; return the gang's outcome, corrected if such a fault is its cause.
 
         A gang that failed because of a node that is now excluded counts as lost: the trial continues on other nodes,
         and no retry is used up.
@@ -192,13 +192,16 @@ class AttemptEnder:
             await self._engine.forget(key)
 
     async def set_aside(self, key: AttemptId) -> None:
-        """Kill a gang and rename its folder: both belong to another attempt of this number, in a lost database."""
+        """Kill the gang and rename the folder of an attempt that only a lost database knew.
+
+        A new attempt then can have its number.
+        """
         _log.warning("the folder of attempt %s is another attempt's: it is set aside", key)
         with contextlib.suppress(Unconfirmed):
             await self._engine.set_aside(key)
 
     def newest_attempt(self, experiment: int, trial: int) -> int:
-        """Return the largest number of an attempt that has files in the trial's checkpoint storage; 0 for none."""
+        """Return the largest number of an attempt with files in the trial's checkpoint storage; 0 if there is none."""
         return newest_attempt(self._storage.open(experiment, trial).names())
 
     def history(self, experiment: int, trial: int) -> tuple[list[Attempt], list[str]]:

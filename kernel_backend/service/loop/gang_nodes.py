@@ -102,7 +102,7 @@ class GangNodes:
             gang.changed.notify()
 
     async def _over(self, attempt: Attempt) -> JoinAnswer | None:
-        """Return the answer to the launchers of an attempt that must not continue; None if it may."""
+        """Return the final answer to the launchers of an attempt that must not continue; None if it may continue."""
         trial = await asyncio.to_thread(self._store.trial, attempt.experiment, attempt.trial)
         if attempt.state is AttemptState.ENDED or trial.attempt != attempt.number:
             return JoinAnswer(action="leave", reason=f"attempt {attempt.id} is over", outcome="lost")
@@ -148,7 +148,7 @@ class GangNodes:
         return JoinAnswer(action="leave", reason=reason, outcome="lost")
 
     async def _is_left_out(self, attempt: Attempt, node: str, kind: FaultKind, reason: str) -> bool:
-        """Store the fault of a node; return whether the node is now excluded from new gangs."""
+        """Store a fault of a node; return whether new gangs are now kept off that node."""
         name = NodeName(attempt.pool, node)
         return name in await self._blame([node_fault(kind, name, attempt.id, time.time(), reason)])
 
@@ -176,7 +176,7 @@ class GangNodes:
 
 
 def _again(nodes: tuple[GangNode, ...], offer: NodeOffer) -> JoinAnswer:
-    """Answer a launcher that joins after the gang has begun: `go` only if it is one of those that began."""
+    """Answer a launcher that joins after the gang has started: `go` only if the gang started with it."""
     if offer.node < len(nodes) and nodes[offer.node].process == offer.process:
         return JoinAnswer(action="go", nodes=nodes)
     return JoinAnswer(action="leave", reason="the gang has begun with other launchers", outcome="lost")

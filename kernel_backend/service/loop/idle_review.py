@@ -1,4 +1,4 @@
-"""Find gangs that leave their slots unused, and carry out the admins' rule about them."""
+"""Find gangs that leave their slots unused, and apply the admins' rule for them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 class IdleReview:
-    """Review of the slots in use; `idle` has the gangs that leave theirs unused, with the seconds."""
+    """Review of the slots in use; `idle` has the gangs that leave their slots unused, with the seconds since when."""
 
     def __init__(self, context: Context, cluster_state: ClusterStateManager, changed: Callable[[], None]) -> None:
         self._store, self._rule, self._cluster_state = context.store, context.idle_rule, cluster_state
@@ -41,7 +41,7 @@ class IdleReview:
             await asyncio.sleep(LOOK_S)
 
     async def review(self, at: float) -> None:
-        """Find the idle gangs, and carry out the rule about those that are idle for long enough."""
+        """Find the idle gangs, and apply the rule to those that are idle for long enough."""
         async with self._cluster_state.looking() as cluster:
             gangs = [run for run in cluster.runs.values() if run.key.is_gang and not run.waiting]
             sizes = {(run.key.experiment, run.key.trial): run.slots for run in gangs}
@@ -53,7 +53,7 @@ class IdleReview:
                 await self._apply(key, at)
 
     async def _apply(self, key: TrialKey, at: float) -> None:
-        """Tell the owner once per attempt; by the rule `release`, pause an experiment of a single trial."""
+        """Notify the owner once per attempt; under the rule `release`, pause an experiment with a single trial."""
         number, index = key
         trial = await asyncio.to_thread(self._store.trial, number, index)
         experiment = await asyncio.to_thread(self._store.experiment, number)

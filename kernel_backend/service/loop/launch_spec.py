@@ -80,9 +80,9 @@ def tuned_loader(store: Store, experiment: Experiment, trial: int) -> LoaderSett
 
 
 def found_batch(store: Store, experiment: Experiment, trial: Trial) -> BatchSize | None:
-    """Return the batch size that `--batch-size auto` has found for this trial, and that a resume must keep.
+    """Return the batch size that `--batch-size auto` has found for this trial, which must not change on a resume.
 
-    A trial that goes on from a checkpoint of another one has that one's, and a rerun that of what it repeats.
+    A trial that continues from another trial's checkpoint has that one's batch size, and a rerun that of the original.
     """
     if experiment.config.auto_batch is None:
         return None

@@ -140,7 +140,10 @@ class Loop:
         return wanted and known and status is not None and status.phase != "ended"
 
     async def _is_own(self, attempt: Attempt, status: GangStatus) -> bool:
-        """Return whether a gang was started for this attempt, not for one with the same number in a lost database."""
+        """Return whether a gang was started for this attempt.
+
+        A gang may belong to an attempt of the same number in a lost database.
+        """
         if not status.token_digest or attempt.id in self._own:
             return True
         if status.token_digest != await asyncio.to_thread(self._store.token_digest, attempt.id):
@@ -169,7 +172,7 @@ class Loop:
             await self._ends.see_off(trial, attempt, self.cluster_state.asked_to_go(attempt.id))
 
     async def _end_times(self) -> None:
-        """Pause the experiments that have used up their `--max-time`; their gangs first save a checkpoint."""
+        """Pause experiments whose `--max-time` has passed; their gangs save a checkpoint first."""
         cluster = await self.cluster_state.now()
         for run in [run for run in cluster.runs.values() if run.ends is not None and run.ends <= cluster.at]:
             trial = self.cluster_state.cache.trial(run.key.experiment, run.key.trial)
@@ -302,7 +305,7 @@ class Loop:
 
 
 def _action(cluster: ClusterState, experiment: ScheduledExperiment, trial: ScheduledTrial) -> Action | None:
-    """Return what takes a trial towards its experiment's state: in a pool of the experiment, if it can be placed."""
+    """Return the action that brings a trial towards its experiment's state, in a pool where it can be placed."""
     possible = impossible(cluster, plain_request(experiment, trial, pools_of(experiment.config, cluster))) is None
     pools = experiment.config.pools if trial.state in GOING_ON else ()
     run = cluster.runs.get(RequestKey(experiment.number, trial.index)) if pools else None

@@ -1,4 +1,4 @@
-"""Store what ended attempts left: records in their spools (files of reports), a page at a time per user, final times.
+"""Store the records and measurements that ended attempts left in their spools (files of reports), one page at a time.
 
 A spool is written by the user's processes, so its length and content are not trusted. As the attempt holds no slots any
 more, reading its spool delays only its own trial.

@@ -51,7 +51,7 @@ class _Begins(NamedTuple):
 
 
 class AttemptStarter:
-    """The only part of the service that creates attempts and submits their gangs."""
+    """Task that creates attempts and submits their gangs; no other part of the service does."""
 
     def __init__(
         self,
@@ -123,9 +123,9 @@ class AttemptStarter:
             task.cancel()
 
     def _begin_look(self, key: RequestKey, pool: str) -> asyncio.Task[_Begins]:
-        """Return the task that looks up a trial's resume checkpoint, and its interpreter in a pool.
+        """Return the task that looks up a trial's resume checkpoint and interpreter in a pool.
 
-        A new one if the last is for another attempt or stale.
+        A new task is started if the last one is out of date or was for another attempt.
         """
         trial = self._cluster_state.cache.trial(key.experiment, key.trial)
         about = key.experiment, key.trial, trial.attempt if trial is not None else 0, pool
@@ -144,7 +144,7 @@ class AttemptStarter:
         return _Begins(python, resume, slots, beyond, time.monotonic())
 
     async def _grant(self, start: Start) -> Launch | None:
-        """Let a search choose the trial that gets a granted gang, and start that trial.
+        """Let a search choose which trial gets the granted slots, and start that trial.
 
         Returns None if the trial cannot start at once; it is then queued with its own request.
         """
@@ -200,7 +200,10 @@ class AttemptStarter:
         )
 
     def _last_attempt(self, experiment: Experiment, index: int) -> int:
-        """Return the largest attempt number for which the trial has files: a restored database may lack attempts."""
+        """Return the largest attempt number for which the trial has files.
+
+        A database that was restored from a backup may lack attempts.
+        """
         number, workspace = experiment.number, self._workspaces.of(experiment.owner)
         newest = max(self._store.trial(number, index).attempt, self._ends.newest_attempt(number, index))
         return workspace.last_attempt(number, index, newest)
@@ -269,7 +272,7 @@ class AttemptStarter:
 
 
 def _resized(experiment: Experiment, resume: Resume, before: int | None, attempt: Attempt) -> str | None:
-    """Return a note if an elastic training goes on with another number of slots than `before`."""
+    """Return a note if an elastic training continues with another number of slots than `before`; None otherwise."""
     elastic = experiment.config.least_slots is not None
     if not elastic or before is None or before == attempt.slots or resume.point is None:
         return None
@@ -284,7 +287,7 @@ def _stale(look: asyncio.Task[_Begins]) -> bool:
 
 
 def _said(error: Exception) -> str:
-    """Return the text of an error; for an OSError, its message and file name without the error number."""
+    """Return the text of an error for users; for an OSError without the error number."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror} ({error.filename})" if error.filename else error.strerror
     return str(error)

@@ -89,7 +89,7 @@ class Quotas(NamedTuple):
 def pool_nodes(
     items: Sequence[dict[str, Any]], pool: Pool, pods: Sequence[ClusterPod] = (), quotas: Quotas | None = None
 ) -> tuple[list[Node], str]:
-    """Return the nodes on which pods of a pool may run, up to its limits, and what quotas leave; "" if that is all."""
+    """Return a pool's nodes, reduced to its limits, and a text on the limit by quotas ("" if they limit nothing)."""
     settings = pool.settings
     mine, resource = [each for each in items if tolerated(each, settings)], settings.resource or RESOURCE
     offered = any(_offered(each, resource) for each in mine) if mine else settings.resource is not None
