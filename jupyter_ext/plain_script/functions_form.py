@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from jupyter_ext.plain_script import loops, helpers
+from jupyter_ext.plain_script import helpers, loops
 from jupyter_ext.plain_script.template import filled
 from kernel_backend.definition.contract import Definition, Function
 from kernel_backend.model.experiment import Config

@@ -98,9 +98,10 @@ class PlainTraining:
         return data, _shown(value)
 
     def _beside(self) -> None:
-        """Write heartbeats while the cell runs.
+        """Write heartbeats in a thread while the cell runs.
 
-        Exit if the job's slots are reclaimed, provided that the cell has registered no state that could be saved.
+        The thread ends the process if the job's slots are reclaimed, unless the cell has registered state that could be
+        saved.
         """
         while not self._ended.wait(_LOOK_S):
             self._rank.progress.tick("step", self.step)

@@ -1,4 +1,4 @@
-"""Let the ranks of a node end their programs together, by means of files in the attempt's folder."""
+"""Let the ranks of a node end their programs together, by marker files in the attempt's folder."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _KILLING = "killing"
 
 
 class Board:
-    """Folder of marker files by which ranks tell each other that all must end, and that their programs have ended."""
+    """Folder of marker files: with them the ranks request that all programs end, and report that theirs have ended."""
 
     def __init__(self, folder: Path, rank: int, size: int) -> None:
         folder.mkdir(exist_ok=True)
@@ -27,11 +27,11 @@ class Board:
 
     @property
     def killing(self) -> bool:
-        """Return True once no rank's program needs more time to save and end by itself."""
+        """Return True once all programs are to be killed, as none needs more time to save and end by itself."""
         return (self.folder / _KILLING).exists()
 
     def kill(self) -> None:
-        """Record that programs need no more time to end by themselves, so that all ranks kill theirs."""
+        """Order all ranks to kill their programs, as none needs more time to end by itself."""
         (self.folder / _KILLING).touch()
 
     def ended(self) -> None:

@@ -45,18 +45,18 @@ class Counts:
         return Place(self.step, max(self.epochs, self.here))
 
     def skip(self, later: Counts) -> None:
-        """Count steps from the number that `later` has reached, so that the curves go on where they ended.
+        """Continue the counts from those that `later` has reached, so that the curves go on where they ended.
 
-        `later` are the counts before the program restarted from this older state.
+        `later` are the counts that the program had reached before it restarted from this older state.
         """
         if not self.names_steps:
             self.step = max(self.step, later.step)
 
     def state(self) -> dict[str, Any]:
-        """Return the counts as JSON, for a checkpoint."""
+        """Return the counts as JSON data, for a checkpoint."""
         return asdict(self)
 
     @classmethod
     def of(cls, state: Mapping[str, Any]) -> Counts:
-        """Return the counts that `state` stored."""
+        """Return the counts from JSON data that `state` returned."""
         return cls(**state)

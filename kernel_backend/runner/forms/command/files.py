@@ -66,12 +66,12 @@ class CheckpointFiles:
         self._failed.unlink(missing_ok=True)
 
     def failed(self) -> None:
-        """Record that the program failed by itself, so that the next attempt may have to restore the folder."""
+        """Record that the program failed by itself, after which the next attempt may have to restore the folder."""
         self._root.mkdir(parents=True, exist_ok=True)
         self._failed.touch()
 
     def wrote(self, state: dict[str, Any], committed: str | None) -> None:
-        """Store how far the program is (`state`) next to its folder, with the ID of the newest checkpoint."""
+        """Store next to the folder how far the program is (`state`), and the ID of the newest checkpoint."""
         self.state = state
         record = {
             "uid": self._uid,
@@ -139,7 +139,7 @@ class CheckpointFiles:
         return NOBODYS
 
     def check(self) -> None:
-        """Do nothing, as a checkpoint can hold any file."""
+        """Do nothing: a checkpoint of files is never incompatible with the program."""
 
     def split(self, _: PerRankState) -> tuple[dict[str, Any], Parts]:
         """Return the copied files, as tensors of bytes by path."""
@@ -189,7 +189,7 @@ def _newest(files: Fingerprint) -> float:
 
 
 class NoCopy(HostCopy):
-    """Substitute for a HostCopy, for tensors that never change: it copies nothing."""
+    """Substitute for a HostCopy, for tensors that nothing modifies: it copies nothing."""
 
     def begin(self, parts: Parts, lazily: bool) -> Copying:
         """Return the tensors themselves, as nothing modifies them."""

@@ -276,7 +276,7 @@ class Lead:
         return self.counts.step if self._job.config.steps is not None else self.counts.epochs
 
     def has_saved(self, told: float) -> bool:
-        """Return True if the program has saved since it was asked to end at time `told`, and is not saving now.
+        """Return True if the program has saved since it was asked to end (at time `told`), and is not saving now.
 
         If a search pauses it at its target, a save around the end of its newest epoch or step is enough.
         """

@@ -1,4 +1,4 @@
-"""Read what a program reports: JSON lines from `run` or in `$DAYLIGHT_METRICS`, and numbers that it prints."""
+"""Read the reports of a program: JSON lines from `run` or in `$DAYLIGHT_METRICS`, and numbers in its log."""
 
 from __future__ import annotations
 

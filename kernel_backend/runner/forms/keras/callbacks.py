@@ -1,4 +1,4 @@
-"""Call the user's callbacks within Keras' `fit`; before and after them, count, report and save the steps."""
+"""Call the user's callbacks within Keras' `fit`, and count, report and save steps before and after them."""
 
 from __future__ import annotations
 

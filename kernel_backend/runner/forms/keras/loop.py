@@ -54,7 +54,7 @@ class KerasLoop:
         return position.over or self._stopped == self._length or position.epoch >= self.epochs(config.epochs)
 
     def epochs(self, wanted: int) -> int:
-        """Return the number of epochs to train: `wanted`, or with `--steps` as many as that needs."""
+        """Return the number of epochs to train: `wanted`, or with `--steps` as many epochs as these steps take."""
         steps = self._rank.config.steps
         return wanted if steps is None else -(-steps // self._train.count)
 
@@ -66,7 +66,7 @@ class KerasLoop:
         return {"batch": self._train.taken, "stopped": self._stopped, "build": build_config(self._model)}
 
     def refresh(self) -> None:
-        """Read copies of the weights again, before the end of the training checks whether they are finite."""
+        """Read the weights from the backend again, for the check at the training's end that they are finite."""
         if self._sums is not None:
             self._weights.refresh()
 

@@ -24,7 +24,7 @@ class Curves:
     def take(self, of: Of, metrics: Mapping[str, float]) -> None:
         """Store the values of a step, or the means over an epoch or a validation, which are equal on all ranks.
 
-        `of` says which of these `metrics` are.
+        `of` says whether `metrics` are those of a step, an epoch or a validation.
         """
         self._values[of] |= metrics
 

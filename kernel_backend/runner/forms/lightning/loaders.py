@@ -1,6 +1,6 @@
-"""Feed Lightning with a user's DataLoader: its batches are shared by the ranks, in an order derived from the seed.
+"""Feed Lightning with a user's DataLoader: its batches are divided among the ranks, in an order derived from the seed.
 
-Where reading continues is given by epoch and batch, so that a training resumes anywhere without reading again.
+The position is given by epoch and batch, so that a training resumes anywhere without reading earlier batches.
 """
 
 from __future__ import annotations

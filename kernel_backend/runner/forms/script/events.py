@@ -1,4 +1,4 @@
-"""Tell listeners of a program's training events, except while a restarted program repeats steps of earlier attempts."""
+"""Notify listeners of a program's training events, except while a restarted program repeats earlier steps."""
 
 from __future__ import annotations
 

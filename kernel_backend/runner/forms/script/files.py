@@ -84,7 +84,7 @@ class ProgramFiles:
         return {"sizes": sizes, "positions": positions, "grows": sorted(self._grows | set(positions))}
 
     def passed(self, state: Mapping[str, Any]) -> None:
-        """Make those files visible that existed when the program was first where the restarted program is now.
+        """Make the files visible that existed when an earlier attempt was at the program's present point.
 
         `state` was stored there.
         """

@@ -61,7 +61,7 @@ class Extended(NamedTuple):
 
 
 class HeadListener(Protocol):
-    """Job that is told when the training loops of its program begin, iterate, end and resume."""
+    """Interface of the job that is notified when the training loops of its program begin, iterate, end and resume."""
 
     def ended(self, stations: list[Station]) -> None:
         """Handle the normal end of the program's only outermost loop.
@@ -85,10 +85,10 @@ class HeadListener(Protocol):
         """Send a note to the user."""
 
     def more(self) -> dict[str, Any]:
-        """Return further state to be saved with a snapshot of the program, such as the sizes of its files."""
+        """Return further state to be saved with a snapshot, such as the sizes of the program's files."""
 
     def passed(self, saved: Mapping[str, Any]) -> None:
-        """Restore the state that `more` returned at a loop, which the restarted program has just passed."""
+        """Restore the state that `more` returned at a loop which the restarted program has just reached."""
 
 
 class Heads:
@@ -137,7 +137,7 @@ class Heads:
         }
 
     def length(self) -> int | None:
-        """Return how many iterations the inner one of two nested loops has; None if that is unknown."""
+        """Return the number of iterations of the inner one of two nested loops; None if it is unknown."""
         return self.active[-1].length if len(self.active) == 2 else None
 
     def loops(self) -> list[TrainingLoop]:
@@ -274,7 +274,7 @@ class Heads:
             loop.start = self._kept(loop.frame)
 
     def _end(self, loop: Active, value: Any = None, by_return: bool = False) -> None:
-        """End a loop; record the state after it if other loops may follow and running it again takes too long.
+        """End a loop; record the state after it if more loops may follow and repeating this one would take too long.
 
         `by_return` means that the loop was left by `return value`.
         """
@@ -311,7 +311,7 @@ class Heads:
         return self.snapshots.take(frame, items, {**self._listener.more(), **more})
 
     def _kept(self, frame: FrameType, **more: Any) -> Snapshot | None:
-        """Return a snapshot with the values `more`, to be stored for later checkpoints.
+        """Return a snapshot with the values `more`, which later checkpoints will contain.
 
         If the state cannot be pickled, note the reason and return None.
         """
@@ -394,7 +394,7 @@ class _Items:
 
 
 def _extend(loop: Active, extended: Extended) -> None:
-    """Let a restored loop over a range go on to the range's new end."""
+    """Extend a restored loop over a range to the range's new end."""
     remaining = left(loop.items)
     if remaining is not None and loop.over is not None:
         loop.items = moved(loop.items, loop.over[extended.before - remaining :])

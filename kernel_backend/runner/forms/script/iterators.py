@@ -130,7 +130,7 @@ class LoaderItems:
         return getattr(self._batches, name)
 
     def begin_anew(self, state: dict[str, Any]) -> None:
-        """Create the iterator over batches again, and advance it as far as `state` says."""
+        """Create the iterator over batches again, and advance it to the position in `state`."""
         self.__dict__.update(state)
         _set_states(self.loader, self.at_iter)
         batches = _iter_of_loader(self.loader)
@@ -194,9 +194,9 @@ class ForwardItems:
             self.count += 1
 
     def run_forward(self, state: dict[str, Any], source: Any) -> None:
-        """Advance the generator as far as `state` says; it may have yielded some of the items already.
+        """Advance a new generator, `source`, to the position in `state`.
 
-        `source` is the new generator.
+        It may have yielded some of the items already.
         """
         ahead = self.__dict__.get("count", 0)
         self.__dict__.update(state, source=source, _after={})
@@ -273,7 +273,7 @@ def length(items: Any) -> int | None:
 
 
 def over(items: Any) -> range | None:
-    """Return the range over which an iterator runs, even within `enumerate` or tqdm; None for other iterators."""
+    """Return the range over which an iterator runs, also within `enumerate` or tqdm; None for other iterators."""
     found = _innermost(items)
     if type(found) is not _RANGE:
         return None
@@ -282,7 +282,7 @@ def over(items: Any) -> range | None:
 
 
 def left(items: Any) -> int | None:
-    """Return how many numbers an iterator over a range has left; None for an iterator over anything else."""
+    """Return how many numbers an iterator over a range has not yielded yet; None for other iterators."""
     found = _innermost(items)
     return operator.length_hint(found) if type(found) is _RANGE else None
 

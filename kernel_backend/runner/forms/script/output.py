@@ -33,7 +33,7 @@ class Output:
         return self._text[0]
 
     def resume(self, text: str) -> None:
-        """Print `text`, the output before the checkpoint, and let further output through."""
+        """Print `text`, the output up to the checkpoint, and stop muting the output."""
         self._text, self.muted = [text], False
         self._own[0].write(text)
 

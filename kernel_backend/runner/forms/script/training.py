@@ -196,7 +196,7 @@ class ScriptTraining:
         self._part.first = RandomStates().state_dict()
 
     def _extended(self) -> Extended | None:
-        """Return how the number of epochs has changed since the checkpoint; None if it is the same."""
+        """Return the change of the number of epochs since the checkpoint was saved; None if there is none."""
         now = self._rank.config.epochs
         before = self._training.position.form.get("epochs", now)
         return None if before == now else Extended(self._rank.loaded.definition.epochs_name, before, now)
@@ -204,7 +204,7 @@ class ScriptTraining:
     # Called by Heads
 
     def ended(self, stations: list[Station]) -> None:
-        """Keep the state at the end of the outermost loop, from which the training can continue with more epochs."""
+        """Store the state at the end of the outermost loop, from which the training can continue with more epochs."""
         self._end = (stations, self._output.text)
 
     def begun(self) -> None:

@@ -15,7 +15,7 @@ from kernel_backend.runner.timing.clock import CLOCK
 
 
 class JobCallback(TrainerCallback):
-    """Callback that tells the job's loop when the Trainer begins the training and each step."""
+    """Callback that notifies the job's loop when the Trainer begins the training, and each step."""
 
     def __init__(self, loop: TrainerLoop) -> None:
         self._loop = loop

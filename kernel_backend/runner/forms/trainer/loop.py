@@ -211,7 +211,7 @@ class TrainerLoop:
         control.should_training_stop = stops or position.over
 
     def end(self) -> None:
-        """Stop reporting, and keep the state of callbacks and logs as it is now for later checkpoints.
+        """Stop reporting, and fix the state of callbacks and logs for later checkpoints.
 
         After this the Trainer only logs a summary.
         """

@@ -89,7 +89,10 @@ class Curves:
             self._training.report("training", values, step=self._training.position.step + 1)
 
     def output(self, text: str) -> None:
-        """Collect the named numbers in printed text; an incomplete last line is kept until it is complete."""
+        """Collect the named numbers in printed text.
+
+        The start of an unfinished line is kept until its end is printed.
+        """
         *whole, self._line = (self._line + text).rpartition("\n")
         if len(self._line) > _LONGEST:
             self._line = ""
@@ -124,7 +127,10 @@ class Curves:
         self._validate()
 
     def finish(self) -> None:
-        """Report the values since the last iteration; a name that is missing keeps its value of the last validation."""
+        """Report the values since the last iteration.
+
+        A name without a new value keeps its value of the last validation.
+        """
         if self._epoch:
             self._epoch = {**self._last, **self._epoch}
             self._validate()

@@ -11,7 +11,7 @@ from kernel_backend.runner.forms.script.rehearsal.digests import program_digests
 
 
 class Recorder:
-    """Listener to a program that records the digests of its variables at the steps that were asked for."""
+    """Listener that records the digests of a program's variables at the requested steps."""
 
     def __init__(self, events: Events, program: Program) -> None:
         self._program = program

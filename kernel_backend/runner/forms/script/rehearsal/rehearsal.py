@@ -48,7 +48,7 @@ class Rehearsal:
         nested: bool,
         unobserved: Callable[[], AbstractContextManager[None]],
     ) -> None:
-        """Begin with the guarantee that the checkpoint has, or with the strongest one.
+        """Begin with the guarantee that the checkpoint stores, or else with the strongest one.
 
         `recorder` has the digests of the training's variables, `signs` what in the source may prevent an exact restart.
         `nested` means that the program has nested training loops. File operations within `unobserved()` are not
@@ -86,7 +86,7 @@ class Rehearsal:
         return self._rung == "step" or (self._rung == "epoch" and outermost)
 
     def taken(self, step: int) -> None:
-        """Note that a checkpoint was saved at this step; prepare to rehearse a restart from it, if that is due."""
+        """Record that a checkpoint was saved at this step; prepare to rehearse a restart from it, if that is due."""
         idle = self._active and self._process is None and self._checkpoint is None
         if idle and self._training.position.epoch >= self._epoch and self._age >= SETTLED_S:
             self._compare(step)
@@ -188,7 +188,7 @@ class Rehearsal:
         return Rehearsed(digests, found.get("error", ""), found.get("refused", ""))
 
     def _settle(self, rehearsed: Rehearsed) -> None:
-        """Report the guarantee that a rehearsal has confirmed; if it has not, take a weaker one and rehearse that."""
+        """Report the guarantee if the rehearsal has confirmed it; otherwise choose a weaker one and rehearse that."""
         if rehearsed.refused:
             self.close()
             self._rank.note(f"a restart was not rehearsed: {rehearsed.refused}")

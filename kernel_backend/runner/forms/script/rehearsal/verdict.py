@@ -1,4 +1,4 @@
-"""Compare the variables of a rehearsed restart with the training's, and word the guarantee that follows."""
+"""Compare a rehearsed restart's variables with those of the training, and describe the resulting guarantee."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def guarantee(rung: Rung, why: str, steps: Mapping[int, object] | None = None) -
 
 
 def explained(rung: Rung, why: str, found: Sequence[Sign]) -> str:
-    """Return why a guarantee is not stronger: the code that is known to prevent that, then what differed (`why`).
+    """Return why a guarantee is not stronger: the code that prevents that, then the variable that differed (`why`).
 
     Examples
     --------

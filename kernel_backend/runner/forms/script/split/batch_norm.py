@@ -1,4 +1,4 @@
-"""Normalize batches by fixed statistics while it is tried out how a call can be split."""
+"""Normalize batches by fixed statistics during the trials that find out how a call can be split."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 
 
 def problem_of(module: nn.Module) -> str | None:
-    """Return why a call of this module must run unsplit; None if that is to be found out by a trial."""
+    """Return why a call of this module must run unsplit; None if only a trial can tell."""
     if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
         return "it is called within a checkpoint"
     parts = list(module.modules())

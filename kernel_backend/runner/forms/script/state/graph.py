@@ -167,7 +167,7 @@ class GraphWriter(pickle.Pickler):
         return reading.live, (path, type(obj).__name__)
 
     def at(self, obj: Any, path: Path | None, attribute: str) -> Any:
-        """Note that an object is an attribute of the object at `path`, and return it."""
+        """Record that an object is an attribute of the object at `path`, and return the object."""
         if path is not None:
             self._at(obj, (path, "attribute", attribute))
         return obj
@@ -193,7 +193,7 @@ class GraphWriter(pickle.Pickler):
         return tree is not None
 
     def _compare_trees(self, live: Live) -> None:
-        """Find out which large containers of plain values the training has left unchanged."""
+        """Find the large containers of plain values that the training has left unchanged."""
         for path, content in self._setup.trees.items():
             found = live.at(path)
             tree = tree_of(found, path) if type(found) in _CONTAINERS else None
@@ -333,7 +333,7 @@ class GraphWriter(pickle.Pickler):
         return found, False
 
     def _data(self, obj: Any, path: Path) -> Reduced | None:
-        """Return how to pickle a data frame or image that the setup creates, by path; None if it has changed since."""
+        """Return how to pickle a data frame or image from the setup by its path; None if it has changed since."""
         content = self.data.digests[path] = content_digest(obj)
         return (reading.same_value, (path, content)) if self._setup.digests.get(path) == content else None
 

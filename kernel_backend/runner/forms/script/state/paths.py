@@ -13,7 +13,7 @@ _ITEMS = "the items of training loop "
 
 
 def told(path: Path | None) -> str:
-    """Return a path as a user would write it: `trainer.model.layers[0]`.
+    """Return a path in Python's notation for messages: `trainer.model.layers[0]`.
 
     Examples
     --------

@@ -79,7 +79,7 @@ class GraphReader(pickle.Unpickler):
     def apply(self) -> None:
         """Put the saved state into the program's objects.
 
-        That is done twice if generators or samplers have to be run forward in between, as they change other objects.
+        It is called twice if generators or samplers must be run forward in between, as they change other objects.
         """
         self._fill()
         for each in self.late:
@@ -148,7 +148,7 @@ class GraphReader(pickle.Unpickler):
         return self._live.at(path)
 
     def stone(self, path: Path | None, kind: str) -> Tombstone:
-        """Return a placeholder for an object that was not saved, and note the object's name for the user."""
+        """Return a placeholder for an object that was not saved, and record the object's name for a message."""
         self.tombstones.append(f"{told(path)} (a {kind})")
         return Tombstone(told(path), kind)
 
@@ -222,7 +222,7 @@ def late(action: Callable[[], None]) -> None:
 
 
 def tombstone(name: str, kind: str) -> Tombstone:
-    """Return a placeholder for an object that was not saved, and note the object's name for the user."""
+    """Return a placeholder for an object that was not saved, and record the object's name for a message."""
     _reader[-1].tombstones.append(f"{name} (a {kind})")
     return Tombstone(name, kind)
 
@@ -384,7 +384,7 @@ def fill_tensor(owner: Tensor, state: dict[str, Any]) -> None:
 
 
 def unchanged(path: Path, content: str, dtype: Any = None, shape: Any = None, order: str = "") -> Any:
-    """Return the array at a path, as the program's setup has created it; raise NotSaved if it is not as saved.
+    """Return the array at a path, which the program's setup has created; raise NotSaved if its digest is another one.
 
     `content` is its digest. Checkpoints of earlier versions compare only the content, in C order.
     """

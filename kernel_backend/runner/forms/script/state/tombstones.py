@@ -33,7 +33,7 @@ class Tombstone:
 
 
 def told_of(stone: Tombstone) -> tuple[str, str]:
-    """Return the name and the class of the object that a placeholder stands for."""
+    """Return the name and the class of the object that a placeholder represents."""
     found: tuple[str, str] = object.__getattribute__(stone, "_told")
     return found
 
