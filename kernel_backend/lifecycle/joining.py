@@ -13,7 +13,7 @@ LOOPBACK = "127.0.0.1"
 
 
 class Wanted(NamedTuple):
-    """Gang whose launchers are joining: what was requested, with the settings of its pool."""
+    """Gang whose launchers are joining: the requested slots and nodes, and the settings of its pool."""
 
     slots: int
     kind: str
@@ -50,9 +50,10 @@ class Impossible(NamedTuple):
 def joined(
     offers: Mapping[int, NodeOffer], wanted: Wanted, waited: float, all_there: float
 ) -> Pending | Joined | Impossible:
-    """Return whether a gang can start with the offers received so far, which are by node index.
+    """Return whether a gang can start with the offers received so far, given by node index.
 
-    `waited` is the seconds since the first launcher joined, `all_there` since the last one did (0 before that).
+    `waited` is the number of seconds since the first launcher joined, `all_there` since the last one joined (0 before
+    that).
     """
     nodes = max(offer.nodes for offer in offers.values())
     if any(offer.nodes != nodes for offer in offers.values()):

@@ -61,7 +61,10 @@ def suspicions(faults: Iterable[NodeFault], sizes: Mapping[str, int], now: float
 
 
 def _counted(faults: Collection[NodeFault]) -> Iterator[NodeFault]:
-    """Yield the faults that count: not those that a trial had on so many nodes that no node can be the cause."""
+    """Yield the faults that count.
+
+    Faults that one trial had on many nodes do not count, since then no node can be the cause.
+    """
     nodes: defaultdict[tuple[FaultKind, tuple[int, int]], set[NodeName]] = defaultdict(set)
     for fault in faults:
         nodes[fault.kind, fault.trial].add(fault.name)
@@ -122,7 +125,7 @@ def _problems(
 
 
 def _unexplained(attempt: Attempt, outcome: Outcome, failure: Failure | None) -> bool:
-    """Return whether a gang was lost after it had begun, and nothing but a node can be the cause."""
+    """Return whether a gang was lost after its start for no other reason than a node."""
     begun = attempt.granted_at is not None  # before that, the engine has not chosen its nodes
     return begun and outcome is Outcome.LOST and (failure is None or failure.type == _NODE_LOST)
 

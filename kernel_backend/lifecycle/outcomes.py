@@ -91,7 +91,7 @@ def _errored(trial: Trial, outcome: Outcome, failure: Failure | None, progress: 
 
 
 def _logged(trial: Trial, attempt: Attempt, plain: AttemptEnd, matched: Sequence[LogMatch]) -> AttemptEnd:
-    """Return the consequence `plain`, changed by the log policies that matched: exclude nodes, cancel retries."""
+    """Return the consequence `plain`, changed by the log policies that matched: excluded nodes, cancelled retries."""
     ranks = range(sum(len(share.slots) for share in attempt.actual))
     matched = [match for match in matched if match.rank in ranks]  # the user can write the file of matches
     excluding = [match for match in matched if match.action == "exclude_node"]

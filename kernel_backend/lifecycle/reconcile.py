@@ -1,6 +1,6 @@
-"""Decide what brings a trial to its experiment's desired state, from the present states alone.
+"""Choose the action that brings a trial to its experiment's desired state, from the present states alone.
 
-Events are not needed for that, so that a missed event does no harm.
+No event is needed for that, so that a missed event does no harm.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ _Wire = PlainSerializer(to_wire, when_used="json")
 
 
 def _sent_as(**schema: Any) -> WithJsonSchema:
-    """Return an annotation with the JSON schema of a field's serialised form, which pydantic cannot derive."""
+    """Return an annotation with the JSON schema of the serialised field, which pydantic cannot derive itself."""
     return WithJsonSchema(schema, mode="serialization")
 
 
@@ -68,7 +68,7 @@ Value = (
 
 
 def _as_spelled(value: Any, info: ValidationInfo) -> Any:
-    """Return a field's value; raises ValueError for a JSON number that overflows to infinity, such as 1e309."""
+    """Return a field's value; raises ValueError for a JSON number such as 1e309 that overflows to infinity."""
     if info.mode == "json" and _holds_infinity(value):
         raise ValueError('a number is beyond 1.8e308; infinity is written {"float": "inf"}')
     return value

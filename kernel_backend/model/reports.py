@@ -98,7 +98,7 @@ class Guarantee(Record):
 
 
 class Traced(Record):
-    """A trace was recorded that the attempt had been asked for, or could not be; `text` is a note for the user."""
+    """Record: a requested trace was recorded or failed; `text` is a note for the user."""
 
     type: Literal["traced"] = "traced"
     number: Count = 0
@@ -134,7 +134,7 @@ class SpoolPosition(Record):
 
 
 class Measurements(Record):
-    """Measurements of a node's launcher: the newest times of its ranks, and use of their slots."""
+    """Measurements of a node's launcher: the newest times of its ranks, and the use of their slots."""
 
     times: Annotated[tuple[RankTimes, ...], Field(max_length=MOST_RANKS)] = ()
     use: Annotated[tuple[DeliveredUse, ...], Field(max_length=MOST_DELIVERED)] = ()  # since the last delivery
@@ -152,14 +152,17 @@ class SpoolPage(Record):
 
 
 class Delivery(Measurements):
-    """Body of `POST /api/attempts/KEY/records`, with what was measured since the last one; empty, it is a heartbeat."""
+    """Body of `POST /api/attempts/KEY/records`: records, and measurements since the last delivery.
+
+    Empty, it is a heartbeat.
+    """
 
     records: tuple[SpoolRecord, ...] = ()
     notes: tuple[Annotated[str, Field(max_length=2000)], ...] = Field((), max_length=10)  # warnings of the launcher
 
 
 class Instruction(Record):
-    """Answer to a delivery: the number of the last accepted record, and whether the ranks go on or end."""
+    """Answer to a delivery: the number of the last accepted record, and whether the ranks continue or end."""
 
     accepted: int
     instruct: Literal["continue", "release", "stop"] = "continue"

@@ -42,7 +42,7 @@ class Node(Record):
 
     @property
     def shown_kind(self) -> str:
-        """Return what a slot of this node is, as shown to users."""
+        """Return for users what kind of device a slot of this node is."""
         return self.device or self.kind
 
     @property

@@ -1,4 +1,4 @@
-"""Define the description of a snapshot, which lists all that its archive contains besides the training definition."""
+"""Define the description of a snapshot: the contents of its archive besides the training definition."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Environment(Record):
 
     @property
     def id(self) -> str:
-        """Return a digest of all that determines a lock file: Python, system, packages, and Daylight's own files."""
+        """Return a digest of the inputs of a lock file: Python, system, packages, and Daylight's own files."""
         system, *_ = parts = self.platform.split("-")  # Linux-6.1.0-x86_64-with-glibc2.36: without the kernel's release
         tables = [sorted(each.items()) for each in (self.distributions, self.origins, self.editable, self.conda)]
         facts = (self.python, self.implementation, system, parts[-3:], *tables, self.daylight)
@@ -142,7 +142,10 @@ class Snapshot(Record):
     packages: tuple[str, ...] = ()  # installed packages that the cell imports, by the name of the import
 
     def locate(self, line: int) -> Origin | None:
-        """Return where a line of `definition.py` comes from in the notebook or files; None for a generated line."""
+        """Return the place in the notebook or in files from which a line of `definition.py` comes.
+
+        None for a generated line.
+        """
         for piece in self.pieces:
             if piece.line <= line < piece.line + piece.count:
                 return Origin(piece.cell, piece.file, piece.cell_line + line - piece.line)

@@ -1,4 +1,4 @@
-"""Define the stream of numbered messages to clients, which they continue after a break by `after=SEQ`."""
+"""Define the stream of numbered messages to clients, which continue after a lost connection by `after=SEQ`."""
 
 from __future__ import annotations
 

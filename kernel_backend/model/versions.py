@@ -21,12 +21,12 @@ MayGo = Callable[[Any, str], bool]  # predicate of a field's value and its path,
 
 
 def says_nothing(value: Any) -> bool:
-    """Return whether a field's value means that it is unused: null, false, or empty."""
+    """Return whether a field's value means that the field is unused: null, false or empty."""
     return value is None or value is False or value in ("", [], {})
 
 
 def changes_nothing(defaults: Collection[str]) -> MayGo:
-    """Return a predicate for unknown fields of a request that may be ignored: unused, or with a path in `defaults`."""
+    """Return a predicate for a request's unknown fields that can be ignored: unused, or with a path in `defaults`."""
     return lambda value, place: says_nothing(value) or place in defaults
 
 

@@ -42,7 +42,7 @@ def check_not_deleted(experiment: Experiment) -> None:
 
 
 def may_submit(who: Person) -> None:
-    """Raise Forbidden unless the user may submit trainings."""
+    """Raise Forbidden unless the user may submit experiments."""
     if not who.submits:
         raise Forbidden(
             f"{who.name} may not have anything trained here: "

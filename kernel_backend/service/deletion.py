@@ -28,7 +28,7 @@ _Rule = Callable[[Experiment, float], dict[str, Any]]
 
 
 class Needed(NamedTuple):
-    """Checkpoints and results of a deleted experiment that a purge must retain, as other experiments need them.
+    """Checkpoints and results of a deleted experiment that are not purged, as other experiments still need them.
 
     `checkpoints` maps a checkpoint (such as `1/500-2`) to the experiments that start from it; `results` has the numbers
     of the searches that use the experiment's results as prior data.

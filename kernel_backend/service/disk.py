@@ -108,6 +108,6 @@ def _totals(usages: Sequence[DiskUsage]) -> Iterator[UserDisk]:
 
 
 def _unknown(workspaces: Sequence[WorkspaceUsage], known: set[int]) -> int:
-    """Return the total bytes of folders whose experiment number is not among `known`, those in the database."""
+    """Return the total bytes of folders of experiments that the database does not have (not in `known`)."""
     rest = (sizes for each in workspaces for number, sizes in each.experiments.items() if number not in known)
     return sum(sum(sizes.values()) for sizes in rest)

@@ -66,13 +66,13 @@ class StoredQuotas:
         self._settle()
 
     def give(self, directory: Directory) -> None:
-        """Replace the users, their groups and the groups' quotas by those in `directory`, which come from the hub."""
+        """Replace all users, their groups and the groups' quotas by those in the hub's `directory`."""
         if directory != self._directory:
             self._directory = directory
             self._settle()
 
     def given(self, kind: AccountKind, name: str) -> Quota | None:
-        """Return an account's quota before changes by admins: for a group the hub's, for a user that of the settings.
+        """Return an account's quota before changes by admins: the hub's for a group, that of the settings for a user.
 
         Returns None if there is none.
         """
@@ -128,9 +128,9 @@ class StoredQuotas:
 
 
 def _both(given: Quota | None, changed: Mapping[str, Any]) -> tuple[Quota, str]:
-    """Return the quota `given` with the fields in `changed` replaced, and a warning, or "" if there is none.
+    """Return the quota `given` with the fields in `changed` replaced, and a warning ("" if there is none).
 
-    A guarantee above the limit is lowered to the limit, of which the warning tells.
+    A guarantee above the limit is lowered to the limit, with a warning.
     """
     numbers = {**(given or Quota()).model_dump(), **changed}
     guarantee, limit = numbers["guarantee"], numbers["limit"]

@@ -79,7 +79,7 @@ class Preparation:
         return found.path
 
     def keep(self, owner: str, snapshot: str, python: str) -> None:
-        """Start to lock a snapshot's environment and store its wheels in a background thread, unless that was done.
+        """Start to lock a snapshot's environment and store its wheels in a thread, unless that is done already.
 
         A failure, perhaps for lack of a network, is logged; the next submission after `AGAIN_S` seconds tries again.
         """
@@ -94,7 +94,7 @@ class Preparation:
         _in_thread(self._keep, owner, environment, Path(python))
 
     def info(self, owner: str, snapshot: str) -> EnvironmentInfo:
-        """Return a snapshot's environment with its lock file and its interpreter."""
+        """Return a snapshot's environment, with its lock file and its interpreter."""
         environment, kept = self.recorded(snapshot), self._kept(owner)
         lock, python = kept.lock(environment), kept.python(environment)
         return EnvironmentInfo(
@@ -167,7 +167,10 @@ class Preparation:
         return None if fresh else self._changed(experiment)
 
     def _own_python(self, pool: str) -> str | None:
-        """Return the interpreter that the settings of a Slurm pool name, if any; Kubernetes has that of the image."""
+        """Return the interpreter that the settings of a Slurm pool name.
+
+        None if they name none, or for other engines.
+        """
         settings = self._settings(pool)
         return settings.python if settings is not None and settings.engine == "slurm" else None
 
@@ -176,7 +179,7 @@ class Preparation:
         return experiment.config.env == "locked" and settings is not None and not settings.shared
 
     def _needed_here(self, experiment: ScheduledExperiment) -> bool:
-        """Return whether the service's machine needs the environment, for ranks or a custom search class."""
+        """Return whether the environment must exist on the service's machine, for ranks or a custom search class."""
         search, pools = experiment.config.search, experiment.config.pools or (LOCAL,)
         on_nodes = all(self._built_on_nodes(experiment, pool) for pool in pools)
         return not on_nodes or (search is not None and search.source is not None)
@@ -218,7 +221,7 @@ class Preparation:
                 self._locking.discard((owner, environment.id))
 
     def _find(self, owner: str, environment: Environment, python: Path, here: bool) -> str:
-        """Build an environment, or without `here` only lock it; do nothing if that was done.
+        """Build an environment, or only lock it unless `here` is set; do nothing if that is done already.
 
         Returns the reason of a failure, "" if there is none. A locked environment is built later by the nodes.
         """

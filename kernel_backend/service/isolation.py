@@ -64,7 +64,7 @@ class IsolatedTasks:
 
     @property
     def troubled(self) -> bool:
-        """Return whether the last try of any kind of work has failed."""
+        """Return whether the last try of any work has failed."""
         return bool(self._failures)
 
     def due(self, what: str) -> bool:

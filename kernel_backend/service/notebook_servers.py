@@ -19,13 +19,13 @@ OURSELVES = "daylight"  # the actor in the audit log
 
 
 class Servers(Protocol):
-    """Access to the hub's notebook servers; the methods raise ServiceUnreachable if the hub does not answer."""
+    """Access to the hub's notebook servers. Its methods raise ServiceUnreachable if the hub does not answer."""
 
     async def read(self) -> tuple[Server, ...]:
-        """Return the notebook servers that run, each with the slots that its options ask for."""
+        """Return the running notebook servers, each with the slots that its spawn options request."""
 
     async def stop(self, server: Server) -> None:
-        """Ask the hub to stop a server; return before the server has stopped."""
+        """Ask the hub to stop a server, without waiting until it has stopped."""
 
 
 class Notebooks:
@@ -38,7 +38,7 @@ class Notebooks:
         self._store, self._stored_quotas, self._servers, self._changed = store, stored_quotas, servers, changed
 
     def give(self, present: Sequence[Server]) -> None:
-        """Replace the known notebook servers by `present`, those that the hub reports."""
+        """Replace the known notebook servers by those that the hub reports now."""
         before, self._stored_quotas.servers = self._stored_quotas.servers, present
         if _held(before) != _held(present):
             self._changed()
@@ -64,5 +64,5 @@ class Notebooks:
 
 
 def _held(servers: Sequence[Server]) -> set[Server]:
-    """Return the servers without their times of last activity, so that a comparison shows only changes of slots."""
+    """Return the servers without their last activity, so that comparing them shows only changes of slots."""
     return {server.model_copy(update={"last_activity": 0.0}) for server in servers}

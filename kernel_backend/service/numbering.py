@@ -1,4 +1,7 @@
-"""Number new experiments above every number in use by the database or a folder: a restored database may lack some."""
+"""Choose numbers for new experiments that neither the database nor any folder uses.
+
+A database that was restored from a backup lacks the newest experiments, whose folders still exist.
+"""
 
 from __future__ import annotations
 

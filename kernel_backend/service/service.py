@@ -168,9 +168,9 @@ class Service:
         await asyncio.to_thread(self._store.close)
 
     async def busy(self) -> bool:
-        """Return whether any unpaused experiment runs, waits or is ending, or a webhook has not got its notices.
+        """Return whether any unpaused experiment has not ended, or a notice of a webhook is not delivered.
 
-        True while the database cannot tell.
+        True if the database does not answer.
         """
         try:
             if await asyncio.to_thread(self._store.waiting_notices):

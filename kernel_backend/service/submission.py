@@ -101,7 +101,7 @@ class SubmissionValidator:
         return await self._storage.warnings(draft.owner, draft.group)
 
     def _in_default_pool(self, submission: Submission) -> Submission:
-        """Return a submission that names no pool with the default one, where an admin has set one.
+        """Return the submission with the default pool that an admin has set, if it names no pool itself.
 
         Raises InvalidRequest if that pool does not exist.
         """
@@ -114,7 +114,7 @@ class SubmissionValidator:
         return submission.model_copy(update={"config": config})
 
     async def python_in_pools(self, owner: str, group: str, config: Config, snapshot: str, python: str) -> str:
-        """Return the interpreter with which an experiment trains in its pools, given the submission's.
+        """Return the interpreter for an experiment in its pools, given that of the submission.
 
         Raises ImpossibleAsk, InvalidRequest, Conflict or NoEnvironment if the pools cannot train it.
         """

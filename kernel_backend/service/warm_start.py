@@ -1,4 +1,4 @@
-"""Resolve what the trials of a submission start from: earlier experiments' results, or an earlier trial's weights."""
+"""Resolve the start of a submission's trials: results of earlier experiments, or weights of an earlier trial."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Account for slot-hours, lost slot-hours, energy and cost: records, and sums of attempts as pure functions."""
+"""Compute slot-hours, lost slot-hours, energy and cost from attempts: records and pure functions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _Amount = Annotated[FiniteFloat, Field(ge=0)]
 
 
 class Spending(Record):
-    """Slots that some attempts have used. Of the lost slot-hours each counts in one of three parts."""
+    """Slot-hours, energy and cost of some attempts. Each lost slot-hour is counted in exactly one of three fields."""
 
     name: str  # of the user, group or month (2026-11), or the number of the experiment
     title: str = ""  # name of the experiment
@@ -35,7 +35,7 @@ class Spending(Record):
 
     @property
     def lost_hours(self) -> float:
-        """Return the slot-hours that led to nothing."""
+        """Return the slot-hours whose work was lost."""
         return self.repeated_hours + self.waiting_hours + self.pruned_hours
 
 
@@ -50,7 +50,7 @@ class SpendingReport(Record):
 
 
 class AttemptSpending(NamedTuple):
-    """Use of an attempt's slots, as far as it is known."""
+    """Use of slots by one attempt, with None for values that are not known."""
 
     experiment: int
     title: str
@@ -68,7 +68,7 @@ class AttemptSpending(NamedTuple):
 
 
 def repeated_part(first: int, steps: int | None, resumed: int | None) -> float:
-    """Return the fraction of an attempt's steps that the next attempt took again.
+    """Return the fraction of an attempt's steps that the next attempt repeated.
 
     The attempt began after step `first` and took `steps` steps (None: unknown), and the next one resumed at step
     `resumed` (None: there is none).
@@ -86,7 +86,10 @@ def repeated_part(first: int, steps: int | None, resumed: int | None) -> float:
 def account(
     attempts: Iterable[AttemptSpending], by: By, prices: Mapping[str, float], since: float | None, until: float
 ) -> SpendingReport:
-    """Return what attempts have used from `since` to `until`; `prices` has those of a slot-hour by pool."""
+    """Return the slot-hours, energy and cost of attempts from `since` to `until`.
+
+    `prices` are per slot-hour, by pool.
+    """
     rows: dict[str, Spending] = {}
     total = Spending(name=ALL)
     for attempt in attempts:
@@ -101,7 +104,7 @@ def account(
 
 
 def _spent(attempt: AttemptSpending, fraction: float, price: float | None) -> Spending:
-    """Return what a fraction of an attempt has used."""
+    """Return the slot-hours, energy and cost of a fraction of an attempt."""
     held = attempt.slots * (attempt.ended - attempt.begun) / _HOUR
     trained = held if attempt.trained is None else min(held, attempt.trained / _HOUR)
     hours = fraction * held

@@ -1,4 +1,4 @@
-"""Define kept allocations: jobs of a site's queue, such as Slurm's, in which a search runs one trial after another."""
+"""Define kept allocations: jobs of a site's queue (such as Slurm's) that run a search's trials one by one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SHORTEST_S = 600.0  # of an allocation: half of a shorter one would go by with s
 
 
 def allocation_length(search: Search | None, keeps: bool) -> float:
-    """Return for how many seconds a search keeps an allocation; 0 if each gang is a job of its own.
+    """Return for how many seconds a search keeps an allocation; 0 if each of its gangs is a job of its own.
 
     `keeps` says whether the pool can keep allocations.
 
@@ -25,7 +25,7 @@ def allocation_length(search: Search | None, keeps: bool) -> float:
 
 
 class HeldAllocation(Record):
-    """Job of a site's queue that a search keeps for its trials, or waits for."""
+    """Job of a site's queue that a search keeps for its trials, or that it waits for."""
 
     id: str
     pool: str

@@ -1,4 +1,4 @@
-"""Decide which gangs leave their slots unused: pure functions over the measured use of slots."""
+"""Detect gangs that leave their slots unused, from the measured use of slots. Pure functions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FRESH_S = 120.0  # age of the newest sample up to which it tells of the present
 
 @dataclass(frozen=True)
 class IdleRule:
-    """Rule of an admin about gangs that use less than `below` of each of their slots for `after` seconds."""
+    """Admin's rule about gangs that use less than `below` of each of their slots for `after` seconds."""
 
     action: IdleAction = ""  # "": none; notify: a note to the owner; release: a checkpoint, then a pause
     after: float = 1800.0
@@ -33,10 +33,9 @@ def busy(slot: DeliveredUse) -> float | None:
 def idle_seconds(
     used: Iterable[StoredUse], sizes: Mapping[TrialKey, int], below: float, at: float
 ) -> dict[TrialKey, float]:
-    """Return for how many measured seconds each gang has left all of its slots unused, until now (`at`).
+    """Return for how many measured seconds up to `at` each gang has left all of its slots unused.
 
-    `sizes` has the number of slots of each gang. Unknown use counts as use: of a slot that is not measured, or not any
-    more, nobody knows that it is idle.
+    `sizes` has the number of slots of each gang. A slot whose use is not known counts as used.
     """
     slots: defaultdict[TrialKey, defaultdict[int, list[DeliveredUse]]] = defaultdict(lambda: defaultdict(list))
     for each in used:
@@ -49,7 +48,7 @@ def idle_seconds(
 
 
 def _idle_slot(records: Sequence[DeliveredUse], below: float, at: float) -> float:
-    """Return the seconds of the newest sample and of the periods before it, back to the last use or an unknown one."""
+    """Return for how many seconds a slot is unused, from its newest sample back to the last used or unknown period."""
     latest = next((each for each in records if each.number == LATEST), None)
     if latest is None or at - latest.use.at > FRESH_S or not _idle(latest, below):
         return 0.0

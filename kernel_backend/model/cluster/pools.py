@@ -126,7 +126,7 @@ class PoolSettings(Record):
     @model_validator(mode="before")
     @classmethod
     def _unshared(cls, given: object) -> object:
-        """Let files go through the service in a pool of Kubernetes that does not say whether its pods see the home."""
+        """Set that files go through the service in a pool of Kubernetes, unless its settings say otherwise."""
         if isinstance(given, Mapping) and given.get("engine") == "kubernetes" and "shared" not in given:
             return {**given, "shared": False}
         return given
@@ -188,7 +188,7 @@ class Move(Record):
 
 
 class PoolStatus(Record):
-    """Pool as the service sees it: its settings, its size, and why it cannot be used, if so."""
+    """Status of a pool: its settings, its size, and the problem due to which it cannot be used, if any."""
 
     name: str
     engine: str  # local, slurm, kubernetes; "" if its settings name none
@@ -223,12 +223,12 @@ def spelled(value: object) -> str:
 
 
 def parts(value: object) -> tuple[object, ...]:
-    """Return the values of a setting that may be repeated, or its only one."""
+    """Return the values of a setting: several for one that may be repeated, else one."""
     return tuple(value) if isinstance(value, tuple) else (value,)
 
 
 def _toleration(given: object) -> object:
-    """Return a toleration as text, `key=value:NoSchedule`; one that Kubernetes' form cannot express stays as it is."""
+    """Return a toleration as text, such as `key=value:NoSchedule`; one in another form is returned unchanged."""
     if not isinstance(given, Mapping):
         return given
     key, value, effect = (str(given.get(name) or "") for name in ("key", "value", "effect"))
@@ -249,7 +249,7 @@ def _matching(name: str, values: Iterable[str], pattern: re.Pattern[str], form: 
 
 
 def _given(settings: PoolSettings | None) -> dict[str, str]:
-    """Return the settings that are not at their defaults, as texts by name; empty for None."""
+    """Return the settings that differ from their defaults, as texts by name; empty for None."""
     given = {} if settings is None else settings.model_dump(exclude_defaults=True)
     return {name: " ".join(map(spelled, parts(value))) for name, value in given.items()}
 

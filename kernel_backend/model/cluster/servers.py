@@ -24,7 +24,7 @@ class ServerRequest(NamedTuple):
 
 
 class Server(Record):
-    """Notebook server with the slots that it holds; 0 where the hub knows of none."""
+    """Notebook server with the slots that it holds; 0 if the hub does not know of any."""
 
     owner: str
     group: str

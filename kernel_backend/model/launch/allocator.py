@@ -1,4 +1,4 @@
-"""Define environment variables that make a rank's process keep the memory that a training step frees."""
+"""Define environment variables that let a rank's process reuse the memory which a training step frees."""
 
 from __future__ import annotations
 

@@ -72,7 +72,10 @@ class AllReduceResult(Record):
 
 
 class ProbeCredentials(Record):
-    """Request to the probe of a pod, with the secret by which it calls the service; it stands in a Secret alone."""
+    """Request to the probe in a pod, with its secret for calls to the service.
+
+    It is stored only in a Kubernetes Secret.
+    """
 
     request: ProbeRequest
     token: str
@@ -96,7 +99,7 @@ class ProbeOrders(Record):
 
     @property
     def count(self) -> int:
-        """Return how many orders have been given."""
+        """Return the number of orders given so far."""
         return sum(each is not None for each in (self.peer, self.all_reduce))
 
 

@@ -68,7 +68,7 @@ def stacks_file(rank: int) -> str:
 
 
 def limit(phase: Phase, hang_timeout: float) -> float:
-    """Return how many seconds may pass between two progress ticks of a rank in this phase before it counts as hung."""
+    """Return the most seconds between two progress ticks in this phase; a rank that takes longer counts as hung."""
     if phase in _SLOW:
         return max(_SLOWER * hang_timeout, SLOW_S)
     return hang_timeout

@@ -59,7 +59,7 @@ def is_staged(name: str) -> bool:
 
 
 def news(size: int, offset: int, data: bytes) -> bytes:
-    """Return the bytes of `data`, which begins at `offset`, that a file of `size` bytes lacks; none if there is a gap.
+    """Return the bytes of `data` (from `offset` on) that a file of `size` bytes lacks; none if there is a gap.
 
     Examples
     --------

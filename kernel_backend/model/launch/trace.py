@@ -1,4 +1,4 @@
-"""Define the recording of a running training by torch.profiler: the request, and what each rank has recorded."""
+"""Define traces of a running training by torch.profiler: the request, and the recording of each rank."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TraceRequest(Record):
 
 
 class Trace(Record):
-    """Recording that an attempt was asked for, until its ranks have answered."""
+    """Requested recording of an attempt, until its ranks have answered."""
 
     id: str
     steps: int
@@ -35,7 +35,7 @@ class Trace(Record):
 
 
 class TracedOperation(Record):
-    """Operation in the recorded steps of a rank: its calls, and the milliseconds in it alone."""
+    """Operation in the recorded steps of a rank: number of calls, and milliseconds without its inner operations."""
 
     name: str
     calls: int
@@ -44,7 +44,7 @@ class TracedOperation(Record):
 
 
 class RankTrace(Record):
-    """Recording of a rank: its steps, and its longest operations; `problem` says why there is nothing."""
+    """Recording of a rank: its steps and its longest operations. `problem` says why they are missing."""
 
     rank: int
     first: int = 0  # step
@@ -54,7 +54,7 @@ class RankTrace(Record):
 
 
 def instructed(words: Sequence[str]) -> Trace | None:
-    """Return the recording that an instruction asks for; None if it is not such an instruction.
+    """Return the recording that an instruction requests; None for other instructions.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Define the measured use of slots: what launchers deliver, and what the service returns."""
+"""Define the measured use of slots: records that launchers deliver, and those that the service returns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Measured = Annotated[FiniteFloat, Field(ge=0, le=1e15)] | None
 
 
 class SlotUse(Record):
-    """Use of a slot in the `seconds` up to `at`; a value that cannot be measured is None, never 0.
+    """Use of a slot in the `seconds` before `at`; a value that cannot be measured is None, never 0.
 
     Bytes and temperature are the largest of the period, all others its mean.
     """
@@ -92,7 +92,7 @@ class StoredUse(NamedTuple):
 
 
 def merged(uses: Sequence[SlotUse]) -> SlotUse:
-    """Return the use in several periods of one slot, in order of time.
+    """Return the use of one slot over several periods as one record; the periods are in order of time.
 
     Examples
     --------
@@ -116,7 +116,7 @@ def together(uses: Sequence[SlotUse]) -> SlotUse:
 
 
 def thinned(curve: Sequence[SlotUse], most: int) -> tuple[SlotUse, ...]:
-    """Return at most `most` periods, by merging neighbours."""
+    """Return at most `most` periods, by merging neighbouring ones."""
     if most <= 0:
         return ()
     each = -(-len(curve) // most)

@@ -343,7 +343,7 @@ Happening = Annotated[
 
 
 class LogEntry(Record):
-    """Entry of a search's log: an event and the decision that it led to. Entries are numbered from 1."""
+    """Entry of a search's log: an event, and the decision that followed. Entries are numbered from 1."""
 
     number: int
     at: FiniteFloat
@@ -358,7 +358,7 @@ class LogEntry(Record):
 
 
 class LoggedReport(NamedTuple):
-    """Log entry of a report, with what a search's history needs of it: cheap, as there may be a million.
+    """Log entry of a report, reduced to the fields that a search's history needs, as there may be a million entries.
 
     `until` is the trial's new target, None if the decision on the report sets none.
     """

@@ -155,20 +155,20 @@ class Space(Record):
 
 
 def _needed(parameters: Sequence[Parameter], values: Mapping[str, Value]) -> list[Parameter]:
-    """Return the parameters without those that have a given value and on which no other parameter depends."""
+    """Return the parameters without given ones on which no other parameter depends."""
     hung = {each.each or (each.when.name if each.when else None) for each in parameters}
     return [each for each in parameters if each.each is not None or each.name not in values or each.name in hung]
 
 
 def _told(parameter: Parameter, values: Mapping[str, Value]) -> Parameter:
-    """Return a parameter; if its value is given, that value is its single choice, without a condition."""
+    """Return a parameter with its given value as its single choice and no condition; unchanged if no value is given."""
     if parameter.each is not None or parameter.name not in values:
         return parameter
     return parameter.model_copy(update={"domain": Choices(values=(values[parameter.name],)), "when": None})
 
 
 def _that_count(parameters: list[Parameter]) -> list[Parameter]:
-    """Return the parameters that can be active, with conditions reduced to values that are possible."""
+    """Return the parameters that can be active, with their conditions reduced to values that are possible."""
     domains = {(each.each, each.name): each.domain for each in parameters}
     kept = [fitting for each in parameters if (fitting := _fitting(each, domains)) is not None]
     return kept if kept == parameters else _that_count(kept)

@@ -1,4 +1,4 @@
-"""Say in one sentence what makes a training slow and what to do about it, if any cause stands out.
+"""Name in one sentence the main cause of a slow training and its remedy, if a cause stands out.
 
 A cause costs a share of the time, and is mentioned only above a threshold. Of several causes the costliest is named.
 """

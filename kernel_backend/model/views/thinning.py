@@ -9,7 +9,7 @@ MOST_KEPT = 1000  # training reports of each metric that stay: no chart shows mo
 
 
 class Thinned(NamedTuple):
-    """Numbers of the training reports that were removed, and that there were before."""
+    """Numbers of training reports: of those that were removed, and of all before that."""
 
     removed: int
     of: int

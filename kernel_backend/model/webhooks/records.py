@@ -1,4 +1,4 @@
-"""Define webhooks, and the notices that wait in the outbox until a webhook has taken them."""
+"""Define webhooks, and the notices that wait in the outbox until they are delivered."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BY_STATE: dict[ExperimentState, EventName] = {
 
 
 class NewWebhook(Record):
-    """Body of `POST /api/webhooks`: an address, and the events it is notified of."""
+    """Body of `POST /api/webhooks`: an address, and the events of which it is notified."""
 
     url: str = Field(min_length=1, max_length=2000)
     events: tuple[EventName, ...] = Field(ENDS, min_length=1, max_length=len(EVENTS))
@@ -105,5 +105,5 @@ class EndedExperiments(Record):
 
 
 def event_of(before: ExperimentState, after: Experiment) -> EventName | None:
-    """Return the event of an experiment's transition from a state; None if nobody is notified of it."""
+    """Return the event for webhooks that an experiment's change of state means; None if it means none."""
     return None if before is after.state else _BY_STATE.get(after.state)

@@ -58,7 +58,7 @@ def check_url(url: str, rules: HostRules) -> None:
 
 
 def host_of(url: str) -> str:
-    """Return the host of an address in lower case, of a mail address its domain; "" if there is none."""
+    """Return the host of a URL in lower case, or the domain of a mail address; "" if there is none."""
     parts = _split(url)
     if parts.scheme == "mailto":
         address = url.partition(":")[2]
@@ -80,7 +80,7 @@ def address_problem(host: str, address: str, rules: HostRules) -> str:
 
 
 def redacted(url: str) -> str:
-    """Return an address with user, password, the values of its query, and what may be a token in its path hidden."""
+    """Return an address in which user, password, query values and possible tokens in the path are hidden."""
     parts = _split(url)
     if parts.scheme == "mailto":
         return url
@@ -91,7 +91,7 @@ def redacted(url: str) -> str:
 
 
 def check_secret(secret: str) -> None:
-    """Raise InvalidRequest unless a secret is `whsec_` and 24 to 64 bytes in base64."""
+    """Raise InvalidRequest unless a secret is `whsec_` followed by 24 to 64 bytes in base64."""
     try:
         key = _key(secret)
     except (ValueError, binascii.Error):
@@ -102,21 +102,21 @@ def check_secret(secret: str) -> None:
 
 
 def new_secret(key: bytes) -> str:
-    """Return the secret of these random bytes."""
+    """Return the secret, as text, that these random bytes form."""
     return SECRET + base64.b64encode(key).decode()
 
 
 def signature(secret: str, id: str, timestamp: int, body: bytes) -> str:
-    """Return the signature of a message (HMAC-SHA256 over id, timestamp and body), as Standard Webhooks has it."""
+    """Return a message's signature by the rules of Standard Webhooks: HMAC-SHA256 over id, timestamp and body."""
     signed = f"{id}.{timestamp}.".encode() + body
     return "v1," + base64.b64encode(hmac.new(_key(secret), signed, hashlib.sha256).digest()).decode()
 
 
 def reason_off(problem: str, since: float, now: float, tries: int, gone: bool) -> str:
-    """Return why a webhook is switched off after a failure; "" if its message is tried again.
+    """Return why a webhook is switched off after a failure; "" if its message is sent again.
 
-    It has failed since `since`, and `tries` times in a row in this process; `gone` is the receiver's word that it
-    will take no more messages.
+    It has failed since `since`, and `tries` times in a row in this process. `gone` is True if the receiver wants no
+    more messages.
     """
     if gone:
         return f"the receiver said that it is gone: {problem}"
@@ -126,7 +126,7 @@ def reason_off(problem: str, since: float, now: float, tries: int, gone: bool) -
 
 
 def patterns_problem(hosts: Sequence[str]) -> str:
-    """Return what is wrong with an admin's list of hosts; "" if nothing is."""
+    """Return what is wrong with an admin's list of hosts; "" if it is valid."""
     wrong = [each for each in hosts if not re.fullmatch(r"[A-Za-z0-9.*?:-]+", each)]
     return f"{wrong[0]!r} is no host: write a name such as hooks.example.org, or *.example.org" if wrong else ""
 
@@ -140,7 +140,7 @@ def _is_listed(host: str, rules: HostRules) -> bool:
 
 
 def _split(url: str) -> SplitResult:
-    """Split an address; raises InvalidRequest if it is none."""
+    """Split an address into its parts; raises InvalidRequest if it is not a valid address."""
     try:
         if not url.isascii() or re.search(r"[\x00-\x20\x7f\\]", url):
             raise ValueError("it has blanks or characters that are not ASCII")

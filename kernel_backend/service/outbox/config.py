@@ -1,4 +1,4 @@
-"""Configure the outbox: rules of hosts, and the transports that there are."""
+"""Configure the outbox: which hosts may receive messages, and how mail is sent."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ from kernel_backend.service.outbox.mail import MailTransport
 
 @dataclass(frozen=True)
 class OutboxConfig:
-    """Rules of hosts, and the mail server with the sender of mail; without a server no mail is sent."""
+    """Configuration of the outbox: rules about hosts, the mail server, and the sender of mail.
+
+    Without a server no mail is sent.
+    """
 
     rules: HostRules = field(default_factory=HostRules)
     smtp_url: str = ""
     mail_from: str = ""
 
     def transports(self) -> dict[str, Transport]:
-        """Return new transports by scheme of the address."""
+        """Return a new transport for each URL scheme that the configuration supports."""
         http = HttpTransport(self.rules)
         found: dict[str, Transport] = {"http": http, "https": http}
         return {**found, "mailto": MailTransport(self.smtp_url, self.mail_from)} if self.smtp_url else found

@@ -1,4 +1,4 @@
-"""Send messages to webhooks over HTTP, signed, to no address within this machine unless rules allow it."""
+"""Send signed messages to webhooks over HTTP, but not to addresses of this machine unless the rules allow it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class CheckedResolver(Resolver):
     """
 
     def initialize(self, rules: HostRules) -> None:
-        """Set the rules."""
+        """Set the rules about hosts and addresses."""
         self._rules, self._resolver = rules, DefaultLoopResolver()
 
     async def resolve(
@@ -45,7 +45,7 @@ class CheckedResolver(Resolver):
 
 
 class HttpTransport:
-    """Transport over HTTP: a POST of JSON, delivered if the answer is 2xx. Redirects are not followed."""
+    """Transport over HTTP: it posts JSON, and takes a 2xx answer as delivery. Redirects are not followed."""
 
     def __init__(self, rules: HostRules) -> None:
         self._rules = rules

@@ -19,7 +19,7 @@ _PORTS = {"smtp": 25, "smtps": 465, "smtp+starttls": 587}
 
 
 def check_smtp_url(url: str) -> None:
-    """Raise InvalidRequest, without the password, unless mail can be sent by a server with this URL."""
+    """Raise InvalidRequest, without the password in it, unless this URL of a mail server is valid."""
     try:
         parts = urlsplit(url)
         usable = parts.scheme in _PORTS and bool(parts.hostname) and parts.port != 0
@@ -30,7 +30,7 @@ def check_smtp_url(url: str) -> None:
 
 
 class MailTransport:
-    """Transport by an SMTP server, whose URL is `smtp://`, `smtps://` or `smtp+starttls://[user:password@]host[:port]`.
+    """Transport over SMTP; the server's URL is `smtp://`, `smtps://` or `smtp+starttls://[user:password@]host[:port]`.
 
     The message's id is its Message-ID, by which a mail that was sent twice is recognised.
     """
@@ -40,7 +40,7 @@ class MailTransport:
         self._server, self._sender = urlsplit(url), sender
 
     async def send(self, hook: StoredWebhook, message: Payload) -> None:
-        """Hand a mail to the server; raises NotDelivered."""
+        """Pass a mail to the server; raises NotDelivered."""
         try:
             await asyncio.to_thread(self._hand_over, _mail(self._sender, hook.url.partition(":")[2], message))
         except smtplib.SMTPRecipientsRefused:

@@ -1,4 +1,4 @@
-"""Deliver the notices in the outbox: for each webhook in order, again until they have arrived."""
+"""Deliver the notices in the outbox in order for each webhook, and retry until they are delivered."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class OutboxSender:
-    """Deliver notices at least once: a notice leaves the outbox after its receiver has confirmed it.
+    """Task that delivers each notice at least once: a notice stays in the outbox until its receiver has confirmed it.
 
     Each webhook has a task of its own while notices wait for it, so that a slow receiver delays no other.
     """
@@ -56,7 +56,7 @@ class OutboxSender:
     async def test(self, hook: StoredWebhook) -> str:
         """Send a test message now; return why it was not delivered, or "".
 
-        If it was delivered, a webhook that was switched off is switched on, and what waits for it is sent.
+        If it is delivered, a webhook that was switched off is switched on, and its waiting notices are sent.
         """
         notice = Notice(seq=0, id=uuid4().hex, webhook=hook.id, event=TEST, experiment=0, at=time.time())
         try:
@@ -80,7 +80,7 @@ class OutboxSender:
             transport.close()
 
     async def _drain(self, id: int) -> None:
-        """Send what waits for a webhook, the oldest first, until nothing is left or it is switched off."""
+        """Send the notices that wait for a webhook, oldest first, until none is left or the webhook is switched off."""
         failures, again = 0, asyncio.Event()
         self._again[id] = again
         try:
@@ -101,7 +101,10 @@ class OutboxSender:
             self._tasks.pop(id, None)
 
     async def _next(self, id: int, failures: int) -> bool | None:
-        """Send the oldest notice of a webhook; return whether it was delivered, and None if no more is to be sent."""
+        """Send the oldest notice of a webhook.
+
+        Return whether it was delivered, or None if no notice is to be sent now.
+        """
         notice = await asyncio.to_thread(self._store.next_notice, id)
         if notice is None:
             return None
@@ -135,7 +138,7 @@ class OutboxSender:
         return None if found.experiment.purged_at is not None else found
 
     async def _failed(self, hook: StoredWebhook, error: NotDelivered, tries: int) -> bool | None:
-        """Record a failure; return False if the message is tried again, None if the webhook is switched off."""
+        """Record a failed delivery; return False if it will be retried, None if the webhook is switched off now."""
         now = time.time()
         since = hook.failing_since or now
         off = reason_off(error.message, since, now, tries, error.gone)

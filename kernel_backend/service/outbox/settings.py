@@ -1,4 +1,4 @@
-"""Settings of the service about webhooks and mail, read from its configuration."""
+"""Define the service's settings for webhooks and mail, which are read from its configuration."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kernel_backend.service.outbox.mail import check_smtp_url
 
 
 class OutboxSettings(Configurable):
-    """Part of the service's configuration: `c.Daylight.webhook_hosts` and others."""
+    """Section of the service's configuration on webhooks: `c.Daylight.webhook_hosts` and others."""
 
     webhook_hosts = List(
         Unicode(),
@@ -41,7 +41,7 @@ class OutboxSettings(Configurable):
         return str(proposal["value"])
 
     def outbox(self, inside: bool) -> OutboxConfig:
-        """Return the configuration of the outbox; `inside` allows addresses of this machine.
+        """Return the outbox's configuration; `inside` allows webhooks to addresses of this machine.
 
         Raises TraitError if a mail server is set without a sender.
         """

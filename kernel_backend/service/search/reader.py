@@ -1,6 +1,6 @@
-"""Read the status and the learning curves of searches; what was read is cached, and only changes are read.
+"""Read the status and the learning curves of searches, from a cache that is updated by what has changed.
 
-What was read is stored, too, so that after a start of the service only what has been added since is read.
+The cache is stored, so that after a restart of the service only what has changed since then is read.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 class SearchReader:
-    """Read searches, each for one caller at a time, so that concurrent callers share what is read."""
+    """Reader of searches for one caller at a time, so that concurrent callers share one read."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -70,7 +70,7 @@ class SearchReader:
         return await self._answer(experiment, settings, answer)
 
     async def run(self, active: Callable[[], Collection[Experiment]]) -> None:
-        """Keep what is stored of searches up to date until cancelled; `active` returns the searches to look at."""
+        """Update the stored caches of active searches until cancelled; `active` returns these searches."""
         known: dict[int, Experiment] = {}
         while True:
             await asyncio.sleep(KEEP_UP_S)
@@ -84,7 +84,7 @@ class SearchReader:
                 known = now
 
     async def keep_up(self, experiments: Collection[Experiment]) -> None:
-        """Read and store the searches whose logs have grown by very much."""
+        """Update and store the caches of searches whose logs have grown much since they were stored."""
         for experiment in experiments:
             if await asyncio.to_thread(self._has_grown, experiment):
                 await self._answer(experiment, settings_of(experiment.config), lambda cached: None)
@@ -109,7 +109,7 @@ class SearchReader:
             del self._cache[next(iter(self._cache))]
 
     def _follow(self, experiment: Experiment, settings: Settings, cached: CachedSearch | None) -> CachedSearch:
-        """Return a search up to date, from what is cached or else stored of it."""
+        """Return the up-to-date cache of a search, starting from the one in memory or else the stored one."""
         number = experiment.number
         cached = cached or self._restored(experiment, settings)
         if cached is not None and cached.history.restored is not None and self._more(number, cached):
@@ -145,7 +145,7 @@ class SearchReader:
                 history.take_brief(brief)
 
     def _update(self, number: int, cached: CachedSearch, now: float) -> None:
-        """Read the trials that have changed since, and the slot-seconds of those that have changed or hold slots."""
+        """Update a cache: read the trials that have changed, and slot-seconds of those that changed or hold slots."""
         holding = {index for index, trial in cached.trials.items() if trial.state in HOLDING_SLOTS}
         last = self._store.last_seq()  # read first: later changes may then be read twice, but none is missed
         changed = self._store.touched_trials(number, cached.seq) if cached.seq else None
@@ -159,5 +159,5 @@ class SearchReader:
 
 
 def _grown(experiment: Experiment) -> int:
-    """Return by how many log entries a search has to grow before it is stored again."""
+    """Return the number of new log entries after which a search's cache is stored again."""
     return GROWN if experiment.state is ExperimentState.ACTIVE else GROWN_AT_REST

@@ -182,9 +182,10 @@ class Searches:
 
     @contextlib.contextmanager
     def _locked(self, experiment: Experiment, patient: bool = False) -> Iterator[SearchState | None]:
-        """Yield a search's state under its lock; None if the search has ended, or a slow searcher holds the lock.
+        """Yield a search's state while holding its lock.
 
-        With `patient`, also wait for a slow searcher, and load the state of an ended search.
+        None if the search has ended, or a slow searcher holds the lock. With `patient`, also wait for a slow searcher,
+        and load the state of an ended search.
         """
         waits = patient or not is_slow(experiment)
         lock = self._lock(experiment.number)
@@ -200,9 +201,9 @@ class Searches:
         return self._locks.setdefault(number, threading.Lock())
 
     def _answer(self, experiment: Experiment, question: Callable[[SearchState], T], otherwise: T) -> T:
-        """Return `question(state)` for a search.
+        """Return the result of `question(state)` for a search, or `otherwise` if that is not possible now.
 
-        `otherwise` if the search has ended, is busy, or a slow searcher raises.
+        That is so if the search has ended, is busy, or a slow searcher raises.
         """
         with self._locked(experiment) as known:
             if known is None:
@@ -374,7 +375,7 @@ class Searches:
         event: Happening,
         effects: Callable[[Decision | None], Sequence[Effect]] = lambda decision: (),
     ) -> list[Trial]:
-        """Apply an event to the searcher; store it with the searcher's decision and the effects of that decision.
+        """Apply an event to the searcher; store the event, the searcher's decision, and the effects of that decision.
 
         `effects` returns the effects of a decision. Returns the trials that they changed.
         """

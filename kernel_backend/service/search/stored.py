@@ -1,7 +1,7 @@
-"""Pack what is cached of a search to bytes and back: the first view after a start need not read the whole log.
+"""Convert the cache of a search to bytes and back, so that the first view after a restart is fast.
 
-Packed are a line of JSON with columns, then the reported units and values of all trials as binary arrays. What another
-version packed, or what belongs to other settings, is not unpacked: it is computed again from the log.
+The bytes are a line of JSON with columns, then the reported units and values of all trials as binary arrays. Bytes of
+another version, or of other settings, are not read: the cache is then computed again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LEVEL = 1  # of the compression: others take longer, and the values compress ba
 
 @dataclass
 class CachedSearch:
-    """Hold what is cached of a search: its history, and its trials with their slot-seconds, up to message `seq`."""
+    """Cached data of a search up to message `seq`: its history, and its trials with their slot-seconds."""
 
     history: SearchHistory
     seq: int = 0
@@ -45,7 +45,7 @@ class CachedSearch:
 
 
 def pack(cached: CachedSearch) -> bytes:
-    """Return what is cached of a search as bytes, for `unpack`."""
+    """Return the cached data as bytes, which `unpack` reads."""
     history, trials = cached.history, cached.history.trials
     head = {
         **_made_for(history.settings),
@@ -71,7 +71,7 @@ def pack(cached: CachedSearch) -> bytes:
 
 
 def unpack(packed: bytes, settings: Settings, space: Space, begun: float) -> CachedSearch | None:
-    """Return what `pack` was given, for a search with these settings; None if it was made otherwise.
+    """Return the cached data from the bytes of `pack`; None if version or settings differ.
 
     Its history may show brackets that were packed (`restored`): to apply further entries, read the whole log instead.
     """

@@ -59,7 +59,7 @@ class MarkedNodes:
         return {name: each for node in nodes if (each := found.get(name := name_of(node))) is not None}
 
     def left_out(self, pool: str) -> tuple[str, ...]:
-        """Return the nodes that a pool's engine must not choose, by their names in the engine."""
+        """Return the nodes of a pool on which its engine must not start gangs, by their names in the engine."""
         own = self._stored_quotas.drained
         found = (node for node in self._last if node.pool == pool and (node.suspect or node.name in own))
         return tuple(sorted(node.engine_name for node in found))
@@ -85,7 +85,7 @@ class MarkedNodes:
         return [fault for fault in faults if fault.name in left_out]
 
     async def forgive(self, node: Node, entry: AuditEntry) -> bool:
-        """Forget the faults of a node, so that gangs are placed there again; return False if there are none."""
+        """Remove the faults of a node, so that gangs are placed there again; return False if it has none."""
         name = name_of(node)
         known = await asyncio.to_thread(self._store.forgive_node, name, entry)
         self._faults = [fault for fault in self._faults if fault.name != name]
@@ -126,6 +126,6 @@ def set_nodes(cluster: ClusterState, nodes: Sequence[Node]) -> bool:
 
 
 def _matters(old: Node | None, new: Node) -> bool:
-    """Return whether two versions of a node differ in more than what holds its slots, and its engine's words."""
+    """Return whether two versions of a node differ in a way that affects placements."""
     same = {"state": new.state, "reason": new.reason, "held_by": new.held_by}
     return old is None or old.model_copy(update=same) != new

@@ -23,7 +23,7 @@ from kernel_backend.store.base import Store
 
 
 class StartError(NamedTuple):
-    """Error in starting a trial, and the time of the next try; until then the trial's request blocks no others."""
+    """Error in starting a trial, with the time of the next try. Until then the trial's request blocks no others."""
 
     text: str
     failures: int  # number of failures in a row
@@ -31,7 +31,7 @@ class StartError(NamedTuple):
 
     @classmethod
     def after(cls, before: StartError | None, text: str) -> StartError:
-        """Return an error with a later time of the next try than the one of `before`, the last failed try."""
+        """Return a new error whose next try is later than that of `before`, the previous one."""
         failures = 1 + (before.failures if before is not None else 0)
         return cls(text, failures, time.monotonic() + RETRY.pause(failures))
 
@@ -60,7 +60,7 @@ class RequestBuilder:
 
     @property
     def unsettled(self) -> bool:
-        """Return whether a lookup of something new in users' files was started since the last `settle`."""
+        """Return whether lookups in users' files were started for the first time since the last `settle`."""
         return self._preparation.lookups.unsettled or self._checkpoint_copies.lookups.unsettled
 
     async def settle(self) -> None:
@@ -88,7 +88,7 @@ class RequestBuilder:
         return replace(request, failed_at=attempts[-1].ended_at or 0.0, rest=rest(trial, attempts))
 
     def _preferred(self, pools: Sequence[str], present: str = "") -> tuple[str, ...]:
-        """Return pools in the order in which a request prefers them: those that can start it at once come first.
+        """Return a request's pools in order of preference: those that can start it at once come first.
 
         A pool with a site's queue is next, as a request waits there for an unknown time; the trial's present pool is
         preferred among its kind.
@@ -98,7 +98,7 @@ class RequestBuilder:
     def for_search(
         self, experiment: Experiment, in_hand: int, nodes: Iterable[Node], pools: Sequence[str]
     ) -> list[SlotRequest]:
-        """Return one request for each gang that a search can use, besides the `in_hand` gangs that it has.
+        """Return a slot request for each gang that a search can use beyond the `in_hand` gangs that it has.
 
         The searcher chooses a trial only when a gang is granted, so that promotions are decided on the newest results.
         A search whose gangs fit no node still makes one request, so that users see the reason.
@@ -122,11 +122,11 @@ class RequestBuilder:
         return [first, *(replace(first, nth=nth) for nth in range(1, wanted))] if wanted else []
 
     def got(self, experiment: int, at: float) -> None:
-        """Record the time at which a search was granted a gang; its next request counts as queued at that time."""
+        """Record when a search was granted a gang; its next request counts as queued since then."""
         self._granted[experiment] = max(at, self._granted.get(experiment, at))
 
     def may_change(self, experiment: ScheduledExperiment, trial: ScheduledTrial) -> bool:
-        """Return whether a trial's request may change without a change in the store.
+        """Return whether a trial's request may change although nothing in the store changes.
 
         This is so if the trial waits for an environment or a copy of a checkpoint, or if its start has failed.
         """
@@ -138,12 +138,12 @@ class RequestBuilder:
 
 
 def plain_request(experiment: ScheduledExperiment, trial: ScheduledTrial, pools: Sequence[str]) -> SlotRequest:
-    """Return a trial's request, as if it were eligible: preparation and backoff are ignored."""
+    """Return a trial's request regardless of preparation and backoff, as if it could start now."""
     return _request(experiment, trial.index, trial.queued_at, pools, trial.excluded)
 
 
 def draft_request(config: Config, owner: str, group: str, pools: Sequence[str]) -> SlotRequest:
-    """Return the request that a submission would make, before it has a number."""
+    """Return the slot request that a submission would make, which has no number yet."""
     slots, larger = _sizes(config)
     return SlotRequest(
         0,
@@ -192,12 +192,12 @@ def _request(
 
 
 def elastic_request(experiment: ScheduledExperiment, trial: ScheduledTrial, pool: str) -> SlotRequest | None:
-    """Return the request that an elastic trial makes when its gang has exited; None for other trials."""
+    """Return the slot request for an elastic trial whose gang exits to change its size; None for other trials."""
     return None if experiment.config.least_slots is None else plain_request(experiment, trial, (pool,))
 
 
 def _sizes(config: Config) -> tuple[int, Sequence[int]]:
-    """Return the least number of slots, and the larger ones with which the gang may run."""
+    """Return the least number of slots, and the larger numbers with which the gang may run."""
     if config.least_slots is None:
         return config.slots, ()
     return config.least_slots, larger_sizes(config.least_slots, config.slots, config.logical_workers)

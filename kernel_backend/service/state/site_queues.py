@@ -14,19 +14,19 @@ from kernel_backend.service.state.store_cache import StoreCache
 
 
 class PoolStates(NamedTuple):
-    """What concerns whole pools, by name of the pool."""
+    """State of the pools as a whole, by name of the pool."""
 
     closed: Mapping[str, str] = MappingProxyType({})  # why no gang is started there now
     limits: Mapping[str, str] = MappingProxyType({})  # what limits it to fewer slots than its nodes offer
 
 
 def pool_states(engines: PoolEngines, cache: StoreCache) -> PoolStates:
-    """Return which pools are closed now, and which are limited from outside."""
+    """Return which pools start no gangs now, and which have fewer slots than their nodes offer."""
     return PoolStates(closed_pools(engines, cache), engines.limits())
 
 
 def closed_pools(engines: PoolEngines, cache: StoreCache) -> dict[str, str]:
-    """Return why no gang is started in a pool now, by pool: it has a problem, or enough gangs wait in its queue."""
+    """Return, by pool, why no gang is started there now: it has a problem, or enough gangs wait in its queue."""
     most, found = engines.most_waiting(), {}
     waiting = _waiting(most, cache)
     for pool, limit in most.items():
@@ -36,7 +36,7 @@ def closed_pools(engines: PoolEngines, cache: StoreCache) -> dict[str, str]:
 
 
 def admitted(starts: Sequence[Start], most: Mapping[str, int], cache: StoreCache) -> list[Start]:
-    """Return `starts` in order, without those by which too many gangs would wait in a pool's external queue.
+    """Return those `starts` for which the pool's external queue has room, in order.
 
     `most` is the number of gangs that may wait, by pool; pools whose nodes Daylight chooses itself are not in it.
     """

@@ -1,4 +1,4 @@
-"""Receive what the launchers of attempts report, and answer with instructions for their ranks."""
+"""Receive the reports of attempts' launchers, and answer with instructions for their ranks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class AttemptVerbs:
             raise Unauthenticated("this token is no attempt's")
 
     async def deliver(self, key: AttemptId, token: str, delivery: Delivery) -> Instruction:
-        """Store records that an attempt sends; return how many were accepted, and an instruction for its ranks.
+        """Store the records that an attempt sends; return how many are stored now, and an instruction for its ranks.
 
         Raises Unauthenticated for a wrong token. If there is a newer attempt, records up to the step from which it
         resumed are stored, and Fenced is raised.

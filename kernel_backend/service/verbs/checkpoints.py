@@ -85,7 +85,7 @@ class CheckpointVerbs:
     async def verify(self, who: Person, number: int, trial: int, checkpoint: str) -> CheckpointInfo:
         """Verify every byte of a checkpoint and return its status.
 
-        A damaged one stays where it is, unlike on resume.
+        A damaged checkpoint is left in place, while a resume quarantines it.
         """
         experiment = await visible(self._store, who, number)
         async with self._reading.setdefault(experiment.owner, asyncio.Lock()):
@@ -209,7 +209,10 @@ async def _pieces(stream: Iterator[bytes | memoryview]) -> AsyncIterator[bytes]:
 
 
 async def _asked(ask: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call `ask`, which reads storage, in a thread and return its result; raise PlaceUnavailable for an OSError."""
+    """Call `ask`, which reads storage, in a thread and return its result.
+
+    Raise PlaceUnavailable if it raises OSError.
+    """
     try:
         return await asyncio.to_thread(ask, *args, **kwargs)
     except OSError as error:

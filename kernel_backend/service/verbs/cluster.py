@@ -90,7 +90,7 @@ class ClusterVerbs:
         return await self._first(who, number)
 
     async def _first(self, who: Person, number: int, had: int | None = None) -> Overview:
-        """Set a priority above all others; with `had`, restore that priority, which an earlier call has set."""
+        """Set a priority above all others. With `had`, restore that priority instead, which an earlier call has set."""
         async with self._ordering:
             await self._cluster_state.now()  # applies the latest changes
             unfinished = self._cluster_state.cache.experiments.values()
@@ -188,7 +188,7 @@ class ClusterVerbs:
 
 
 def _given(who: Person, before: Experiment, priority: int, act: str) -> tuple[Mapping[str, Any], AuditEntry]:
-    """Return the change of an experiment's record by which an admin sets a priority, with its audit entry."""
+    """Return the changed fields with which an admin sets an experiment's priority, and the audit entry."""
     _check_open(before)
     was = before.config.priority if before.priority is None else before.priority
     detail = f"priority {_spelled(was)} -> {_spelled(priority)}, of {before.owner}"
@@ -198,7 +198,7 @@ def _given(who: Person, before: Experiment, priority: int, act: str) -> tuple[Ma
 
 
 def _taken_back(who: Person, before: Experiment) -> tuple[Mapping[str, Any], AuditEntry | None]:
-    """Return the change of an experiment's record that restores the owner's priority, with its audit entry.
+    """Return the changed fields that restore the owner's priority, and the audit entry.
 
     There is no change if no admin has set a priority.
     """
@@ -221,7 +221,7 @@ def _check_open(experiment: Experiment) -> None:
 
 @dataclass(frozen=True)
 class _Look:
-    """Builder of the queue as one user may see it, with a limit of rows per pool."""
+    """Builder of the queue as one user may see it, with a maximum number of rows per pool."""
 
     cluster: ClusterState
     lengths: Mapping[str, Lengths]
@@ -300,7 +300,7 @@ def _runs(
 
 
 def _group(who: Person, owner: str, group: str) -> str:
-    """Return an allocation's group; "" if it is only the name of an owner whom the reader may not see."""
+    """Return an allocation's group; "" if that is only the name of an owner whom the reader may not see."""
     return "" if group == owner and not who.sees(owner, group) else group
 
 

@@ -28,7 +28,10 @@ PythonInPools = Callable[[str, str, Config, str, str], Awaitable[str]]
 
 
 class MoveVerbs:
-    """Operation that moves experiments. The loop then releases the gangs that run in pools no longer named."""
+    """Operation that moves experiments to other pools.
+
+    The loop then releases gangs in pools that are no longer named.
+    """
 
     def __init__(
         self,
@@ -42,7 +45,7 @@ class MoveVerbs:
         self._cluster_state, self._python_in_pools, self._changed = cluster_state, python_in_pools, changed
 
     async def move(self, who: Person, number: int, asked: Move) -> None:
-        """Move an experiment to another pool, or to several of which the first that can start it has it.
+        """Move an experiment to another pool, or to several, of which the first that can start it runs it.
 
         What is queued waits there from now on, at its place in the order; running trials commit a checkpoint, release
         their slots and go on there. Nothing is copied, since all pools keep checkpoints in one place. Raises NotFound,
@@ -70,14 +73,14 @@ class MoveVerbs:
         self._changed()
 
     def _check_usable(self, cluster: ClusterState, config: Config) -> None:
-        """Raise Conflict if gangs can be started in none of the pools now: what runs is not released for that."""
+        """Raise Conflict if none of the pools can start gangs now: running gangs are not released for such a pool."""
         problems = self._engines.problems()
         reasons = [_unusable(cluster, pool, problems) for pool in config.pools]
         if all(reasons):
             raise Conflict(f"{'; '.join(reasons)}: it stays where it is")
 
     def _note(self, number: int, config: Config) -> None:
-        """Note on each trial that leaves its pool from where to where it goes, and at which step."""
+        """Store a note on each trial that moves: its old and new pool, and the step from which it continues."""
         for trial in self._store.restless_trials(number):
             key = AttemptId(number, trial.index, trial.attempt)
             before = self._store.attempt(key).pool if trial.attempt else ""

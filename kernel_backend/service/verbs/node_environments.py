@@ -50,7 +50,7 @@ class NodeEnvironments:
         self._failed: dict[str, _Failed] = {}
 
     async def offer(self, key: AttemptId, *, everything: bool) -> NodeEnvironment:
-        """Return the environment of an attempt, with the wheels that no index has.
+        """Return the environment of an attempt, with the wheels that no package index has.
 
         With `everything`, all wheels are included; while they are being downloaded, the answer is not `ready`. Raises
         NoEnvironment, NotFound, and Fenced if the attempt is over.
@@ -69,7 +69,10 @@ class NodeEnvironments:
         return await asyncio.to_thread(self._wheelhouse.piece, wheel, offset, PIECE)
 
     def _complete(self, offered: NodeEnvironment, python: Path) -> NodeEnvironment:
-        """Return `offered` completed by all other wheels if they are downloaded; otherwise start their download."""
+        """Return `offered` with all other wheels added if they are downloaded already.
+
+        Otherwise start their download.
+        """
         if (wheels := self._wheelhouse.downloaded(offered.environment)) is not None:
             return offered.model_copy(update={"wheels": (*offered.wheels, *wheels)})
         id = offered.environment.id

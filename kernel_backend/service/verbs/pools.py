@@ -150,7 +150,7 @@ class PoolVerbs:
 
 
 def _is_used(cluster: ClusterState) -> bool:
-    """Return whether the local pool has nodes or requests: a service may have only other pools."""
+    """Return whether the local pool has nodes or requests; a service may have other pools only."""
     return LOCAL in cluster.pools
 
 

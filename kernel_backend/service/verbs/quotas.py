@@ -37,7 +37,7 @@ class QuotaVerbs:
         self._setting = asyncio.Lock()  # each change is checked against the one before it
 
     def learn(self, directory: Directory) -> None:
-        """Replace the users and groups by those in `directory`, which come from the hub."""
+        """Replace all users and groups by those in the hub's `directory`."""
         self._stored_quotas.give(directory)
         self._changed()
 

@@ -18,7 +18,7 @@ from kernel_backend.model.reports import ArtifactSaved
 
 
 def append(path: Path, offset: int, data: bytes) -> int:
-    """Append to a file what it does not have yet of `data`, which begins at `offset`; return the file's size.
+    """Append to a file the bytes of `data` (from `offset` on) that it lacks; return the file's size.
 
     A symbolic link that the user may have made in place of the file is not followed. Raises OSError and TooLarge.
     """

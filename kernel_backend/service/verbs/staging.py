@@ -47,7 +47,7 @@ class Staging:
         return await asyncio.to_thread(self._archive.get, experiment.snapshot)
 
     async def write(self, key: AttemptId, name: str, offset: int, data: bytes) -> StagedFile:
-        """Append to an attempt's log `name` what it does not have yet of `data`, or replace a record.
+        """Append to an attempt's log `name` the bytes of `data` that it lacks, or replace a record.
 
         Returns the file's size. The call is idempotent. Raises InvalidRequest if `name` is no log or record, TooLarge
         for a log beyond its limit, NotFound, and Fenced if the attempt is over.
@@ -86,7 +86,7 @@ class Staging:
         return StagedArtifact(size=saved.size, stored=True)
 
     async def _alone(self, key: AttemptId, path: Path, write: Callable[[], _T]) -> _T:
-        """Run `write` in a thread, one at a time per attempt, since a repeated request may overtake the first."""
+        """Run `write` in a thread, one call at a time per attempt, since a repeated request may overtake the first."""
         try:
             async with self._locks.setdefault(key, asyncio.Lock()):
                 return await asyncio.to_thread(write)
@@ -94,7 +94,7 @@ class Staging:
             raise PlaceUnavailable(f"{path} cannot be written: {error.strerror or error}") from None
 
     async def open(self, key: AttemptId) -> AttemptFolder:
-        """Return the folder of an attempt whose files are transferred.
+        """Return the folder of an attempt whose nodes send their files through the service.
 
         Raises NotFound, and Fenced if the attempt is over.
         """

@@ -1,4 +1,4 @@
-"""Have ranks of a running training record a trace."""
+"""Request traces (recordings by torch.profiler) of a running training."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kernel_backend.store.base import Store
 
 
 class TraceVerbs:
-    """Requests for traces: the store has them, so that a restart of the service loses none."""
+    """Operations on trace requests, which are stored, so that a restart of the service loses none."""
 
     def __init__(
         self, store: Store, overview: Callable[[Person, int], Awaitable[Overview]], changed: Callable[[], None]
@@ -53,7 +53,7 @@ class TraceVerbs:
         return await self._overview(who, number)
 
     async def pending(self, key: AttemptId) -> Trace | None:
-        """Return the trace that an attempt was asked for and has not answered yet."""
+        """Return the trace that was requested of an attempt and has not been recorded yet."""
         known = await self._known()
         if key not in known:
             return None
@@ -76,7 +76,7 @@ class TraceVerbs:
 
 
 def _check(wanted: TraceRequest, attempt: Attempt) -> None:
-    """Raise InvalidRequest for a rank that the gang has not."""
+    """Raise InvalidRequest if a requested rank does not exist in the gang."""
     size = sum(len(share.slots) for share in attempt.actual)
     wrong = [rank for rank in wanted.ranks if not 0 <= rank < size]
     if wrong:

@@ -21,7 +21,7 @@ _KEY_BYTES = 32
 
 
 class WebhookVerbs:
-    """Operations on webhooks. A user has those that they added; admins may list and remove all."""
+    """Operations on webhooks. Users see those that they added; admins may list and remove all."""
 
     def __init__(self, context: Context, sender: OutboxSender) -> None:
         self._store, self._rules, self._sender = context.store, context.outbox.rules, sender
@@ -60,7 +60,7 @@ class WebhookVerbs:
         return _shown(added).model_copy(update={"secret": added.secret})
 
     async def remove(self, who: Person, id: int) -> Webhook:
-        """Remove a webhook, and what waits for it; return it as it was. Raises NotFound."""
+        """Remove a webhook and its waiting notices, and return its last state. Raises NotFound."""
         hook = await self._own(who, id)
         foreign = hook.everyone or hook.owner != who.name
         entry = _entry(who, "remove webhook", hook, f"of {hook.owner}") if foreign else None
@@ -68,13 +68,13 @@ class WebhookVerbs:
         return _shown(hook)
 
     async def test(self, who: Person, id: int) -> Tried:
-        """Send a test message, and return whether it was delivered; a webhook that was off is switched on by that."""
+        """Send a test message; return whether it was delivered, which switches on a webhook that was switched off."""
         problem = await self._sender.test(await self._own(who, id))
         waiting = await asyncio.to_thread(self._store.waiting_notices)
         return Tried(webhook=_shown(await self._own(who, id), waiting.get(id, 0)), problem=problem)
 
     async def _own(self, who: Person, id: int) -> StoredWebhook:
-        """Return a webhook that the user may change; raises NotFound, also for one of another user."""
+        """Return a webhook that the user may change; raises NotFound, also for a webhook of another user."""
         hook = await asyncio.to_thread(self._store.webhook, id)
         if hook.owner != who.name and not who.admin:
             raise NotFound(f"there is no webhook {id}: `daylight webhook list` shows yours")

@@ -1,4 +1,4 @@
-"""List the experiments of a user that ended lately, for notices in their browser."""
+"""List the experiments of a user that ended recently, for notices in their browser."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ MOST = 20  # experiments
 
 
 def read_ended(store: Store, owner: str, since: float, at: float) -> EndedExperiments:
-    """Return the user's experiments that ended after `since`, at most the newest `MOST`, and whether any is active."""
+    """Return a user's experiments that ended after `since`, and whether any is still active.
+
+    At most the newest `MOST` are returned.
+    """
     found = []
     for experiment in reversed(store.ended_since(owner, since, MOST)):
         state, overview = str(experiment.state), store.overview(experiment.number)

@@ -88,7 +88,10 @@ def store_families(counts: StoreCounts) -> list[Family]:
 
 
 def use_families(latest: Sequence[StoredUse]) -> list[Family]:
-    """Return the metrics of the slots' use by trial, for at most `MOST_GANGS` trials; unknown ones have no sample."""
+    """Return the metrics of the use of slots by trial, for at most `MOST_GANGS` trials.
+
+    A value that cannot be measured has no sample.
+    """
     by_trial: dict[Key, list[SlotUse]] = {}
     for each in latest:
         by_trial.setdefault((str(each.experiment), str(each.trial)), []).append(each.slot.use)
@@ -137,7 +140,7 @@ def _slots(cluster: ClusterState) -> Counter[Key]:
 
 
 def _queued(cluster: ClusterState) -> tuple[Counter[str], Counter[str], dict[str, float]]:
-    """Return the number of requests, of requested slots, and the longest wait in seconds, each by pool."""
+    """Return, by pool, the numbers of requests and of requested slots, and the longest wait in seconds."""
     requests: Counter[str] = Counter()
     slots: Counter[str] = Counter()
     oldest: dict[str, float] = {}
@@ -161,7 +164,7 @@ def _purpose(run: Allocation) -> str:
 
 
 def _bounded(used: Counter[Key]) -> Counter[Key]:
-    """Return slots by account, where all but the `MOST_USERS` users with the most slots are summed as `OTHERS`."""
+    """Return the slots by account; all but the `MOST_USERS` users with the most slots are summed up as `OTHERS`."""
     by_user: Counter[str] = Counter()
     for (_, _, user, _), slots in used.items():
         by_user[user] += slots

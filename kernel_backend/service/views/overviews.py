@@ -91,7 +91,10 @@ class Overviews:
         return known.model_copy(update={"wait": wait, "warnings": warnings, **more})
 
     def _batch_size(self, experiment: Experiment) -> int | None:
-        """Return the batch size that `--batch-size auto` has found; None if there is none, or one for each trial."""
+        """Return the batch size that `--batch-size auto` has found.
+
+        None if there is none, or if trials have different ones.
+        """
         if experiment.config.auto_batch is None or experiment.config.search is not None:
             return None
         found = facts(self._store.facts(experiment.number, 1)).get("batch")
@@ -106,7 +109,7 @@ class Overviews:
 
 
 def _impossible(who: Person, experiment: Experiment, trials: Sequence[Trial], cluster: ClusterState) -> Wait | None:
-    """Return why no node can hold the experiment's trials: all are too small now, or policies exclude too many."""
+    """Return why no node can hold the experiment's trials: nodes are too small now, or too many are excluded."""
     held = [trial for trial in trials if Hold.ENGINE in trial.holds]
     if not held:
         return None

@@ -15,13 +15,16 @@ from kernel_backend.store.base import Store
 
 
 class SpendingReader:
-    """Reader of what experiments have used: for admins of all users, for others their own."""
+    """Reader of the slot-hours, energy and cost of experiments: admins see all users', others their own."""
 
     def __init__(self, store: Store, engines: PoolEngines, local_price: float | None) -> None:
         self._store, self._engines, self._local_price = store, engines, local_price
 
     async def report(self, who: Person, by: str, since: float | None, until: float | None) -> SpendingReport:
-        """Return what was used from `since` to `until` (now), in seconds since the epoch; raises InvalidRequest."""
+        """Return the slot-hours, energy and cost from `since` to `until` (by default now), in seconds since the epoch.
+
+        Raises InvalidRequest.
+        """
         kind: By | None = next((each for each in BY if each == by), None)
         if kind is None:
             raise InvalidRequest(f"by={by[:50]}{nearest(by, BY)}: must be {', '.join(BY[:-1])} or {BY[-1]}")

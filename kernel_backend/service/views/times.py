@@ -45,7 +45,7 @@ def of_trial(experiment: Experiment, trial: int, live: bool, stored: Sequence[At
 
 
 def of_search(experiment: Experiment, whole: Split, running: Sequence[RankTimes]) -> Times:
-    """Return the time spent in each part of a search's trials, `whole`, with its main cause as if they were one rank.
+    """Return the time spent in each part of a search's trials, with the main cause of delay over all of them.
 
     `running` are the ranks of the trials that run now.
     """

@@ -53,7 +53,10 @@ class UtilisationReader:
 
 
 def of_trial(trial: int, stored: Sequence[StoredUse], points: int, since: float | None) -> Utilisation:
-    """Return the use of a trial's slots by rank over all attempts; samples from `since` on are current, None: none."""
+    """Return the use of a trial's slots by rank over all attempts.
+
+    Samples from `since` on count as current, with None none do.
+    """
     newest = max((each.attempt for each in stored), default=0)
     ranks = sorted({each.slot.rank for each in stored if each.attempt == newest})
     each_points = min(points, max(FEWEST_POINTS, MOST_POINTS // max(1, len(ranks))))

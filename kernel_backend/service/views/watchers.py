@@ -1,4 +1,4 @@
-"""Stream messages to watchers: read each message once for all of them, and wake only the watchers that it concerns."""
+"""Stream messages to watchers: each message is read once for all of them, and wakes only watchers that it concerns."""
 
 from __future__ import annotations
 
