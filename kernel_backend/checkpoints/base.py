@@ -38,7 +38,7 @@ SHARD = ".shard-"  # precedes the number of a part that holds some rows of anoth
 
 
 def whose(part: str) -> str:
-    """Return the name of the component of the training state (such as `model`) whose tensors a part holds.
+    """Return the component of the training state (such as `model`) to which a part of a checkpoint belongs.
 
     Examples
     --------
@@ -199,7 +199,10 @@ class Checkpoints(Protocol):
         """Return the free space of the storage in bytes; None if unknown."""
 
     def write(self, checkpoint: str, name: str, data: Data) -> Part:
-        """Store one part durably, and return its manifest entry; raise OSError, after removing what was written."""
+        """Store one part durably, and return its manifest entry.
+
+        Raises OSError after removing the incomplete part.
+        """
 
     def reuse(self, checkpoint: str, part: Part) -> bool:
         """Store a part by linking or copying it from another checkpoint of the experiment, without sending its bytes.
@@ -208,7 +211,10 @@ class Checkpoints(Protocol):
         """
 
     def commit(self, manifest: Manifest) -> None:
-        """Write the manifest, which commits the checkpoint atomically; raise OSError, with no manifest written."""
+        """Write the manifest, which commits the checkpoint atomically.
+
+        Raises OSError, without a manifest left.
+        """
 
     def committed(self) -> Sequence[Manifest]:
         """Return all committed checkpoints, oldest first by (step, attempt); unreadable ones are quarantined.
@@ -219,7 +225,7 @@ class Checkpoints(Protocol):
     def newest_verified(
         self, fence: int | None = None, upto: tuple[int, int] | None = None
     ) -> tuple[Manifest | None, list[str]]:
-        """Return the newest intact checkpoint (None without one), and what is wrong with newer ones, newest first.
+        """Return the newest intact checkpoint (None if there is none), and the damage of newer ones, newest first.
 
         Every byte is verified, and damaged checkpoints are quarantined. Ignores checkpoints of attempts from number
         `fence` on, and those newer than `upto`, a (step, attempt).
@@ -251,7 +257,7 @@ class Checkpoints(Protocol):
         """
 
     def set_aside(self, checkpoint: str) -> None:
-        """Quarantine a damaged checkpoint, so that it is not listed again but can be inspected."""
+        """Quarantine a damaged checkpoint: it is not listed any more, but its files stay for inspection."""
 
     def aside(self) -> Sequence[QuarantinedCheckpoint]:
         """Return the damaged checkpoints that were quarantined and not deleted yet."""
@@ -269,14 +275,14 @@ class Checkpoints(Protocol):
         """Pin a checkpoint against all retention rules, or unpin it; raise NotFound."""
 
     def fence(self, attempt: int) -> None:
-        """Record durably that this attempt continues the trial, which fences older attempts; raise OSError.
+        """Fence older attempts: record durably that this attempt continues the trial; raise OSError.
 
-        Older attempts may still run; the fence keeps their checkpoints from being used. Fences of older attempts may
-        be removed.
+        Older attempts may still run; the fence keeps their checkpoints from being used. Fences of older attempts may be
+        removed.
         """
 
     def claimed(self) -> int:
-        """Return the highest attempt number of which a fence is stored, always read from storage; 0 for none."""
+        """Return the highest attempt number with a stored fence, always read from storage; 0 if there is none."""
 
     def names(self) -> Sequence[str]:
         """Return the names of all entries in the trial's storage: checkpoints, fences and others; raise OSError."""

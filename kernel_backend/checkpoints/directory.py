@@ -95,7 +95,7 @@ class Directory(VerifyingCheckpoints):
         _replace(self._root / manifest.id / MANIFEST, [dump(manifest)])
 
     def set_aside(self, checkpoint: str) -> None:
-        """Rename a checkpoint's folder to `<name>.bad`, which is not listed; an older `<name>.bad` is replaced."""
+        """Rename a checkpoint's folder to `<name>.bad`, so that it is not listed; an older `<name>.bad` is replaced."""
         if not (self._root / checkpoint).exists():
             return
         bad = self._root / f"{checkpoint}{BAD}"
@@ -237,7 +237,10 @@ def _readable(path: Path) -> Iterator[FileIO]:
 
 
 def _replace(path: Path, data: Data) -> Digesting:
-    """Write `data` to `path` durably and atomically, and return its digest; raise OSError, with no file left."""
+    """Write `data` to `path` durably and atomically, and return its digest.
+
+    Raises OSError, without a file left.
+    """
     temporary = path.with_name(path.name + _TEMPORARY)
     written = Digesting()
     try:
@@ -260,7 +263,10 @@ def _replace(path: Path, data: Data) -> Digesting:
 
 
 def _link(source: Path, target: Path) -> None:
-    """Create a hard link to a file durably and atomically; raise OSError, with no new file left."""
+    """Create a hard link to a file durably and atomically.
+
+    Raises OSError, without a new file left.
+    """
     temporary = target.with_name(target.name + _TEMPORARY)
     temporary.unlink(missing_ok=True)
     try:

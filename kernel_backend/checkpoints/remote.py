@@ -104,7 +104,7 @@ class Remote(VerifyingCheckpoints):
             self._tried(partial(self._fs.rm_file, manifest))
 
     def aside(self) -> list[QuarantinedCheckpoint]:
-        """Return the checkpoints that have a `manifest.json.bad` and no manifest.
+        """Return the quarantined checkpoints: those with a `manifest.json.bad` and no manifest.
 
         If the store keeps no modification times, they are dated now.
         """
@@ -218,7 +218,7 @@ class Remote(VerifyingCheckpoints):
         return []
 
     def _beside(self) -> list[str]:
-        """Return the names of all entries at the top level of the trial's URL (checkpoints, fences), by one request."""
+        """Return the names at the top level of the trial's URL (checkpoints and fences), by one request."""
         self._fs.invalidate_cache()
         with contextlib.suppress(FileNotFoundError):
             return list(self._fs.ls(self._root, detail=False))

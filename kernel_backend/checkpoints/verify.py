@@ -46,7 +46,7 @@ class VerifyingCheckpoints(ABC):
 
     @abstractmethod
     def set_aside(self, checkpoint: str) -> None:
-        """Quarantine a damaged checkpoint, so that it is not listed again but can be inspected."""
+        """Quarantine a damaged checkpoint: it is not listed any more, but its files stay for inspection."""
 
     @abstractmethod
     def names(self) -> list[str]:
@@ -82,7 +82,7 @@ class VerifyingCheckpoints(ABC):
     def newest_verified(
         self, fence: int | None = None, upto: tuple[int, int] | None = None
     ) -> tuple[Manifest | None, list[str]]:
-        """Return the newest intact checkpoint (None without one), and what is wrong with newer ones, newest first.
+        """Return the newest intact checkpoint (None if there is none), and the damage of newer ones, newest first.
 
         Every byte is verified, and damaged checkpoints are quarantined. Ignores checkpoints of attempts from number
         `fence` on, and those newer than `upto`, a (step, attempt).
@@ -98,7 +98,7 @@ class VerifyingCheckpoints(ABC):
         return found, [damage[order] for order in sorted(damage, reverse=True) if asked(order) and order > after]
 
     def claimed(self) -> int:
-        """Return the highest attempt number of which a fence is stored, always read from storage; 0 for none."""
+        """Return the highest attempt number with a stored fence, always read from storage; 0 if there is none."""
         return max(fences_among(self.names()), default=0)
 
     def verify(self, manifest: Manifest) -> None:

@@ -125,7 +125,7 @@ def tensors_of(manifest: Manifest, name: str, read: Callable[[str], bytes]) -> d
 
 
 def must_hold(name: str, tensor: Tensor) -> None:
-    """Raise DaylightError for a tensor that the safetensors format cannot hold."""
+    """Raise DaylightError if the safetensors format cannot represent this tensor."""
     if tensor.layout is not torch.strided or tensor.dtype not in DTYPES:
         kind = tensor.dtype if tensor.layout is torch.strided else tensor.layout
         raise DaylightError(f"{name} is a tensor of {kind}, which a checkpoint cannot hold: keep it as another one")
@@ -183,7 +183,7 @@ def _instead(value: object) -> str:
 def _free(path: str, tensors: Mapping[str, Tensor]) -> str:
     """Return a name for the tensor at `path` that no other tensor in `tensors` has.
 
-    Two tensors share a path in {"a": {"b": one}, "a.b": two}.
+    Two tensors have the same path in `{"a": {"b": one}, "a.b": two}`.
     """
     while path in tensors or path == _RESERVED:
         path += "'"

@@ -42,7 +42,7 @@ class CacheEntry(NamedTuple):
 
 
 def looks(status: os.stat_result) -> StatSignature:
-    """Return the metadata by which a change of a file's bytes is detected; unlike mtime, ctime cannot be reset."""
+    """Return the file metadata that shows changes of its bytes; unlike mtime, ctime cannot be set back."""
     return StatSignature(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev)
 
 

@@ -17,7 +17,7 @@ from kernel_backend.overlay import can_be_led
 
 
 class View(NamedTuple):
-    """Restored data (a folder or a file), and the names of files whose earlier bytes no longer exist."""
+    """Restored data (a folder or a file), and the names of files whose earlier bytes do not exist any more."""
 
     place: Path
     missing: tuple[str, ...]
@@ -48,7 +48,7 @@ def _leads_out(name: str) -> bool:
 
 
 def _free(folders: Path, digest: str, names: Collection[str]) -> Path:
-    """Return the first folder for this digest that contains no other files, such as the output of a training."""
+    """Return the first folder for this digest that has no other files in it, such as the output of a training."""
     for number in count(1):
         folder = folders / (digest if number == 1 else f"{digest}-{number}")
         found = (os.path.relpath(os.path.join(at, name), folder) for at, _, files in os.walk(folder) for name in files)
@@ -58,7 +58,7 @@ def _free(folders: Path, digest: str, names: Collection[str]) -> Path:
 
 
 def led(data: Data, place: str, cwd: str, params: Mapping[str, Value], before: str) -> dict[str, Value] | None:
-    """Return hyperparameters that make a training in `cwd` read its data from the location `place`.
+    """Return hyperparameters with which a training in `cwd` reads its data from the location `place`.
 
     A value that is the data's path, or the path `before` that an earlier run used, is replaced. Relative paths are
     redirected by links (`overlay`). None if the code itself contains the path.

@@ -52,7 +52,7 @@ def looks_like(name: str) -> str | None:
 
 
 def by_place(role: str, parameters: Sequence[Parameter]) -> Mapping[str, str]:
-    """Map the arguments of a role's function to the training loop's values by position, as far as names do not tell.
+    """Return the training loop's values for arguments of a role's function, by position where names do not tell.
 
     Only arguments without a default, and without a name that means something else, are mapped, in source order. Keys
     are names of arguments, values are names such as `output`.

@@ -18,7 +18,7 @@ def is_code(name: str) -> bool:
 
 
 def meaning(name: str, content: bytes) -> bytes:
-    """Return what of a file can affect a result: for Python code a text of its syntax tree, else all bytes.
+    """Return the content of a file that can affect a result: for Python code its syntax tree as text, else all bytes.
 
     Python files larger than `PARSED` are probably generated, and are compared by their bytes: a syntax tree needs three
     hundred times the memory of its text.

@@ -68,7 +68,7 @@ class Parameter(Record):
 
     @property
     def value_of(self) -> str:
-        """Return the name of what the argument receives: a value of the training loop, or a function's result."""
+        """Return the source of the argument's value: a value of the training loop, or a function whose result it is."""
         return self.source or self.name
 
     @property
@@ -154,7 +154,7 @@ class Definition(Record):
         return found
 
     def given(self, params: Mapping[str, Value]) -> dict[str, dict[str, Any]]:
-        """Return, by function or class of the cell, the hyperparameters in `params` that are among its arguments."""
+        """Return those of `params` that are arguments, by the function or class of the cell that takes them."""
         return {
             function.attribute: {
                 name: value
@@ -225,7 +225,7 @@ class Definition(Record):
         return self.fitted(name, given[name])
 
     def _can_ask(self, name: str) -> str:
-        """Return the end of an error message about an argument `name` without a value: what its function can take."""
+        """Return the end of an error message on an argument without a value: which values its function can take."""
         roles = (role for role in self.roles if _key(role) in CAN_ASK)
         owner = next((role for role in roles if name in (each.name for each in self.functions[role].parameters)), None)
         return f". By name {owner} can have {CAN_ASK[_key(owner)]}" if owner else ""

@@ -21,12 +21,12 @@ def is_plain(tree: ast.Module) -> bool:
 
 
 def above(tree: ast.Module, cell: int) -> ast.Module:
-    """Return the module's statements before line `cell`, where the submitted cell begins."""
+    """Return the module's statements above line `cell`, at which the submitted cell begins."""
     return ast.Module([each for each in tree.body if each.lineno < cell], [])
 
 
 def split(tree: ast.Module, cell: int) -> ast.Module:
-    """Return the module's statements from line `cell` on; the last expression's value is assigned to `VALUE`.
+    """Return the module's statements from line `cell` on, with the last expression's value assigned to `VALUE`.
 
     All `from __future__` imports of the module are included.
     """

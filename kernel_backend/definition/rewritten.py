@@ -40,7 +40,7 @@ def keywords(expression: ast.expr) -> list[ast.keyword]:
 
 
 def _with_params(expression: ast.expr) -> tuple[ast.expr, bool]:
-    """Return an expression with `model.parameters()` replaced by `params`, and True if it was there."""
+    """Return an expression with `model.parameters()` replaced by `params`, and whether it was replaced."""
 
     class Params(ast.NodeTransformer):
         found = False

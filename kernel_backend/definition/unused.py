@@ -12,7 +12,7 @@ from kernel_backend.model.values import nearest
 
 
 def understood_as(tree: ast.Module, own: Sequence[FunctionNode], roles: Sequence[str]) -> dict[str, str]:
-    """Return, by name, the role of each function whose name is an alias for one of `roles` that the cell lacks."""
+    """Return the roles of functions whose names are aliases of roles that the cell lacks, by name of the function."""
     names, used = {node.name for node in own}, names_used(tree)
     asked = {each.arg for node in own for each in node.args.args}
     taken: dict[str, str] = {}

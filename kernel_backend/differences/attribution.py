@@ -23,7 +23,10 @@ _UNDECLARED = {"delivered", "observed", "external"}
 
 
 class Step(NamedTuple):
-    """Training of experiment `b` in which groups of causes are as in `a`; `back` has all kinds restored so far."""
+    """Training of experiment `b` in which some groups of causes are set as in `a`.
+
+    `back` has all kinds restored so far.
+    """
 
     label: str
     back: frozenset[DifferenceKind]
@@ -42,7 +45,7 @@ def steps(differences: Sequence[Difference]) -> list[Step]:
 
 
 def beyond(differences: Sequence[Difference]) -> list[str]:
-    """Return texts of the differences that no rerun can undo, without declared data, which each rerun checks itself."""
+    """Return the texts of differences that no rerun can undo; declared data is left out, as each rerun checks it."""
     declared = any(each.kind == "data" and each.name not in _UNDECLARED for each in differences)
     found = []
     for each in differences:
@@ -54,7 +57,7 @@ def beyond(differences: Sequence[Difference]) -> list[str]:
 
 
 def _is_given(difference: Difference) -> bool:
-    """Return whether no lock can undo a difference, as with hardware or an environment variable."""
+    """Return whether a difference cannot be undone by a lock file, as with hardware or an environment variable."""
     if difference.kind == "hardware":
         return difference.name != "threads"
     variable = difference.kind == "environment" and difference.name.isupper()

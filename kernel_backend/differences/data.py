@@ -60,7 +60,7 @@ def _declared(a: Side, b: Side) -> Iterator[Difference]:
 
 
 def _paired(a: tuple[Data, ...], b: tuple[Data, ...]) -> Iterator[tuple[Data | None, Data | None]]:
-    """Yield pairs of declared data with the same name, then of the rest by position, since a folder may have moved."""
+    """Yield pairs of declared data with equal names; pair the rest by position, since a folder may have moved."""
     names = {each.name for each in a} & {each.name for each in b}
     for name in [each.name for each in a if each.name in names]:
         yield next(each for each in a if each.name == name), next(each for each in b if each.name == name)
@@ -130,16 +130,13 @@ def _declared_path(path: str, places: dict[str, str]) -> str:
 
 
 def _led(side: Side, path: str) -> str | None:
-    """Return the location from which declared data at `path` was really read.
-
-    None if it was read at its declared path.
-    """
+    """Return the location from which declared data at `path` was actually read; None if that is its declared path."""
     data_at = side.experiment.config.data_at
     return next((data_at.get(data.name) for data in side.snapshot.data if data.path == path), None)
 
 
 def _leave_out(path: str, *sides: dict[str, tuple[int, str | None]], compared: bool) -> None:
-    """Drop the files below a declared path, as the lists of declared files are compared instead.
+    """Remove files below a declared path, since lists of declared files are compared instead.
 
     If `compared` is set and all sides have files there, these stay.
     """
@@ -152,7 +149,7 @@ def _leave_out(path: str, *sides: dict[str, tuple[int, str | None]], compared: b
 
 
 def _fill(contents: dict[str, tuple[int, str | None]], names: Iterable[str], side: Side) -> None:
-    """Add the files `names` that this side's snapshot contains, since its training may have read them there."""
+    """Add the files `names` from this side's snapshot, since its training may have read them there."""
     if side.snapshot.project is None:
         return
     folder = PurePosixPath(PROJECT) / side.snapshot.project.cwd

@@ -26,7 +26,7 @@ def results(a: Side, b: Side) -> Results:
 def _parted(
     key: tuple[int, str], before: Mapping[str, float], after: Mapping[str, float], shared: Sequence[tuple[int, str]]
 ) -> Results | None:
-    """Return the comparison that ends at the report of step and kind `key`, if that differs; None if it is equal.
+    """Return the comparison of the two reports of step and kind `key`, if they differ; None if they are equal.
 
     `shared` are the steps and kinds that both have reported.
     """
@@ -47,10 +47,7 @@ def _both(a: float, b: float) -> str:
 
 
 def _ends(a: Side, b: Side, shared: Sequence[tuple[int, str]]) -> Results:
-    """Return the comparison of checkpoints of a step that both trainings have.
-
-    It is called if all reports of the same steps are equal.
-    """
+    """Return the comparison of both trainings' checkpoints of the same step, as all their common reports are equal."""
     equal_to = shared[-1][0] if shared else None
     count = f"all {len(shared)} reports of the same steps are equal" if len(shared) > 1 else "a report is equal"
     told = count if shared else "they have reported nothing in common"

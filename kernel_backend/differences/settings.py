@@ -52,7 +52,7 @@ def _searched(space: Space) -> dict[str, Parameter]:
 
 
 def _meant(side: Side, value: Any) -> Any:
-    """Return a path of data that was read elsewhere as the path at its declared location; other values unchanged."""
+    """Return a hyperparameter's value; a path of data that was read elsewhere becomes its declared path."""
     for data in side.snapshot.data:
         place = side.experiment.config.data_at.get(data.name)
         if place and isinstance(value, str) and PurePath(value).is_relative_to(place):

@@ -71,7 +71,7 @@ class Asha(BaseSearcher[_Climber]):
         return min(self._left(), self._asks - self._asked)
 
     def _going(self) -> Iterator[int]:
-        """Yield the paused trials in the order in which they resume: those promoted by users or interrupted come first.
+        """Yield the paused trials in the order in which they resume: first those promoted by users or interrupted.
 
         Promotable trials follow, sorted by rung, the highest first.
         """
@@ -213,12 +213,15 @@ def hyperband_searcher(settings: Settings, space: Space) -> Asha:
 
 
 def asha_plan(settings: Settings, space: Space) -> Plan:
-    """Return how much an ASHA search trains at most, for a dry run."""
+    """Return an upper bound of the training in an ASHA search, for a dry run."""
     return _plan(_asha_brackets(settings), settings.limit, settings.limit)
 
 
 def hyperband_plan(settings: Settings, space: Space) -> Plan:
-    """Return how much a Hyperband search trains at most, for a dry run; its brackets limit it without `--trials`."""
+    """Return an upper bound of the training in a Hyperband search, for a dry run.
+
+    Without `--trials` its brackets limit it.
+    """
     brackets = _hyperband_brackets(settings)
     return _plan(brackets, settings.limit, _hyperband_trials(settings, brackets))
 

@@ -1,4 +1,4 @@
-"""Implement what searchers share: the progress of trials, which reports count, and steering by users.
+"""Implement what all searchers need: progress of trials, selection of reports, and operations by users.
 
 At any time a trial is training, paused or ended. Subclasses decide which trial gets a free slot, and how a trial
 proceeds at its target.
@@ -154,7 +154,7 @@ class BaseSearcher(ABC, Generic[P]):
         """Return the next decision without changing any state; `granted` applies it."""
 
     def _waiting(self) -> list[int]:
-        """Return the paused trials to resume first: promoted by users, or interrupted below their target.
+        """Return the paused trials that resume first: promoted by users, or interrupted below their target.
 
         Such trials that are still training are left out: they continue in the slots that they hold.
         """

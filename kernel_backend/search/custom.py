@@ -35,7 +35,7 @@ class SearchProcess(Protocol):
     """Process that runs a custom search class. Its methods raise SearchFailed if the class fails or answers wrongly."""
 
     def interval(self) -> Any:
-        """Return the `interval` attribute of the class; None if it has none."""
+        """Return the class's attribute `interval`; None if it has none."""
 
     def ask(self, trial: int) -> Any:
         """Return the result of the class's `ask`, as JSON."""
@@ -126,7 +126,7 @@ class Custom(BaseSearcher[_Trial]):
         return params
 
     def _after(self, unit: int) -> int:
-        """Return the unit at which the interval after `unit` ends, which is a trial's next target."""
+        """Return the unit at which the next interval ends after `unit`; it is a trial's next target."""
         if self._interval is None:
             self._interval = self._asked_interval()
         return min((unit // self._interval + 1) * self._interval, self._units)
@@ -194,7 +194,7 @@ class Custom(BaseSearcher[_Trial]):
         return Pause() if known.requested_action or self.failure else Continue(until=self._target(known))
 
     def judged(self, trial: int, verdict: Verdict) -> None:
-        """Apply the decision about a report that the log holds; the class is not called, since it might now differ."""
+        """Apply the logged decision about a report, without calling the class, which might now decide differently."""
         known = self._trials.get(trial)
         if known is None:
             return

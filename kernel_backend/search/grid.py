@@ -34,7 +34,7 @@ def grid_searcher(settings: Settings, space: Space) -> Asha:
 
 
 def grid_plan(settings: Settings, space: Space) -> Plan:
-    """Return how much a grid search trains at most, for a dry run; raises the errors of `points`."""
+    """Return an upper bound of the training in a grid search, for a dry run; raises the errors of `points`."""
     trials = min(count(space), settings.trials or MOST)
     return Plan(trials, settings.units, trials)
 
@@ -99,7 +99,7 @@ class _Counter:
 
 
 def values(domain: Domain) -> Sequence[Value]:
-    """Return the values of a domain that a grid uses: all, or as many as the range's count, evenly spaced."""
+    """Return the grid's values of a domain: all, or for a range its count of evenly spaced values."""
     if isinstance(domain, Choices):
         return domain.values
     if domain.scale == "log2":

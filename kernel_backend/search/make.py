@@ -55,7 +55,7 @@ def make(settings: Settings, space: Space, search_process: SearchProcess | None 
 
 
 def plan(settings: Settings, space: Space) -> Plan:
-    """Return how much a search trains at most; raises InvalidRequest like `make`."""
+    """Return an upper bound of a search's training; raises InvalidRequest like `make`."""
     method = method_of(settings.method)
     if method.plan:
         found: Plan = function_of(method, method.plan)(settings, space)

@@ -1,4 +1,4 @@
-"""Hold what a search has observed: trials as points of the unit cube, and their results by unit."""
+"""Hold the observations of a search: trials as points of the unit cube, and their results by unit."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def pbt_searcher(settings: Settings, space: Space) -> Pbt:
 
 
 def pbt_plan(settings: Settings, space: Space) -> Plan:
-    """Return how much the search trains at most, for a dry run: each member to its end, by itself or by its copies."""
+    """Return an upper bound of the training, for a dry run: each member of the population is trained to the end."""
     population = settings.population or POPULATION
     trials = min(population, settings.trials or population)
     return Plan(trials, settings.units, trials * (settings.units // interval_of(settings)))
@@ -48,7 +48,7 @@ def pbt_plan(settings: Settings, space: Space) -> Plan:
 class Pbt(BaseSearcher[Progress]):
     """Searcher that trains a population of trials.
 
-    Each place in the population is free, or taken by one trial that trains or is paused.
+    Each place in the population is free, or has one trial that trains or is paused.
     """
 
     hopeless = {"failed": 20, "invalid": 20}  # a failed trial frees its position for another

@@ -1,4 +1,7 @@
-"""Convert trials of earlier experiments to events, with which a search's log starts, of trials 0, -1, -2, ..."""
+"""Convert trials of earlier experiments to events at the start of a search's log.
+
+These trials are numbered 0, -1, ...
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ class PriorTrial(NamedTuple):
 
 
 def comparable(trials: Sequence[PriorTrial], space: Space) -> list[PriorTrial]:
-    """Return the trials that have values and lie in this space, without hyperparameters that are not in it.
+    """Return the trials that have values and lie in this space, reduced to the space's hyperparameters.
 
     An empty space, as of a custom search, accepts all trials and hyperparameters.
     """

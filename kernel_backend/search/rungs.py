@@ -94,7 +94,7 @@ class Rung(Ranking):
         return self.places[rank].value < WORST and rank < max(1, len(self) // eta)
 
     def leave(self, trial: int) -> None:
-        """Exclude a trial from promotion from this rung, as it has been promoted already or never will be."""
+        """Exclude a trial from promotion out of this rung, as it was promoted already or never will be."""
         self._left.add(trial)
 
     def best_waiting(self) -> int | None:

@@ -1,4 +1,4 @@
-"""Choose the sampler that a search's settings ask for."""
+"""Choose the sampler that a search's settings name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Derive a searcher's settings, and the units in which it counts training, from an experiment's configuration."""
+"""Derive a searcher's settings, and its unit of training (epoch or step), from an experiment's configuration."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ class Files(Mapping[str, bytes]):
         return Files, (self._path, self._names, self._more)
 
     def beside(self, more: Mapping[str, bytes]) -> Files:
-        """Return a mapping of these files together with those in `more`."""
+        """Return a mapping with these files and those in `more`."""
         return Files(self._path, self._names, {**self._more, **more})
 
 

@@ -33,7 +33,7 @@ def record(folder: Path | None = None, variables: Mapping[str, str] = os.environ
 
 
 def beside(folder: Path, ignored: Callable[[Path], bool]) -> dict[str, bytes]:
-    """Return additional files for a snapshot, by path: sources of editable packages, and the git diff of `folder`.
+    """Return additional files for a snapshot: sources of editable packages, and the git diff of `folder`.
 
     They are the user's text, so the caller must scan them for secrets; `ignored` returns True for files to leave out.
     """

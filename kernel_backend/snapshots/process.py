@@ -148,7 +148,7 @@ def _older(name: str, read: Callable[[Any], object], begins: str, statement: str
 
 
 def _told(name: str, read: str, begins: str, statement: str) -> Setting:
-    """Return the record of a torch setting whose value a function call returns."""
+    """Return the record of a torch setting whose value a function returns."""
     return Setting(name, "torch", lambda torch: str(attrgetter(read)(torch)()), begins, f"torch.{statement}")
 
 

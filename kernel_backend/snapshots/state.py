@@ -141,7 +141,7 @@ class _Digest:
         raise _Unknown
 
     def _tree(self, module: Any) -> Iterator[bytes]:
-        """Yield what state_dict omits of a torch module: submodules, their settings, and which weights are frozen."""
+        """Yield the state that `state_dict` omits of a torch module: submodules, their settings, and frozen weights."""
         for name, each in module.named_modules():
             given = {
                 name: value

@@ -45,7 +45,7 @@ class OptionParser(argparse.ArgumentParser):
         return namespace
 
     def parse_telling(self, tokens: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
-        """Parse like `parse_mixed`, but return messages about unknown options besides, instead of raising.
+        """Parse like `parse_mixed`, but return messages about unknown options instead of raising.
 
         Raises InvalidRequest for a known option without a value.
         """
@@ -73,7 +73,7 @@ def _is_option(token: str) -> bool:
 
 
 def _unknown(token: str, after: str, known: Mapping[str, Any]) -> str:
-    """Return a message about an unknown option; one with a value may have been meant as a hyperparameter."""
+    """Return a message about an unknown option, which may have been meant as a hyperparameter if a value follows."""
     name, _, value = token.partition("=")
     value = value or ("" if _is_option(after) or "=" in after else after)
     word = name.lstrip("-").replace("-", "_")
@@ -86,7 +86,7 @@ def _unknown(token: str, after: str, known: Mapping[str, Any]) -> str:
 
 
 def _methods() -> str:
-    """Return all search methods, also of packages, for help texts: `random, grid, asha, or custom:NAME of ...`."""
+    """Return the names of all search methods, also those of packages: `random, grid, asha, ... or custom:NAME`."""
     own = {method.name for method in BUILT_IN if method.own_class}
     others = [name for name in names() if name not in own and name != Search().method]
     return f"{', '.join(others)}, or {' or '.join(sorted(own))}:NAME of a class in the cell"

@@ -1,4 +1,4 @@
-"""Parse the number of slots of a training, and say how a change of it affects the result."""
+"""Parse the number of slots of a training, and describe how a change of it affects the result."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def parse_range(text: str) -> SlotCount:
 
 
 def resumed_note(config: Config, before: int, slots: int, step: int) -> str:
-    """Return a note on how resuming after `step` with another number of slots than before affects the result."""
+    """Return a note on how the result is affected if a training resumes after `step` with another number of slots."""
     change = f"after step {step} with {slots} slot{'' if slots == 1 else 's'} instead of {before}"
     return f"{change}: {_effect(config)}"
 
 
 def resized_note(config: Config, before: int, slots: int, step: int) -> str:
-    """Return a note on how an elastic training has changed its number of slots after `step`, and on its result.
+    """Return a note that an elastic training changed its number of slots after `step`, and how that affects its result.
 
     Examples
     --------

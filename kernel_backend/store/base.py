@@ -218,15 +218,15 @@ class Store(QuotaStore, MeasuredStore, OutboxStore, Protocol):
         """
 
     def counts(self, most: int) -> StoreCounts:
-        """Return the number of experiments by state and of ended attempts by outcome, and trials that hold slots.
+        """Return the numbers of experiments by state and of attempts by outcome, and the trials that hold slots.
 
         At most `most` of these trials are returned.
         """
 
     def thin_reports(self, number: int, most: int, *, dry_run: bool = False) -> Thinned:
-        """Remove training reports of an experiment, so that each metric of a trial keeps about `most`.
+        """Remove training reports of an experiment, so that about `most` of each metric stay.
 
-        Return the numbers.
+        Return the numbers removed. Return the numbers.
 
         `spare_reports` chooses them; validations stay. With `dry_run` nothing is removed, only counted.
         """
@@ -389,15 +389,15 @@ class Store(QuotaStore, MeasuredStore, OutboxStore, Protocol):
         """
 
     def brief_log(self, number: int, after: int = 0, limit: int | None = None) -> list[LogEntry | LoggedReport]:
-        """Return what `search_log` does, with reports in their brief form, several times as fast."""
+        """Return the same as `search_log`, with reports in their brief form, which is several times as fast."""
 
     def search_history(self, number: int) -> bytes | None:
-        """Return what `keep_search_history` stored last; None if there is nothing, as after a purge."""
+        """Return the history that `keep_search_history` stored last; None if there is none, as after a purge."""
 
     def keep_search_history(self, number: int, packed: bytes) -> None:
-        """Store what a reader has made of a search's log, in place of what was stored before.
+        """Store the history that a reader has computed from a search's log, replacing the stored one.
 
-        Other readers may then continue from there. A power failure may lose it.
+        Other readers continue from it. A power failure may lose it.
         """
 
     def validations(self, number: int, after: int = 0) -> list[StoredReport]:

@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class Database:
-    """Transactions in one database: any number that read, and one at a time that writes.
+    """Access to one database by transactions: any number of reading ones at a time, and one that writes.
 
     With `alone` no other service can write to a PostgreSQL database as long as this object exists (a SQLite file
     belongs to the service of one home directory). Raises StoreUnavailable, also if the server cannot be reached at
@@ -54,13 +54,13 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Yield a connection in a transaction that reads; if the server was lost, wait for it."""
+        """Yield a connection within a reading transaction; if the server is lost, wait for it."""
         with translated_errors(self.engine), self._connected(self.engine) as db:
             yield db
 
     @contextmanager
     def writing(self, *, lazily: bool = False) -> Iterator[Transaction]:
-        """Yield a transaction that writes, and commit it at the end of the block.
+        """Yield a writing transaction, and commit it at the end of the block.
 
         Set `lazily` if data lost in a power failure would be sent or computed again.
         """

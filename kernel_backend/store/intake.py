@@ -122,7 +122,7 @@ def _guaranteed(tx: Transaction, attempt: Attempt, records: Sequence[SpoolRecord
 
 
 def _traced(tx: Transaction, attempt: Attempt, records: Sequence[SpoolRecord], at: float) -> Attempt:
-    """Publish the notes about traces, and clear a request that they answer."""
+    """Publish the notes about traces, and delete the request that these traces answer."""
     for record in records:
         if isinstance(record, Traced):
             tx.note(record.at, attempt.id, "info", record.text)
@@ -192,7 +192,10 @@ def keep_artifact(tx: Transaction, key: AttemptId, saved: ArtifactSaved) -> None
 
 
 def _forward(db: Connection, trial: Trial, fresh: list[Report]) -> dict[str, Any]:
-    """Return the fields of a trial (step, metrics, best) that new reports change; call it before they are stored."""
+    """Return the fields of a trial (step, metrics, best) that new reports change.
+
+    It must be called before the reports are stored.
+    """
     changes: dict[str, Any] = {}
     if not fresh:
         return changes

@@ -75,7 +75,7 @@ def _matches(search: str) -> ColumnElement[bool]:
 
 
 def _shows(state: str) -> ColumnElement[bool]:
-    """Return the SQL condition for the state that an overview displays; `active` matches all active experiments."""
+    """Return the SQL condition that an overview displays this state; `active` matches all active experiments."""
     liveliest = [str(word) for word in LIVELIEST]
     known = dict.fromkeys([*liveliest, *map(str, ExperimentState), DELETED])
     if state not in known:

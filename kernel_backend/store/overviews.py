@@ -41,7 +41,7 @@ _Version = tuple[int | None, int | None]  # numbers of an experiment's newest me
 
 
 class OverviewReader:
-    """Reader that caches overviews: of an experiment without new messages nothing has changed that they show."""
+    """Reader of overviews with a cache: an overview is read again only if its experiment has new messages."""
 
     def __init__(self) -> None:
         self._cache: dict[int, tuple[_Version, Overview]] = {}  # by number; most recently used last

@@ -1,4 +1,4 @@
-"""Read the unfinished work for the scheduler: a few columns of up to 100,000 rows, of which each is validated."""
+"""Read the scheduler's view of unfinished work: a few columns of up to 100,000 rows, each of them validated."""
 
 from __future__ import annotations
 

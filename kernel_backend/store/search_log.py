@@ -1,6 +1,6 @@
-"""Store the logs of searches: numbered without gaps, and fast to read, as a restart replays all of each log.
+"""Store the logs of searches, numbered without gaps, and fast to read, since a restart replays each log.
 
-Beside each log is what a reader has made of it, so that the next one need not read all of it.
+Next to each log the history is stored that a reader computed from it, so that the next reader need not read all of it.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _decoded(page: Sequence[Any]) -> list[LogEntry]:
 
 
 def _read_brief_log(db: Connection, number: int, after: int, limit: int | None) -> list[LogEntry | LoggedReport]:
-    """Return what `_read_log` does, reports in their brief form: this is five times as fast."""
+    """Return the same as `_read_log`, with reports in their brief form, which is five times as fast."""
     rows = db.execute(_LINES.where(_here.experiment == number, _here.number > after).limit(limit))
     targets: dict[str | None, int | None] = {None: None}  # by the text of a decision, of which there are few
     return [entry for page in rows.partitions(_PAGE) for entry in _brief(page, targets)]
@@ -112,7 +112,7 @@ def _read_history(db: Connection, number: int) -> bytes | None:
 
 
 def _keep_history(db: Connection, number: int, packed: bytes) -> None:
-    """Store the packed history of a search in place of the one before."""
+    """Store the packed history of a search, replacing the previous one."""
     db.execute(delete(search_histories).where(search_histories.c.experiment == number))
     db.execute(insert(search_histories), {"experiment": number, "packed": packed})
 

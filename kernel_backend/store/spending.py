@@ -1,4 +1,4 @@
-"""Read what attempts have used: slots over time, training, lost steps and energy."""
+"""Read the resources that attempts have used: slots over time, training time, lost steps and energy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _TRAINING = [part for part in PARTS if part != "stall"]
 
 
 def read_spending(db: Connection, owner: str | None, since: float, until: float) -> list[AttemptSpending]:
-    """Return the attempts that held slots between two times, of one owner or of all; open ones end at `until`."""
+    """Return the attempts that held slots between two times, of one owner or all.
+
+    Open ones count as ending at `until`.
+    """
     here, whose, following = attempts.c, experiments.c, attempts.alias("following")
     times, energy = _times(), _energy()
     begun = func.coalesce(here.granted_at, here.ended_at, until)
@@ -76,7 +79,7 @@ def _read(row: Any) -> AttemptSpending:
 
 
 def _same(one: Any, other: Any, more: int = 0) -> Any:
-    """Return the condition that two rows are of the same attempt, or of one that is `more` later."""
+    """Return the condition that two rows belong to the same attempt, or to one with a number that is `more` higher."""
     number = one.number if "number" in one else one.attempt
     return and_(one.experiment == other.experiment, one.trial == other.trial, number == other.number + more)
 
@@ -91,7 +94,7 @@ def _times() -> Subquery:
 
 
 def _energy() -> Subquery:
-    """Return the joules of each attempt, and the slot-seconds in which they were measured."""
+    """Return the joules of each attempt, and the slot-seconds for which they were measured."""
     here = slot_use.c
     known = or_(here.power.is_not(None), here.cpu_power.is_not(None))
     watts = func.coalesce(here.power, 0.0) + func.coalesce(here.cpu_power, 0.0)

@@ -223,7 +223,7 @@ def new_notes(before: Overview, after: Overview) -> list[str]:
 
 
 def already_text(before: Overview) -> list[str]:
-    """Return the line `it is running already` if an experiment to be resumed was not paused; else no line."""
+    """Return the line `it is running already` if an experiment to be resumed is not paused; otherwise no line."""
     return [f"it is {before.state} already"] if before.experiment.state == "active" else []
 
 

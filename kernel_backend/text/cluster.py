@@ -70,7 +70,7 @@ def _storage(quota: Quota, here: bool) -> str:
 
 
 def quota_notes(accounts: Sequence[Account]) -> list[str]:
-    """Return the notes below a table of quotas: what stars mean, and problems of quotas."""
+    """Return the notes below a table of quotas: the meaning of stars, and problems of quotas."""
     notes = []
     if any(account.changed for account in accounts):
         notes.append("* set here; what the hub gives counts for the others")
@@ -221,7 +221,7 @@ def node_state(node: NodeUse) -> str:
 
 
 def node_notes(nodes: Sequence[NodeUse], command: str, now: float) -> list[str]:
-    """Return lines that say why nodes cannot be used, and what admins may do about suspect ones."""
+    """Return lines on why nodes cannot be used, and on how admins can make suspect ones usable."""
     found = [f"{node.name}: {why}" for node in nodes for why in _why(node, now)]
     suspect = next((quoted(node.name) for node in nodes if node.suspicion is not None), None)
     if suspect is not None:
@@ -284,7 +284,7 @@ def audit_row(entry: AuditEntry) -> tuple[str, ...]:
 
 
 def set_numbers(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return command-line options as fields of Quota, with numbers parsed and other texts unchanged."""
+    """Return command-line options as fields of Quota: numbers are parsed, other texts stay unchanged."""
     return {name: _number(str(options[name])) for name in Quota.model_fields if options.get(name) is not None}
 
 

@@ -44,7 +44,7 @@ def experiments_csv(found: Sequence[Overview]) -> str:
 
 
 def spending_csv(report: SpendingReport) -> str:
-    """Return CSV with a row for each user, group, month or experiment of a report; what is unknown is empty."""
+    """Return CSV with a row for each user, group, month or experiment of a report; unknown values are empty."""
     fields = [name for name in Spending.model_fields if name != "name"]
     rows = ([row.name, *(getattr(row, name) for name in fields)] for row in report.rows)
     return _csv([report.by, *fields], rows)

@@ -1,4 +1,4 @@
-"""Format what a training's result depends on besides its code: data, files, initial weights and runtime."""
+"""Format the inputs of a training besides its code: data, files, initial weights and runtime."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def provenance_line(known: Mapping[FactName, Mapping[str, Any]], snapshot: Snaps
 
 
 def fact_lines(known: Mapping[FactName, Mapping[str, Any]], snapshot: Snapshot) -> list[str]:
-    """Return a line for each provenance record of a trial, that is for what its result depends on besides code."""
+    """Return a line for each provenance record of a trial, such as for files read and library versions."""
     lines = []
     if "delivered" in known:
         delivered = read(Delivered, known["delivered"])

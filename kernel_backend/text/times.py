@@ -51,7 +51,7 @@ def step_text(split: Split) -> str:
 
 
 def since(before: Times, now: Times) -> list[RankTimes]:
-    """Return the ranks' times, with `minute` replaced by the time spent since the earlier answer `before`.
+    """Return the ranks' times, with `minute` replaced by the difference from the earlier answer `before`.
 
     It is replaced only if steps were taken since then.
     """

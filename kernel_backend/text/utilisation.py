@@ -45,9 +45,9 @@ _COLUMNS: Mapping[str, tuple[str, Callable[[float], str]]] = {
 
 
 def use_table(found: Utilisation) -> tuple[list[str], list[list[str]]]:
-    """Return head and rows of a table: now and in the whole run, of each rank and of all together.
+    """Return column names and rows of a table: now and over the whole run, for each rank and all together.
 
-    Quantities that are known of no slot have no column.
+    Quantities that no slot measures have no column.
     """
     uses = [*_named("all", "", found), *_of_ranks(found.ranks)] if len(found.ranks) != 1 else _of_ranks(found.ranks)
     uses = [each for each in uses if each[3].seconds]
@@ -63,7 +63,7 @@ def now_table(found: Utilisation) -> tuple[list[str], list[list[str]]]:
 
 
 def use_lines(found: Utilisation) -> list[str]:
-    """Return lines about what a table of the use leaves out, and the energy."""
+    """Return lines below the table of slot use: on values that are not measured, and on the energy."""
     more = len(found.ranks) - SHOWN_RANKS
     lines = [f"{counted(more, 'more rank')}: see --json"] if more > 0 else []
     if not found.whole.seconds:

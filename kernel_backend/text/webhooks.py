@@ -11,7 +11,7 @@ HEAD = ("id", "address", "events", "experiments", "waiting", "state")
 
 
 def webhook_row(hook: Webhook) -> tuple[str, ...]:
-    """Return the row of a webhook, under HEAD."""
+    """Return a webhook's row in the table with the head HEAD."""
     whose = "everyone's" if hook.everyone else hook.owner
     return str(hook.id), hook.url, ", ".join(hook.events), whose, str(hook.waiting), _state(hook)
 

@@ -25,7 +25,7 @@ Kind = Literal["python", "module", "shell", "executable"]
 
 
 class Program(NamedTuple):
-    """Words of a command without its launcher, with the index of the word that names the program."""
+    """Arguments of a command without its launcher, with the index of the argument that names the program."""
 
     words: tuple[str, ...]
     kind: Kind

@@ -46,7 +46,7 @@ def trainer(**arguments: Any) -> TrainerCall:
 def made(kind: type, values: Mapping[str, Any], *arguments: Any, **named: Any) -> Any:
     """Return an instance as the cell creates it, but with the hyperparameters `values`.
 
-    Record how, for `made_again`.
+    The creation is recorded, so that `made_again` can repeat it.
     """
     given = dict(zip(inspect.signature(kind).parameters, arguments, strict=False)) | named
 

@@ -78,7 +78,7 @@ class _Recorded(ast.NodeTransformer):
         self._cell, self._values = cell, values
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
-        """Return the recording counterpart of a call that is to be recorded; any other call as it is."""
+        """Return the recording call that replaces a call of the Trainer, `fit` or module; other calls unchanged."""
         is_fit, is_trainer = node is self._cell.fit, node is self._cell.trainer
         is_made = any(node is each for each in self._cell.made.values())
         name = called(node)
@@ -94,13 +94,13 @@ class _Recorded(ast.NodeTransformer):
         return node
 
     def visit_Expr(self, node: ast.Expr) -> ast.stmt:
-        """Return a statement that assigns the record, if this statement is nothing but a `fit` call."""
+        """Return a statement that stores the record, if the statement is only a `fit` call."""
         is_fit = node.value is self._cell.fit
         self.generic_visit(node)
         return _at(node, ast.Assign([ast.Name(FIT, ast.Store())], node.value)) if is_fit else node
 
     def visit_Assign(self, node: ast.Assign) -> ast.stmt:
-        """Return a statement that assigns the record, if this statement assigns the result of a `fit` call."""
+        """Return a statement that stores the record, if the statement assigns the result of a `fit` call."""
         is_fit = node.value is self._cell.fit
         self.generic_visit(node)
         return _at(node, ast.Assign([ast.Name(FIT, ast.Store())], node.value)) if is_fit else node

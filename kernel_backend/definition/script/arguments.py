@@ -20,7 +20,7 @@ _NO = "--no-"  # of argparse.BooleanOptionalAction
 
 @dataclass(frozen=True)
 class Arguments:
-    """Command-line arguments of a program, and the hyperparameters whose values stand there."""
+    """Command-line arguments of a program, and the hyperparameters whose values are written into them."""
 
     found: Constants
     words: list[str | None]  # None: left out
@@ -152,4 +152,4 @@ def _text(value: ast.expr) -> str:
 
 
 def _nothing(value: ast.expr) -> None:
-    """Do nothing; used for a placeholder on the command line, which is filled in later."""
+    """Do nothing, for a placeholder on the command line, whose value is filled in later."""

@@ -1,4 +1,4 @@
-"""Build up the history of a search from its log: its trials with their reported values, and the course of its best."""
+"""Build the history of a search from its log: its trials with their reported values, and the best value over time."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from kernel_backend.search.report.columns import columns, flat, ordered
 
 @dataclass
 class TrialHistory:
-    """Hold what a search's log says about one trial: hyperparameters, parent, target, and reported values by unit."""
+    """Data of a search's log about one trial: hyperparameters, parent, target, and reported values by unit."""
 
     params: Mapping[str, Value] = field(default_factory=dict)
     parent: int | None = None
@@ -64,7 +64,7 @@ NOTHING = TrialHistory()
 
 
 class SearchHistory:
-    """Trials of a search and the course of its best value, built up from log entries by `take`."""
+    """Trials of a search and its best value over time, built from log entries by `take`."""
 
     def __init__(self, settings: Settings, space: Space, begun: float) -> None:
         """Create an empty history; `begun` is the submission time in seconds since the epoch."""
@@ -90,7 +90,7 @@ class SearchHistory:
 
     @property
     def replays(self) -> bool:
-        """Return whether it needs complete entries, for its searcher; else `take_brief` is faster."""
+        """Return True if complete log entries must be replayed by a searcher; otherwise `take_brief` is faster."""
         return self._searcher is not None
 
     def take(self, entries: Iterable[LogEntry]) -> None:
@@ -101,7 +101,7 @@ class SearchHistory:
         self.take_brief(found)
 
     def take_brief(self, entries: Iterable[LogEntry | LoggedReport]) -> None:
-        """Apply log entries to the history alone, without a replay."""
+        """Apply log entries to the history alone, without replaying them in a searcher."""
         for entry in entries:
             self.entries = entry.number
             if isinstance(entry, LogEntry):
@@ -161,12 +161,12 @@ class SearchHistory:
             )
 
     def raw(self, lower: float) -> float:
-        """Return a value, stored so that lower is better, as it was reported; infinite if the trial diverged."""
+        """Return the reported value for one that is stored so that lower is better; infinite if the trial diverged."""
         return self.metric.lower(lower)  # negating twice restores it
 
 
 def _judge(settings: Settings, space: Space) -> Searcher | None:
-    """Return a searcher from which the brackets are read; None if the method has no rungs, or its package fails."""
+    """Return a searcher with the search's brackets; None if the method has no rungs, or if its package fails."""
     method = registry.find(settings.method)
     if method is None or method.judged != "rungs":
         return None

@@ -181,10 +181,7 @@ def _rung(rung: Rung, history: SearchHistory) -> RungStatus:
 
 
 def _some(places: Sequence[RankKey]) -> list[RankKey]:
-    """Return all results, best first.
-
-    If there are more than `ENTRIES`, the best half of that number and some others.
-    """
+    """Return all results, best first; of more than `ENTRIES` results, the best half of that number and some others."""
     if len(places) <= ENTRIES:
         return list(places)
     best, others = places[: ENTRIES // 2], places[ENTRIES // 2 :]

@@ -70,7 +70,7 @@ def _propose(good: Array, bad: Array, dimensions: Sequence[Dimension], random: n
 
 
 def _drawn(centres: Array, width: Array, choices: NDArray[np.int64], random: np.random.Generator) -> Array:
-    """Return a random point near each centre; coordinates that are inactive (NaN) in a centre are drawn uniformly."""
+    """Return a random point near each centre; coordinates that are inactive (NaN) in a centre are uniformly random."""
     anywhere = random.random(centres.shape)
     moved = centres + random.normal(size=centres.shape) * width * WIDER
     inside = 1.0 - np.abs(1.0 - np.mod(moved, 2.0))  # reflected at 0 and 1, so that points do not accumulate there

@@ -89,7 +89,7 @@ class _OptunaSampler:
         )
 
     def _counting(self, point: Array) -> Array:
-        """Return a point whose coordinates are NaN for parameters that the Optuna study ignores."""
+        """Return a point with NaN for the parameters that the Optuna study ignores."""
         raise NotImplementedError
 
     def _sampler(self, seed: int) -> optuna.samplers.BaseSampler:
@@ -151,7 +151,7 @@ class CmaesSampler:
         return seen.encoder.decode(point)
 
     def _told(self, points: Array, values: Sequence[float]) -> Any:
-        """Return the CMA-ES optimizer after it has processed all complete generations of results."""
+        """Return the CMA-ES optimizer, updated by all complete generations of results."""
         if points.shape[1] == 1:  # CMA-ES needs two dimensions: a constant one is added
             points = np.column_stack([points, np.full(len(points), 0.5)])
         strategy = _strategy(np.full(points.shape[1], 0.5), None)
@@ -177,7 +177,7 @@ def _strategy(middle: Array, population: int | None) -> Any:
 def some(places: Sequence[RankKey], most: int) -> list[RankKey]:
     """Return all results, best first.
 
-    If there are more than `most`, the best half of that number and the newest others.
+    Of more than `most` results, the best half of that number and the newest others.
     """
     if len(places) <= most:
         return list(places)

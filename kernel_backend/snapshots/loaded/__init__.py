@@ -64,13 +64,13 @@ def definition_of(module: str) -> Path | None:
 
 
 def travelling(folder: Path) -> dict[str, bytes]:
-    """Return the files of a loaded definition, by path, for a snapshot with a value of one of its classes."""
+    """Return the files of a loaded definition by path, for a snapshot that captures a value of one of its classes."""
     files = (path for path in sorted(folder.rglob("*")) if path.is_file() and "__pycache__" not in path.parts)
     return {f"{TRAVELLED}/{path.relative_to(folder.parent)}": path.read_bytes() for path in files}
 
 
 def take_travelled(code: Path) -> None:
-    """Make the loaded definitions that an unpacked snapshot contains importable.
+    """Make the loaded definitions in an unpacked snapshot importable.
 
     The folders of their modules are appended to sys.path.
     """

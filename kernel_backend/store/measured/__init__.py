@@ -1,1 +1,1 @@
-"""Store of what launchers measure: times of ranks by part, and the use of slots."""
+"""Store the measurements of launchers: times of ranks by part of the work, and the use of slots."""

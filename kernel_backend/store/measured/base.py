@@ -1,4 +1,4 @@
-"""Define the part of a store's interface for what launchers measure: times of ranks, use of slots."""
+"""Define the interface of the store's part for launchers' measurements: times of ranks, use of slots."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from kernel_backend.model.times import AttemptTimes, RankTimes, Split
 
 
 class MeasuredStore(Protocol):
-    """Part of a store for what launchers measure."""
+    """Part of a store for the measurements of launchers."""
 
     def keep_measured(self, key: AttemptId, measured: Measurements, at: float) -> None:
-        """Store what a launcher has measured of an attempt, delivered at `at`.
+        """Store the measurements of an attempt that its launcher delivered at time `at`.
 
         Times of a rank are replaced, unless the stored ones are final and these are not. A record of a slot's use
         replaces one of the same rank and number.
@@ -31,13 +31,16 @@ class MeasuredStore(Protocol):
         """Return the use of a trial's slots: by attempt, rank and number."""
 
     def total_use(self, number: int) -> SlotUse:
-        """Return the use of all slots that an experiment has held: means and largest values over the measured time."""
+        """Return the use of all slots that an experiment held: means and maxima over the measured time."""
 
     def spending(self, owner: str | None, since: float, until: float) -> list[AttemptSpending]:
-        """Return the attempts that held slots between two times, of one owner or of all; open ones end at `until`."""
+        """Return the attempts that held slots between two times, of one owner or all.
+
+        Open ones count as ending at `until`.
+        """
 
     def recent_use(self, since: float) -> list[StoredUse]:
-        """Return the newest samples and the periods that ended after `since` of the gangs that hold slots."""
+        """Return the newest samples of the gangs that hold slots, and their periods that ended after `since`."""
 
     def latest_use(self, since: float, number: int | None = None) -> list[StoredUse]:
         """Return the newest samples after `since` of the trials that hold slots, of one experiment or of all."""

@@ -42,7 +42,7 @@ def read_use(db: Connection, number: int, trial: int) -> list[StoredUse]:
 
 
 def total_use(db: Connection, number: int) -> SlotUse:
-    """Return the use of all slots that an experiment has held: means and largest values over the measured time."""
+    """Return the use of all slots that an experiment held: means and maxima over the measured time."""
     here = slot_use.c
     columns: list[ColumnElement[Any]] = [*map(_mean, MEANS), *(func.max(here[name]) for name in LARGEST)]
     columns += [func.coalesce(func.max(here.at), 0.0), func.coalesce(func.sum(here.seconds), 0.0)]
@@ -61,7 +61,7 @@ def latest_use(db: Connection, since: float, number: int | None) -> list[StoredU
 
 
 def recent_use(db: Connection, since: float) -> list[StoredUse]:
-    """Return the newest samples and the periods that ended after `since` of the gangs that hold slots."""
+    """Return the newest samples of the gangs that hold slots, and their periods that ended after `since`."""
     return [_read(row._mapping) for row in db.execute(_current(since))]
 
 
@@ -78,7 +78,7 @@ def _current(since: float) -> Select[Any]:
 
 
 def forget_curves(db: Connection, number: int) -> None:
-    """Replace the use of an experiment's slots by its energy, one record per rank and attempt."""
+    """Replace the curves of an experiment's slot use by its energy, one record per rank and attempt."""
     here = slot_use.c
     key = [here.experiment, here.trial, here.attempt, here.rank]
     means = [_mean(name).label(name) for name in ("power", "cpu_power")]
@@ -101,7 +101,7 @@ def _size(db: Connection, key: AttemptId) -> int:
 
 
 def _mean(name: str) -> ColumnElement[Any]:
-    """Return the mean of a quantity over the time in which it is known; NULL if it never is."""
+    """Return the mean of a quantity over the time for which it is known; NULL if it is never known."""
     column, seconds = slot_use.c[name], slot_use.c.seconds
     known = func.sum(seconds).filter(column.is_not(None))
     return func.sum(column * seconds) / func.nullif(known, 0.0)

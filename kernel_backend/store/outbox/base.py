@@ -9,7 +9,7 @@ from kernel_backend.model.webhooks.records import Notice, StoredWebhook
 
 
 class OutboxStore(Protocol):
-    """Store of webhooks. A notice is stored in the transaction of the event that it is about."""
+    """Store of webhooks and notices. A notice is stored in the same transaction as the event that it reports."""
 
     def webhooks(self) -> list[StoredWebhook]:
         """Return all webhooks, by id."""
@@ -24,7 +24,10 @@ class OutboxStore(Protocol):
         """Remove a webhook with its notices; raises NotFound."""
 
     def change_webhook(self, hook: StoredWebhook, **changes: Any) -> None:
-        """Replace fields of a webhook; one that is switched off loses its notices. A removed one is ignored."""
+        """Replace fields of a webhook; one that is switched off loses its notices.
+
+        A webhook that was removed is ignored.
+        """
 
     def waiting_notices(self) -> dict[int, int]:
         """Return the number of notices that wait, by webhook; fast if there are none."""
@@ -33,4 +36,4 @@ class OutboxStore(Protocol):
         """Return the oldest notice that waits for a webhook."""
 
     def delivered(self, notice: Notice, at: float) -> None:
-        """Remove a notice that was delivered, and record that its webhook works."""
+        """Remove a delivered notice, and record that its webhook works."""

@@ -20,7 +20,10 @@ from kernel_backend.store.transaction import Transaction
 
 
 def enqueue(tx: Transaction, experiment: Experiment, event: EventName | None, at: float) -> None:
-    """Store a notice about an event for each webhook that wants it; at most `MOST_WAITING` wait for each."""
+    """Store a notice of an event for each webhook that subscribes to it.
+
+    At most `MOST_WAITING` wait for each webhook.
+    """
     here = webhooks.c
     concerned = (here.owner == experiment.owner) | (here.everyone == true())
     for hook in tx.db.execute(select(here.id, here.events).where(here.off == "", concerned)):
@@ -32,7 +35,7 @@ def enqueue(tx: Transaction, experiment: Experiment, event: EventName | None, at
 
 
 def _bound(db: Connection, webhook: int) -> None:
-    """Drop the oldest notice of a webhook if as many wait as may."""
+    """Delete a webhook's oldest notice if the maximum number of notices waits for it."""
     count, oldest = db.execute(select(func.count(), func.min(outbox.c.seq)).where(outbox.c.webhook == webhook)).one()
     if count >= MOST_WAITING:
         db.execute(delete(outbox).where(outbox.c.seq == oldest))
