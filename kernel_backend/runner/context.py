@@ -1,4 +1,4 @@
-"""Hold what every kind of training needs in a rank: launch spec, loaded definition, process group, message channels."""
+"""Hold the objects that every form of training needs in a rank: launch spec, definition, process group, messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kernel_backend.runner.ranks.backends import Choice, Ranks
 
 @dataclass(frozen=True)
 class RankContext:
-    """Everything in one rank that a training is built from: launch spec, user functions, process group, device."""
+    """Objects from which a training is built in a rank: launch spec, user functions, process group, device."""
 
     job: LaunchSpec
     loaded: Loaded
@@ -45,7 +45,7 @@ class RankContext:
 
     @property
     def loader_workers(self) -> int | AutoWorkers:
-        """Return the number of loader processes that was asked for, or how to tune it."""
+        """Return the requested number of loader processes, or how to tune it."""
         config = self.config
         if config.loader_workers is not None:
             return config.loader_workers
@@ -68,7 +68,7 @@ class RankContext:
     def say_guarantee(self, text: str) -> None:
         """Report a reproducibility guarantee to the user.
 
-        It replaces the guarantee reported when the training started.
+        It replaces the guarantee that was reported when the training started.
         """
         self.spool.say(Guarantee(text=text))
 

@@ -1,4 +1,4 @@
-"""Read why a program ended from its exit code and the last lines of its log."""
+"""Determine why a program ended from its exit code and the last lines of its log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BY_SHELL = 128  # a shell adds it to the signal that ended its command
 
 
 def end_of(log: Path) -> str:
-    """Return the last part of a program's log, in which a usage error or a traceback stands."""
+    """Return the end of a program's log, which contains a usage error or traceback if there is one."""
     with log.open("rb") as file:
         file.seek(max(0, file.seek(0, 2) - END))
         return file.read().decode(errors="replace")

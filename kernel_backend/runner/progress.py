@@ -31,7 +31,7 @@ class Progress:
         self.listener: Callable[[Phase, int], None] | None = None  # called with each heartbeat
 
     def tick(self, phase: Phase, step: int) -> None:
-        """Write a heartbeat: what the rank does at present (its phase), and the number of the current or last step."""
+        """Write a heartbeat: the phase of the rank's work, and the number of the current or last step."""
         self._count += 1
         self.step = step
         self.steps += phase in ("first step", "step")
@@ -41,7 +41,7 @@ class Progress:
             self.listener(phase, step)
 
     def times(self) -> memoryview:
-        """Create the file in which the durations of this rank's work are added up, and return its mapped memory."""
+        """Create the file with the summed durations of this rank's work, and return its mapped memory."""
         path = self.folder / times.times_file(self.rank)
         return memoryview(_shared(path, times.SIZE, "where the time of this rank goes is not shown"))
 

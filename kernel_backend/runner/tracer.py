@@ -37,10 +37,10 @@ Keep = Callable[[str, Path], None]
 
 
 class Recording:
-    """Profiler that runs for so many steps of this rank, in its training's thread."""
+    """Profiler that records a given number of steps of this rank, in its training's thread."""
 
     def __init__(self, trace: Trace, device: torch.device) -> None:
-        """Start the profiler, which warms up in the step that begins now."""
+        """Start the profiler; it warms up in the step that begins now."""
         self.trace = trace
         self.first = self.last = 0
         activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device.type == "cuda" else [])]
@@ -60,7 +60,7 @@ class Recording:
         self.profile.stop()
 
     def result(self, rank: int) -> RankTrace:
-        """Return the longest operations."""
+        """Return the steps and the longest operations of the recording."""
         rows = [
             TracedOperation(
                 name=each.key,
@@ -76,7 +76,7 @@ class Recording:
 
 
 class Tracer:
-    """Recordings of this rank, begun by an instruction of the launcher."""
+    """Recorder of traces in this rank; an instruction of the launcher starts each trace."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Tracer:
         rank: int,
         device: torch.device,
     ) -> None:
-        """Set up the tracer of a rank; `keep` stores a file as an artifact, on rank 0."""
+        """Set up the tracer of a rank; `keep` stores a file as an artifact, and is used on rank 0."""
         self._folder, self._experiment, self._instructions, self._spool = folder, experiment, instructions, spool
         self._keep, self._rank, self._device = keep, rank, device
         self._thread = threading.get_ident()
@@ -98,7 +98,7 @@ class Tracer:
         self._over: float | None = None  # when the training ended
 
     def phase(self, phase: Phase, step: int) -> None:
-        """Take over a heartbeat of the training: each step may begin or end a recording."""
+        """Receive a heartbeat of the training: each step may start or end a recording."""
         if phase not in ("step", "first step") or threading.get_ident() != self._thread:
             return
         trace = self._instructions.trace
@@ -110,7 +110,7 @@ class Tracer:
                 self._begin(trace)
 
     def close(self) -> None:
-        """Write what has been recorded by the end of the training, and answer a request that came too late."""
+        """Write the steps recorded until the end of the training, and answer a request that came too late."""
         trace = self._instructions.trace
         if self._recording is not None:
             self._end(self._recording)
@@ -168,7 +168,7 @@ class Tracer:
             self._start(self._collect, trace, self._keep)
 
     def _collect(self, trace: Trace, keep: Keep) -> None:
-        """Store the traces of all ranks as they are written, and report the end."""
+        """Store the traces of all ranks as they are written, and report that the recording has ended."""
         results = {rank: self._result(trace, rank) for rank in trace.ranks}
         while None in results.values() and not self._too_late():
             time.sleep(LOOK_S)
@@ -204,7 +204,7 @@ class Tracer:
 
 
 def traced_text(experiment: int, results: list[RankTrace]) -> str:
-    """Return the note about a recording: which steps of which ranks, and why not of others."""
+    """Return the note about a recording: the steps and ranks recorded, and why other ranks have none."""
     good = [each for each in results if not each.problem]
     parts = [f"no trace of rank {each.rank}: {each.problem}" for each in results if each.problem]
     if good:

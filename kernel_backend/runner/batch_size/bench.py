@@ -1,7 +1,7 @@
-"""Try batch sizes in a process of their own: `python -m kernel_backend.runner.batch_size.bench`, run by a rank.
+"""Try batch sizes in a separate process: `python -m kernel_backend.runner.batch_size.bench`, run by a rank.
 
-The first line of the input is a `Task`; it is answered by what is known before any step. Each further line is a batch
-size, in the unit of `--batch-size`; its answer says whether steps with it fit into memory. Both are JSON.
+The first line of the input is a `Task`; the answer says which sizes may be tried. Each further line is a batch size, in
+the unit of `--batch-size`; its answer says whether steps with it fit into memory.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ STEPS = 2  # the first creates what optimizers hold, and the second has it besid
 
 
 class Task(Record):
-    """Rank for which batch sizes are tried."""
+    """Rank for which batch sizes are to be tried."""
 
     job: LaunchSpec
     rank: int
@@ -53,7 +53,7 @@ class Task(Record):
 
 
 class Answer(Record):
-    """Answer of the process: to a task, what it may try; to a size, whether it fits."""
+    """Answer of the process: to a task, the sizes that may be tried; to a size, whether it fits."""
 
     fits: bool = True
     problem: str = ""  # the error of the user's code that ended it, if memory did not
@@ -63,7 +63,7 @@ class Answer(Record):
 
 
 class Bench:
-    """Training of one rank, without the others and without effects on anything outside of this process."""
+    """Training of one rank without the other ranks, and without effects outside of this process."""
 
     def __init__(self, task: Task, folder: Path) -> None:
         """Import the user's code and create its training data; files of the training go to `folder`."""
@@ -98,7 +98,7 @@ class Bench:
         self._run: Training | None = None
 
     def steps(self, size: int) -> None:
-        """Take steps with the first batch of this size; raise the error of what does not fit."""
+        """Take steps with the first batch of this size; an error of exhausted memory is raised."""
         job = self._job.model_copy(update={"config": self._job.config.with_batch_size(size)})
         context = replace(self._context, job=job)
         training = self._run = self._run or build(context)
@@ -117,7 +117,7 @@ class Bench:
 
 
 def _step(training: Training, shares: list[Batch]) -> None:
-    """Take a step like `loop.take_step`, without what depends on the training's length: schedules, its end."""
+    """Take a step like `loop.take_step`, but without schedules and other work that depends on the training's length."""
     for objective in training.objectives:
         summed(training, objective, shares, ControlFlags(), Sums(), None)
         if training.config.clip is not None:
@@ -169,7 +169,10 @@ def _named(error: Exception) -> str:
 
 
 def main() -> None:
-    """Answer questions until the input ends, or a size did not fit: what is left of such a step may hold memory."""
+    """Answer requests until the input ends, or until a size does not fit.
+
+    The failed step may still hold memory, so that this process must not try another size.
+    """
     die_with(os.getppid())
     questions, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "wb")
     with open(os.devnull) as nothing:  # the user's code may read and print, but must not touch these pipes

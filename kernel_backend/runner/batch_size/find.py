@@ -43,10 +43,10 @@ class _Released(Exception):
 
 
 class BenchProcess:
-    """Process that tries sizes for this rank; after a size that does not fit, another one takes its place."""
+    """Process that tries batch sizes for this rank; after a size that does not fit, it is replaced by a new one."""
 
     def __init__(self, task: Task, log: Path, patience: float, wait: Callable[[], None]) -> None:
-        """Set up without starting a process.
+        """Set up the trials without starting a process.
 
         What the user's code prints goes to `log`. An answer that takes longer than `patience` seconds counts as a size
         that does not fit. `wait` is called now and then while the process works, and may raise.
@@ -56,7 +56,7 @@ class BenchProcess:
         self.opened = Answer()
 
     def open(self) -> Answer:
-        """Start a process if there is none, and return what it may try."""
+        """Start a process unless there is one, and return its answer on which sizes may be tried."""
         if self._process is None:
             command = [sys.executable, "-P", "-m", "kernel_backend.runner.batch_size.bench"]
             with self._log.open("ab") as log:
@@ -93,7 +93,7 @@ class BenchProcess:
         return found
 
     def _read(self) -> Answer | None:
-        """Return the next answer; None if the process has ended without one, or took too long."""
+        """Return the next answer; None if the process ended without one, or took too long."""
         assert self._process is not None
         assert self._process.stdout is not None
         data, deadline = b"", time.monotonic() + self._patience
@@ -119,7 +119,7 @@ def find_batch_size(
 ) -> BatchSize | None:
     """Return the largest batch size that fits on all ranks, which all call this; None if slots must be released.
 
-    Raises InvalidDefinition if none fits, or if the size of this definition's batches is not Daylight's to choose.
+    Raises InvalidDefinition if no size fits, or if the user's own data decides the size of the batches.
     """
 
     def wait() -> None:
@@ -150,7 +150,7 @@ def find_batch_size(
 
 
 class _Search:
-    """Search of a size that all ranks make together."""
+    """Search for a batch size that all ranks make together."""
 
     def __init__(self, config: Config, ranks: Ranks, bench: BenchProcess) -> None:
         self._config, self._ranks, self._bench = config, ranks, bench
@@ -184,7 +184,7 @@ class _Search:
         return f"{batch_size} does not fit in {size(self._limit) if self._limit else 'memory'}"
 
     def _most(self) -> tuple[int, str]:
-        """Return the largest share of a batch that may be tried, and what limits it."""
+        """Return the largest share of a batch that may be tried, and the reason for that limit."""
         opened = self._all(self._bench.open)
         if refusal := next((each.refusal for each in opened if each.refusal), ""):
             raise InvalidDefinition(refusal)

@@ -11,9 +11,9 @@ from kernel_backend.runner.ranks.backends import Handle
 
 
 class LoneRank:
-    """Process group in which the other ranks seem to have passed what this one has.
+    """Process group that pretends that all other ranks passed the same values as this one.
 
-    A rank has the memory that it has among the others: the same share of a batch, and the same buffers.
+    The rank then uses as much memory as among the others: the same share of a batch, and the same buffers.
     """
 
     def __init__(self, rank: int, size: int, local_rank: int) -> None:

@@ -22,7 +22,7 @@ _STATUS = Path("/proc/self/status")
 
 
 def free_for_rank(ranks: int) -> int:
-    """Return the bytes of main memory that one of `ranks` ranks on this node may use: its share of the free ones.
+    """Return the bytes of free main memory for one of `ranks` ranks on this node.
 
     A resource limit of the process (`ulimit`) may be smaller.
     """
@@ -31,9 +31,9 @@ def free_for_rank(ranks: int) -> int:
 
 
 def limit_memory(device: torch.device, free: int) -> int:
-    """Limit this process to the memory that a training may use, and return the bytes that are there for it.
+    """Limit this process to the memory that a training may use, and return its size in bytes.
 
-    On a CUDA device these are its free ones, on the CPU `free`. All but a margin may be used. More raises an error
+    On a CUDA device this is its free memory, on the CPU `free`, less a margin. A larger allocation raises an error
     before memory is exhausted: no other process suffers, and the kernel has none to kill.
     """
     if device.type == "cuda":
@@ -54,14 +54,14 @@ def limit_memory(device: torch.device, free: int) -> int:
 
 
 def is_exhausted(error: BaseException) -> bool:
-    """Return True if the error says that memory does not suffice; on the CPU, torch has no class for it."""
+    """Return True if the error means exhausted memory; on the CPU, torch has no error class for it."""
     if isinstance(error, MemoryError | torch.cuda.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and any(each in str(error) for each in _EXHAUSTED)
 
 
 def _offer_to_the_kernel() -> None:
-    """Make this process the first that the kernel kills when memory is exhausted after all."""
+    """Make the kernel kill this process first if memory is exhausted nevertheless."""
     with contextlib.suppress(OSError):
         Path(f"/proc/{os.getpid()}/oom_score_adj").write_text("1000")
 

@@ -10,14 +10,14 @@ PARTS = 8  # the result is exact to this fraction of the largest power of two th
 
 
 class Found(NamedTuple):
-    """Largest size that was found to fit, 0 if none does, and the smallest one that was found not to."""
+    """Largest size that is known to fit (0 if none is), and smallest size that is known not to fit."""
 
     size: int
     misfit: int | None  # None: even the largest size fits
 
 
 def largest(fits: Callable[[int], bool], most: int) -> Found:
-    """Return the largest size from 1 to `most` that fits, up to a granularity of an eighth of its power of two.
+    """Return the largest size from 1 to `most` that fits, with a granularity of an eighth of its power of two.
 
     Sizes are doubled until one does not fit, so that memory is never exceeded by much; then the gap is bisected. No
     size is tried twice, and about three after the first that does not fit.

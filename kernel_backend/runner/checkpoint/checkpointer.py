@@ -34,7 +34,7 @@ RETRY = RetryPolicy((3.0,), tries=5)  # for operations that must not fail: the f
 
 
 class Position(NamedTuple):
-    """State of a training when a checkpoint is saved, and what else its loop needs for a resume.
+    """State of a training at a checkpoint, with the further data that its loop needs for a resume.
 
     `metrics` are the results of a validation at this step. `facts` is JSON for the loop.
     """

@@ -49,7 +49,7 @@ class Read:
 
 
 class OfRank(Stateful, Protocol):
-    """Part of a checkpoint that each rank has for itself, such as the random states."""
+    """Checkpoint part that each rank has for itself, such as its random states."""
 
     def begin(self, seed: int, rank: int, step: int) -> None:
         """Set the initial state of this rank, if the checkpoint has none for it."""

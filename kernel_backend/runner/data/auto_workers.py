@@ -40,10 +40,10 @@ class AutoWorkers(NamedTuple):
 
 
 class WorkerTuner:
-    """Measures the steps of one loader, and says when to change its setting."""
+    """Tuner that measures the steps of one loader, and decides when its setting changes."""
 
     def __init__(self, auto: AutoWorkers, source: Source, usual: LoaderSetting, clock: StepClock = CLOCK) -> None:
-        """Set up the tuner; `usual` is the setting that the data would have without it."""
+        """Set up the tuner; `usual` is the setting that the data has without tuning."""
         self._auto, self._source, self._usual, self._clock = auto, source, usual, clock
         self._tried: list[Measured] = []
         self._over = False
@@ -51,7 +51,7 @@ class WorkerTuner:
         self._changed(auto.begin or usual)
 
     def look(self, setting: LoaderSetting, times: LoadTimes, workers: Sequence[int]) -> LoaderSetting | None:
-        """Count a step with this setting; return another setting if the loader shall change to it."""
+        """Record a step with this setting; return another setting if the loader must change to it, else None."""
         self._steps += 1
         if self._over or self._steps < self._due:
             return None
@@ -70,7 +70,7 @@ class WorkerTuner:
         return choice.setting if choice.setting != setting else None
 
     def give_up(self, setting: LoaderSetting, error: Exception) -> None:
-        """Note that loading with this setting has failed, and try no other."""
+        """Record that loading with this setting has failed, and try no other one."""
         self._over = True
         text = f"{type(error).__name__}: {error}"[:300]
         self._auto.note(
@@ -78,7 +78,7 @@ class WorkerTuner:
         )
 
     def _changed(self, setting: LoaderSetting) -> None:
-        """Begin a window after the batches that the setting before has loaded."""
+        """Start a new window of measured steps, after the batches that the previous setting has loaded."""
         self._steps, self._begun = 0, None
         self._due = 2 + setting.workers * setting.prefetch
 
@@ -90,7 +90,7 @@ class WorkerTuner:
             self._due = max(LEAST_STEPS, 3 * setting.workers)
 
     def _measured(self, setting: LoaderSetting, times: LoadTimes, passed: tuple[float, float]) -> Measured | None:
-        """Return the means of the window; None, and continue it, if it is too short."""
+        """Return the means over the window; None if it is too short, and the window continues."""
         assert self._begun is not None
         ended = (*passed, times.batches, times.seconds, times.cpu)
         step, waited, batches, load, cpu = (b - a for a, b in zip(self._begun, ended, strict=True))
@@ -122,7 +122,10 @@ class WorkerTuner:
 
 
 def open_file_in(source: Source) -> str | None:
-    """Say which object of a dataset or its collate function holds a file open; None if there is none."""
+    """Return a description of an object of the dataset or collate function that holds a file open.
+
+    None if none does.
+    """
     for way, obj in held_by({source.role: source.dataset, "collate": source.collate}):
         kind = type(obj)
         package = str(getattr(kind, "__module__", "")).partition(".")[0]
@@ -132,7 +135,7 @@ def open_file_in(source: Source) -> str | None:
 
 
 def free_memory() -> float:
-    """Return the bytes that processes of this rank may still use: of the machine, and of a limit of its container."""
+    """Return the bytes that processes of this rank may still use, limited by the machine and its container."""
     free = float(psutil.virtual_memory().available)
     try:
         own = Path("/proc/self/cgroup").read_text().partition("::")[2].strip().lstrip("/")
@@ -144,7 +147,7 @@ def free_memory() -> float:
 
 
 def _free_in_group(folder: Path) -> float:
-    """Return the bytes that a cgroup may still use, infinity without a limit; unused file pages count as free."""
+    """Return the bytes that a cgroup may still use (infinity without a limit); unused file pages count as free."""
     try:
         limit, used = ((folder / name).read_text().strip() for name in ("memory.max", "memory.current"))
         stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())

@@ -23,7 +23,7 @@ from kernel_backend.runner.timing.clock import CLOCK
 
 
 def _hush(text: str) -> None:
-    """Discard a message to the user, if the caller has given no function that shows it."""
+    """Ignore a message; used if the caller passes no function that shows it."""
 
 
 class Batches:
@@ -123,7 +123,7 @@ class Batches:
         self._data.keep_pairs()
 
     def state(self) -> dict[str, Any]:
-        """Return, as JSON, where reading continues after the last batch; {} if the step number alone determines it."""
+        """Return the position in the data after the last batch, as JSON; {} if the step number alone determines it."""
         return self._data.state()
 
     def restore(self, state: dict[str, Any]) -> None:

@@ -22,7 +22,7 @@ Indices = Callable[[int, int], Tensor]  # returns the sample indices from a star
 class Indexed:
     """Global batches of a map-style dataset, of which this process reads its shares.
 
-    Where reading continues after a restart is given by the step number alone.
+    After a restart, the step number alone determines where reading continues.
     """
 
     def __init__(

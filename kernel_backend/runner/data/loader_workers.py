@@ -32,7 +32,7 @@ class LoaderWorkerLost(RuntimeError):
 
 
 class WorkerBatch(NamedTuple):
-    """Message of a loader worker: a batch, the files that it opened for it, and how long that took if measured."""
+    """Message of a loader worker: a batch, the files that it opened for it, and the seconds of loading if measured."""
 
     found: Any
     opened: list[str]
@@ -41,7 +41,7 @@ class WorkerBatch(NamedTuple):
 
 
 class LoadTimes:
-    """Sums over loaded batches: their number, the seconds that loading took, and the time of the CPU in it."""
+    """Sums over loaded batches: their number, the seconds of loading, and the CPU seconds of loading."""
 
     def __init__(self) -> None:
         self.batches, self.seconds, self.cpu = 0, 0.0, 0.0
@@ -60,7 +60,7 @@ class GuardedDataset(Dataset[Any]):
     """
 
     def __init__(self, dataset: Dataset[Any], role: str, times: LoadTimes | None = None) -> None:
-        """Wrap a dataset; `times` collects how long it takes to load, in this process or in workers."""
+        """Wrap a dataset; `times` collects the loading times, in this process or in workers."""
         self._dataset, self._role, self._sent, self._times = dataset, role, False, times
 
     def __getitem__(self, wanted: Any) -> Any:

@@ -31,7 +31,7 @@ class Loading:
     def __init__(
         self, dataset: Dataset[Any], source: Source, workers: int | AutoWorkers | None, device: torch.device
     ) -> None:
-        """Set up the reader; `workers` None leaves the number to the source, and AutoWorkers tunes it."""
+        """Set up the reader; `workers` None leaves the number to the source, and an AutoWorkers tunes it."""
         auto = workers if isinstance(workers, AutoWorkers) and not source.stream else None
         self._dataset, self._source, self._cuda = dataset, source, device.type == "cuda"
         count = source.workers(workers if isinstance(workers, int) else None)
@@ -108,7 +108,7 @@ class Loading:
         CLOCK.used("indexed", setting.workers)
 
     def _fall_back(self, wanted: Iterator[Any]) -> Iterator[Any]:
-        """Return to the usual setting; the requests whose data has not arrived come first."""
+        """Return to the usual setting; the requests whose data has not arrived are read first."""
         missing = [request for pool in self._pools for request in pool.pending]
         for pool in self._pools:
             pool.close()

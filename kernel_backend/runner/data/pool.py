@@ -40,7 +40,7 @@ class Pool:
     def __init__(
         self, dataset: Dataset[Any], role: str, options: LoaderOptions, setting: LoaderSetting, pin: bool, timed: bool
     ) -> None:
-        """Set up the reader; with `timed`, `times` adds up how long its batches took to load."""
+        """Set up the reader; with `timed`, `times` sums up the loading times of its batches."""
         self.setting = setting
         self.times = LoadTimes()
         self._role, self._options, self._pin, self._tuned = role, options, pin, timed
@@ -78,7 +78,7 @@ class Pool:
         return (END, None) if found is END else (self._asked.arrived(), found)
 
     def no_more(self) -> None:
-        """Request no further items; `next` still returns those that were requested."""
+        """Stop requesting items; `next` still returns those that were requested."""
         self._asked.ended = True
 
     @property
@@ -175,7 +175,7 @@ class _Requested:
         return each
 
     def arrived(self) -> Any:
-        """Return the oldest request without data, whose data has arrived."""
+        """Return the oldest pending request, whose data has arrived now."""
         return self.pending.popleft()
 
 

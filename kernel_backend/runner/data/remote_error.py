@@ -41,7 +41,7 @@ class RemoteError(NamedTuple):
 
 
 def carry(error: BaseException) -> RemoteError:
-    """Convert an exception, with its causes, to a form that can be pickled."""
+    """Return an exception, with its causes, in a form that can be pickled."""
     return RemoteError(
         pickled=_pickled(error),
         name=type(error).__name__,

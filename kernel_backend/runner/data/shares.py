@@ -81,7 +81,10 @@ class BatchSplit(NamedTuple):
         return whole if self.drop_last and whole else whole + bool(rest)
 
     def used(self, samples: int) -> int:
-        """Return how many of an epoch's `samples` are in its batches; with `drop_last`, the rest is left out."""
+        """Return how many of an epoch's `samples` are in its batches.
+
+        With `drop_last`, a last short batch is left out.
+        """
         return min(samples, self.per_epoch(samples) * self.size)
 
     def batch(self, number: int, samples: int) -> slice:

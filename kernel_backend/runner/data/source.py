@@ -1,4 +1,4 @@
-"""Interpret what the user's `train_data` or `validation_data` returned: indexed or stream, and how to batch it."""
+"""Interpret the result of the user's `train_data` or `validation_data`: indexed or stream, and how to batch it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ AUTO_WORKERS = min(2, os.cpu_count() or 1)
 
 
 class LoaderOptions(NamedTuple):
-    """Options of the user's DataLoader that affect the speed of reading, but not what is read."""
+    """Options of the user's DataLoader that affect only the speed of reading."""
 
     workers: int | None = None  # None: no DataLoader was given
     prefetch: int | None = None  # None: torch's default
@@ -29,7 +29,7 @@ class LoaderOptions(NamedTuple):
 
 
 class Source(NamedTuple):
-    """What a user's data function returned, interpreted: dataset, collate function and options of batches."""
+    """Interpreted result of a user's data function: dataset, collate function and options of batches."""
 
     dataset: Any  # with __len__ and __getitem__; with __iter__ if it is a stream
     collate: Callable[[list[Any]], Any]
@@ -49,7 +49,7 @@ class Source(NamedTuple):
             return None
 
     def workers(self, asked: int | None) -> int:
-        """Return the number of loader processes: `asked`, or else the user's DataLoader's, or one that suits the data.
+        """Return the number of loader processes: as requested, as the user's DataLoader has it, or as suits the data.
 
         A stream is read by at most one process, as its samples come in a single order.
         """

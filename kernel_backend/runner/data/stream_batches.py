@@ -1,4 +1,7 @@
-"""Read a stream in global batches, pass after pass, and remember how far; each sample gets its own random numbers."""
+"""Read a stream in global batches, pass after pass, and record the position.
+
+Each sample gets its own random numbers.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from kernel_backend.runner.determinism.generators import GeneratorDraws
 
 
 class StreamPosition(NamedTuple):
-    """How far a stream has been read after a batch of the training: batches, samples and the dataset's own state."""
+    """Position in a stream after a batch of the training: batches, samples and the dataset's own state."""
 
     step: int = 0  # batches so far, over all passes
     epoch: int = 0
@@ -40,7 +43,7 @@ class StreamStart(NamedTuple):
 
 
 class StreamPart(NamedTuple):
-    """Shares of a stream's global batch that this process computes, and how far the stream is read after that batch."""
+    """Shares of a stream's global batch that this process computes, and the stream's position after the batch."""
 
     batches: list[Batch]
     place: StreamPosition

@@ -1,4 +1,4 @@
-"""Decide from measured times how many loader processes, and how many batches ahead, hide the loading of batches."""
+"""Decide from measured times how many loader processes, and how many batches in advance, hide the loading."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class Measured(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """What this rank may use for its loader processes."""
+    """Limits for the loader processes of this rank: CPU cores and memory."""
 
     cores: int  # of its slot
     processes: int  # further ones that fit into the memory
 
 
 class Choice(NamedTuple):
-    """Setting to use next; once `settled`, it is kept, and `reason` says why waiting that remains is not avoided."""
+    """Setting to use next. If it is `settled`, it stays, and `reason` says why some waiting remains."""
 
     setting: LoaderSetting
     settled: bool
@@ -48,7 +48,7 @@ class Choice(NamedTuple):
 
 
 def choose(tried: Sequence[Measured], limits: Limits) -> Choice:
-    """Choose the next setting from those that were tried, the newest last."""
+    """Choose the next setting, given the measurements of those tried so far (the newest last)."""
     now, best = tried[-1], _best(tried)
     if best.setting != now.setting:
         return Choice(best.setting, True, "another setting is not faster")
@@ -59,7 +59,7 @@ def choose(tried: Sequence[Measured], limits: Limits) -> Choice:
 
 
 def told(tried: Sequence[Measured], choice: Choice) -> str:
-    """Return the note about a settled choice: `tuned: 4 loader workers (waiting 62 % -> 6 %)`."""
+    """Return the note about the final choice: `tuned: 4 loader workers (waiting 62 % -> 6 %)`."""
     first = tried[0]
     last = next(each for each in reversed(tried) if each.setting == choice.setting)
     if choice.setting == first.setting:
@@ -76,13 +76,13 @@ def _workers(setting: LoaderSetting) -> str:
 
 
 def _best(tried: Sequence[Measured]) -> Measured:
-    """Return the first setting whose steps are as short as the shortest, apart from small differences."""
+    """Return the first setting whose steps are as short as the shortest, up to small differences."""
     shortest = min(each.step for each in tried)
     return next(each for each in tried if each.step * (1 - GAIN) <= shortest)
 
 
 def _more(now: Measured, limits: Limits) -> tuple[LoaderSetting, str]:
-    """Return a setting that loads more at once, or the same one with the reason."""
+    """Return a setting that loads more batches at once; if there is none, the same setting with the reason."""
     workers, prefetch = now.setting.workers, now.setting.prefetch
     work = now.step - now.waited
     needed = MOST_WORKERS if work * MOST_WORKERS <= SPARE * now.load else math.ceil(SPARE * now.load / work)
@@ -95,7 +95,7 @@ def _more(now: Measured, limits: Limits) -> tuple[LoaderSetting, str]:
 
 
 def _most(now: Measured, limits: Limits) -> tuple[int, str]:
-    """Return the largest number of processes that the limits allow, and the limit that decides it."""
+    """Return the largest number of processes within the limits, and the limit that determines it."""
     share = min(1.0, now.cpu / now.load) if now.load else 0.0
     # The training uses a core itself while it does not wait.
     free = limits.cores - (1 - now.waiting)

@@ -40,7 +40,7 @@ class Functions:
         self.params = self._definition.bind(params)
 
     def know(self, **constants: Any) -> None:
-        """Add constants, such as `steps`, that functions may take as arguments and that are known only now."""
+        """Add constants that become known only later, such as `steps`, as arguments for functions."""
         self._constants |= constants
 
     def has(self, role: str) -> bool:
@@ -239,7 +239,7 @@ class Functions:
         return is_metric(value) or (isinstance(value, Mapping) and any(map(is_metric, value.values())))
 
     def _told(self, role: str) -> str:
-        """Return the beginning of an error about a role's result, such as `model() returned` or `net (line 4) is`."""
+        """Return the start of an error message about a role's result: `model() returned`, or `net (line 4) is`."""
         function = self._definition.functions[role]
         return f"{function.attribute} (line {function.line}) is" if function.value else f"{role}() returned"
 
@@ -308,7 +308,7 @@ class BatchRule:
 
 
 def _order_of(called: Callable[..., Any], order: list[str]) -> list[str]:
-    """Sort the value names in `order` as a function takes them: for `(y_true, y_pred)`, target before output."""
+    """Sort the value names in `order` as a function takes them: target before output for `(y_true, y_pred)`."""
     if order != ["output", "target"]:
         return order
     try:

@@ -35,7 +35,7 @@ IN_NATIVE_CODE = (("torch.serialization", "_open_zipfile_writer", 0), ("safetens
 
 
 def tells_ranks_apart(source: bytes) -> bool:
-    """Return True if the source code reads its rank or process number, and so may choose which rank writes a file."""
+    """Return True if the code reads its rank, and thus may decide by it which process writes a file."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):  # a shipped file for another Python version that is never imported

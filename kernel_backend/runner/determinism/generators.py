@@ -40,7 +40,7 @@ class OwnGenerators:
         self.look()
 
     def __bool__(self) -> bool:
-        """Return True if any generators were found."""
+        """Return True if the objects hold any generators."""
         return bool(self._found)
 
     @property

@@ -14,7 +14,7 @@ _CONTAINERS: tuple[Any, ...] = (list, dict, set, deque)
 
 
 def goes_on(objects: Mapping[str, Any]) -> bool:
-    """Return True if any of the objects is an iterator, as an iterator cannot be restored after a call."""
+    """Return True if any of the objects is an iterator, whose state cannot be restored after a call."""
     return any(hasattr(type(each), "__next__") for _, each in held_by(objects))
 
 

@@ -57,7 +57,7 @@ class RandomStates:
             self.load_state_dict(before)
 
     def isolated(self, items: Iterator[T]) -> Iterator[T]:
-        """Yield the items of an iterator, whose random draws do not change this process's generators."""
+        """Yield the items of an iterator without letting its random draws change this process's generators."""
         while True:
             with self.aside():
                 item = next(items, _END)

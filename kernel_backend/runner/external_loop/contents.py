@@ -1,4 +1,4 @@
-"""Hold the checkpoint parts of a loop of the user or of a framework, which may register them one at a time."""
+"""Hold the checkpoint parts of a user's or framework's loop, which may be registered one at a time."""
 
 from __future__ import annotations
 

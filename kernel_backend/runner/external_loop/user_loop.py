@@ -273,8 +273,9 @@ class UserLoop:
     ) -> Iterator[Any]:
         """Yield `item`, the next of an iteration.
 
-        If that iteration counts the steps, a step lasts until the loop asks again. `samples` are the sample counts of
-        this rank and of the global batch; `last` marks the last item of an epoch.
+        If that iteration counts the steps, the step ends when the loop resumes. If that iteration counts the steps, a
+        step lasts until the loop asks again. `samples` are the sample counts of this rank and of the global batch;
+        `last` marks the last item of an epoch.
         """
         drives = iteration is self._driver
         if drives:

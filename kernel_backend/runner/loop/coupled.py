@@ -1,4 +1,4 @@
-"""Check once whether a user's loss is a mean over samples, as only then the ranks' losses add up to the batch's.
+"""Check once whether a user's loss is a mean over samples: only then the ranks' losses sum up to the batch's loss.
 
 In training, the first batch as a whole is compared with its shares. In a validation, whose loss is a mean over batches,
 samples of its first and last batch are compared with pairs of them, also if there is only one rank.

@@ -63,7 +63,7 @@ def safe_step(run: Training, step: int) -> int:
 
 
 def is_left_out(run: Training, step: int) -> bool:
-    """Return True if a step, counted from 1, is one of those to be skipped: it reads its batch but does not train."""
+    """Return True if a step (counted from 1) is to be skipped: its batch is read, but not trained."""
     return any(step in each for each in run.left_out)
 
 

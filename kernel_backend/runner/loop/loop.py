@@ -231,7 +231,7 @@ def loss_of(
 
 @contextmanager
 def lone_sample_told(batch: Batch) -> Iterator[None]:
-    """Raise InvalidDefinition with advice in place of BatchNorm's error about a single sample, raised in the block."""
+    """Replace BatchNorm's error about a single sample, raised in the block, by InvalidDefinition with advice."""
     try:
         yield
     except ValueError as error:

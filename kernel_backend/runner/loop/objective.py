@@ -1,4 +1,4 @@
-"""Hold what one loss needs: optimizers, schedules, gradient sum, scaler, and which parameters it does not train."""
+"""Define an objective: a loss with its optimizers, schedules, gradient sum and scaler."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from kernel_backend.runner.ranks.backends import Ranks
 
 
 class Strategy(Protocol):
-    """How the ranks of a training hold its model, gradients, optimizers and checkpoints."""
+    """Way in which the ranks of a training hold its model, gradients, optimizers and checkpoints."""
 
     sharded: bool  # True if all ranks must take part in every forward pass
     model: type[Model]

@@ -49,15 +49,15 @@ class Agreement:
         return self._refusal is not None
 
     def refuse(self, error: InvalidDefinition) -> None:
-        """Note an error of this rank; `compare` raises it on all ranks at the end of the batch."""
+        """Record an error of this rank; `compare` raises it on all ranks at the end of the batch."""
         self._refusal = error
 
     def add(self, values: Mapping[str, Any], samples: int) -> None:
-        """Note the row shapes of values by name, which belong to this rank's share of `samples` samples."""
+        """Record the row shapes of values by name, which belong to this rank's share of `samples` samples."""
         self._shapes.append({k: shape for name in values for k, shape in row_shapes(values[name], samples, name)})
 
     def compare(self, batch: int, kind: Kind, numbers: list[str]) -> set[Kind]:
-        """Exchange what all ranks noted about a batch; return the kinds of values that any rank has.
+        """Exchange the recorded data of all ranks about a batch; return the kinds of values that any rank has.
 
         `batch` is the batch's number; `kind` and `numbers` are this rank's kind of values and the names of single
         numbers. Raises InvalidDefinition, on all ranks, if a rank has an error or rows differ in shape.

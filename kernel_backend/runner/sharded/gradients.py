@@ -1,4 +1,4 @@
-"""Use the gradients that torch's FSDP2 sums and shards; sum sample counts, losses and flags separately."""
+"""Use the gradients that torch's FSDP2 sums and shards, and sum sample counts, losses and flags separately."""
 
 from __future__ import annotations
 

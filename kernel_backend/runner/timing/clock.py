@@ -146,7 +146,7 @@ class StepClock:
         return not self._stack and _ident() == self._thread
 
     def phase(self, phase: Phase, step: int) -> None:
-        """Take over phase and step of the rank's heartbeat; with the second step, measuring starts."""
+        """Receive phase and step of the rank's heartbeat; measuring starts with the second step."""
         if _ident() != self._thread:
             return
         begins = phase in ("step", "first step")
@@ -168,9 +168,9 @@ class StepClock:
         self._view[file.LOADER], self._view[file.WORKERS] = LOADERS.index(loader), workers
 
     def passed(self) -> tuple[float, float] | None:
-        """Return the seconds of this training's steps so far, and of them those waiting for data; None if not running.
+        """Return the seconds of this training's steps so far, and the part of them spent waiting for data.
 
-        Validations and checkpoints are left out. Call it from the training's thread.
+        None if stopped. Validations and checkpoints are left out. Call it from the training's thread.
         """
         if not self._running or _ident() != self._thread:
             return None
