@@ -383,7 +383,7 @@ async def _listening(
 
 
 async def _stay_announced(home: Path, token: str, announce: Callable[[], object]) -> None:
-    """Write the service's discovery files again, and take a new lock, if they were deleted.
+    """Restore the service's discovery files and its lock if they were deleted.
 
     Exits if another service serves the home directory.
     """

@@ -25,14 +25,14 @@ _BUSY_S = 20.0
 
 
 class Contents(NamedTuple):
-    """Number of experiments in a database, and the number of the newest experiment (0 if there is none)."""
+    """Contents of a database: the number of its experiments, and the highest experiment number (0 without any)."""
 
     experiments: int
     newest: int
 
 
 class Restored(NamedTuple):
-    """Result of a restore: what the database contains now, the path of the old one, and the next experiment number."""
+    """Result of a restore: contents of the new database, path of the old one, and the next experiment number."""
 
     contents: Contents
     before: Path | None

@@ -1,4 +1,4 @@
-"""Listen for launchers on other nodes, which may use only the routes of attempts, with their attempt's token.
+"""Serve launchers on other nodes, which may use only the routes of attempts, with their attempt's token.
 
 The service itself listens on loopback only. This server is opened once there is a pool of other nodes. It is not
 encrypted: see docs/explanation/security.md.

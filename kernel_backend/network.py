@@ -23,7 +23,7 @@ def network_devices() -> tuple[Device, ...]:
 
 
 def device_of(address: str) -> str | None:
-    """Return the name of the network device that has an address; None if there is none."""
+    """Return the name of the network device with this address; None if there is none."""
     return next((device.name for device in network_devices() if device.address == address), None)
 
 

@@ -45,7 +45,7 @@ def overlay(cwd: Path, targets: Mapping[str, Path], copies: Mapping[str, Path], 
 
 
 def overlay_of(cwd: Path, folder: Path) -> Path:
-    """Return the folder that stands for `cwd` in the overlay below `folder`."""
+    """Return the folder that replaces `cwd` in the overlay below `folder`."""
     cwd = cwd.resolve()
     return folder / cwd.relative_to(cwd.anchor)
 
@@ -71,7 +71,7 @@ class _Tree:
         self._root, self._left, self.linked = root, ENTRIES, False
 
     def at(self, path: Path) -> Path:
-        """Return the path in the overlay that stands for an absolute path."""
+        """Return the path in the overlay for an absolute path outside of it."""
         return self._root / path.relative_to(path.anchor)
 
     def mirror(self, path: Path, source: Path) -> None:

@@ -143,7 +143,7 @@ def find_secrets(text: str, known: Iterable[str] = (), code: bool = True) -> lis
 
 
 def names_secret(name: str) -> bool:
-    """Return True if a whole word of the name suggests a secret: `HF_TOKEN` does, `tokens` does not."""
+    """Return True if a whole word of the name indicates a secret: `HF_TOKEN` does, `tokens` does not."""
     return _strong(name) or any(_WEAK.fullmatch(word) for word in _words(name))
 
 

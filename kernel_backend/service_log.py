@@ -1,4 +1,4 @@
-"""Limit the size of the service's log, so that no client can fill a disk by causing messages."""
+"""Limit the size of the service's log, so that clients cannot fill a disk by causing messages."""
 
 from __future__ import annotations
 

@@ -12,7 +12,10 @@ from kernel_backend.model.cluster.pools import Pool
 
 
 class AgentEngines:
-    """Engines of one user's gangs, with their state in the user's workspace; those of pools are made on first use."""
+    """Engines of one user's gangs, with their state in the user's workspace.
+
+    Those of pools are created on first use.
+    """
 
     def __init__(self, home: Path) -> None:
         self.local = LocalEngine(home)

@@ -139,7 +139,7 @@ class AgentOperations:
         return self._workspace.environments.build(Environment.model_validate_json(environment), Path(python))
 
     def interpreter(self, body: Iterator[bytes], python: str, packages: list[str]) -> Any:
-        """Return the interpreter `python` or, if this machine does not have it, the agent's, with what that lacks."""
+        """Return the interpreter `python` (or the agent's, if it is missing here) and the packages that it lacks."""
         return self._workspace.environments.interpreter(python, packages)
 
     def present(self, body: Iterator[bytes], python: str) -> Any:
@@ -236,7 +236,7 @@ class AgentOperations:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def _here(self, text: str) -> LaunchSpec:
-        """Return a launch spec (JSON) with the folders of this workspace, which the service does not know."""
+        """Return a launch spec (JSON) completed by the folders of this workspace, which the service does not know."""
         job = LaunchSpec.model_validate_json(text)
         here = {"home": str(self._home), "code": str(attempt_folder(self._home, job.id) / "code")}
         if "://" not in job.checkpoints:

@@ -96,7 +96,7 @@ def _answer(link: socket.socket, operations: AgentOperations) -> None:
 
 
 def _be_asked(link: socket.socket, asked: SearchClassProcess) -> None:
-    """Answer the calls of a search class that arrive on a socket, until the service closes it."""
+    """Answer the calls to a search class that arrive on a socket, until the service closes the socket."""
     try:
         send(link, AnswerHead())
         send_frame(link, b"null")

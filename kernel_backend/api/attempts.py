@@ -31,7 +31,7 @@ class RecordsHandler(AttemptHandler):
 
 
 class JoinHandler(AttemptHandler):
-    """Handler by which the launchers of a gang's nodes start their ranks together."""
+    """Handler through which the launchers of a gang's nodes agree to start their ranks together."""
 
     async def post(self, key: str) -> None:
         """Offer to run a gang's ranks on a node; repeated until the answer is `go` or `leave`.
@@ -43,10 +43,10 @@ class JoinHandler(AttemptHandler):
 
 
 class NodesHandler(AttemptHandler):
-    """Handler by which the launchers of a gang report the state of their ranks and hear of other nodes."""
+    """Handler through which the launchers of a gang report the state of their ranks and learn that of other nodes."""
 
     async def post(self, key: str) -> None:
-        """Report the state of a node's ranks, and wait for news of other nodes, with the attempt's own token."""
+        """Report the state of a node's ranks, and wait for changes on other nodes; needs the attempt's own token."""
         state = self.parse(NodeState, lambda value, place: True)
         self.reply(await self.service.gang_nodes.state(parse_attempt(key), state))
 

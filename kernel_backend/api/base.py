@@ -43,7 +43,7 @@ class MethodNotAllowed(DaylightError):
 class Activity:
     """Use of the service: time of the last request, open streams, and connections that are not authenticated.
 
-    The first two are for the idle timeout.
+    The idle timeout depends on the first two.
     """
 
     last: float = field(default_factory=time.monotonic)
@@ -98,7 +98,7 @@ class AuthenticatedHandler(RequestHandler):
         return person
 
     async def still(self) -> Person | None:
-        """Return the request's user as the identity provider knows them now; None if the token is no longer valid.
+        """Return the request's user, looked up again; None if the token has become invalid.
 
         Raises errors of the identity provider.
         """
@@ -116,7 +116,7 @@ class AuthenticatedHandler(RequestHandler):
         use.strangers.known(getattr(self.request.connection, "stream", None))
 
     def set_default_headers(self) -> None:
-        """Set headers by which no response is cached, framed or content-sniffed."""
+        """Set headers that prevent responses from being cached, framed or content-sniffed."""
         self.set_header("Cache-Control", "no-store")
         self.set_header("X-Content-Type-Options", "nosniff")
         self.set_header(VERSION, __version__)
@@ -159,7 +159,7 @@ class AuthenticatedHandler(RequestHandler):
         return [method for method, act in own if act is not None and act is not RequestHandler._unimplemented_method]
 
     def as_ours(self, status: int, error: BaseException | None) -> DaylightError:
-        """Return an error as a DaylightError; clients without authentication only get Unauthenticated."""
+        """Return an error as a DaylightError; clients that are not authenticated always get Unauthenticated."""
         if isinstance(error, DaylightError):
             return error
         if not self.known:  # unauthenticated clients get no other details
@@ -196,7 +196,7 @@ class ApiHandler(AuthenticatedHandler):
         self._body = bytearray()
 
     async def prepare(self) -> None:
-        """Refuse requests without a valid token, and bodies whose announced length is beyond the limit."""
+        """Refuse requests without a valid token, and bodies whose announced length exceeds the limit."""
         await super().prepare()
         length = self.request.headers.get("Content-Length", "0")
         if length.isdigit() and int(length) > self.body_limit:
@@ -204,7 +204,7 @@ class ApiHandler(AuthenticatedHandler):
         self.prepared = True
 
     def data_received(self, chunk: bytes) -> None:
-        """Collect a piece of the body, up to the limit, as a chunked body does not announce its length."""
+        """Collect a piece of the body, up to the limit: a chunked body does not announce its length."""
         if len(self._body) <= self.body_limit:
             self._body += chunk
 

@@ -101,7 +101,10 @@ class SpendingHandler(ApiHandler):
     """Handler that reports slot-hours, energy and cost."""
 
     async def get(self) -> None:
-        """Return what experiments have used, by user, group, month or experiment: for admins all, else one's own."""
+        """Return slot-hours, energy and cost by user, group, month or experiment.
+
+        Admins get those of all users, others their own.
+        """
         self.reply(await self._report())
 
     async def _report(self) -> SpendingReport:
@@ -113,7 +116,7 @@ class SpendingCsvHandler(SpendingHandler):
     """Handler that exports slot-hours, energy and cost."""
 
     async def get(self) -> None:
-        """Return the same as CSV."""
+        """Return slot-hours, energy and cost as CSV."""
         report = await self._report()
         self.set_header("Content-Type", "text/csv; charset=utf-8")
         self.set_header("Content-Disposition", f'attachment; filename="usage-by-{report.by}.csv"')

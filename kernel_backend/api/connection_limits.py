@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 def raise_file_limit() -> None:
-    """Raise this process's limit of open files as far as useful, since connections soon exhaust the usual 1,024."""
+    """Raise this process's limit of open files as far as useful, since the usual limit of 1,024 is soon reached."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = FILES if hard == resource.RLIM_INFINITY else min(hard, FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -85,7 +85,7 @@ class LimitedServer(HTTPServer):
     """HTTP server that counts unauthenticated connections and survives a lack of file descriptors."""
 
     def initialize(self, app: Application, strangers: UnauthenticatedConnections, **options: Any) -> None:  # type: ignore[override]
-        """Set the application; its handlers report to `strangers` which connections have authenticated."""
+        """Set the application; its handlers report authenticated connections to `strangers`."""
         self._strangers = strangers
         super().initialize(app, idle_connection_timeout=HEADER_S, **options)
 
@@ -143,7 +143,7 @@ class LimitedServer(HTTPServer):
 
 
 def _peer(stream: IOStream) -> Hashable:
-    """Return who is at the other end of a connection: a Unix user of this machine, or another machine."""
+    """Return the peer of a connection: a Unix user of this machine, or another machine."""
     try:
         user = user_of(stream.socket)
         return user if user is not None else stream.socket.getpeername()[0]

@@ -164,7 +164,7 @@ class TimesHandler(ApiHandler):
     """Handler that shows how much time each part of a training takes."""
 
     async def get(self, number: str) -> None:
-        """Return the seconds that each part of a training takes, by rank, and the main cause of lost time.
+        """Return the seconds that each part of a training takes, by rank, and the main cause of delay.
 
         For a search it is that of all trials, or of one.
         """
@@ -176,7 +176,7 @@ class UtilisationHandler(ApiHandler):
     """Handler that shows the use of an experiment's slots."""
 
     async def get(self, number: str) -> None:
-        """Return use of GPU, CPU and memory of each rank's slot, now and as curves; of a search all trials, or one."""
+        """Return the use of GPU, CPU and memory by rank, now and as curves; for a search, of all trials or one."""
         trial = self.integer("trial", 0, least=0) or None
         points = self.integer("points", PERIODS, least=0, most=2000)
         self.reply(await self.service.utilisation.utilisation(self.user, int(number), trial, points))

@@ -118,7 +118,7 @@ def line(host: Figure | Axes, words: Sequence[tuple[str, str, str]], place: tupl
 
 
 def _shown(text: str, most: int) -> str:
-    """Return the text on one line, cut if it is too long."""
+    """Return the text on one line, shortened if it is too long."""
     line = "".join(char if char.isprintable() else " " for char in text)
     return line if len(line) <= most else line[: most - 1] + "…"
 

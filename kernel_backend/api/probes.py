@@ -9,14 +9,14 @@ from kernel_backend.model.launch.probe import ProbeReport
 
 
 class ProbeHandler(ApiHandler):
-    """Handler to which the probes of a check report, authenticated by the token of that check."""
+    """Handler to which the probe programs of a check report; each request carries the token of that check."""
 
     async def authenticate(self) -> None:
-        """Check the token of a check that is in progress, and return no user; raises Unauthenticated."""
+        """Verify the token of a check in progress, and return no user; raises Unauthenticated."""
         self.service.probes.check(self.path_args[0], self.bearer)
 
     async def post(self, check: str) -> None:
-        """Report the answers of a node's probe, and wait for orders, with the token of the check."""
+        """Store the answers of a node's probe program, and wait for orders; needs the token of the check."""
         report = self.parse(ProbeReport, lambda value, place: True)  # unknown fields of a newer version are ignored
         self.reply(await self.service.probes.report(check, report))
 

@@ -18,7 +18,7 @@ STREAMS = 101  # HTTP status of websockets, which are not timed: they last as lo
 
 
 class RequestTimes:
-    """Histogram of the API's answers by route, method and status, with the process's CPU time and memory."""
+    """Histogram of the API's response times by route, method and status, with the process's CPU time and memory."""
 
     def __init__(self, routes: Mapping[type[RequestHandler], str]) -> None:
         """Create the histogram; `routes` maps handlers to their paths, such as `/api/experiments/{number}`."""
@@ -42,7 +42,7 @@ class RequestTimes:
 
 
 class MetricsHandler(ApiHandler):
-    """Handler of the requests (scrapes) of a monitoring system."""
+    """Handler of requests ("scrapes") from a monitoring system."""
 
     async def get(self) -> None:
         """Return the numbers of slots, queues, gangs and requests for Prometheus. For admins."""

@@ -62,7 +62,7 @@ class StreamHandler(AuthenticatedHandler, WebSocketHandler):
         return found
 
     async def _look_again(self) -> None:
-        """Check the user at intervals, and close the connection if their token has become invalid.
+        """Check the user's token at intervals, and close the connection once the token is invalid.
 
         If the user's groups or rights have changed, the connection is closed, too, so that the client reconnects.
         """

@@ -1,4 +1,4 @@
-"""Define the methods that `daylight.run` has, which each form of training implements."""
+"""Define the interface behind `daylight.run`, which each form of training implements."""
 
 from __future__ import annotations
 
@@ -52,19 +52,19 @@ class Methods(Protocol):
         """Return an iterable of this rank's batches."""
 
     def epochs(self, count: int | None) -> Iterator[int]:
-        """Yield the number of each epoch to train; `count` epochs in all, by default as `--epochs` says."""
+        """Yield the number of each epoch to train: `count` epochs in all, by default the number set by `--epochs`."""
 
     def steps(self, count: int | None) -> Iterator[int]:
-        """Yield the number of each step to train; `count` steps in all, by default as `--steps` says."""
+        """Yield the number of each step to train: `count` steps in all, by default the number set by `--steps`."""
 
     def report(self, values: Mapping[str, Any], step: int | None, validation: bool, epoch: int | None = None) -> None:
-        """Report metrics; `epoch` is given by code that counts epochs itself."""
+        """Report metrics; `epoch` is set by code that counts its epochs itself."""
 
     def log(self, text: str) -> None:
         """Add a note for the user."""
 
     def checkpoint(self, folder: Path | None = None) -> None:
-        """Request a checkpoint; in a shell command, `folder` has files to be added to it."""
+        """Request a checkpoint. In a shell command, files in `folder` are added to it."""
 
     def checkpoint_dir(self, below: Path) -> Path:
         """Return the folder, below `below`, whose files are part of every checkpoint."""

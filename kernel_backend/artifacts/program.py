@@ -89,7 +89,7 @@ class ProgramMethods:
         self._say({"do": "note", "text": text})
 
     def checkpoint(self, folder: Path | None = None) -> None:
-        """Have the checkpoint folder saved as a checkpoint, and wait until that is committed.
+        """Save the checkpoint folder as a checkpoint, and wait until it is committed.
 
         Files of `folder`, if given, are copied into it first. Does nothing on ranks other than 0.
         """
@@ -104,7 +104,7 @@ class ProgramMethods:
         return self._checkpoints
 
     def keep(self, name: str, path: Path) -> None:
-        """Have an artifact saved by the supervising rank, and wait until it is."""
+        """Pass an artifact to the supervising rank, and wait until it is saved."""
         if self.rank == 0:
             self._ask({"do": "artifact", "name": name, "path": str(path.absolute())})
 

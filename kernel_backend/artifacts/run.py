@@ -1,4 +1,4 @@
-"""Provide `run`, which functions use to save artifacts, and a user's own training loop to train."""
+"""Define `daylight.run`, through which users' functions save artifacts and users' own training loops train."""
 
 from __future__ import annotations
 

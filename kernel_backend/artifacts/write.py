@@ -100,7 +100,7 @@ def sweep(folder: Path) -> None:
 
 
 class _Digesting:
-    """Output file that counts and digests the bytes written to it, and that is not seekable for zipfile."""
+    """Output file that counts and digests the bytes written to it; it is not seekable, as zipfile would seek."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file, self._digest, self._size = file, xxhash.xxh3_128(), 0

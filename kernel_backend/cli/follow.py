@@ -23,7 +23,7 @@ class Display(Protocol):
         """Update the display to the experiment's current state."""
 
     def say(self, line: str) -> None:
-        """Print a line that stays, besides the state that is updated."""
+        """Print a permanent line, apart from the state that is updated."""
 
 
 def wait(client: Client, overview: Overview, stream: TextIO) -> tuple[Overview | None, int]:
@@ -79,7 +79,7 @@ class PlainDisplay:
             self.say(f"#{overview.experiment.number}  {state_text(overview)}")
 
     def say(self, line: str) -> None:
-        """Print a line at once."""
+        """Print a line immediately."""
         tell(line, self._stream)
 
 

@@ -74,7 +74,7 @@ class Terminal:
         return ask(question)
 
     def waits(self, asked: bool | None) -> bool:
-        """Return whether to wait for the experiment, which happens only if the command line says so."""
+        """Return whether to wait for the experiment: only if the command line requests it."""
         return bool(asked)
 
     def wait(self, client: Client, overview: Overview, captured: Sequence[str], quiet: bool = False) -> Waited:

@@ -92,7 +92,7 @@ class Client(ClusterCalls, NoticeCalls, AttemptCalls, MeasuredCalls):
         return found
 
     def act(self, number: int, verb: str, body: Record | None = None) -> Overview:
-        """Call an operation on an experiment, such as `stop`, and return its overview.
+        """Call an operation on an experiment, such as `stop`, and return the experiment's overview.
 
         Raises NotFound, Forbidden, Conflict.
         """
@@ -167,7 +167,7 @@ class Client(ClusterCalls, NoticeCalls, AttemptCalls, MeasuredCalls):
     def move(self, number: int, pool: str) -> Overview:
         """Move the experiment to another pool, or to the first of several (`gpu,cloud`) that can start it.
 
-        What runs commits a checkpoint and goes on there. Raises Conflict, ImpossibleAsk and InvalidRequest.
+        Running gangs commit a checkpoint and continue there. Raises Conflict, ImpossibleAsk and InvalidRequest.
         """
         return self.act(number, "move", checked(Move, pool=pool))
 
@@ -230,7 +230,7 @@ class Client(ClusterCalls, NoticeCalls, AttemptCalls, MeasuredCalls):
         return self._read(Curves, self._service.json("GET", f"/api/experiments/{number}/curves", params=query))
 
     def front(self, number: int) -> int:
-        """Return the number of an experiment's default trial: of a search the best so far, else the only one."""
+        """Return the number of an experiment's default trial: the best so far for a search, else the only one."""
         front = self.experiment(number).front
         return front.index if front else 1
 

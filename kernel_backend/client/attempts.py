@@ -1,4 +1,4 @@
-"""Call the routes that only launchers may use, and the probes of a pool's check."""
+"""Call the routes that are reserved for launchers, and for the probe programs of a pool's check."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class AttemptCalls(Calls):
         return self._read(Instruction, self._service.json("POST", path, token=token, content=body))
 
     def join(self, key: AttemptId | str, token: str, offer: NodeOffer) -> JoinAnswer:
-        """Offer a node for a gang, authenticated by the attempt's token; return what the launcher is to do next."""
+        """Offer a node for a gang, with the attempt's token; return whether to wait, start or leave."""
         body = self._service.json("POST", f"/api/attempts/{key}/join", token=token, record=offer)
         return self._read(JoinAnswer, body)
 

@@ -1,4 +1,4 @@
-"""Read what launchers measure of a training: where its time goes, and the use of its slots."""
+"""Read the measurements of a training: the time that each part takes, and the use of its slots."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from kernel_backend.model.times import Times
 
 
 class MeasuredCalls(Calls):
-    """Calls about what was measured; each raises NotFound for an experiment that the user may not see."""
+    """Calls about measurements; each raises NotFound for an experiment that the user may not see."""
 
     def times(self, number: int, trial: int | None = None) -> Times:
-        """Return where the time of a trial goes; for a search without `trial`, of all its trials; raises NotFound."""
+        """Return the seconds of each part of a trial's work; for a search without `trial`, of all its trials."""
         body = self._service.json("GET", f"/api/experiments/{number}/times", params=given(trial=trial))
         return self._read(Times, body)
 
     def utilisation(self, number: int, trial: int | None = None, points: int = 200) -> Utilisation:
-        """Return the use of a trial's slots, with at most `points` periods of each; raises NotFound.
+        """Return the use of a trial's slots, as curves of at most `points` periods.
 
         For a search without `trial` it is that of all its trials together, without ranks.
         """

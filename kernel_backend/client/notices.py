@@ -25,7 +25,7 @@ class NoticeCalls(Calls):
         return self._read(Webhook, self._service.json("POST", "/api/webhooks", record=asked))
 
     def remove_webhook(self, id: int) -> Webhook:
-        """Remove a webhook with what waits for it, and return its last state; raises NotFound."""
+        """Remove a webhook and its waiting notices, and return its last state; raises NotFound."""
         return self._read(Webhook, self._service.json("DELETE", f"/api/webhooks/{id}"))
 
     def test_webhook(self, id: int) -> Tried:

@@ -1,4 +1,4 @@
-"""Read the properties of a machine on which a cluster setup depends."""
+"""Read the properties of this machine that matter for a cluster setup."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Hardware(Record):
 
 
 class Machine(Record):
-    """Properties of a machine on which a cluster setup depends."""
+    """Properties of a machine that matter for a cluster setup."""
 
     name: str  # host name without its domain
     addresses: tuple[str, ...]  # its IP addresses, without loopback

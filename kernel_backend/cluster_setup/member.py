@@ -69,7 +69,7 @@ def join(head: str, token: str, choices: Choices, say: Say) -> Member:
 
 
 def _wait(client: HeadClient, name: str, head: str, begun: int) -> None:
-    """Wait until the head lists this machine as able to run jobs; raises SetupFailed with the reason if not."""
+    """Wait until the head lists this machine as able to run jobs; raises SetupFailed with the reason if it cannot."""
     deadline = time.monotonic() + IDLE_S
     while True:
         try:

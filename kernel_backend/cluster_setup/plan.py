@@ -42,7 +42,7 @@ def head_steps(cluster: Cluster, key: bytes, systemd: bool) -> list[Step]:
 
 
 def head_start() -> list[Step]:
-    """Return the steps that start those of the head's daemons that do not run."""
+    """Return the steps that start the head's daemons, except those that run already."""
     return [
         *_start_munge(),
         Folder(STATE, "slurm", 0o700),
@@ -67,7 +67,7 @@ def member_steps(member: Member, key: bytes, systemd: bool) -> list[Step]:
 
 
 def member_start(member: Member) -> list[Step]:
-    """Return the steps that start those daemons of a joined machine that do not run."""
+    """Return the steps that start the daemons of a joined machine, except those that run already."""
     return [
         *_start_munge(),
         Folder(LOGS, "slurm"),

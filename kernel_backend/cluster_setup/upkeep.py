@@ -34,7 +34,7 @@ class Report(NamedTuple):
 
 
 def start(say: Say) -> Cluster | Member:
-    """Start those daemons of this machine that do not run, for example after a reboot without systemd.
+    """Start the daemons of this machine that do not run, for example after a reboot without systemd.
 
     Returns the cluster, if this machine is its head, else the record of the head that it has joined. By then jobs can
     run here: a job that begins before the new slurmd has registered would wait for the one from before the reboot.
@@ -81,7 +81,7 @@ def status() -> Report:
 
 
 def leave(say: Say, dry_run: bool) -> str:
-    """Undo the setup of this machine, or with `dry_run` print the steps; return what the user must do besides."""
+    """Undo the setup of this machine, or print the steps (`dry_run`); return what the user must still do."""
     mine, _ = _parts()
     machine = read_machine()
     steps = leave_steps(isinstance(mine, Cluster))

@@ -42,7 +42,7 @@ class Log(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """State of a live display: lines above tables, and the lines that replace both where there is no terminal."""
+    """State of a live display: lines above tables, and lines that replace both if the output is no terminal."""
 
     lines: Sequence[str]
     tables: Sequence[Table]
@@ -50,19 +50,19 @@ class Frame(NamedTuple):
 
 
 class Frames(NamedTuple):
-    """Live display, in which each frame replaces the one before; an interrupt ends the display."""
+    """Live display, in which each frame replaces the previous one; an interrupt ends the display."""
 
     frames: Iterable[Frame]
 
 
 class Comparison(NamedTuple):
-    """Comparison of two experiments, to be shown."""
+    """Answer part: a comparison of two experiments."""
 
     diff: Diff
 
 
 class Card(NamedTuple):
-    """Experiment with its trials, to be shown; `failures` is False if its failures have been shown already."""
+    """Answer part: an experiment with its trials; `failures` is False if its failures were shown already."""
 
     client: Client
     overview: Overview
@@ -70,7 +70,7 @@ class Card(NamedTuple):
 
 
 class Started(NamedTuple):
-    """New experiment, to be shown; `captured` says how its source was captured, `hint` names the next command."""
+    """Answer part: a new experiment, how its source was captured, and the command to use next (`hint`)."""
 
     client: Client
     overview: Overview

@@ -31,7 +31,7 @@ def listed(client: Client, reference: Reference) -> list[Artifact]:
 
 
 def brought(client: Client, reference: Reference, found: Sequence[Artifact], options: argparse.Namespace) -> list[Path]:
-    """Download the selected artifacts to `DIR/<trial>/<file>`, replacing existing files; return the paths.
+    """Download the selected artifacts to `DIR/<trial>/<file>`, replacing existing files; return their paths.
 
     Raises NotFound if no artifact has the requested name, and InvalidRequest if a file cannot be written.
     """

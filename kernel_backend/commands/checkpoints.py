@@ -36,7 +36,7 @@ class CheckpointList(NamedTuple):
 
 
 def listed(client: Client, reference: Reference) -> CheckpointList:
-    """Return the committed checkpoints of an experiment or trial; raises NotFound if there is none such."""
+    """Return the committed checkpoints of an experiment or trial; raises NotFound if there are none."""
     number, trial = reference.experiment, reference.trial
     overview = client.experiment(number)
     count = sum(overview.counts.values())

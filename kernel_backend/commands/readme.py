@@ -1,4 +1,4 @@
-"""Write the README of a downloaded checkpoint, which tells how to load its weights without Daylight."""
+"""Write the README of a downloaded checkpoint, which describes how to load its weights without Daylight."""
 
 from __future__ import annotations
 

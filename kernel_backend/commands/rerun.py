@@ -96,7 +96,7 @@ def plan(
 
 
 def _searched(before: Search | None, other: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a search's options changed by `other`; if the method changes, only the limits of use are taken over."""
+    """Return a search's options with those in `other` replaced; if the method changes, only the limits stay."""
     if before is None and "method" not in other:
         raise InvalidRequest(f"--{next(iter(other)).replace('_', '-')} belongs to a search, and there was none")
     kept = before.model_dump(exclude_defaults=True) if before else {}

@@ -37,7 +37,7 @@ class RestoredData(NamedTuple):
 
 
 class _RestoredPlace(NamedTuple):
-    """Location where declared data is as it was at submission or, if it is lost, where the data is now."""
+    """Location of declared data as it was at submission, or of the present data if that is lost."""
 
     at: str
     changed: str = ""  # changes that are undone by links to other files
@@ -45,7 +45,7 @@ class _RestoredPlace(NamedTuple):
 
 
 def restore_data(a: Submitted, b: Submitted, params: Mapping[str, Value], moved: Sequence[str] = ()) -> RestoredData:
-    """Return where a training of `b` finds the data that `a` declared, as it was at `a`'s submission.
+    """Return the locations from which a training of `b` reads the declared data as it was when `a` was submitted.
 
     Each of `moved` is `NAME=PLACE`, the current location of data. Raises InvalidRequest for a location without data,
     for an undeclared name, and for an object store's URL if no hyperparameter can hold it.

@@ -1,4 +1,4 @@
-"""Define the verbs profile, utilisation and top: where time goes and the use of slots, once and live."""
+"""Define the verbs profile, utilisation and top, which show where time goes and how slots are used."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def _ranks(text: str) -> tuple[int, ...]:
 
 
 def record_trace(client: Client, number: int, wanted: TraceRequest) -> str:
-    """Have ranks of a running training record a trace, and wait for its end; return the note about it.
+    """Record a trace on ranks of a running training, and wait until it is stored; return the note about it.
 
-    Raises Conflict where no training runs, or if it ends before the trace is there.
+    Raises Conflict if no training runs, or if it ends before the trace is recorded.
     """
     before = client.trace(number, wanted)
     asked = next(each for each in reversed(before.attempts) if each.trace is not None)
@@ -67,7 +67,7 @@ def record_trace(client: Client, number: int, wanted: TraceRequest) -> str:
 
 
 def traces_of(client: Client, number: int, trial: int | None) -> list[RankTrace]:
-    """Return the operations of the newest recorded trace by rank; raises NotFound without one."""
+    """Return the longest operations of the newest trace by rank; raises NotFound if there is no trace."""
     data = client.artifact(number, trial or client.front(number), OPERATIONS)
     return [read(RankTrace, each) for each in json.loads(data)]
 
@@ -111,7 +111,7 @@ def _utilisation(call: Call) -> Answer:
 
 
 def _use(client: Client, number: int, trial: int) -> Utilisation:
-    """Return the use of the slots without curves; an older service measures none."""
+    """Return the use of the slots without curves; an empty one from an older service, which does not measure it."""
     try:
         return client.utilisation(number, trial, points=0)
     except NotFound:

@@ -27,7 +27,7 @@ def _usage(call: Call) -> Answer:
 
 
 def _month(text: str) -> tuple[float, float]:
-    """Return begin and end of a month such as 2026-11 (UTC), in seconds since the epoch; raises InvalidRequest."""
+    """Return the begin and end of a month such as 2026-11 (UTC), in seconds since the epoch; raises InvalidRequest."""
     try:
         month = time.strptime(text, "%Y-%m")
     except ValueError:

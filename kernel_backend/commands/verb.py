@@ -22,7 +22,7 @@ USAGE_WIDTH = 40  # width of a verb with its arguments in the list of verbs
 
 
 class Call:
-    """Invocation of a verb: its arguments, and a client that connects to the service on first use."""
+    """Call of a verb: its arguments, and a client that connects to the service at the first use."""
 
     def __init__(self, arguments: argparse.Namespace, console: Console) -> None:
         self.arguments = arguments

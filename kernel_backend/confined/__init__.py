@@ -112,7 +112,7 @@ class _Child:
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/")
 
     def left(self) -> bool:
-        """Return True if the process, whose pipes have been closed, exits normally within a second."""
+        """Return True if the process exits normally within a second, after its pipes were closed."""
         try:
             return self._process.wait(1.0) == 0
         except subprocess.TimeoutExpired:

@@ -56,7 +56,7 @@ def make(environment: Environment, python: Path, folder: Path) -> Lock:
 
 
 class Plan(Record):
-    """Plan of how each package of an environment is locked; each is in exactly one of these mappings."""
+    """Plan for locking an environment: each of its packages is in exactly one of these mappings."""
 
     wanted: dict[str, str] = {}  # name -> name==version, to be found in an index
     files: dict[str, str] = {}
@@ -65,7 +65,7 @@ class Plan(Record):
 
 
 def requirements(environment: Environment) -> Plan:
-    """Return how each package is to be locked; Daylight is left out, as its wheel is built from its own files."""
+    """Return the plan for locking each package; Daylight is left out, as its wheel is built from its own files."""
     wanted, files, pinned, unlocked = {}, {}, {}, {}
     for name, version in environment.distributions.items():
         url = environment.urls.get(name)

@@ -47,7 +47,7 @@ class Environments:
         self._home, self._locks = home, home / "environments"
 
     def interpreter(self, python: str, packages: Sequence[str]) -> Interpreter:
-        """Return the interpreter `python` or, if this machine does not have it, that of this process.
+        """Return the interpreter `python`, or this process's if this machine lacks it, and the packages that it lacks.
 
         `packages` are those that a training imports; the ones that this process's interpreter lacks are returned.
         """

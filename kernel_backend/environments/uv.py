@@ -87,7 +87,10 @@ def offline(said: str = "") -> bool:
 
 @cache
 def pip_settings(python: str) -> dict[str, str]:
-    """Return pip's settings for an interpreter, by name; environment variables override files. Empty without pip."""
+    """Return pip's settings for an interpreter by name; environment variables override files.
+
+    Empty if pip is not installed.
+    """
     for each in (python, sys.executable):
         command = [each, "-m", "pip", "config", "list"]
         try:

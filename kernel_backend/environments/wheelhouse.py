@@ -20,7 +20,7 @@ _SECONDS = 3600.0  # enough to download gigabytes over a slow connection
 
 
 class Wheel(Record):
-    """File from which a package is installed, in a folder named by `key`."""
+    """File from which a package is installed; `key` is the name of its folder."""
 
     key: str
     file: str
@@ -46,7 +46,7 @@ class Wheelhouse:
         self._home, self._environments = home, Environments(home)
 
     def offer(self, environment: Environment) -> NodeEnvironment:
-        """Return an environment with its lock and the wheels that no index has; raises NoEnvironment without a lock."""
+        """Return an environment's lock and the wheels that no index has; raises NoEnvironment if there is no lock."""
         lock = self._environments.lock(environment)
         if lock is None or environment.daylight is None:
             raise NoEnvironment("the lock of this environment is gone: submit it again")

@@ -22,7 +22,7 @@ class Identity(Protocol):
 
 
 class Browsers(Protocol):
-    """Provider that identifies users of browsers by cookies, since pages have no token to send."""
+    """Provider that identifies users of browsers by cookies, since pages send no token."""
 
     async def who(self, handler: RequestHandler, *, remembered: bool = False) -> Person | None:
         """Return the signed-in user; None if there is none, or if another site may have caused the request.

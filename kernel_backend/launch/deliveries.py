@@ -1,4 +1,4 @@
-"""Deliver records and measurements of a node's ranks to the service, and pass on what it asks of them."""
+"""Deliver records and measurements of a node's ranks to the service, and pass its instructions on to the ranks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Deliveries:
         self._traces = TraceRelay(instruct)
 
     def send(self, records: Sequence[SpoolRecord] = (), notes: Sequence[str] = ()) -> Instruction:
-        """Send records and notes with what is measured, pass a request for a trace to the ranks; return the answer.
+        """Send records, notes and due measurements, and pass a request for a trace to the ranks; return the answer.
 
         Raises any error of the client; all can then be sent again.
         """
@@ -60,7 +60,7 @@ class MeasurementsUploader(threading.Thread):
         self._over = threading.Event()
 
     def finish(self) -> None:
-        """Send nothing more: the service reads the final measurements from the attempt's folder."""
+        """Stop sending: the service reads the final measurements from the attempt's folder."""
         self._over.set()
 
     def run(self) -> None:

@@ -105,7 +105,7 @@ class AttemptFolder(NamedTuple):
             return ""
 
     def sources(self) -> Sources:
-        """Return where the user's code is: the unpacked snapshot and the working folder."""
+        """Return the folders of the user's code: the unpacked snapshot and the working folder."""
         job = self.job()
         code = Path(job.code)
         return Sources(code, Path(job.cwd), self._read(str(code / "snapshot.json"), Snapshot))
@@ -130,9 +130,9 @@ class AttemptFolder(NamedTuple):
         return self._read(self._own("launcher.json"), LauncherRecord)
 
     def result(self) -> AttemptResult | None:
-        """Return how the attempt ended, from the records of its launchers.
+        """Return how the attempt ended, from the records of its launchers; None while it runs.
 
-        Return None while it runs, or if a launcher died before it wrote its record.
+        None is also returned if a launcher died before it wrote its record.
         """
         first = self._read("end.json", NodeEnd)
         if first is None:
@@ -146,12 +146,12 @@ class AttemptFolder(NamedTuple):
         return result_of(refused) if refused else None
 
     def partial_result(self) -> AttemptResult | None:
-        """Return how an attempt ended, from those launchers that have left a record; None if none has."""
+        """Return how an attempt ended, from the records of those launchers that have written one; None if none has."""
         ends = self._ends()
         return result_of(ends) if ends else None
 
     def measured(self) -> tuple[Measurements, ...]:
-        """Return what the launchers of all nodes have written of their ranks' times and use at the end."""
+        """Return the final measurements that the launchers of all nodes have written: times of ranks, use of slots."""
         found = (self._read(path.name, Measurements) for path in self.path.glob("measured*.json"))
         return tuple(each for each in found if each is not None)
 
@@ -164,7 +164,7 @@ class AttemptFolder(NamedTuple):
         self.write(self.end_file, json.dumps(end.to_json()).encode())
 
     def write_measured(self, measured: Measurements) -> None:
-        """Write what was measured of this node's ranks by their end, and is not delivered otherwise."""
+        """Write the final measurements of this node's ranks that are not delivered otherwise."""
         self.write(self._own("measured.json"), measured.model_dump_json().encode())
 
     def write_launcher(self, record: LauncherRecord) -> None:

@@ -54,7 +54,7 @@ def _uses_horovod(job: LaunchSpec) -> bool:
 
 
 def _ports_of_ranks(job: LaunchSpec, here: int) -> int:
-    """Return how many ports to reserve here: one for each of the node's `here` ranks if a command runs on several."""
+    """Return how many ports to reserve on this node: one for each of its ranks if a command has several."""
     size = sum(len(share.slots) for share in job.placement)
     return here if job.config.form == "command" and size > 1 else 0
 
@@ -222,7 +222,7 @@ class Gang:
         return ColdRanks(self._job.python, self._request)
 
     def _note(self) -> None:
-        """Once all ranks exist, write their process IDs to the folder and close this process's copies of files."""
+        """Write the ranks' process IDs once all ranks exist, and close this process's copies of their files."""
         if self._known or not self.pids():
             return
         self._known = True

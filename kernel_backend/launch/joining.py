@@ -1,4 +1,4 @@
-"""Join the launchers of a gang's other nodes by way of the service, which also tells when ranks on one of them fail."""
+"""Join the launchers of a gang's nodes through the service, which also reports failures of ranks on other nodes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 
 class Left(Exception):
-    """Error: the gang does not start, so that this launcher must exit without starting ranks."""
+    """Error: the gang does not start, so that this launcher must exit without starting its ranks."""
 
     def __init__(self, reason: str, outcome: Literal["failed", "lost", "released"]) -> None:
         super().__init__(reason)
@@ -45,12 +45,12 @@ class Left(Exception):
 
 
 class Joining:
-    """This launcher's part in joining a gang: its node, and the ports that it has reserved for the ranks."""
+    """Participation of this launcher in joining a gang: its node, and the ports that it has reserved for the ranks."""
 
     def __init__(
         self, job: LaunchSpec, index: NodeIndex, here: Node, client: Client, token: str, tell: Callable[[str], None]
     ) -> None:
-        """Reserve the ports; whenever the reason why the ranks do not start yet changes, `tell` is called with it."""
+        """Reserve the ports; `tell` is called with each new reason why the ranks do not start yet."""
         self._job, self._index, self._here, self._client, self._token = job, index, here, client, token
         self._tell, self._told = tell, ""
         self.process = secrets.token_hex(8)
@@ -130,7 +130,7 @@ class Joining:
 
 
 class PeerWatch(threading.Thread):
-    """Thread that reports to the service how this node's ranks are, and asks how the other nodes' ranks are."""
+    """Thread that reports the state of this node's ranks to the service, and learns that of other nodes' ranks."""
 
     def __init__(
         self, joining: Joining, job: LaunchSpec, index: NodeIndex, connect: Callable[[], Client], token: str
@@ -145,7 +145,7 @@ class PeerWatch(threading.Thread):
         self.fenced = ""  # why the service no longer accepts this attempt; "" while it does
 
     def tell(self, broken: str, *, ended: bool = False) -> None:
-        """Report that this node's ranks cannot continue (`broken` says why), or have ended; return at once."""
+        """Report that this node's ranks cannot continue (`broken` says why) or have ended, without waiting."""
         if broken != self._told or ended:
             self._told = broken
             state = NodeState(node=self._index.node, process=self._process, broken=broken[:500], ended=ended)
@@ -153,14 +153,14 @@ class PeerWatch(threading.Thread):
             self._telling[-1].start()
 
     def finish(self) -> None:
-        """End the thread, once the service has received the last report or after a few seconds."""
+        """End the thread, once the service has received the last report, or after a few seconds."""
         self._over.set()
         deadline = time.monotonic() + LAST_WORDS_S
         for each in self._telling:
             each.join(max(0.0, deadline - time.monotonic()))
 
     def run(self) -> None:
-        """Ask the service again and again until `finish`; as long as it cannot be reached, the ranks continue."""
+        """Repeat the reports until `finish` is called; while the service cannot be reached, the ranks continue."""
         client = self._connect()
         while not self._over.is_set():
             state = NodeState(node=self._index.node, process=self._process, broken=self._told[:500], wait=POLL_S)
@@ -181,7 +181,7 @@ class PeerWatch(threading.Thread):
 
 
 class Probed(threading.Thread):
-    """Thread on node 0 that answers each connection with the launcher's id, by which other nodes verify its address."""
+    """Thread on node 0 that answers each connection with the launcher's id, which verifies its address."""
 
     def __init__(self, answer: str) -> None:
         super().__init__(name="probed", daemon=True)

@@ -1,4 +1,4 @@
-"""Measure a node's ranks, the times of their steps and the use of their slots, until they end."""
+"""Measure, until the ranks of a node end, the times of their steps and the use of their slots."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class Measuring:
         self._use.start()
 
     def due(self) -> Measurements:
-        """Return what is to be delivered now; it is empty between two deliveries."""
+        """Return the measurements to be delivered now; nothing between two deliveries."""
         return Measurements(times=self._times.due(), use=self._use.due())
 
     def delivered(self, sent: Measurements) -> None:
-        """Record that the service has received what `due` returned."""
+        """Record that the service has received the measurements that `due` returned."""
         self._times.delivered()
         self._use.delivered(sent.use)
 
     def finish(self) -> Measurements:
-        """End the measurements after the end of the ranks; return the final ones, with all use not yet delivered."""
+        """Stop measuring after the end of the ranks; return the final measurements, with all use not yet delivered."""
         return Measurements(times=self._times.end(), use=self._use.finish())

@@ -1,4 +1,4 @@
-"""Read from the engine's environment variables which node of the gang this is, and how many slots it has."""
+"""Read from the engine's environment variables the index of this node in its gang, and its slots."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _pod_index(environ: Mapping[str, str]) -> NodeIndex:
 
 
 def node_name(environ: Mapping[str, str]) -> str:
-    """Return the engine's name of this node, else its host name."""
+    """Return the name of this node in its engine, else its host name."""
     return environ.get("SLURMD_NODENAME") or environ.get(NODE_NAME) or platform.node() or "localhost"
 
 
@@ -90,5 +90,5 @@ def counts(text: str) -> list[int]:
 
 
 def rank_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment variables for ranks: without those in which the engine describes its own tasks."""
+    """Return the environment variables for ranks, without those by which the engine describes its own tasks."""
     return {name: value for name, value in environ.items() if name in _KEPT or not _OF_TASKS.match(name)}

@@ -1,7 +1,7 @@
-"""Probe a pod of a pool: `python -P -m kernel_backend.launch.pod_probe` sends its answers to the service.
+"""Run the probe program in a pod: `python -P -m kernel_backend.launch.pod_probe` sends its answers to the service.
 
-Its request stands in the environment variable DAYLIGHT_PROBE. If no address of the service can be reached, it says so
-in its last line, and exits with 1.
+The request is in the environment variable DAYLIGHT_PROBE. If the program reaches no address of the service, its last
+line of output says so, and it exits with 1.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ _OVER = (401, 404)  # statuses of the service's answer once the check has ended
 
 
 class ServiceChannel:
-    """Channel of a probe by requests to the service, each with all answers so far, so that each may be repeated."""
+    """Channel of a probe program that sends requests to the service.
+
+    Each has all answers so far, and may be repeated.
+    """
 
     def __init__(self, credentials: ProbeCredentials, node: int) -> None:
         request = credentials.request
@@ -36,7 +39,7 @@ class ServiceChannel:
         self._received = ProbeOrders()
 
     def tell(self, **part: Any) -> None:
-        """Send a part of the answers, with all others."""
+        """Add a part of the answers, and send all answers so far."""
         self._answers |= part
         self._call(0.0)
 

@@ -52,10 +52,10 @@ Order = TypeVar("Order", PeerAddresses, AllReduceOrder)
 
 
 class Channel(Protocol):
-    """Connection of a probe with the check that has started it."""
+    """Channel between a probe program and the check that started it."""
 
     def tell(self, **part: Any) -> None:
-        """Send a part of the answers; return at once."""
+        """Send a part of the answers, without waiting for a reply."""
 
     def order(self, kind: type[Order]) -> Order:
         """Wait for an order; raise SystemExit if the check has ended."""
@@ -148,7 +148,7 @@ def store_test(url: str) -> WriteTest:
 
 
 def service_test(url: str) -> ServiceTest:
-    """Return whether the service answers at a URL; without a token, the answer 401 is expected."""
+    """Return whether the service answers at a URL; without a token, status 401 is expected."""
     try:
         with connected(url) as connection:
             connection.settimeout(CONNECT_S)
@@ -172,7 +172,7 @@ def unresolved(host: str) -> str:
 
 
 def all_reduce(index: NodeIndex, address: str, own: str, port: int) -> AllReduceResult:
-    """Return how long an all-reduce with the probes on other nodes takes, which connect at node 0's `address`.
+    """Return how long an all-reduce with the other nodes' probe programs takes, which connect at node 0's `address`.
 
     `own` is this node's address for it.
     """
@@ -215,7 +215,7 @@ def _devices() -> dict[str, Any]:
 
 
 def _exchange(request: ProbeRequest, index: NodeIndex, channel: Channel) -> None:
-    """Connect to node 0 and report how; run an all-reduce if that is ordered."""
+    """Connect to node 0 and report the result; then run an all-reduce if that is ordered."""
     ports = Ports("", index.node == 0, horovod=False, ranks=0)
     probed = Probed(request.nonce) if index.node == 0 else None
     port = probed.port if probed is not None else 0

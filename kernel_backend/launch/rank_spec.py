@@ -1,4 +1,4 @@
-"""Specify the rank processes to start, and what can be done with them, whether they are new or forked."""
+"""Define the request to start ranks, and the interface of started ranks, whether they are new or forked processes."""
 
 from __future__ import annotations
 

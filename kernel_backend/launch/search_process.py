@@ -133,7 +133,7 @@ class ChildSearchProcess:
             self._child.stdin.flush()
 
     def _line(self, seconds: float) -> bytes | None:
-        """Return the next line that the process writes; b"" if its output has ended, None after `seconds`."""
+        """Return the next line that the process writes; b"" at the end of its output, None after `seconds`."""
         assert self._child is not None
         assert self._child.stdout is not None
         deadline = time.monotonic() + seconds
@@ -152,7 +152,7 @@ class ChildSearchProcess:
         return line
 
     def _where(self) -> str:
-        """Return the line that the class executes, as ` (it is at cell [4] line 3)`; "" if there is no answer."""
+        """Return the line that the class is executing, as ` (it is at cell [4] line 3)`; "" if that is not known."""
         self._send({"call": "where"})
         line = self._line(WHERE_S)
         where = json.loads(line).get("where") if line else None

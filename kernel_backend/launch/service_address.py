@@ -24,7 +24,7 @@ SURE_S = 5.0  # for how long a reached address is used without another test
 
 
 def connection(job: LaunchSpec, token: str) -> Client:
-    """Return a client of the service that the attempt belongs to; it never starts a service or retries a request."""
+    """Return a client of the attempt's service; it never starts a service, and never retries a request."""
     from kernel_backend.client import Client  # imported late, since it is slow and ranks should start first
 
     if job.service_urls:
@@ -45,7 +45,7 @@ def client_of(urls: Sequence[str], token: str, user: int | None, home: Path | No
 
 
 class _Finder:
-    """Look-up of the service's URL that can be reached from this node, among its present and earlier ones."""
+    """Search for a URL of the service that can be reached from this node, among its present and earlier ones."""
 
     def __init__(self, urls: Sequence[str], token: str, user: int | None, home: Path | None) -> None:
         self._urls, self._token, self._user, self._home = urls, token, user, home

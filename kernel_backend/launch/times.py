@@ -1,4 +1,4 @@
-"""Read how this node's ranks spend the time of their steps."""
+"""Read the times that this node's ranks spend on the parts of their steps."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ class TimesReader:
         self._lock = threading.Lock()
 
     def due(self) -> tuple[RankTimes, ...]:
-        """Return the times of all ranks if a delivery is due, which is every two seconds, else ()."""
+        """Return the times of all ranks if a delivery is due (every two seconds), else an empty tuple."""
         return self.read() if self._now() >= self._next else ()
 
     def delivered(self) -> None:
-        """Record that the service has received what `due` returned."""
+        """Record that the service has received the times that `due` returned."""
         if self._now() >= self._next:
             self._next = self._now() + PERIOD_S
 
     def end(self) -> tuple[RankTimes, ...]:
-        """Return the final times of all ranks, which have ended, so that their times no longer change."""
+        """Return the final times of all ranks, which have ended."""
         self._ended = True
         return self.read()
 

@@ -8,14 +8,14 @@ from kernel_backend.model.reports import Instruction
 
 
 class TraceRelay:
-    """Passes each request to the ranks once; the service repeats it until rank 0 has answered."""
+    """Relay that passes each request for a trace to the ranks once; the service repeats it until rank 0 answers."""
 
     def __init__(self, instruct: Callable[[str], None]) -> None:
         self._instruct = instruct
         self._passed = ""  # id of the newest request
 
     def take(self, answer: Instruction) -> None:
-        """Take over an answer of the service."""
+        """Process an answer of the service, which may contain a request."""
         if answer.trace is not None and answer.trace.id != self._passed:
             self._passed = answer.trace.id
             self._instruct(answer.trace.instruction)

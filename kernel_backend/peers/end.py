@@ -1,4 +1,4 @@
-"""Define the address at one end of a connection, and a socket found by it."""
+"""Define one end of a TCP connection, and a socket found by it."""
 
 from __future__ import annotations
 

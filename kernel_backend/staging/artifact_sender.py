@@ -60,7 +60,7 @@ class ArtifactSender(threading.Thread):
             self._ending.wait(PERIOD_S)
 
     def _settle(self, waiting: Waiting) -> None:
-        """Send one artifact and remove it; if the service refuses it or cannot write it, send a note instead.
+        """Send one artifact and remove it; if the service cannot store it, send a note instead.
 
         Raises the errors of a service that cannot be reached, and Fenced.
         """

@@ -55,7 +55,7 @@ class LockedEnvironment:
 
     @property
     def note(self) -> str:
-        """Return how this environment differs from the recorded one; "" if they are equal."""
+        """Return the differences between this environment and the recorded one, as text; "" if they are equal."""
         found, recorded = self._environments.version(self._offered.environment), self._offered.environment.python
         if found is None or found == recorded:
             return ""

@@ -1,4 +1,4 @@
-"""Tell the service that a node is still fetching files, so that its gang continues to wait for the node."""
+"""Report to the service that a node is still fetching files, so that its gang keeps waiting for the node."""
 
 from __future__ import annotations
 

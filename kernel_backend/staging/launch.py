@@ -102,7 +102,7 @@ def _launched(request: StagingRequest, client: Client, folder: AttemptFolder, in
 
 
 def _refused(request: StagingRequest, client: Client, index: NodeIndex, error: Exception) -> int:
-    """Tell the service why this node's ranks are not started, and return an exit code.
+    """Report to the service why this node's ranks are not started, and return an exit code.
 
     No file is written, as the disk may be the reason.
     """

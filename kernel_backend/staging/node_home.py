@@ -35,7 +35,7 @@ class NodeHome(NamedTuple):
 
     @contextlib.contextmanager
     def alone(self, name: str) -> Iterator[None]:
-        """Hold the lock `name`, which is that of this node, in the block."""
+        """Hold this node's lock `name` during the block."""
         locks = self.path / _LOCKS
         locks.mkdir(exist_ok=True)
         with (locks / name).open("w") as file:

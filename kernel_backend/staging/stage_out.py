@@ -100,7 +100,7 @@ class StageOut(threading.Thread):
         self._sent[name] = state
 
     def _send_log(self, name: str) -> None:
-        """Send a log from what the service already has up to its current end."""
+        """Send the part of a log that the service does not have yet."""
         offset = self._sent.get(name, FileState(0)).size
         with (self._folder / name).open("rb") as file:
             while True:

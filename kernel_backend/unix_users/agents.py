@@ -58,7 +58,7 @@ NOTHING = Body(0, ())
 
 
 class _Ended(PlaceUnavailable):
-    """Error: an agent ended during a request, which a new agent may answer."""
+    """Error: an agent ended during a request; the request may be repeated with a new agent."""
 
 
 class Agents:
@@ -182,14 +182,14 @@ class _Agent:
             raise
 
     def failed(self, control: socket.socket, why: str, *, ended: bool = False) -> PlaceUnavailable:
-        """Drop the agent connected by `control`, and return the error to raise, with the reason `why`."""
+        """Disconnect the failed agent at `control`, and return the error to raise, with the reason `why`."""
         with self._guard:
             if self._control is control:
                 self._give_up(why)
         return self._out_of_reach(why, ended=ended)
 
     def silent(self, control: socket.socket, op: str, seconds: float) -> PlaceUnavailable:
-        """Return the error for a request that timed out; drop the agent if it does not answer a ping either."""
+        """Return the error for a request that timed out; disconnect the agent if it does not answer a ping either."""
         why = f"{op} was not answered within {seconds:g} s"
         try:
             with Link(self, control, PING_S, ping=True) as link:
@@ -242,7 +242,7 @@ class _Agent:
         starting.set_result(control)
 
     def _rest(self) -> None:
-        """Raise PlaceUnavailable during some seconds after a failure, so that not every request waits for a timeout."""
+        """Raise PlaceUnavailable for some seconds after a failure, so that not every request waits for a timeout."""
         if time.monotonic() - self._failed_at < RETRY.pause(self._failures):
             raise self._out_of_reach(f"{self._why}; this is tried again")
 

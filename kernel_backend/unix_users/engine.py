@@ -147,7 +147,10 @@ class UnixUserGangs:
 
     @property
     def _where(self) -> dict[str, Any]:
-        """Return the arguments that name an agent's engine for these gangs; none for its own machine."""
+        """Return the arguments by which an agent finds the engine of these gangs.
+
+        None for the engine of its own machine.
+        """
         return {}
 
     async def _look(self, user: str, keys: Sequence[AttemptId]) -> dict[AttemptId, GangStatus]:

@@ -103,7 +103,7 @@ class UnixUserSlurmEngine(UnixUserGangs):
 
     @property
     def _where(self) -> dict[str, Any]:
-        """Return the arguments that name an agent's engine for these gangs: the pool's settings.
+        """Return the arguments by which an agent finds the engine of these gangs: the pool's settings.
 
         Agents do not store them; only the service does.
         """

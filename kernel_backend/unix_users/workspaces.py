@@ -138,7 +138,7 @@ class AgentEnvironments:
         self._agents, self._user = agents, user
 
     def interpreter(self, python: str, packages: Sequence[str]) -> Interpreter:
-        """Return the interpreter `python` or, if this machine does not have it, the agent's, with what that lacks."""
+        """Return the interpreter `python` (or the agent's, if this machine lacks it) and the packages that it lacks."""
         return self._agents.ask(self._user, "interpreter", _INTERPRETER, python=python, packages=list(packages))
 
     def lock(self, environment: Environment) -> Lock | None:

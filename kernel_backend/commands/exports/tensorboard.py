@@ -23,7 +23,7 @@ _PNG = b"\x89PNG\r\n\x1a\n"
 
 
 class Written(NamedTuple):
-    """Result of an export: the folder, and how many trials and values."""
+    """Result of an export: the folder, and the numbers of trials and values written."""
 
     folder: Path
     trials: int

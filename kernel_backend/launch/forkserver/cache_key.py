@@ -43,7 +43,7 @@ def variables(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def inherited() -> dict[str, Any]:
-    """Return what a process inherits besides environment variables, such as resource limits.
+    """Return properties that a process inherits besides environment variables, such as resource limits.
 
     A forked rank inherits the same from its forkserver.
     """

@@ -1,4 +1,4 @@
-"""Manage where a forkserver is reached: a socket for its owner only, and a lock against a second forkserver."""
+"""Manage the endpoint of a forkserver: a socket for its owner only, and a lock against a second forkserver."""
 
 from __future__ import annotations
 

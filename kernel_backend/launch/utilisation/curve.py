@@ -30,12 +30,12 @@ class Curve:
         self._open: list[SlotUse] = []
 
     def add(self, sample: SlotUse) -> tuple[int, SlotUse] | None:
-        """Add a sample; return number (1, 2, ...) and use of the period that it ends, None if it ends none."""
+        """Add a sample; if it completes a period, return the period's number (from 1) and use, else None."""
         self._open.append(sample)
         return self.end() if sum(each.seconds for each in self._open) >= period_s(self._elapsed) else None
 
     def end(self) -> tuple[int, SlotUse] | None:
-        """End the current period; return its number and its use, None if it has no samples."""
+        """End the current period; return its number and use, or None if it has no samples."""
         if not self._open:
             return None
         whole = merged(self._open)

@@ -10,7 +10,7 @@ from kernel_backend.launch.utilisation.readings import Reading, Trees
 
 
 def load() -> Any:
-    """Return NVML, initialised; None without the package, a driver or a GPU."""
+    """Return the initialised NVML library; None if the package, a driver or a GPU is missing."""
     try:
         import pynvml
     except ImportError:
@@ -23,25 +23,25 @@ def load() -> Any:
 
 
 class GpuMeter:
-    """Meter of the GPU of each rank."""
+    """Meter that reads the GPU of each rank."""
 
     def __init__(self, nvml: Any, devices: Mapping[int, str]) -> None:
-        """Find the GPUs; `devices` has the index or the UUID of each rank's one."""
+        """Find the GPUs; `devices` has the index or UUID of each rank's GPU."""
         self._nvml = nvml
         found = {rank: self._try(_handle, nvml, device) for rank, device in devices.items()}
         self._handles = {rank: handle for rank, handle in found.items() if handle is not None}
 
     def names(self) -> dict[int, str]:
-        """Return the name of each rank's GPU, if it is known."""
+        """Return the names of the ranks' GPUs, as far as they are known."""
         found = {rank: self._try(self._nvml.nvmlDeviceGetName, handle) for rank, handle in self._handles.items()}
         return {rank: str(name) for rank, name in found.items() if name is not None}
 
     def read(self, trees: Trees) -> dict[int, Reading]:
-        """Return the values of each rank's GPU; those that this GPU does not have are None."""
+        """Return the values of each rank's GPU; values that a GPU does not provide are None."""
         return {rank: self._reading(rank, pids) for rank, pids in trees.items()}
 
     def close(self) -> None:
-        """Release NVML."""
+        """Shut NVML down."""
         self._try(self._nvml.nvmlShutdown)
 
     def _reading(self, rank: int, pids: tuple[int, ...]) -> Reading:
@@ -63,9 +63,9 @@ class GpuMeter:
         )
 
     def _own_memory(self, handle: Any, pids: tuple[int, ...]) -> float | None:
-        """Return the bytes that the rank's processes hold.
+        """Return the bytes of GPU memory that the rank's processes hold; None if NVML lists none of them.
 
-        None if NVML names none of them: in a container it may not see them, or knows them by other numbers.
+        In a container NVML may not see them, or list them by other process ids.
         """
         held = self._try(self._nvml.nvmlDeviceGetComputeRunningProcesses, handle) or ()
         own = [each.usedGpuMemory for each in held if each.pid in pids]

@@ -14,7 +14,7 @@ POWERCAP = Path("/sys/class/powercap")
 
 
 def trees(pids: Mapping[int, int]) -> dict[int, tuple[int, ...]]:
-    """Return the process ids of each rank that still runs: its own, given in `pids`, then those of its descendants."""
+    """Return the process ids of each running rank: its own from `pids`, then those of its descendants."""
     children: dict[int, list[int]] = {}
     alive: set[int] = set()
     for process in psutil.process_iter(["ppid", "status"]):
@@ -31,15 +31,15 @@ def _descendants(pid: int, children: Mapping[int, list[int]]) -> Iterator[int]:
 
 
 class ProcessMeter:
-    """Meter of the CPU time and the main memory of processes."""
+    """Meter of the CPU time and main memory of the ranks' processes."""
 
     def read(self, trees: Trees) -> dict[int, Reading]:
-        """Return CPU time and memory of each rank's processes."""
+        """Return the CPU time and memory of each rank's processes."""
         return {rank: _sum(*pids) for rank, pids in trees.items()}
 
 
 def _sum(own: int, *others: int) -> Reading:
-    """Return the sums over processes that still run.
+    """Return the sums of CPU time and memory over the processes that still run.
 
     The CPU time of children that have ended is part of their parents' time, so that it is not lost. Pages that a child
     shares with others count for the rank's own process alone.
@@ -56,14 +56,14 @@ def _sum(own: int, *others: int) -> Reading:
 
 
 class PackageMeter:
-    """Meter of the energy of the node's processors by RAPL, which many nodes let only root read."""
+    """Meter of the energy of the node's processors by RAPL, which on many nodes only root may read."""
 
     def __init__(self, folder: Path = POWERCAP) -> None:
-        """Find the processors below `folder`."""
+        """Find the processors described below `folder`."""
         self._counters = [_Counter(each) for each in sorted(folder.glob("*-rapl:*")) if _is_package(each)]
 
     def read(self, trees: Trees) -> dict[int, Reading]:
-        """Return the energy of all processors, the same for each rank, and the CPU time of all processes."""
+        """Return the energy of all processors (equal for each rank) and the CPU time of all processes."""
         counted = [each.joules() for each in self._counters]
         known = [each for each in counted if each is not None]
         if not known or len(known) < len(counted):
@@ -74,7 +74,7 @@ class PackageMeter:
 
 
 def _is_package(zone: Path) -> bool:
-    """Return whether a zone is a whole processor, and no part of one or the sum of all."""
+    """Return whether a RAPL zone is a whole processor, not a part of one or the sum of all."""
     try:
         return (zone / "name").read_text().startswith("package")
     except OSError:
@@ -82,13 +82,13 @@ def _is_package(zone: Path) -> bool:
 
 
 class _Counter:
-    """Counter of energy that does not wrap around."""
+    """Energy counter of the hardware, corrected for its wrap-around."""
 
     def __init__(self, zone: Path) -> None:
         self._zone, self._wraps, self._last = zone, 0.0, 0.0
 
     def joules(self) -> float | None:
-        """Return the joules since some time; None if they cannot be read."""
+        """Return the energy in joules since some fixed time; None if it cannot be read."""
         try:
             now = int((self._zone / "energy_uj").read_text()) / 1e6
             if now < self._last:

@@ -1,4 +1,4 @@
-"""Define readings of meters, and compute the use of a slot between two of them: pure functions."""
+"""Define readings of meters, and compute the use of a slot from two readings. Pure functions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Trees = Mapping[int, tuple[int, ...]]  # process ids of each rank: its own, then
 
 
 class Reading(NamedTuple):
-    """Values of meters at one time; None where there is no such meter. Counters only grow."""
+    """Values of meters at one time, None where there is no such meter. Counters only increase."""
 
     cpu_seconds: float | None = None  # counter: CPU time of the rank's processes
     memory: float | None = None  # bytes
@@ -27,14 +27,14 @@ class Reading(NamedTuple):
 
 
 class Meter(Protocol):
-    """Interface of what measures the slots of ranks. It raises nothing: what cannot be read is None."""
+    """Interface of a meter of ranks' slots. It raises no errors: values that cannot be read are None."""
 
     def read(self, trees: Trees) -> dict[int, Reading]:
         """Return a reading of each rank."""
 
 
 def combined(readings: Iterable[Reading]) -> Reading:
-    """Return the known values of several readings of a rank."""
+    """Return one reading of a rank with the known values of several."""
     found = Reading()
     for reading in readings:
         found = found._replace(**{name: value for name, value in reading._asdict().items() if value is not None})
@@ -64,7 +64,7 @@ def use_between(before: Reading, now: Reading, seconds: float, at: float) -> Slo
 
 
 def _rate(before: float | None, now: float | None, seconds: float) -> float | None:
-    """Return the growth of a counter per second; None if it is unknown or was reset."""
+    """Return the increase of a counter per second; None if it is unknown or was reset."""
     if before is None or now is None or now < before or seconds <= 0:
         return None
     return (now - before) / seconds

@@ -1,4 +1,4 @@
-"""Sample the use of a node's slots in a thread, and hand it to the thread that delivers to the service."""
+"""Sample the use of a node's slots in a thread, for the thread that delivers measurements to the service."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class UseReader:
         self._curves: dict[int, Curve] = {}
 
     def sample(self, pids: Mapping[int, int]) -> list[DeliveredUse]:
-        """Return the newest sample of each rank that runs, and the periods that have ended with them."""
+        """Return the newest sample of each running rank, and the periods that these samples complete."""
         found = trees(pids)
         readings = [each.read(found) for each in self._meters.meters]
         at, wall = self._now(), time.time()
@@ -62,7 +62,7 @@ class UseReader:
         return used
 
     def end(self) -> list[DeliveredUse]:
-        """Return the periods that the end of the ranks has cut short."""
+        """Return the unfinished periods of the ranks, which have ended."""
         return [self._slot(rank, *ended) for rank, curve in self._curves.items() if (ended := curve.end())]
 
     def _add(self, rank: int, use: SlotUse) -> list[DeliveredUse]:
@@ -86,7 +86,7 @@ class UseSampler(threading.Thread):
         self._ended: deque[DeliveredUse] = deque(maxlen=MOST_WAITING)
 
     def run(self) -> None:
-        """Sample until `finish`."""
+        """Sample until `finish` is called."""
         try:
             with contextlib.ExitStack() as until:
                 self._sample(UseReader(self._share.node, node_meters(self._share, self._ranks, until)))
@@ -94,12 +94,12 @@ class UseSampler(threading.Thread):
             _log.exception("the use of the slots is not measured any more")
 
     def due(self, periods: int = AT_ONCE) -> tuple[DeliveredUse, ...]:
-        """Return what waits for delivery: the newest samples, and so many of the oldest ended periods."""
+        """Return the use to be delivered: the newest samples, and a limited number of the oldest completed periods."""
         with self._lock:
             return (*self._latest.values(), *[*self._ended][:periods])
 
     def delivered(self, slots: Sequence[DeliveredUse]) -> None:
-        """Record that the service has received these."""
+        """Record that the service has received this use."""
         with self._lock:
             for each in slots:
                 if self._latest.get(each.rank) == each:
@@ -108,7 +108,7 @@ class UseSampler(threading.Thread):
                     self._ended.popleft()
 
     def finish(self) -> tuple[DeliveredUse, ...]:
-        """End the thread, and return all that waits for delivery."""
+        """End the thread, and return all use that is not delivered yet."""
         self._over.set()
         self.join(ENOUGH_S)
         return self.due(MOST_WAITING)
@@ -130,7 +130,7 @@ class UseSampler(threading.Thread):
 
 
 def node_meters(share: Share, ranks: Sequence[int], until: contextlib.ExitStack) -> SlotMeters:
-    """Return the meters that this node has; GPUs are released when `until` is left."""
+    """Return the meters that this node supports; GPUs are released when `until` is closed."""
     own: list[Meter] = [ProcessMeter(), PackageMeter()]
     nvml = gpus.load() if share.kind == "cuda" else None
     if nvml is None:

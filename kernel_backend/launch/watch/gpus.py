@@ -18,7 +18,7 @@ class GpuWatch:
     """State of the node's NVIDIA GPUs when the ranks started, with which their later state is compared."""
 
     def __init__(self) -> None:
-        """Record the state of the GPUs now; without NVML none are recorded and no error is detected."""
+        """Record the state of the GPUs now; without NVML there is none, and no error is detected."""
         self._before, _ = _gpus()
 
     def error(self) -> str:

@@ -1,7 +1,7 @@
 """Try batch sizes in a separate process: `python -m kernel_backend.runner.batch_size.bench`, run by a rank.
 
 The first line of the input is a `Task`; the answer says which sizes may be tried. Each further line is a batch size, in
-the unit of `--batch-size`; its answer says whether steps with it fit into memory.
+the unit of `--batch-size`; its answer says whether steps with it fit into memory. Both are JSON.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Convert the cache of a search to bytes and back, so that the first view after a restart is fast.
 
 The bytes are a line of JSON with columns, then the reported units and values of all trials as binary arrays. Bytes of
-another version, or of other settings, are not read: the cache is then computed again.
+another version, or of other settings, are not read: the cache is then computed again from the log.
 """
 
 from __future__ import annotations
