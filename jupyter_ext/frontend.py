@@ -73,7 +73,7 @@ def wants_widget(asked: str | None, shell: Any) -> bool:
 
 
 def lacks_for_widget() -> str | None:
-    """Return what this installation lacks to show widgets, with a remedy; None if it can show them."""
+    """Return what is missing here to show widgets, with a remedy; None if widgets can be shown."""
     if importlib.util.find_spec("anywidget") is None:
         return "the live view here needs anywidget: pip install anywidget"
     if not all((STATIC / name).is_file() for name in ("widget.js", "widget.css")):
@@ -82,7 +82,7 @@ def lacks_for_widget() -> str | None:
 
 
 class Hearing:
-    """Clock of the time since the page's last message, which stands still while a running cell delays messages."""
+    """Clock that measures the time since the page's last message; it stops while a running cell delays messages."""
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell

@@ -35,7 +35,7 @@ def dropped(executed: Executed, needed: Sequence[int]) -> Iterator[str]:
 
 
 def _named(executed: Executed, needed: Sequence[int]) -> set[str]:
-    """Return the parts of paths that occur in string constants of the needed statements."""
+    """Return the parts of paths in string constants of the needed statements."""
     nodes = [each for time in needed for node in executed.statements[time].nodes for each in ast.walk(node)]
     texts = [each.value for each in nodes if isinstance(each, ast.Constant) and isinstance(each.value, str)]
     return {part for text in texts if len(text) < 1000 and "\n" not in text for part in _PART.findall(text)}
@@ -88,7 +88,7 @@ def _changes_folder(nodes: Sequence[ast.stmt]) -> bool:
 
 
 def _calls_with_a_text(nodes: Sequence[ast.stmt]) -> bool:
-    """Return True if these statements call something with a string argument, and so may open a file by name."""
+    """Return True if these statements make a call with a string argument, which may open a file by name."""
     if all(isinstance(node, FunctionNode | ast.ClassDef | ast.Import | ast.ImportFrom) for node in nodes):
         return False
     calls = [each for node in nodes for each in ast.walk(node) if isinstance(each, ast.Call)]

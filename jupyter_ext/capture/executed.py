@@ -91,7 +91,7 @@ class Executed:
 
 
 def can_be_tried(lines: Sequence[str]) -> bool:
-    """Return True if these lines can be indented, to stand within `try`: no string spans several lines."""
+    """Return True if these lines can be indented to stand within `try`, as no string spans several lines."""
     try:
         tokens = list(tokenize.generate_tokens(io.StringIO("\n".join(lines)).readline))
     except (tokenize.TokenError, SyntaxError):

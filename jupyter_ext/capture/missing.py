@@ -1,4 +1,4 @@
-"""Define names that no executed cell binds by lines with their small values or imports, but never secrets."""
+"""Define names that no executed cell binds, by lines with their small values or by imports; never secrets."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class Capture:
 
     @property
     def _values_drawn(self) -> str:
-        """Return the end of the text of `described` about values that are drawn without a seed; "" if there are none.
+        """Return the end of the text of `described` on values drawn without a seed; "" if there are none.
 
         Example: `, with the notebook's x (3.2 MB), which is drawn without a seed`.
         """
@@ -305,7 +305,7 @@ class _Writer:
         self.lines += [f"# {line}" if _FUTURE.match(line) else line for line in text]
 
     def _try(self, number: int | None, text: Sequence[str], first: int) -> None:
-        """Write within `try` a statement that failed in the notebook, possibly after it had some effects."""
+        """Write a statement that failed in the notebook within `try`, since it may have had some effects."""
         self._mark(number)
         self.lines.append("try:")
         self.pieces.append(Piece(cell=number, line=len(self.lines) + 1, count=len(text), cell_line=first))
@@ -319,7 +319,7 @@ class _Writer:
             self.lines.append(f"# cell [{number}]")
 
     def _runs(self, taken: Sequence[int]) -> list[tuple[int, int, int]]:
-        """Return groups of adjacent needed statements: indices of first and last, and the line where to begin.
+        """Return groups of adjacent needed statements: the first and last index, and the line where the group begins.
 
         The line is that of comments directly above. A failed statement is a group of its own.
         """

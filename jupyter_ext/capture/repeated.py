@@ -1,4 +1,4 @@
-"""Warn about earlier cells that every job will run again although they are slow or train a model."""
+"""Warn about earlier cells that are slow or train a model, since every job runs them again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Remove a training from earlier cells if the submitted cell contains it, too, as it was only tried out there."""
+"""Remove a training from earlier cells if the submitted cell contains the same one, which was only tried out before."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, as
 
 
 class Untried(NamedTuple):
-    """Earlier cells after the removal of the submitted cell's own training, with a note for each cell that had it."""
+    """Earlier cells without the submitted cell's own training, and a note for each cell that had it."""
 
     cells: list[Cell]
     notes: tuple[str, ...] = ()

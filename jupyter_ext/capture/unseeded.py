@@ -1,4 +1,4 @@
-"""Find values that a job would compute from other random numbers: small ones are sent along, others rejected."""
+"""Find values that a job would compute from other random numbers: small ones are sent along, large ones rejected."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FILES = (
 
 @dataclass
 class Unseeded:
-    """Values drawn without a seed: `held` ones are sent with the submission; `problems` has one for each other."""
+    """Values drawn without a seed: those in `held` are sent with the submission, the others have a problem each."""
 
     held: Values = field(default_factory=Values)
     problems: list[Problem] = field(default_factory=list)

@@ -137,14 +137,14 @@ def daylight(
 
 
 def _spawns_pods(hub: Any) -> bool:
-    """Return whether the spawner is KubeSpawner, which is configured by its name or as a class."""
+    """Return whether the hub's spawner is KubeSpawner, configured by name or as a class."""
     spawner = hub.get("spawner_class", "")
     names = [spawner] if isinstance(spawner, str) else [f"{each.__module__}.{each.__name__}" for each in spawner.mro()]
     return any("kubespawner" in name.lower() for name in names)
 
 
 def _deployed_service(hub: Any) -> None:
-    """Add the service of deploy/kubernetes; an entry that the hub has for it, with its token, is completed."""
+    """Add the service of deploy/kubernetes, or complete the hub's existing entry for it, which has the token."""
     present = hub.get("services", [])
     if hasattr(present, "get_value"):
         present = present.get_value([])
@@ -159,7 +159,7 @@ def _deployed_service(hub: Any) -> None:
 
 
 def _uid(accounts: str | None) -> int:
-    """Return the uid as which the service runs; notebook servers send their tokens only to a port of that user."""
+    """Return the uid of the service's process; notebook servers send their tokens only to a port of that user."""
     if accounts is None:
         return os.getuid()  # the hub's own user
     try:

@@ -97,7 +97,7 @@ def _ask(url: str, token: str, own: str, uid: int | None) -> OfferContext:
 
 
 def _without(account: Account, slots: int) -> Account:
-    """Return a copy of an account, as if it held `slots` fewer slots."""
+    """Return an account as if it held `slots` fewer slots."""
     use = account.use.model_copy(update={"held": account.use.held - slots})
     return account.model_copy(update={"use": use})
 
@@ -121,7 +121,7 @@ def _given(user: Any) -> list[Account]:
 
 
 def _beside(spawner: Any) -> int:
-    """Return how many slots the user's other notebook servers request, including those being started."""
+    """Return how many slots the user's other notebook servers request, including servers that are starting."""
     total = 0
     for other in spawner.user.spawners.values():
         if other.name != spawner.name and (other.active or other.pending):

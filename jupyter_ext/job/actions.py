@@ -16,7 +16,7 @@ from kernel_backend.text.terminal import tell
 
 
 class JobActions(JobBase):
-    """Changes of an experiment's state and labels."""
+    """Methods of a job that change an experiment's state and labels."""
 
     def wait(self, timeout: float | None = None) -> Self:
         """Wait until the experiment has ended or needs the user.
@@ -170,7 +170,7 @@ class JobActions(JobBase):
         return self
 
     def move(self, pool: str) -> Self:
-        """Move the experiment to another pool, where what runs goes on from a checkpoint.
+        """Move the experiment to another pool; running gangs continue there from a checkpoint.
 
         Parameters
         ----------

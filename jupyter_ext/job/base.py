@@ -1,4 +1,4 @@
-"""Define what all methods of a job have in common: the number of the experiment, and the client."""
+"""Define the common base of a job's methods: the number of the experiment, and the client."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kernel_backend.model.views.overview import Overview
 
 
 class JobBase:
-    """Experiment, whose state is fetched from the service whenever it is read."""
+    """Experiment of a job; its state is fetched from the service whenever it is read."""
 
     def __init__(self, number: int, client: Client | None = None) -> None:
         self.number = number

@@ -32,7 +32,7 @@ def with_own_classes(model: M, module: ModuleType, notebook: Mapping[str, Any]) 
 
 
 class _Same:
-    """Comparison of classes and functions of two namespaces, by code, values, and the objects to which they refer."""
+    """Comparison of classes and functions in two namespaces, by code, values, and the objects to which they refer."""
 
     def __init__(self, one: Mapping[str, Any], other: Mapping[str, Any]) -> None:
         self._one, self._other = one, other

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class JobResults(JobBase):
-    """Reading of an experiment's results."""
+    """Methods of a job that read an experiment's results."""
 
     def metrics(self, kind: Kind | None = None, trial: int | None = None) -> pandas.DataFrame | list[dict[str, Any]]:
         """Return a row for each report: kind, step, epoch and the metrics.

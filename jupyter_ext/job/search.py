@@ -17,7 +17,7 @@ MOST = 10_000  # curves in a study, and values of each
 
 
 class JobSearch(JobBase):
-    """Reading and steering of a search."""
+    """Methods of a job that read and steer a search."""
 
     def trials(self) -> pandas.DataFrame:
         """Return the trials of a search, one row each.

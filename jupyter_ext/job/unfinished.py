@@ -1,4 +1,4 @@
-"""Wait for a running training before its weights are loaded, or print that they are not final."""
+"""Wait for a running training before its weights are loaded, or print that the weights are not final."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def load(client: Client, number: int, choices: Sequence[CheckpointInfo], weights
 
 
 def _of_program(client: Client, number: int, choices: Sequence[CheckpointInfo], weights: Weights) -> Models | None:
-    """Return the torch modules of a program that is run unchanged; None if the definition has another form."""
+    """Return the torch modules of a program that runs unchanged; None for definitions of another form."""
     for place, info in enumerate(choices, 1):
         try:
             manifest = _manifest(client, number, info)

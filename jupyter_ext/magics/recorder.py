@@ -77,7 +77,7 @@ class Recorder:
         analyse(cell.source)  # done now, since the user is not waiting
 
     def body_ran(self, error_line: int | None, retained: Collection[str] = (), source: str | None = None) -> None:
-        """Record that a magic has executed the body of the running cell, even if the magic raises later.
+        """Record that a magic has run the body of the running cell, even if the magic raises an error later.
 
         Functions named in `retained` are not recorded as bound, as the notebook kept its own values of these names.
         `source` is the cell with all statements blanked that were not executed.

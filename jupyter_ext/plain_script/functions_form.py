@@ -61,7 +61,7 @@ class FunctionsForm:
         return role in self._definition.roles
 
     def _asked(self, *roles: str) -> set[str]:
-        """Return the training loop's values, such as `output`, that functions of these roles take as arguments."""
+        """Return the training loop's values, such as `output`, that the functions of these roles take as arguments."""
         functions = [self._definition.functions[role] for role in roles if self._has(role)]
         return {each.value_of for function in functions for each in function.parameters if each.kind == "loop"}
 

@@ -1,4 +1,4 @@
-"""Define the templates of the functions that a script may need; it contains only those that it calls.
+"""Define the templates of the functions that scripts may contain; each script has only those that it calls.
 
 In a template, a line that begins with `?flag` is kept only with that flag, one with `?!flag` only without it. `<name>`
 is replaced by one or more lines.

@@ -32,7 +32,7 @@ NAME = f"({PARTS['artifact']})"
 
 
 def _passed_on(method: str) -> dict[str, Operation]:
-    """Return the operations that pages may use with this HTTP method, by path with `{}` in place of parameters."""
+    """Return the operations that pages may use with this HTTP method, by path with `{}` for each parameter."""
     return {
         re.sub(r"{\w+}", "{}", endpoint.path): operation
         for endpoint in ENDPOINTS

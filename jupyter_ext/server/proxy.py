@@ -139,7 +139,7 @@ class Proxy:
 
 
 class _Looking(DefaultExecutorResolver):
-    """DNS resolver that refuses an address at which another user's process listens, as it must not get the token."""
+    """DNS resolver that refuses an address where another user's process listens, which must not get the token."""
 
     def initialize(self, address: Address) -> None:
         """Set the address of the service, as Tornado passes it."""

@@ -138,7 +138,7 @@ def _module_file(name: str, interpreter: str) -> Path | None:
 
 
 def _carried(program: Program, file: Path | None) -> Iterator[Path]:
-    """Yield the files to include: the program, and small project files named in the command's arguments."""
+    """Yield the files to include: the program, and small project files that the command's arguments name."""
     if file is not None:
         yield file
     place = place_of(file.parent if file is not None else Path.cwd(), Path.cwd())

@@ -1,4 +1,4 @@
-"""Find secrets in the files and options of a submission; report where they stand, but never their text."""
+"""Find secrets in the files and options of a submission; report their locations, but never their text."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _in_file(name: str, data: bytes, known: Sequence[str]) -> Iterator[Problem]:
 
 
 def _text(file: str, data: bytes) -> str:
-    """Return the text in the file of a captured value, in which secrets are searched."""
+    """Return the text in a captured value's file, to be searched for secrets."""
     if file.endswith(".safetensors"):
         return ""
     if file.endswith(".npy"):

@@ -1,4 +1,4 @@
-"""Find cells that were edited after they ran, by the notebook's file, as the text that was executed is submitted."""
+"""Find cells that were edited after they ran, by comparing the notebook's file: the executed text is submitted."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def html(overview: Overview, now: float, captured: Sequence[str] = (), picture: 
 
 
 def _told(overview: Overview) -> Sequence[Trial]:
-    """Return the trials to show: all; of a search only the best, or the newest failed one if the search has failed."""
+    """Return the trials to show: all of them; of a search only the best, or the newest failed one if it has failed."""
     if overview.experiment.config.search is None:
         return overview.trials
     failed = [trial for trial in overview.trials if trial.state == "failed"][-1:] if overview.state == "failed" else []

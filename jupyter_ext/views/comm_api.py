@@ -1,4 +1,4 @@
-"""Answer requests that a page sends to the service through its kernel, as far as pages may make them."""
+"""Answer requests to the service that a page sends through its kernel, as far as pages may make them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Build the state of an experiment that a notebook saves in its output, and fetch what it consists of."""
+"""Build the state of an experiment that a notebook saves in its output, and fetch the data for it."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ class AbstractState:
         return frame
 
     def box(self, value: Value) -> AbstractObject:
-        """Return a new container of these values, such as `*args`, that belongs to no allocation site."""
+        """Return a new container of these values (such as `*args`) that belongs to no allocation site."""
         self._boxes.append(AbstractObject())
         self._boxes[-1].hold(value)
         return self._boxes[-1]

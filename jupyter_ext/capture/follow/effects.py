@@ -1,4 +1,4 @@
-"""Run the abstract interpreter: which names may each statement change, and which notebook variables does it read?"""
+"""Run the abstract interpreter: find the names that each statement may change, and the variables that it reads."""
 
 from __future__ import annotations
 

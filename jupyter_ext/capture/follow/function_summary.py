@@ -44,7 +44,7 @@ def summarise(state: AbstractState, obj: AbstractObject, given: Value) -> Value:
 
 
 def _reached(state: AbstractState, obj: AbstractObject, given: Value) -> tuple[Code, set[AbstractObject]]:
-    """Return the names that all functions within reach of a call use, and the objects that the call can reach."""
+    """Return the names that a call's reachable functions use, and the objects that the call can reach."""
     code = _by_name(state, obj)
     seen = {obj, *given, *_named(state, code)}
     queue = list(seen)

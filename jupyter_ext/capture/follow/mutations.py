@@ -15,7 +15,7 @@ _SPREADING = {"extend", "extendleft", "update", "__iadd__"}
 
 
 def change(state: AbstractState, value: Iterable[AbstractObject], *, deep: bool = False) -> None:
-    """Mark objects as changed; with `deep`, also all that they hold, as unknown code may change that, too."""
+    """Mark objects as changed; with `deep`, also all objects that they hold, as unknown code may change these, too."""
     found = reach(value) if deep else value
     for each in found:
         if each.package is None:
@@ -25,7 +25,7 @@ def change(state: AbstractState, value: Iterable[AbstractObject], *, deep: bool 
 
 
 def use(state: AbstractState, value: Iterable[AbstractObject]) -> None:
-    """Mark those objects as changed that change when used: iterators advance, random generators draw."""
+    """Mark those of the objects as changed that change by use: iterators advance, random generators draw."""
     for each in value:
         if each.stateful:
             state.changed.add(each)
@@ -43,7 +43,7 @@ def change_package(state: AbstractState, package: str, path: tuple[str, ...]) ->
 
 
 def draw(state: AbstractState, package: str, path: tuple[str, ...], *, surely: bool = False) -> None:
-    """Record a call into a package that may draw random numbers or seed a generator; `surely` if it certainly does."""
+    """Record that a call into a package may draw random numbers or seed a generator (`surely` if it certainly does)."""
     seeded, drawn = libraries.random_effect(package, path)
     state.out.seeded |= seeded
     state.out.drawn |= drawn
@@ -51,7 +51,7 @@ def draw(state: AbstractState, package: str, path: tuple[str, ...], *, surely: b
 
 
 def use_random(state: AbstractState, use: RandomUse) -> None:
-    """Record that project code which is called seeds random generators or draws from them."""
+    """Record that a call of project code seeds random generators or draws from them."""
     state.out.seeded |= use.seeded
     state.out.perhaps_seeded |= use.perhaps
     state.out.drawn |= use.drawn
