@@ -1,4 +1,4 @@
-"""Small builders, so that a test says only what matters to it."""
+"""Build records for tests, with defaults for all fields that a test does not mention."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def attempt(number: int = 1, placement: Placement | None = None, **fields: Any) 
 
 
 def update_trial(store: Store, number: int, index: int, at: float, **changes: Any) -> Trial:
-    """The trial with `changes` to fields other than its state, as a search's decision makes them."""
+    """Return the trial with these fields changed, but not its state, as a search's decision changes it."""
     (updated,) = store.record(number, [], [Moved(index, changes=changes)], at=at)
     return updated
 
 
 def parse_options(tokens: Sequence[str], host: Host) -> Namespace:
-    """The options of `%%dlsubmit` or `daylight submit` among `tokens`, and all others as `words`."""
+    """Return the parsed options of `%%dlsubmit` or `daylight submit`, with all other tokens in `words`."""
     parser = OptionParser(prog="%%dlsubmit", add_help=False)
     add_options(parser, host)
     parser.set_defaults(words=[])

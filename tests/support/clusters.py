@@ -1,4 +1,4 @@
-"""A cluster in a few words, for tests of the scheduler and for the examples of docs/explanation/scheduling.md."""
+"""Build small clusters for tests of the scheduler, and for the examples of docs/explanation/scheduling.md."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ class Cluster:
         self._asks: dict[int, SlotRequest] = {}
 
     def ask(self, owner: str, slots: int, group: str = "", **more: Any) -> int:
-        """Somebody wants slots; the number of the ask. Its group is the owner's own where none is said."""
+        """Add a slot request of a user and return its number.
+
+        Without a group, it belongs to a group of the user's name.
+        """
         number = len(self._asks) + 1
         request = SlotRequest(number, 1, slots, self.picture.at, owner=owner, group=group, **more)
         self._asks[number] = request
@@ -46,19 +49,19 @@ class Cluster:
         return number
 
     def asks_with(self, number: int, priority: int, by_admin: bool = True) -> None:
-        """It is given another priority while it waits."""
+        """Change the priority of a queued request."""
         self._asks[number] = replace(self._asks[number], priority=priority, by_admin=by_admin)
         self.picture.add(self._asks[number])
 
     def at(self, time: float) -> None:
-        """Let time pass; every gang has committed its first checkpoint a minute after its start, if that is over."""
+        """Advance the time to `minutes`; each gang commits its first checkpoint a minute after its start."""
         self.picture.pass_to(time)
         for run in list(self.picture.runs.values()):
             if run.committed is None and run.since + 60 <= time:
                 self.picture.change(run.key, committed=run.since + 60)
 
     def decide(self) -> list[str]:
-        """Decide and do it: what starts and who is asked to go, in words."""
+        """Let the scheduler decide and apply its decisions; return as text which gangs start and which must exit."""
         decisions = decide(self.picture)
         self.apply(decisions)
         starts = [f"{start.request.experiment} starts on {_where(start.run(0.0))}" for start in decisions.starts]
@@ -73,21 +76,21 @@ class Cluster:
             self.picture.hold(start.run(self.picture.at))
 
     def servers(self, *present: Server) -> None:
-        """These notebook servers hold slots, and no others."""
+        """Let exactly these notebook servers hold slots."""
         take_in(self.picture, present)
 
     def ends(self, *numbers: int) -> None:
-        """These are done."""
+        """End these gangs for good."""
         for number in numbers:
             self.picture.let_go(RequestKey(number, 1))
 
     def comes_back(self, *numbers: int) -> None:
-        """These have gone, by preemption or a fault, and ask again."""
+        """Let these gangs exit, by preemption or a fault, and requeue their requests."""
         for number in numbers:
             self.picture.let_go(RequestKey(number, 1), replace(self._asks[number], failed_at=self.picture.at))
 
     def why(self, number: int) -> str:
-        """Why it waits."""
+        """Return why a request waits."""
         return explain(self.picture, self._asks[number]).reason
 
     def running(self) -> list[int]:

@@ -1,4 +1,4 @@
-"""A file system of a few megabytes, to be filled."""
+"""Mount small file systems, which tests fill up."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 @contextlib.contextmanager
 def mounted(folder: Path, size: int) -> Iterator[str]:
-    """A file system of so many bytes at `folder`; gives why there is none, an empty text where there is one."""
+    """Mount a file system of so many bytes at `folder`; return why that is impossible, "" on success."""
     command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -27,7 +27,7 @@ def mounted(folder: Path, size: int) -> Iterator[str]:
 
 @contextlib.contextmanager
 def small_disk(folder: Path, size: int) -> Iterator[Path]:
-    """The same for a test that has nothing to do without: a failure in CI, elsewhere a skip with its reason."""
+    """Mount a small file system at `folder`; without the right to do so, fail in CI, and skip the test elsewhere."""
     folder.mkdir()
     with mounted(folder, size) as reason:
         if reason:

@@ -20,13 +20,13 @@ _VARIABLE = "TESTS_FORKSERVERS"  # tells the processes of pytest-xdist the folde
 
 
 def share(home: Path) -> None:
-    """Have a home that has no forkserver yet use the shared ones."""
+    """Let a home without a forkserver use the shared ones."""
     with contextlib.suppress(FileExistsError):
         (home / "forkservers").symlink_to(_folder(), target_is_directory=True)
 
 
 def is_one(process: psutil.Process) -> bool:
-    """Return True for a forkserver, and for a rank of it in the instant before that shows its own command."""
+    """Return True for a forkserver, and for a rank of it that does not show its own command line yet."""
     return MODULE in process.cmdline()
 
 
@@ -36,7 +36,7 @@ def _folder() -> Path:
 
 
 def make_folder() -> Path:
-    """Make the folder for this process and those that it starts."""
+    """Create the folder of the shared forkservers, for this process and the processes that it starts."""
     folder = Path(tempfile.mkdtemp(prefix="daylight-forkservers-"))
     os.environ[_VARIABLE] = str(folder)
     atexit.register(shutil.rmtree, folder, ignore_errors=True)  # they end when their sockets are gone

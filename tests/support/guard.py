@@ -1,6 +1,6 @@
-"""Daemons that end with the test process, with all that they have started: a guard is the reaper of them all.
+"""Start daemons that end with the test process, together with all of their descendants.
 
-Run as a program it starts what each line of its stdin asks for, and kills every descendant once stdin is closed.
+Run as a program, it starts the command in each line of its stdin, and kills all descendants once stdin is closed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 class Guard:
-    """Start daemons under a process that outlives the test process just long enough to end them."""
+    """Process that starts daemons for the tests, and outlives the test process just long enough to end them."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -31,7 +31,7 @@ class Guard:
         )
 
     def start(self, command: Sequence[str | Path], log: Path, environment: Mapping[str, str]) -> int:
-        """Start a daemon that stays in the foreground; its process id."""
+        """Start a daemon that stays in the foreground, and return its process id."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         request = {"command": [str(word) for word in command], "log": str(log), "environment": dict(environment)}
@@ -40,12 +40,12 @@ class Guard:
         return int(self._process.stdout.readline())
 
     def end(self) -> None:
-        """Kill all daemons, and what they have started."""
+        """Kill all daemons and their descendants."""
         self._process.communicate(timeout=60)
 
 
 def descendants() -> list[int]:
-    """All processes under this one; orphans among them have become its children."""
+    """Return all descendants of this process; orphans among them have become its children."""
     parents: dict[int, list[int]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""A client of Kubernetes' API server with a token, for what tests set up and look at."""
+"""Call the API server of Kubernetes with a token, to set up objects for tests and to inspect them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MERGE = "application/merge-patch+json"
 
 
 class ApiError(Exception):
-    """The API server refuses a request."""
+    """Error: the API server refuses a request."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(f"{status}: {message}")
@@ -23,22 +23,22 @@ class ApiError(Exception):
 
 
 class Admin:
-    """Requests to an API server; paths without a group are those of the core (`namespaces/ml/pods`)."""
+    """Client of an API server; paths without an API group are those of the core group (`namespaces/ml/pods`)."""
 
     def __init__(self, url: str, token: str, certificate: Path) -> None:
         self.url, self.token, self._certificate = url, token, certificate
 
     @cached_property
     def tls(self) -> ssl.SSLContext:
-        """What trusts the server's own certificate."""
+        """Return a TLS context that trusts the server's own certificate."""
         return ssl.create_default_context(cafile=str(self._certificate))
 
     def is_ready(self) -> bool:
-        """Whether the server has begun; its certificate is made as it does."""
+        """Return whether the server answers; it creates its certificate when it starts."""
         return self._certificate.exists() and self._send("GET", "/readyz", None) == b"ok"
 
     def exists(self, path: str) -> bool:
-        """Whether there is an object."""
+        """Return whether an object exists."""
         try:
             return bool(self.get(path))
         except ApiError as error:
@@ -47,11 +47,11 @@ class Admin:
             raise
 
     def get(self, path: str) -> Manifest:
-        """An object, or a list of objects."""
+        """Return an object, or a list of objects."""
         return self._call("GET", path)
 
     def list(self, path: str) -> list[Manifest]:
-        """The objects of a list."""
+        """Return the objects of a list."""
         return list(self.get(path)["items"])
 
     def create(self, path: str, body: Manifest) -> Manifest:
@@ -59,11 +59,11 @@ class Admin:
         return self._call("POST", path, body)
 
     def change(self, path: str, body: Manifest) -> Manifest:
-        """Merge into an object."""
+        """Change an object by a merge patch."""
         return self._call("PATCH", path, body)
 
     def delete(self, path: str, **options: object) -> None:
-        """Delete an object, if there is one."""
+        """Delete an object, if it exists."""
         try:
             self._call("DELETE", path, {"apiVersion": "v1", "kind": "DeleteOptions", **options})
         except ApiError as error:

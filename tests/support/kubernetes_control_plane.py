@@ -1,4 +1,4 @@
-"""A real control plane of Kubernetes for tests: etcd, API server, controllers and scheduler, in a folder of its own."""
+"""Run a real control plane of Kubernetes for tests: etcd, API server, controllers and scheduler, in a folder."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _CONTROLLERS = (
 
 
 def programs() -> Path:
-    """The folder with the control plane's programs; skips the test where they have not been built."""
+    """Return the folder with the control plane's programs; skip the test if they have not been built."""
     found = subprocess.run([BUILD, "--find"], capture_output=True, text=True, check=False)
     if found.returncode:
         reason = f"{found.stderr.strip()}, and `make test-kubernetes` runs the tests as well"
@@ -43,7 +43,7 @@ def programs() -> Path:
 
 
 class ControlPlane:
-    """A running control plane, without nodes."""
+    """Running control plane without nodes."""
 
     def __init__(self, folder: Path, guard: Guard) -> None:
         self._folder, self._guard, self._programs = folder, guard, programs()
@@ -53,7 +53,7 @@ class ControlPlane:
         self.certificate = folder / "certificates" / "apiserver.crt"
 
     def start(self) -> None:
-        """Start all programs, each once what it needs answers."""
+        """Start all programs in order, each after the program that it needs has answered."""
         self._make_keys()
         self._start_etcd()
         self.start_server()
@@ -69,15 +69,15 @@ class ControlPlane:
         self._wait(lambda: not Path(f"/proc/{self._server}").exists(), "the API server ends")
 
     def admin(self) -> Admin:
-        """A client with all rights."""
+        """Return a client with all rights."""
         return Admin(self.url, TOKENS["admin"], self.certificate)
 
     def requests(self) -> int:
-        """Return how many requests of the user ada it has answered, watches that have ended included."""
+        """Return how many requests of the user ada the API server has answered, including watches that have ended."""
         return sum(1 for _ in (self._folder / "audit").open())
 
     def config(self, path: Path, token: str, namespace: str) -> Path:
-        """Write a kubeconfig file for a token."""
+        """Write a kubeconfig file that uses a token."""
         server = {"server": self.url, "certificate-authority": str(self.certificate)}
         context = {"cluster": "test", "user": "test", "namespace": namespace}
         every = {
@@ -89,7 +89,7 @@ class ControlPlane:
         return path
 
     def _make_keys(self) -> None:
-        """Make the key of the tokens of service accounts, and write the tokens of users."""
+        """Create the key that signs service accounts' tokens, and the file with users' tokens."""
         key, public = self._folder / "accounts.key", self._folder / "accounts.pub"
         for command in (["genrsa", "-out", key, "2048"], ["rsa", "-in", key, "-pubout", "-out", public]):
             subprocess.run(["openssl", *command], check=True, capture_output=True)
@@ -157,7 +157,7 @@ _DEAF = ("--port=0", "--secure-port=0")  # nobody asks it anything
 
 @contextlib.contextmanager
 def control_plane() -> Iterator[ControlPlane]:
-    """A control plane, which ends with the block, or with the test process."""
+    """Provide a control plane, which ends with the block or with the test process."""
     with tempfile.TemporaryDirectory(prefix="daylight-kubernetes-", ignore_cleanup_errors=True) as name:
         guard = Guard()
         try:

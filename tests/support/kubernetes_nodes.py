@@ -1,4 +1,4 @@
-"""Nodes of a real Kubernetes for tests: kubelets that run their pods as processes of this machine."""
+"""Run nodes of a real Kubernetes for tests: kubelets that run their pods as processes of this machine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PODS = "/api/v1/pods"
 
 
 class KubeletNodes:
-    """The kubelets of some nodes. What a test asks of them it does from its own thread."""
+    """Kubelets of some nodes, in a thread; tests call their methods from another thread."""
 
     def __init__(self, admin: Admin, folder: Path) -> None:
         self.admin, self._processes = admin, PodProcesses(folder)
@@ -37,7 +37,7 @@ class KubeletNodes:
         self._begun = threading.Event()
 
     def add(self, name: str, cpus: int = 8, gpus: int = 0, labels: dict[str, str] | None = None) -> None:
-        """Register a node, and wait until pods may run on it."""
+        """Register a node, and wait until pods can run on it."""
         offered = {"cpu": str(cpus), "memory": "64Gi", "pods": "110", "ephemeral-storage": "64Gi"}
         offered |= {"nvidia.com/gpu": str(gpus)} if gpus else {}
         addresses = [{"type": "InternalIP", "address": "127.0.0.1"}, {"type": "Hostname", "address": name}]
@@ -55,22 +55,22 @@ class KubeletNodes:
         until(lambda: not self.admin.get(f"nodes/{name}")["spec"].get("taints"), f"node {name} is ready")
 
     def lose(self, name: str) -> None:
-        """Cut the kubelet of a node off, and kill all that runs there."""
+        """Disconnect the kubelet of a node, and kill all processes there."""
         self.lost.add(name)
         for pod in self.admin.list(_PODS):
             if pod["spec"].get("nodeName") == name:
                 self._processes.kill(pod)
 
     def find(self, name: str) -> None:
-        """Let the kubelet of a lost node be heard again."""
+        """Reconnect the kubelet of a lost node."""
         self.lost.discard(name)
 
     def cordon(self, name: str, cordoned: bool = True) -> None:
-        """Let no more pods onto a node, as `kubectl cordon` does."""
+        """Mark a node as unschedulable, like `kubectl cordon`."""
         self.admin.change(f"nodes/{name}", {"spec": {"unschedulable": cordoned}})
 
     def press(self, pod: Manifest, message: str) -> None:
-        """Evict a pod as a kubelet does whose node lacks something."""
+        """Evict a pod, like a kubelet whose node lacks a resource."""
 
         async def evict() -> Report:
             return self._processes.evict(pod, message)
@@ -80,7 +80,7 @@ class KubeletNodes:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[KubeletNodes]:
-        """Look after the nodes; then end all pods, and delete the nodes."""
+        """Run the kubelets during the block; then end all pods and delete the nodes."""
         thread = threading.Thread(target=self._run, daemon=True)
         thread.start()
         assert self._begun.wait(PATIENCE_S)
@@ -112,7 +112,7 @@ class KubeletNodes:
             self._processes.close()
 
     async def _follow(self) -> None:
-        """Keep the pods by a list and a watch."""
+        """Keep the cached pods up to date by a list and a watch."""
         listed = await self._call("GET", _PODS)
         self._pods = {each["metadata"]["uid"]: each for each in listed["items"] if self._is_mine(each)}
         query = {"watch": "1", "resourceVersion": listed["metadata"]["resourceVersion"], "timeoutSeconds": "60"}
@@ -165,7 +165,7 @@ class KubeletNodes:
         return str(variable.get("value", ""))
 
     async def _renew(self) -> None:
-        """Renew the leases, by which the controllers know that nodes live."""
+        """Renew the nodes' leases, by which the controllers know that the nodes are alive."""
         await asyncio.sleep(RENEW_S)
         await asyncio.gather(*map(self._renew_one, set(self._names) - self.lost))
         for node in (await self._call("GET", "/api/v1/nodes"))["items"]:
@@ -186,7 +186,7 @@ class KubeletNodes:
 
 
 async def _forever(job: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Do something again and again; a server that is away for a moment is asked again."""
+    """Repeat an operation without end; if the server does not answer, try again."""
     while True:
         try:
             await job()
@@ -219,7 +219,7 @@ def _path(pod: Manifest) -> str:
 
 
 def until(condition: Callable[[], Any], what: str) -> Any:
-    """The first true value of a condition."""
+    """Wait until a condition is true, and return its value."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         if found := condition():

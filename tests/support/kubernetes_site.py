@@ -1,4 +1,4 @@
-"""A namespace of a real Kubernetes for one test: a user with the rights of the guide, a volume, and two nodes."""
+"""Provide a namespace of a real Kubernetes for one test: a user with the guide's rights, a volume, and two nodes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _numbers = itertools.count(1)
 
 
 class KubernetesSite:
-    """A namespace, its nodes, and the kubeconfig file of a user who may do what the guide says."""
+    """Namespace with its nodes, and the kubeconfig file of a user who has the rights that the guide names."""
 
     def __init__(self, plane: ControlPlane, nodes: KubeletNodes, folder: Path) -> None:
         self.plane, self.nodes, self.admin = plane, nodes, nodes.admin
@@ -29,36 +29,36 @@ class KubernetesSite:
         self.use(TOKENS[USER])
 
     def use(self, token: str) -> None:
-        """Let the engine use another token, and this namespace."""
+        """Make the engine use another token, and this namespace."""
         self.plane.config(self.config, token, self.namespace)
 
     def path(self, kind: str, name: str = "") -> str:
-        """The path of objects in the namespace."""
+        """Return the API path of a kind of objects in the namespace."""
         return f"namespaces/{self.namespace}/{kind}" + (f"/{name}" if name else "")
 
     def pods(self) -> list[Manifest]:
-        """All pods that there are."""
+        """Return all pods in the namespace."""
         return self.admin.list(self.path("pods"))
 
     def objects(self) -> list[str]:
-        """The names of Daylight's objects."""
+        """Return the names of Daylight's objects in the namespace."""
         kinds = ("pods", "configmaps", "secrets")
         found = (each["metadata"]["name"] for kind in kinds for each in self.admin.list(self.path(kind)))
         return [name for name in found if name.startswith("daylight-")]
 
     def begin(self) -> None:
-        """Create the namespace, and what users of it have."""
+        """Create the namespace, and the objects that its users have."""
         self.create_namespace()
         until(lambda: self.admin.exists(self.path("serviceaccounts", "default")), "the service account is there")
         self.grant()
         self._bind_volume()
 
     def create_namespace(self) -> None:
-        """Create the namespace alone."""
+        """Create only the namespace."""
         self.admin.create("namespaces", {"metadata": {"name": self.namespace}})
 
     def grant(self, again: bool = False) -> None:
-        """Grant the user the rights that the guide names; `again` after they were taken back."""
+        """Grant the user the rights that the guide names; `again` grants them after they were revoked."""
         role, cluster_role = rights()
         role["metadata"]["namespace"] = self.namespace
         cluster_role["metadata"]["name"] += f"-{self.namespace}"
@@ -69,12 +69,15 @@ class KubernetesSite:
             self.admin.create(f"{RBAC}/clusterrolebindings", self._binding(cluster_role))
 
     def revoke(self) -> None:
-        """Take the rights back."""
+        """Revoke the rights."""
         self.admin.delete(f"{RBAC}/namespaces/{self.namespace}/roles/daylight")
         self.admin.delete(f"{RBAC}/clusterroles/daylight-nodes-{self.namespace}")
 
     def limit(self, **hard: str) -> None:
-        """Set the quota `gpus` of the namespace; names of resources have `__` for `.`; without any, none."""
+        """Set the quota `gpus` of the namespace, or remove it if no limits are given.
+
+        In names of resources, `__` stands for `.`.
+        """
         self.admin.delete(self.path("resourcequotas", "gpus"))
         if not hard:
             return
@@ -93,7 +96,7 @@ class KubernetesSite:
         return {"kind": f"{kind}Binding", "metadata": {"name": name}, "roleRef": reference, "subjects": [user]}
 
     def _bind_volume(self) -> None:
-        """Have the claim `home`, bound as a storage controller binds one."""
+        """Bind the volume claim `home`, as a storage controller would."""
         size, modes = {"storage": "1Gi"}, ["ReadWriteMany"]
         claim = {"resources": {"requests": size}, "accessModes": modes, "volumeName": self.namespace}
         bound = {"name": "home", "annotations": {"pv.kubernetes.io/bind-completed": "yes"}}
@@ -106,7 +109,7 @@ class KubernetesSite:
 
 
 def rights() -> tuple[Manifest, Manifest]:
-    """The Role and the ClusterRole in the guide."""
+    """Return the Role and the ClusterRole in the guide."""
     text = GUIDE.read_text().split("## Rights")[1].split("```yaml")[1].split("```")[0]
     role, cluster_role = yaml.safe_load_all(text)
     return role, cluster_role
@@ -114,7 +117,7 @@ def rights() -> tuple[Manifest, Manifest]:
 
 @contextlib.contextmanager
 def kubernetes_site(plane: ControlPlane, folder: Path, cpus: int = 8) -> Iterator[KubernetesSite]:
-    """A namespace with its user, and the nodes n1 and n2."""
+    """Provide a namespace with its user, and the nodes n1 and n2."""
     with KubeletNodes(plane.admin(), folder).running() as nodes:
         site = KubernetesSite(plane, nodes, folder)
         site.begin()

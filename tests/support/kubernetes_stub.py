@@ -1,4 +1,4 @@
-"""A stand-in for a Kubernetes API server: lists, watches, creations and deletions, with faults on demand."""
+"""Simulate a Kubernetes API server: lists, watches, creations and deletions, with faults on demand."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Fault = Callable[["Request"], None]
 
 
 class Refusal(Exception):
-    """The answer is this error."""
+    """Fault: the server answers with this error."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
         super().__init__(message)
@@ -37,11 +37,11 @@ class Refusal(Exception):
 
 
 class Cut(Exception):
-    """The connection is closed without an answer."""
+    """Fault: the server closes the connection without an answer."""
 
 
 class Cluster:
-    """Objects of a cluster, with their history. Only the thread of the server touches them."""
+    """Objects of a simulated cluster with their history, used only by the server's thread."""
 
     def __init__(self) -> None:
         self.objects: dict[tuple[str, str], Manifest] = {}  # by kind and name, which no two namespaces share
@@ -66,7 +66,7 @@ class Cluster:
         self.version = 0
 
     def put(self, kind: str, item: Manifest, event: str) -> Manifest:
-        """Store an object and tell the watches."""
+        """Store an object, and notify the watches."""
         self.version = next(self._versions)
         item["metadata"]["resourceVersion"] = str(self.version)
         if event == "DELETED":
@@ -98,7 +98,7 @@ class Cluster:
         return self.put(kind, item, "ADDED")
 
     def _charge(self, pod: Manifest) -> None:
-        """Refuse a pod beyond the quota; pods that have ended do not count."""
+        """Refuse a pod that exceeds the quota; ended pods do not count."""
         for name, most in self.quota.items():
             pods = [each for (kind, _), each in self.objects.items() if kind == "pods" and not is_over(each)]
             used, asked = sum(amount(each, name) for each in pods), amount(pod, name)
@@ -107,7 +107,7 @@ class Cluster:
                 raise Refusal(403, "Forbidden", f'pods "{pod["metadata"]["name"]}" is forbidden: {text}')
 
     def delete(self, kind: str, name: str, options: Manifest) -> Manifest:
-        """Delete an object; a pod with processes gets a time until which they may run."""
+        """Delete an object; a pod with running processes gets a deadline instead."""
         item = self.get(kind, name)
         wanted = options.get("preconditions", {}).get("uid")
         if wanted not in (None, item["metadata"]["uid"]):
@@ -127,7 +127,7 @@ class Cluster:
         return item
 
     def collect(self) -> None:
-        """Delete the objects whose owner is gone, as the garbage collector does."""
+        """Delete the objects whose owner is gone, like Kubernetes' garbage collector."""
         uids = {each["metadata"]["uid"] for each in self.objects.values()}
         for (kind, name), item in list(self.objects.items()):
             owners = [each["uid"] for each in item["metadata"].get("ownerReferences", [])]
@@ -135,13 +135,13 @@ class Cluster:
                 self.delete(kind, name, {})
 
     def get(self, kind: str, name: str) -> Manifest:
-        """An object by name."""
+        """Return an object by its name."""
         if (kind, name) not in self.objects:
             raise Refusal(404, "NotFound", f'{kind} "{name}" not found')
         return self.objects[kind, name]
 
     def list(self, kind: str, select: Callable[[Manifest], bool] = lambda item: True) -> Manifest:
-        """The objects of a kind that are selected."""
+        """Return the selected objects of a kind."""
         items = self.nodes if kind == "nodes" else [each for (of, _), each in self.objects.items() if of == kind]
         if kind == "resourcequotas" and self.quota:
             hard = {name: str(most) for name, most in self.quota.items()}
@@ -151,7 +151,7 @@ class Cluster:
 
 
 def matches(item: Manifest, selector: str) -> bool:
-    """Whether an object has the labels of a selector."""
+    """Return whether an object matches a label selector."""
     labels = item["metadata"].get("labels", {})
     return all(
         labels.get(key) == value for key, _, value in (each.partition("=") for each in selector.split(",") if each)
@@ -159,19 +159,19 @@ def matches(item: Manifest, selector: str) -> bool:
 
 
 def _left_out(item: Manifest, field: str) -> bool:
-    """Whether a field selector `status.phase!=VALUE` leaves an object out."""
+    """Return whether a field selector `status.phase!=VALUE` excludes an object."""
     path, _, value = field.partition("!=")
     return path == "status.phase" and item.get("status", {}).get("phase") == value
 
 
 def amount(pod: Manifest, name: str) -> int:
-    """What a pod requests of a resource; `pods` is one."""
+    """Return the amount of a resource that a pod requests; of the resource `pods` it is 1."""
     requests = pod["spec"]["containers"][0].get("resources", {}).get("requests", {})
     return 1 if name == "pods" else int(requests.get(name.removeprefix("requests."), 0))
 
 
 class Request(RequestHandler):
-    """One request of the API."""
+    """Handler of one request to the API."""
 
     def initialize(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -198,7 +198,7 @@ class Request(RequestHandler):
         )
 
     def _selects(self, namespace: str) -> Callable[[Manifest], bool]:
-        """What the namespace and the selectors of the request leave in."""
+        """Return whether the request's namespace and selectors include an object."""
         labels, fields = self.get_query_argument("labelSelector", ""), self.get_query_argument("fieldSelector", "")
 
         def selects(item: Manifest) -> bool:
@@ -250,7 +250,7 @@ class Request(RequestHandler):
             self._finished = True
 
     async def _watch(self, namespace: str, kind: str) -> None:
-        """Write events after a version until the watch is cut, or the client leaves."""
+        """Write events after a version until the watch is cut or the client disconnects."""
         at, cuts = int(self.get_query_argument("resourceVersion")), self.cluster.cuts
         selects = self._selects(namespace)
         with contextlib.suppress(StreamClosedError):
@@ -273,7 +273,7 @@ class Request(RequestHandler):
 
 
 class Groups(RequestHandler):
-    """What further APIs there are."""
+    """Handler that lists the additional API groups."""
 
     def initialize(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -290,14 +290,14 @@ class Groups(RequestHandler):
 
 
 class Version(RequestHandler):
-    """The version of the cluster."""
+    """Handler that returns the version of the cluster."""
 
     def get(self) -> None:
         self.finish({"gitVersion": "v1.30.1"})
 
 
 class Stub:
-    """A cluster behind an API server, in a thread of its own."""
+    """Simulated cluster behind an API server, in a thread."""
 
     def __init__(self, folder: Path) -> None:
         self.cluster = Cluster()
@@ -307,7 +307,7 @@ class Stub:
         self._tasks: list[asyncio.Task[None]] = []  # what runs next to the server
 
     def do(self, act: Callable[[Cluster], Any]) -> Any:
-        """Call a function with the cluster, in its thread."""
+        """Call a function with the cluster, in the server's thread."""
 
         async def call() -> Any:
             found = act(self.cluster)
@@ -317,7 +317,7 @@ class Stub:
         return asyncio.run_coroutine_threadsafe(call(), self._loop).result(30)
 
     def begin(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run a kubelet or the like next to the server, until its end."""
+        """Run a coroutine, such as a kubelet, in the server's event loop until the server ends."""
 
         async def begin() -> None:
             self._tasks.append(asyncio.create_task(run()))
@@ -325,11 +325,11 @@ class Stub:
         asyncio.run_coroutine_threadsafe(begin(), self._loop).result(30)
 
     def pods(self) -> list[Manifest]:
-        """All pods that there are."""
+        """Return all pods."""
         return list(self.do(lambda cluster: cluster.list("pods")["items"]))
 
     def expire(self) -> None:
-        """Forget the history, so that watches are told to list again, and cut those that run."""
+        """Discard the history, so that watches must list again, and cut the running ones."""
 
         def act(cluster: Cluster) -> None:
             cluster.oldest, cluster.cuts = cluster.version, cluster.cuts + 1
@@ -339,7 +339,7 @@ class Stub:
 
     @contextlib.contextmanager
     def serving(self) -> Iterator[Stub]:
-        """Serve on a free port, to which the file `config` leads."""
+        """Serve on a free port during the block; the file `config` is a kubeconfig for it."""
         thread = threading.Thread(target=self._run, daemon=True)
         thread.start()
         assert self._begun.wait(30)
@@ -384,21 +384,21 @@ class Stub:
 
 
 def granted() -> set[tuple[str, str]]:
-    """Return the verbs and kinds that the manifests of deploy/kubernetes let the service use."""
+    """Return the verbs and kinds that the manifests of deploy/kubernetes grant the service."""
     rights = yaml.safe_load_all((ROOT / "deploy/kubernetes/base/rights.yaml").read_text())
     rules = [rule for each in rights if "rules" in each for rule in each["rules"]]
     return {(verb, kind) for rule in rules for kind in rule["resources"] for verb in rule["verbs"]}
 
 
 def node(name: str, cpus: int = 8, gpus: int = 0) -> Manifest:
-    """A node that is ready."""
+    """Return a node that is ready."""
     offered = {"cpu": str(cpus), "memory": "64Gi", **({"nvidia.com/gpu": str(gpus)} if gpus else {})}
     status = {"allocatable": offered, "conditions": [{"type": "Ready", "status": "True"}]}
     return {"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}, "spec": {}, "status": status}
 
 
 def other_pod(name: str, node: str = "", namespace: str = "jhub", **requests: int) -> Manifest:
-    """A pod of another program, with what it requests; names of resources have `__` for `.` and `___` for `/`."""
+    """Return a pod of another program with these requests; in resource names, `__` stands for `.` and `___` for `/`."""
     amounts = {key.replace("___", "/").replace("__", "."): str(value) for key, value in requests.items()}
     metadata = {"name": name, "namespace": namespace, "labels": {}}
     spec = {"nodeName": node, "containers": [{"name": "main", "resources": {"requests": amounts}}]}
@@ -406,7 +406,7 @@ def other_pod(name: str, node: str = "", namespace: str = "jhub", **requests: in
 
 
 def notebook_pod(owner: str, node: str, gpus: int, server: str = "") -> Manifest:
-    """The pod of a notebook server, as KubeSpawner makes it."""
+    """Return the pod of a notebook server, as KubeSpawner creates it."""
     found = other_pod(f"jupyter-{owner}-{server}".rstrip("-"), node, nvidia__com___gpu=gpus)
     about = {"hub.jupyter.org/username": owner, **({"hub.jupyter.org/servername": server} if server else {})}
     found["metadata"]["annotations"] = about
@@ -414,7 +414,7 @@ def notebook_pod(owner: str, node: str, gpus: int, server: str = "") -> Manifest
 
 
 def at_random(seed: int, rate: float, *faults: Callable[[], Exception]) -> Fault:
-    """Raise one of these errors for a part of all requests."""
+    """Return a fault that raises one of these errors for a random part of all requests."""
     draws = random.Random(seed)
 
     def fault(request: Request) -> None:

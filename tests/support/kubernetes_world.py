@@ -1,4 +1,4 @@
-"""A real service on Kubernetes, whose pods see the home, as on a volume: on a control plane, or on the stand-in."""
+"""Run a real service on Kubernetes whose pods see the home, on a real control plane or on the stub."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ POOL: dict[str, Any] = {"engine": "kubernetes", "image": "test", "gpus": False, 
 
 @contextmanager
 def cluster(folder: Path, nodes: int = 3, cpus: int = 1, **settings: Any) -> Iterator[tuple[World, KubernetesSite]]:
-    """A service on a real control plane, by default with three nodes of one CPU: two slots are two nodes."""
+    """Provide a service on a real control plane.
+
+    By default three nodes with one CPU each, so that two slots are two nodes.
+    """
     with control_plane() as plane, kubernetes_site(plane, folder, cpus=cpus) as site:
         for number in range(3, nodes + 1):
             site.nodes.add(f"n{number}", cpus=cpus)
@@ -29,7 +32,7 @@ def cluster(folder: Path, nodes: int = 3, cpus: int = 1, **settings: Any) -> Ite
 
 @contextmanager
 def stand_in(folder: Path, nodes: int = 3, cpus: int = 1, **settings: Any) -> Iterator[tuple[World, Stub]]:
-    """The same on the stand-in for an API server."""
+    """Provide a service on the stub of an API server."""
     stub = Stub(folder)
     stub.cluster.nodes = [node(f"n{number}", cpus) for number in range(1, nodes + 1)]
     with stub.serving():

@@ -1,4 +1,4 @@
-"""What Kueue does to pods of its queues, on the stand-in: its webhook, and its controller."""
+"""Simulate Kueue on the stub of an API server: its webhook and its controller."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WHY = "couldn't assign flavors to pod set main: insufficient unused quota for cp
 
 
 def hold(cluster: Cluster, pod: dict[str, Any]) -> None:
-    """Hold a new pod of a group back, and make the Workload of the group, where there is Kueue."""
+    """Gate a new pod of a group, and create the group's Workload, if the cluster has Kueue."""
     group = pod["metadata"]["labels"].get(GROUP)
     if group is None or API not in cluster.groups:
         return
@@ -24,7 +24,7 @@ def hold(cluster: Cluster, pod: dict[str, Any]) -> None:
 
 
 def admit(cluster: Cluster, group: str) -> None:
-    """Let the pods of a group begin."""
+    """Admit the pods of a group, by removing their scheduling gates."""
     for (kind, _), pod in list(cluster.objects.items()):
         if kind == "pods" and pod["metadata"]["labels"].get(GROUP) == group:
             pod["spec"].pop("schedulingGates", None)

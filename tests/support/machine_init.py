@@ -1,7 +1,7 @@
-"""Process 1 of a machine that is played by namespaces: makes its root file system, then reaps.
+"""Run as process 1 of a machine that namespaces simulate: mount its root file system, then reap processes.
 
 Run by `unshare` in new namespaces as `machine_init.py FOLDER NAME SHARED VISIBLE...`. The root is this machine's own
-below a layer in memory; SHARED is mounted at /shared, and what is VISIBLE can be read where it is.
+below a layer in memory; SHARED is mounted at /shared, and the VISIBLE paths can be read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def bind(source: Path, target: Path) -> None:
 
 
 def make_root(folder: Path, shared: Path, visible: list[Path]) -> Path:
-    """Mount the root file system; nothing but `shared` of this machine can be written there."""
+    """Mount the root file system, in which only the folder `shared` of this machine can be written."""
     mount("--make-rprivate", "/")
     mount("-t", "tmpfs", "tmpfs", folder)
     upper, work, root = (folder / name for name in ("upper", "work", "root"))
@@ -48,7 +48,7 @@ def make_root(folder: Path, shared: Path, visible: list[Path]) -> Path:
 
 
 def install(name: str) -> None:
-    """Make what a fresh installation of the packages has: a munge key of its own, and its own name in /etc/hosts."""
+    """Create the files of a fresh package installation: a munge key, and the machine's name in /etc/hosts."""
     key = Path("/etc/munge/munge.key")
     key.write_bytes(os.urandom(128))
     shutil.chown(key, "munge", "munge")

@@ -1,4 +1,4 @@
-"""Two bare machines for tests: namespaces with root file systems, processes, names and addresses of their own."""
+"""Simulate two bare machines by namespaces, each with a root file system, processes, a name and an address."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ALL = ("--mount", "--uts", "--ipc", "--net", "--pid")
 
 
 class BareMachine:
-    """One machine: its name, its address, and commands that run there as root."""
+    """Simulated machine: its name, its address, and commands that run there as root."""
 
     def __init__(self, name: str, address: str, pid: int) -> None:
         self.name, self.address, self.pid = name, address, pid
@@ -33,7 +33,7 @@ class BareMachine:
         self.environment |= {"HOME": "/root", "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}
 
     def run(self, *command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Run a command there."""
+        """Run a command on the machine."""
         done = subprocess.run(
             [*self._enter(), *command],
             env=self.environment,
@@ -47,16 +47,16 @@ class BareMachine:
         return done
 
     def begin(self, *command: str) -> subprocess.Popen[str]:
-        """Start a command there, whose end is waited for later."""
+        """Start a command on the machine, without waiting for its end."""
         pipe = subprocess.PIPE
         return subprocess.Popen([*self._enter(), *command], env=self.environment, stdout=pipe, stderr=pipe, text=True)
 
     def path(self, path: str) -> Path:
-        """Return a file there as this process sees it."""
+        """Return the path in this process's file system of a file of the machine."""
         return Path(f"/proc/{self.pid}/root", path.lstrip("/"))
 
     def reboot(self) -> None:
-        """Kill all processes but the first, and give an empty /run; what lies on disks stays."""
+        """Kill all processes except process 1, and empty /run; files on disks stay."""
         # The command kills itself too.
         subprocess.run([*self._enter(), "sh", "-c", "kill -9 -1"], check=False, capture_output=True)
         self.run("mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", "/run")
@@ -72,9 +72,9 @@ class BareMachine:
 
 @contextlib.contextmanager
 def two_machines(folder: Path, shared: Mapping[str, Path]) -> Iterator[tuple[BareMachine, BareMachine]]:
-    """Give two machines on one network, n1 and n2; all that runs there ends with the block.
+    """Provide two machines on one network, n1 and n2; all of their processes end with the block.
 
-    `shared` says which folder of this machine each has at /shared.
+    `shared` names the folder of this machine that each has at /shared.
     """
     _need()
     guard = Guard()
@@ -109,7 +109,7 @@ def _machine(guard: Guard, folder: Path, name: str, shared: Path, address: str) 
 
 
 def _need() -> None:
-    """Skip where machines cannot be played; in CI that is a failure."""
+    """Skip the test if machines cannot be simulated; in CI, fail instead."""
     lacking = [*slurm.missing(), *(tool for tool in _TOOLS if shutil.which(tool) is None)]
     reason = f"{', '.join(lacking)} not found (Debian: slurm-wlm munge iproute2 openssl)" if lacking else ""
     if not reason:

@@ -1,4 +1,4 @@
-"""A small SMTP server that keeps the mails which it is given."""
+"""Run a small SMTP server that stores the mails which it receives."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from email.message import EmailMessage
 
 
 class MailServer:
-    """A server at a port of this machine; `refusing` is the answer to a recipient in place of 250, "" accepts."""
+    """SMTP server on a port of this machine; `refusing` is its answer to a recipient instead of 250 ("" accepts)."""
 
     def __init__(self) -> None:
         self.mails: list[EmailMessage] = []

@@ -1,4 +1,4 @@
-"""An engine without processes: its gangs are entries of a dictionary, and it fails or is slow when a test says so."""
+"""Simulate an engine without processes: gangs are entries of a dictionary, and a test can make it fail or be slow."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kernel_backend.model.views.overview import LogChunk
 
 
 class MemoryEngine:
-    """Engine of the given nodes; `places=False` makes it one whose own queue chooses them."""
+    """Engine of the given nodes; with `places=False`, its own queue chooses the nodes."""
 
     name = "memory"
 

@@ -1,4 +1,4 @@
-"""Stand in for NVML, with GPUs whose values a test sets."""
+"""Simulate NVML, with GPUs whose values a test sets."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 
 class NVMLError(Exception):
-    """An error of NVML."""
+    """Error that NVML raises."""
 
 
 @dataclass
 class FakeGpu:
-    """A GPU; a value of None is one that it does not have."""
+    """Simulated GPU; a value of None means that the GPU does not support it."""
 
     uuid: str = "GPU-1"
     gpu: int | None = 50  # percent
@@ -26,7 +26,7 @@ class FakeGpu:
 
 
 class FakeNvml:
-    """The functions of pynvml that are used, over fake GPUs. Once `lost`, each call fails."""
+    """Functions of pynvml that Daylight uses, for simulated GPUs. Once `lost` is set, every call fails."""
 
     NVMLError = NVMLError
     NVML_TEMPERATURE_GPU = 0

@@ -1,4 +1,4 @@
-"""A real object store for tests: moto's server, a process of its own on a free port."""
+"""Run a real object store for tests: moto's server, as a process on a free port."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PATIENCE_S = 60  # until a server that does not answer is a failed test
 
 @contextlib.contextmanager
 def object_store() -> Iterator[str]:
-    """The URL of an empty bucket; the environment leads every S3 client to it meanwhile."""
+    """Provide the URL of an empty bucket; environment variables direct all S3 clients to it during the block."""
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
     with tempfile.NamedTemporaryFile() as log, subprocess.Popen(command, stderr=log) as server:
         try:

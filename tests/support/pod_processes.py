@@ -1,4 +1,4 @@
-"""Containers of pods as processes of this machine, in sessions of their own: the part of a kubelet that runs them."""
+"""Run containers of pods as processes of this machine, each in its own session, like a kubelet."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ _WITHHELD = ("DAYLIGHT_HOME", "DAYLIGHT_SLOTS", "KUBECONFIG", "PYTHONPATH")
 
 
 def stamp(at: datetime | None = None) -> str:
-    """A time as the API server writes it."""
+    """Return a time in the format of the API server."""
     return (at or datetime.now(UTC)).isoformat().replace("+00:00", "Z")
 
 
 def is_over(pod: Manifest) -> bool:
-    """Whether a pod has ended."""
+    """Return whether a pod has ended."""
     return pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
 
 
 class Report(NamedTuple):
-    """What a kubelet tells about a pod: what is new in its status, and whether its object can go."""
+    """Report of a kubelet about a pod: changes of its status, and whether its object can be deleted."""
 
     status: Manifest
     gone: bool = False
 
 
 class PodProcesses:
-    """Start the first container of each pod, signal it and reap it."""
+    """Runner of the first container of each pod: it starts, signals and reaps the processes."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -43,13 +43,16 @@ class PodProcesses:
         self._signalled, self._told = set[str](), set[str]()  # pods that were sent SIGTERM; those whose end was told
 
     def is_new(self, pod: Manifest) -> bool:
-        """Whether a pod has not begun, and is to begin."""
+        """Return whether a pod must still be started."""
         uid = pod["metadata"]["uid"]
         begun = uid in self._running or uid in self._told or is_over(pod)
         return not begun and not pod["metadata"].get("deletionTimestamp")
 
     def advance(self, pod: Manifest, environment: Mapping[str, str]) -> Report | None:
-        """Start a new pod, end one that was deleted, reap one that has ended; None if there is nothing to tell."""
+        """Start a new pod, end a deleted one, or reap one that has ended.
+
+        Return a report, None if nothing has changed.
+        """
         uid, until = pod["metadata"]["uid"], pod["metadata"].get("deletionTimestamp")
         if self.is_new(pod):
             return self._start(pod, environment)
@@ -70,7 +73,7 @@ class PodProcesses:
         return Report(self._ended(pod, code), gone=until is not None)
 
     def evict(self, pod: Manifest, message: str) -> Report:
-        """End a pod because its node lacks something, as disk or memory."""
+        """End a pod because its node lacks a resource, such as disk or memory."""
         uid = pod["metadata"]["uid"]
         _kill(self._running[uid])
         self._running[uid].wait()
@@ -78,11 +81,11 @@ class PodProcesses:
         return Report({"phase": "Failed", "reason": "Evicted", "message": message, "containerStatuses": []})
 
     def kill(self, pod: Manifest) -> None:
-        """Kill what runs in a pod."""
+        """Kill the processes of a pod."""
         _kill(self._running[pod["metadata"]["uid"]])
 
     def close(self) -> None:
-        """End all processes."""
+        """Kill all processes."""
         for process in self._running.values():
             _kill(process)
 
@@ -127,7 +130,7 @@ def _over(pod: Manifest, terminated: Manifest) -> Manifest:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """End all processes of a pod, as the end of its cgroup does."""
+    """Kill all processes of a pod, as the end of its cgroup would."""
     with contextlib.suppress(psutil.Error):
         for each in psutil.Process(process.pid).children(recursive=True):
             with contextlib.suppress(psutil.Error):

@@ -1,4 +1,4 @@
-"""Ports for what is started later, or again."""
+"""Reserve ports for servers that a test starts later, or restarts."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _given: set[int] = set()
 
 
 def free_ports(count: int) -> list[int]:
-    """So many that nobody has, nor gets by asking for just any: not even while a server is down and comes again.
+    """Return this many ports that no other program gets, even while the test's server is down.
 
-    No port is given twice, and processes of tests that run beside each other are given different ones.
+    No port is returned twice, and parallel test processes get different ports.
     """
     among = [port for port in _places() if port not in _given]
     found: list[int] = []
@@ -34,7 +34,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def _places() -> range:
-    """The ports of this process among those that its machine gives to nobody who asks for just any."""
+    """Return this process's part of the ports that the machine never assigns by itself."""
     low, high = map(int, RANGE.read_text().split()) if RANGE.exists() else (LAST, 2**16)
     if min(LAST, low) - FIRST >= 1000:
         ports = range(FIRST, min(LAST, low))

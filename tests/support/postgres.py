@@ -1,4 +1,4 @@
-"""A real PostgreSQL server in a temporary folder, which can be killed and started again."""
+"""Run a real PostgreSQL server in a temporary folder, which tests can kill and restart."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ _names = itertools.count(1)
 
 
 class PostgresServer:
-    """A server that listens on a socket in `folder`; it refuses to run as root, so then it is `nobody`'s."""
+    """Server that listens on a socket in `folder`.
+
+    PostgreSQL refuses to run as root, so that it then runs as `nobody`.
+    """
 
     def __init__(self, programs: Path, folder: Path) -> None:
         self.folder, self._programs = folder, programs
@@ -32,17 +35,17 @@ class PostgresServer:
         self._run("initdb", "-U", "daylight", "--auth=trust", "-E", "UTF8", "--no-locale", "--no-sync")
 
     def start(self) -> None:
-        """Start it, and wait until it answers."""
+        """Start the server, and wait until it answers."""
         options = f"-c listen_addresses='' -c unix_socket_directories='{self.folder}' -c fsync=off"
         self._run("pg_ctl", "-w", "-l", self.folder / "log", "-o", options, "start")
 
     def stop(self) -> None:
-        """Stop it at once, as a crash would, if it runs."""
+        """Stop the server at once, like a crash, if it runs."""
         if (self.folder / "data/postmaster.pid").exists():
             self._run("pg_ctl", "-m", "immediate", "stop")
 
     def kill(self) -> None:
-        """kill -9 of the server and of all its processes."""
+        """Kill the server and all of its processes by SIGKILL."""
         postmaster = psutil.Process(int((self.folder / "data/postmaster.pid").read_text().split()[0]))
         everything = [postmaster, *postmaster.children(recursive=True)]
         for process in everything:
@@ -54,7 +57,7 @@ class PostgresServer:
         (self.folder / ".s.PGSQL.5432.lock").unlink()
 
     def create(self, options: str = "") -> str:
-        """The address of a new database."""
+        """Create a database and return its URL."""
         name = f"daylight_{next(_names)}"
         self.execute("postgres", f"CREATE DATABASE {name} {options}")
         return self.url(name)
@@ -64,7 +67,7 @@ class PostgresServer:
         return f"postgresql://{user}@/{database}?host={self.folder}"
 
     def execute(self, database: str, statement: str) -> list[tuple[object, ...]]:
-        """The rows of a statement, executed by the server's owner outside of a transaction."""
+        """Execute a statement as the server's owner, outside of a transaction, and return its rows."""
         url = self.url(database).replace("postgresql:", "postgresql+psycopg:")
         engine = create_engine(url, isolation_level="AUTOCOMMIT")
         try:
@@ -80,7 +83,7 @@ class PostgresServer:
 
 
 def database_name(url: str) -> str:
-    """The name of the database at an address of `PostgresServer`."""
+    """Return the name of the database in a URL of `PostgresServer`."""
     return url.partition("?")[0].rpartition("/")[2]
 
 
@@ -99,7 +102,7 @@ def _programs() -> Path | None:
 
 @contextlib.contextmanager
 def postgres_server() -> Iterator[PostgresServer]:
-    """A running server; skips where PostgreSQL is not installed."""
+    """Provide a running server; skip the test if PostgreSQL is not installed."""
     programs = _programs()
     if programs is None:
         assert not os.environ.get("CI"), "PostgreSQL is missing: .ci/run installs it"
@@ -115,6 +118,6 @@ def postgres_server() -> Iterator[PostgresServer]:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
-    """A server that tests share, and leave running."""
+    """Provide a server that all tests share, and that they must leave running."""
     with postgres_server() as server:
         yield server

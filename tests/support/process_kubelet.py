@@ -1,4 +1,4 @@
-"""A scheduler and a kubelet in one: pods of the stub of Kubernetes become processes of this machine."""
+"""Simulate a scheduler and a kubelet: pods of the Kubernetes stub become processes of this machine."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ TICK_S = 0.03
 
 
 class ProcessKubelet:
-    """Place pods on nodes with room, and run their containers as processes in sessions of their own."""
+    """Kubelet that places pods on nodes with free resources, and runs their containers as processes."""
 
     def __init__(self, cluster: Cluster, folder: Path) -> None:
         self._cluster, self._processes = cluster, PodProcesses(folder)
         self.lost: set[str] = set()  # nodes whose kubelet does not answer
 
     async def run(self) -> None:
-        """Look after all pods until cancelled; then end their processes."""
+        """Run all pods until cancelled; then end their processes."""
         try:
             while True:
                 for (kind, _), pod in list(self._cluster.objects.items()):

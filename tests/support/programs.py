@@ -1,4 +1,4 @@
-"""The corpus: programs with training loops of their own in the styles of the field, and some written to break them."""
+"""List the corpus of programs with training loops, in the usual styles, and some that are written to break Daylight."""
 
 from __future__ import annotations
 

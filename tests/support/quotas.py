@@ -1,4 +1,4 @@
-"""A roster that a test writes: nobody is bounded and no node is drained, unless the test says so."""
+"""Provide quotas that a test sets; by default no account has a limit, and no node is drained."""
 
 from __future__ import annotations
 

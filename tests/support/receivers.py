@@ -1,4 +1,4 @@
-"""A small HTTP server that takes the messages of webhooks, and fails on request."""
+"""Run a small HTTP server that receives webhooks' messages, and fails on request."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tornado.web import Application, RequestHandler
 
 @dataclass
 class Message:
-    """A request that arrived, with the status that it was answered."""
+    """Request that arrived, with the status of the answer."""
 
     headers: Mapping[str, str]
     body: bytes
@@ -28,13 +28,13 @@ class Message:
 
     @property
     def what(self) -> tuple[str, int]:
-        """The event and the experiment; 0 for a test message."""
+        """Return the event and the experiment's number of the message; 0 for a test message."""
         return self.json["type"], (self.json["data"] or {"number": 0})["number"]
 
 
 @dataclass
 class Receiver:
-    """A receiver at a port of this machine. `answers` are the next statuses; later requests are answered 200."""
+    """Receiver on a port of this machine; `answers` are its next statuses, and later requests are answered 200."""
 
     port: int = 0
     answers: list[int] = field(default_factory=list)
@@ -54,11 +54,11 @@ class Receiver:
 
     @property
     def taken(self) -> list[tuple[str, int]]:
-        """Events and experiments of the messages that were accepted, in order."""
+        """Return events and experiments of the accepted messages, in order."""
         return [each.what for each in self.messages if each.status < 300]
 
     def hold(self) -> None:
-        """Answer no request from now on until `let_go`."""
+        """Leave all requests unanswered until `let_go` is called."""
 
         async def begin() -> None:
             self.held.clear()
@@ -75,7 +75,7 @@ class Receiver:
         self._loop.call_soon_threadsafe(end)
 
     def stop(self) -> None:
-        """Close the port, unless it is closed; the messages stay."""
+        """Close the port, if it is open; the messages stay available."""
         if self._loop.is_closed():
             return
         self.let_go()

@@ -1,4 +1,4 @@
-"""Data whose samples draw random numbers, and how tests read it."""
+"""Provide datasets whose samples draw random numbers, and functions that read them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from kernel_backend.runner.data import Batches, source
 
 
 def drawn() -> torch.Tensor:
-    """The first 64 bits that each of the main generators draws: python's, numpy's, torch's."""
+    """Return the first 64 bits that each global generator (Python, numpy, torch) draws."""
     words = np.array([random.getrandbits(64), np.random.randint(2**64, dtype=np.uint64)], dtype=np.uint64)
     return torch.cat([torch.from_numpy(words.view(np.int64)), torch.empty(1, dtype=torch.int64).random_()])
 
 
 class Noisy(Dataset):
-    """By index; every sample draws from all three generators."""
+    """Map-style dataset, each sample of which draws from all three generators."""
 
     def __init__(self, count: int = 23) -> None:
         self.count = count
@@ -33,7 +33,7 @@ class Noisy(Dataset):
 
 
 class Flow(IterableDataset):
-    """A stream of as many samples, which draw as well; it does not say how many there are."""
+    """Stream of samples that draw random numbers; its length is not known."""
 
     def __init__(self, count: int = 23) -> None:
         self.count, self.epoch, self.reads = count, 0, 0
@@ -76,7 +76,7 @@ def batches(
     device: str = "cpu",
     **more: Any,
 ) -> Batches:
-    """The data, cut for some of `count` logical ranks."""
+    """Return the dataset in batches, cut for some of `count` logical ranks."""
     found = source(value, "train_data")
     return Batches(found, batch_size, 1, "sample", mine, count, workers, torch.device(device), **more)
 

@@ -1,4 +1,4 @@
-"""Run a program as the script form does, without a job: in a forked process, from its top or from a checkpoint."""
+"""Run a program like the script form does, but without a job: in a forked process, from its start or a checkpoint."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from kernel_backend.runner.forms.script.start import Start
 
 
 class Result:
-    """Result of a run: its output, its global values as text and bytes, its files, and its error."""
+    """Result of a run: output, global values as text and bytes, files, and the error."""
 
     def __init__(self, found: dict[str, Any]) -> None:
         self.printed: str = found["printed"]
@@ -92,7 +92,7 @@ class _Listener:
 
 
 def run(path: Path, save_at: Sequence[int] = (), checkpoint: bytes | None = None, rewritten: bool = True) -> Result:
-    """Run a program in a process of its own, in its folder; with `rewritten` as the form does, else as Python does."""
+    """Run a program in a forked process, in its folder; with `rewritten` as the script form does, else unchanged."""
     here, there = os.pipe()
     if not (child := os.fork()):
         os.close(here)

@@ -1,4 +1,4 @@
-"""Searches to be tested: built in a line, driven by hand or logged."""
+"""Create searches for tests, to be driven by hand or logged."""
 
 from __future__ import annotations
 
@@ -46,19 +46,19 @@ def settings(**asked: Any) -> Settings:
 
 
 def searcher(**asked: Any) -> Searcher:
-    """The searcher of these settings in `SPACE`."""
+    """Return the searcher for these settings in `SPACE`."""
     return make(settings(**asked), SPACE)
 
 
 def create(search: Searcher, count: int) -> list[int]:
-    """So many new trials begin."""
+    """Create this many new trials."""
     found = [search.on_slot() for _ in range(count)]
     assert all(isinstance(each, Create) for each in found)
     return [each.trial for each in found if each is not None]
 
 
 class Logged:
-    """A searcher that writes its log, as the service does."""
+    """Searcher that writes its log, like the service does."""
 
     def __init__(self, inner: Searcher) -> None:
         self.inner = inner

@@ -1,4 +1,4 @@
-"""Start a notebook server that shares no path with the service: a mount namespace with another Python path.
+"""Start a notebook server in a mount namespace in which it shares no path with the service.
 
 Run by `unshare --mount` as `server_apart.py REPOSITORY HIDDEN... -- ARGUMENTS`: the program is the server of one user
 of a hub. It finds Python and Daylight below /mnt, has an empty home there in memory, and finds HIDDEN folders empty.

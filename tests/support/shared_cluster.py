@@ -1,4 +1,4 @@
-"""A machine that two groups share: a real service in this process, real gangs, and a guarantee for one group."""
+"""Run a real service in this process, with real gangs, for two groups of which one has a guarantee."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ DAVE = Person(name="dave", groups=(BORROWS, OWNS), admin=True)
 
 
 class InBothGroups:
-    """An identity that knows one person, whoever asks with the right token."""
+    """Identity provider that returns the same user, a member of both groups, for the valid token."""
 
     async def who(self, token: str, *, remembered: bool = False) -> Person | None:
         return DAVE if token == TOKEN else None
 
 
 class Lent(World):
-    """Slots that one group borrows, of which two are guaranteed to another."""
+    """Cluster in which one group borrows slots, two of which are guaranteed to another group."""
 
     def __init__(self, home: Path, rules: Rules) -> None:
-        """The environment says how many slots there are (DAYLIGHT_SLOTS)."""
+        """Start the service; the environment variable DAYLIGHT_SLOTS sets the number of slots."""
         super().__init__(home)
         self.served = Served(home, LocalEngine(home), identity=InBothGroups(), rules=rules)  # type: ignore[arg-type]
         self.served.roster.groups = {OWNS: Quota(guarantee=2)}
@@ -36,10 +36,10 @@ class Lent(World):
         discovery.announce(home, "127.0.0.1", self.served.port)
 
     def asks(self, group: str, **options: Any) -> int:
-        """An experiment of a group."""
+        """Submit an experiment for a group."""
         return self.submit(group=group, **options).experiment.number
 
     def close(self) -> None:
-        """End the service, and everything that still runs."""
+        """End the service, and all processes that still run."""
         self.served.stop()
         super().close()

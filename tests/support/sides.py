@@ -1,4 +1,4 @@
-"""One experiment of two that are laid beside each other: a test says only what is other than usual."""
+"""Build two experiments that are compared; a test names only the fields in which they differ."""
 
 from __future__ import annotations
 

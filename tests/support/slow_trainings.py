@@ -1,4 +1,4 @@
-"""Trainings that are slow for a cause that is put into them, each as a user would have it."""
+"""Provide trainings that are slow for a known cause, written as users would write them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real Slurm for tests: munged, slurmctld and several slurmd on this machine, in a folder of their own."""
+"""Run a real Slurm for tests: munged, slurmctld and several slurmd on this machine, in a folder."""
 
 from __future__ import annotations
 
@@ -71,13 +71,16 @@ PartitionName=small Nodes=n1 MaxTime=60 State=UP PriorityTier=2{small}
 
 
 def missing(*more: str) -> list[str]:
-    """The programs of Slurm, and `more`, that are not installed here; Debian has daemons where only root looks."""
+    """Return the programs of Slurm, and of `more`, that are not installed.
+
+    Debian puts daemons where only root looks.
+    """
     path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
     return [name for name in (*_PROGRAMS, *more) if shutil.which(name, path=path) is None]
 
 
 class Slurm:
-    """A running Slurm: its folder, its configuration, and its daemons."""
+    """Running Slurm: its folder, its configuration, and its daemons."""
 
     def __init__(self, folder: Path, guard: Guard, own_disks: Mapping[Path, str]) -> None:
         self.folder, self.conf = folder, folder / "slurm.conf"
@@ -87,13 +90,13 @@ class Slurm:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What leads Slurm's commands to this Slurm."""
+        """Return the environment variables that direct Slurm's commands to this Slurm."""
         own = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "SBATCH"))}
         own["MYSQL_UNIX_PORT"] = str(slurmdbd.socket(self.folder))
         return own | {"SLURM_CONF": str(self.conf), "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}
 
     def run(self, *command: str, check: bool = True) -> str:
-        """What a command of Slurm prints."""
+        """Run a command of Slurm, and return its output."""
         done = subprocess.run(
             command, env=self.environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
         )
@@ -125,16 +128,16 @@ class Slurm:
         self._pids[name] = self._guard.start(command, self.folder / f"{name}.out", self.environment)
 
     def on(self, node: str, path: Path) -> Path:
-        """A path of a node's own disks, as seen from here."""
+        """Return the path in this process's file system of a file on a node's own disk."""
         return Path(f"/proc/{self._pids[node]}/root{path}")
 
     def set_on(self, node: str, **variables: str) -> None:
-        """Give the tasks that start on a node these environment variables; without any, none."""
+        """Set these environment variables for tasks that start on a node; without any, remove them."""
         lines = [f"export {name}={value}\n" for name, value in variables.items()]
         (self.folder / f"variables-{node}").write_text("".join(lines))
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> None:
-        """Kill a daemon, and wait until it is gone; the jobs of a slurmd run on."""
+        """Kill a daemon, and wait until it is gone; the jobs of a slurmd continue to run."""
         pid = self._pids.pop(name)
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
@@ -152,7 +155,7 @@ class Slurm:
         self.wait(lambda: "UP" in self.run("scontrol", "ping", check=False), "slurmctld answers")
 
     def saved(self) -> None:
-        """Wait until the controller has written its state, without which it forgets new jobs when it is killed."""
+        """Wait until the controller has written its state; otherwise it forgets new jobs when it is killed."""
         begun = time.time()
         state = self.folder / "state" / "job_state"  # missing before the first job
 
@@ -162,12 +165,12 @@ class Slurm:
         self.wait(written, "slurmctld saves its state")
 
     def accounts(self, *commands: str) -> None:
-        """Run commands of sacctmgr, at once."""
+        """Run commands of sacctmgr; they take effect at once."""
         for each in commands:
             self.run("sacctmgr", "-i", *each.split())
 
     def limits(self, **limits: object) -> None:
-        """Set limits of this user in the account `lab`; the controller knows them at once."""
+        """Set limits of this user in the account `lab`; the controller applies them at once."""
         if limits:
             words = " ".join(f"{name}={value}" for name, value in limits.items())
             self.accounts(f"modify user {_user()} where account=lab set {words}")
@@ -196,13 +199,13 @@ def slurm(
     job_age: int = 300,
     closed: bool = False,
 ) -> Iterator[Slurm]:
-    """A Slurm of three nodes and two partitions, `main` with all and `small` with the first; its jobs die with it.
+    """Provide a Slurm of three nodes and two partitions: `main` with all nodes, `small` with the first.
 
-    `gpus` is the number of pretended GPUs of each node, which needs root; with `preemption` jobs in `small` end those
-    in `main`. In place of the folders `own_disks` each node has an empty disk of its own, mounted with these options,
-    which needs root. With `accounting` it has a slurmdbd, whose only account is `lab` with this user. `job_age` is the
-    number of seconds for which the controller knows an ended job. `closed` adds a partition of this name, which nobody
-    may use.
+    Its jobs end with it. `gpus` is the number of pretended GPUs of each node, which needs root; with `preemption` jobs
+    in `small` end those in `main`. In place of the folders `own_disks` each node has an empty disk of its own, mounted
+    with these options, which needs root. With `accounting` it has a slurmdbd, whose only account is `lab` with this
+    user. `job_age` is the number of seconds for which the controller knows an ended job. `closed` adds a partition of
+    this name, which nobody may use.
     """
     if lacking := missing(*(slurmdbd.PROGRAMS if accounting else ())):
         packages = "slurm-wlm munge slurmdbd mariadb-server" if accounting else "slurm-wlm munge"
@@ -235,7 +238,7 @@ def slurm(
 
 
 def _no_mounts() -> str:
-    """Why this process may not mount file systems in a namespace of its own; "" if it may."""
+    """Return why this process may not mount file systems in a namespace; "" if it may."""
     tried = ["unshare", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
     return subprocess.run(tried, capture_output=True, text=True, check=False).stderr.strip()
 
@@ -286,7 +289,7 @@ def _configure(
 
 
 def _devices(folder: Path, node: str, gpus: int) -> str:
-    """Make the device files of a node's pretended GPUs; its line of gres.conf."""
+    """Create the device files of a node's simulated GPUs; return its line of gres.conf."""
     for number in range(gpus):
         os.mknod(folder / f"{node}-gpu{number}", 0o20666, os.makedev(1, 3))
     return f"NodeName={node} Name=gpu Type=a100 File={folder}/{node}-gpu[0-{gpus - 1}]\n"

@@ -1,4 +1,4 @@
-"""A real slurmdbd for the Slurm of a test, over a MariaDB of its own: accounts, QOS, limits, and sacct."""
+"""Run a real slurmdbd with MariaDB for the Slurm of a test: accounts, QOS, limits, and sacct."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _QUICK = ("--innodb-flush-log-at-trx-commit=0", "--innodb-doublewrite=0", "--per
 
 
 def configure(folder: Path, user: str, port: int) -> str:
-    """Write slurmdbd's configuration, and make the database's folder; the lines for slurm.conf."""
+    """Write slurmdbd's configuration, and create the database's folder; return the lines for slurm.conf."""
     conf = folder / "slurmdbd.conf"
     conf.touch(0o600)  # slurmdbd refuses one that others may read
     conf.write_text(_CONF.format(folder=folder, port=port, user=user))
@@ -54,7 +54,7 @@ def configure(folder: Path, user: str, port: int) -> str:
 
 
 def command(name: str, folder: Path) -> list[str]:
-    """The command of one of the daemons."""
+    """Return the command line of one of the daemons."""
     if name == "slurmdbd":
         return ["slurmdbd", "-D"]
     database = folder / "database"
@@ -63,17 +63,17 @@ def command(name: str, folder: Path) -> list[str]:
 
 
 def socket(folder: Path) -> Path:
-    """The database's socket, which nobody but its user and root reaches."""
+    """Return the path of the database's socket, which only its user and root can open."""
     return folder / "database" / "socket"
 
 
 def wait_for(daemon: str, folder: Path, run: Callable[..., str]) -> Callable[[], bool]:
-    """The condition for which to wait after the start of a daemon; `run` runs a command of Slurm."""
+    """Return the condition that shows that a daemon has started; `run` runs a command of Slurm."""
     if daemon == "mariadbd":
         return socket(folder).exists
     return lambda: "Cluster" in run("sacctmgr", "-p", "list", "cluster", check=False)
 
 
 def _program(name: str) -> list[str]:
-    """MariaDB's program with the options that come first; it does not run as root."""
+    """Return the command line of a MariaDB program with the options that must come first; it does not run as root."""
     return [name, "--no-defaults", *(["--user=mysql"] if os.geteuid() == 0 else [])]

@@ -1,4 +1,4 @@
-"""A service whose nodes do not see its home: a real Slurm of nodes with disks of their own, and an object store."""
+"""Run a service whose nodes do not see its home: a real Slurm of nodes with their own disks, and an object store."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ POOL = {"engine": "slurm", "partition": "main", "shared": False}
 
 
 class Site(NamedTuple):
-    """A service, the Slurm that does not see its home, and folders that both see, or each node alone."""
+    """Service, the Slurm that does not see the service's home, and folders on shared and on own disks."""
 
     world: World
     slurm: Slurm
@@ -31,46 +31,46 @@ class Site(NamedTuple):
     small: Path  # of each node alone, with room for a megabyte
 
     def weights(self, number: int) -> dict[str, str]:
-        """The digests of the parts of the newest checkpoint."""
+        """Return the digests of the parts of the newest checkpoint."""
         newest = open_storage(f"{self.bucket}/{number}/1").committed()[-1]
         return {part.name: part.digest for part in newest.parts}
 
     def trained(self, number: int) -> Overview:
-        """Wait for the end of a training, which has completed."""
+        """Wait until a training has completed."""
         overview = self.world.ended(number, PATIENCE_S)
         assert overview.state == "completed", (overview, self.outputs())
         return overview
 
     def lasting(self, source: str = LASTING, **options: Any) -> tuple[int, Path]:
-        """Submit a training of slow steps; its number, and the file by which it is hurried."""
+        """Submit a training with slow steps; return its number, and the file that makes its steps fast."""
         hurry = self.seen / f"hurry-{time.monotonic_ns()}"
         made = self.world.submit(source, pool="cloud", pause=0.5, hurry=str(hurry), **{**OPTIONS, **options})
         return made.experiment.number, hurry
 
     def ranks(self, number: int, attempt: int = 1) -> dict[int, int]:
-        """The process ids of an attempt's ranks, as its launchers have told the service."""
+        """Return the process ids of an attempt's ranks, which its launchers have reported to the service."""
         folder = self.world.home / "attempts" / f"{number}.1-{attempt}"
         found = [json.loads(each.read_bytes()) for each in folder.glob("ranks*.json")]
         return {int(rank): pid for each in found for rank, pid in each.items()}
 
     def launcher(self, number: int, attempt: int) -> int:
-        """The process id of an attempt's launcher on its first node."""
+        """Return the process id of an attempt's launcher on its first node."""
         record = self.world.home / "attempts" / f"{number}.1-{attempt}" / "launcher.json"
         return int(json.loads(record.read_bytes())["pid"])
 
     def left(self, name: str) -> list[Path]:
-        """Return what is left on the nodes' own disks under a name, such as `attempts/*`."""
+        """Return the files on the nodes' own disks that match a pattern, such as `attempts/*`."""
         return [each for node in NODES for each in self.slurm.on(node, self.cache).glob(f"daylight/*/*/{name}")]
 
     def outputs(self) -> str:
-        """Return what jobs printed before their launchers ran, for messages of failed tests."""
+        """Return the output of jobs before their launchers ran, for messages of failed tests."""
         found = [each for node in NODES for each in self.slurm.on(node, self.cache).glob("daylight/*/*.out")]
         return "\n".join(f"== {each}\n{each.read_text()}" for each in found)
 
 
 @contextlib.contextmanager
 def staged_site(folder: Path, pools: Mapping[str, Mapping[str, Any]] | None = None) -> Iterator[Site]:
-    """A service with the pool `cloud` and others, of three nodes with one CPU each, which have disks of their own."""
+    """Provide a service with the pool `cloud` and others, of three nodes with one CPU and an own disk each."""
     service, seen, cache, small = (folder / name for name in ("service", "seen", "cache", "small"))
     for each in (service, seen, cache, small):
         each.mkdir()

@@ -1,4 +1,4 @@
-"""An environment of its own with TensorFlow, which takes 1.4 GB and wants other packages than the tests do."""
+"""Provide an environment with TensorFlow, which takes 1.4 GB and needs other packages than the tests."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ LOCK = ROOT / "requirements" / "tensorflow.txt"
 
 
 def environment() -> Path:
-    """Return a Python with TensorFlow, and with all packages of this one; made once and cached.
+    """Return a Python with TensorFlow and all packages of this one; it is installed once and cached.
 
-    Without an index it is a failure in CI, elsewhere a skip with its reason.
+    If no package index can be reached, fail in CI, and skip the test elsewhere.
     """
     key = hashlib.sha256(LOCK.read_bytes() + sys.version.encode() + sys.prefix.encode()).hexdigest()[:12]
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "daylight" / f"tensorflow-{key}"
@@ -34,7 +34,7 @@ def environment() -> Path:
 
 
 def kernel_of_tensorflow(folder: Path) -> str:
-    """Write the description of a kernel with TensorFlow into a folder of JUPYTER_PATH; return its name."""
+    """Write the kernelspec of a kernel with TensorFlow into a folder of JUPYTER_PATH; return its name."""
     described = folder / "kernels" / "tensorflow" / "kernel.json"
     described.parent.mkdir(parents=True)
     argv = [str(environment()), "-m", "ipykernel_launcher", "-f", "{connection_file}"]

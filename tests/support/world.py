@@ -1,4 +1,4 @@
-"""A whole small Daylight for a test: a home, its real service process, a client, and ways to break things."""
+"""Run a complete small Daylight for a test: a home, its real service process, and a client."""
 
 from __future__ import annotations
 
@@ -63,7 +63,10 @@ NO_ENVIRONMENT = Environment(python="3", implementation="CPython", platform="lin
 
 
 class World:
-    """One home and what runs in it; the forkserver may be one that all worlds of this process share."""
+    """Home with a service process, and methods that disturb it.
+
+    The forkserver may be shared by all worlds of this process.
+    """
 
     def __init__(self, home: Path, slots: int = 2, shared_forkserver: bool = False) -> None:
         self.home = home
@@ -77,7 +80,7 @@ class World:
             forkservers.share(home)
 
     def serve(self, *arguments: str) -> Client:
-        """Start the service as a detached process, unless it runs; a client of it."""
+        """Start the service as a detached process unless it runs, and return a client of it."""
         process: subprocess.Popen[bytes] | None = None
 
         def serves() -> bool:
@@ -93,7 +96,7 @@ class World:
         return Client.connect(start=False, home=self.home)
 
     def start_service(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """The process of a service that is about to begin."""
+        """Start a service process, and return it without waiting until it listens."""
         with (self.home / "service.log").open("ab") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", "kernel_backend", *self.settings, *arguments],
@@ -107,9 +110,9 @@ class World:
     def submit(
         self, source: str = DEFINITION, name: str | None = None, cwd: Path | None = None, **options: Any
     ) -> Overview:
-        """Submit a definition that begins in line 2 of cell [4]; what is no option of Config is a hyperparameter.
+        """Submit a definition that begins in line 2 of cell [4].
 
-        `space` is what is searched, as on a line.
+        Arguments that are no fields of Config are hyperparameters. `space` is a search space, as on a magic's line.
         """
         source = textwrap.dedent(source).strip() + "\n"
         config = {key: options.pop(key) for key in list(options) if key in Config.model_fields}
@@ -140,12 +143,12 @@ class World:
         )
 
     def lasting(self, source: str = LASTING, pause: float = 0.5, **options: Any) -> int:
-        """Submit a training of slow steps, to be hurried once it has been disturbed; its number."""
+        """Submit a training with slow steps, for a test that disturbs it and then calls `hurry`; return its number."""
         hurry = self.home / f"hurry-{next(self._hurries)}"
         return self.submit(source, pause=pause, hurry=str(hurry), **options).experiment.number
 
     def hurry(self, number: int, attempt: int = 1) -> None:
-        """Have a lasting training come to its end quickly, from this attempt on."""
+        """Make a lasting training fast from its present attempt on."""
         until(
             lambda: (trials := self.overview(number).trials) and trials[0].attempt >= attempt,
             f"#{number} is in attempt {attempt}",
@@ -153,17 +156,17 @@ class World:
         Path(str(self.overview(number).trials[0].params["hurry"])).touch()
 
     def overview(self, number: int) -> Overview:
-        """The experiment as it is now."""
+        """Return the experiment's current overview."""
         if self._client is None:
             self._client = Client.connect(start=False, home=self.home)
         return self._client.experiment(number)
 
     def reports(self, number: int, trial: int = 1) -> list[StoredReport]:
-        """All reports of its trial."""
+        """Return all reports of the trial."""
         return Client.connect(start=False, home=self.home).reports(number, trial)
 
     def ended(self, number: int, patience: float = PATIENCE_S) -> Overview:
-        """Wait for its end."""
+        """Wait until the experiment has ended."""
 
         def look() -> Overview | None:
             found = self.overview(number)
@@ -172,35 +175,35 @@ class World:
         return until(look, f"experiment {number} ends", patience)
 
     def reached(self, number: int, step: int) -> Overview:
-        """Wait until its trial has reported a step."""
+        """Wait until the trial has reported a step."""
         return until(
             lambda: (o := self.overview(number)).trials and o.trials[0].step >= step and o, f"#{number} reaches {step}"
         )
 
     def checkpointed(self, number: int) -> Overview:
-        """Wait until its trial has a checkpoint."""
+        """Wait until the trial has a checkpoint."""
         return until(  # a search has no trials in the first moment
             lambda: (o := self.overview(number)).trials and o.trials[0].checkpoint and o,
             f"#{number} commits a checkpoint",
         )
 
     def state(self, number: int, state: str) -> Overview:
-        """Wait until it is in this state."""
+        """Wait until the experiment is in this state."""
         return until(lambda: (o := self.overview(number)).state == state and o, f"#{number} is {state}")
 
     def processes(self, module: str) -> list[psutil.Process]:
-        """The living processes of this home whose command line has `module`; no forkserver is among them."""
+        """Return the running processes of this home whose command line has `module`, without forkservers."""
         return list(self._processes(module))
 
     def ranks(self) -> dict[int, psutil.Process]:
-        """The ranks that live, by number, as their launchers have written down."""
+        """Return the running ranks by number, from the records of their launchers."""
         known = {}
         for record in self.home.glob("attempts/*/ranks*.json"):
             known |= {pid: int(rank) for rank, pid in json.loads(record.read_bytes()).items()}
         return {known[process.pid]: process for process in self._everything() if process.pid in known}
 
     def forkservers(self) -> list[psutil.Process]:
-        """The forkservers of this home alone; what is forked from them is not among them."""
+        """Return the forkservers of this home alone, without the ranks forked from them."""
         parents = {}
         for each in psutil.process_iter():
             with contextlib.suppress(psutil.Error):  # it has ended meanwhile
@@ -209,7 +212,7 @@ class World:
         return [each for each, parent in parents.items() if parent not in {other.pid for other in parents}]
 
     def kill_service(self) -> None:
-        """kill -9 of the service alone."""
+        """Kill only the service, by SIGKILL."""
         address = discovery.find(self.home)
         assert address is not None
         os.kill(address.pid, signal.SIGKILL)
@@ -217,14 +220,14 @@ class World:
         until(lambda: (found := discovery.find(self.home)) is None or found.pid != address.pid, "the service is gone")
 
     def weights(self, number: int) -> dict[str, str]:
-        """The digests of the parts of the newest checkpoint: equal digests are equal bits."""
+        """Return the digests of the parts of the newest checkpoint: equal digests mean equal bits."""
         from kernel_backend.checkpoints.directory import Directory
 
         newest = Directory(self.home / "checkpoints" / str(number) / "1").committed()[-1]
         return {part.name: part.digest for part in newest.parts}
 
     def close(self) -> None:
-        """End everything that still runs here, and what that was about to start."""
+        """End all processes of this home, including those that they start meanwhile."""
         if self._client is not None:
             self._client.close()
         while left := list(self._everything()):
@@ -246,7 +249,7 @@ class World:
                     yield process
 
     def _has(self, process: psutil.Process) -> bool:
-        """Return True for a process of this home; the environment of a forked rank is that of its forkserver."""
+        """Return True for a process of this home; a forked rank has the environment of its forkserver."""
         command = process.cmdline()
         if "kernel_backend.runner" in command:
             return Path(command[-1]).is_relative_to(self.home)
@@ -263,7 +266,7 @@ class World:
 
 
 def gone(process: psutil.Process) -> bool:
-    """Return True where a process has ended; a zombie counts as ended."""
+    """Return True if a process has ended; zombies count as ended."""
     try:
         return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -271,7 +274,7 @@ def gone(process: psutil.Process) -> bool:
 
 
 def until(look: Callable[[], T | bool | None], what: str, patience: float = PATIENCE_S) -> T:
-    """The first true value of `look`, which is asked less often the longer that it takes."""
+    """Wait until `look` returns a true value, and return it; the pauses between calls grow."""
     begun = time.monotonic()
     while (waited := time.monotonic() - begun) < patience:
         value = look()
