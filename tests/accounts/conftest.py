@@ -1,4 +1,4 @@
-"""Agents of this process's own user."""
+"""Provide agents that run as this process's own user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An agent that its user has replaced: it does with questions what it is told to on its command line."""
+"""Simulate an agent that its user has replaced: it answers requests as its command line says."""
 
 from __future__ import annotations
 

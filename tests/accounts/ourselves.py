@@ -1,4 +1,4 @@
-"""Agents without a privileged helper: processes of whoever runs the tests, each user in a home of its own."""
+"""Start agents without the privileged helper: as processes of the user who runs the tests, each with its own home."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kernel_backend.agent.serve import SUBFOLDER
 
 
 class Ourselves:
-    """Starts agents, and remembers them. `instead` has programs that run in place of the agents of some users."""
+    """Starter of agents, which records them. `instead` has programs that run in place of some users' agents."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -20,7 +20,7 @@ class Ourselves:
         self.started: list[subprocess.Popen[bytes]] = []
 
     def area(self, user: str) -> Path:
-        """Return the folder in which a user's agent keeps its files."""
+        """Return the folder in which a user's agent stores its files."""
         return self.home / user / SUBFOLDER
 
     def __call__(self, user: str, stdin: socket.socket) -> None:
@@ -31,7 +31,7 @@ class Ourselves:
         self.started.append(subprocess.Popen(command, stdin=stdin, cwd=folder, env=environment, start_new_session=True))
 
     def end(self) -> None:
-        """Kill those that still live."""
+        """Kill the agents that still run."""
         for each in self.started:
             each.kill()
             each.wait()

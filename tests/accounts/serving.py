@@ -1,4 +1,4 @@
-"""A service of Unix accounts as a program: whose token one has is who one is, as a hub would say."""
+"""Run a service for Unix accounts as a program; each token identifies a user, as a hub's tokens do."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kernel_backend.store.sql import SqlStore
 
 
 class Tokens:
-    """Each token is a person's, as they are written in a file."""
+    """Identity provider that reads users and their tokens from a file."""
 
     def __init__(self, people: dict[str, dict[str, object]]) -> None:
         self._people = {token: Person.model_validate(person) for token, person in people.items()}

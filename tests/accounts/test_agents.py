@@ -1,4 +1,4 @@
-"""An agent that dies, stops, or lies is the trouble of its user alone, and is told as that."""
+"""Test that an agent which dies, stops, or sends wrong answers affects only its own user, who gets an error."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STATUSES = TypeAdapter(list[str])
 
 @pytest.fixture
 def patient(ourselves: Ourselves):
-    """Agents that are waited for, unless a test has them given up soon: those that are well may be held up."""
+    """Provide agents with generous time limits, so that a slow machine causes no failures."""
     made = Agents(ourselves, answer_s=60.0, start_s=60.0, wait_s=60.0)
     yield made
     made.close()

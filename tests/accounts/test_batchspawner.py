@@ -1,4 +1,4 @@
-"""A hub whose notebook servers are jobs of a real Slurm, by batchspawner, beside the gangs that they submit there."""
+"""Test a hub whose notebook servers are jobs of a real Slurm (batchspawner), next to gangs that users submit there."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ CELL = f"%%dlsubmit --pool gpu --slots 2 --epochs 2{TOLD}{DEFINITION.lstrip()}"
 
 
 class BatchHub(Hub):
-    """A hub that runs as root by an interpreter that every account can run, with its configuration of examples/."""
+    """Hub that runs as root with an interpreter that all accounts can run, and the configuration in examples/."""
 
     def __init__(self, folder: Path, accounts: Accounts, site: Slurm) -> None:
         super().__init__(folder)
         self._accounts, self._site = accounts, site
 
     def start(self) -> BatchHub:
-        """Start it, and wait until it and the service answer."""
+        """Start the hub, and wait until it and the service answer."""
         programs, pools = self.folder / "bin", self.folder / "daylight.py"
         programs.mkdir(parents=True)
         for name, line in PROGRAMS.items():
@@ -107,7 +107,7 @@ class BatchHub(Hub):
         return self
 
     def client(self, user: str) -> Client:
-        """A client that speaks for this user, with a service of an account of its own."""
+        """Return a client with the token of this user."""
         if user not in self._clients:
             uid = self._accounts.user(self._accounts.service_user).pw_uid
             self._clients[user] = Client.at(self.service, self.token(user), patience=20, user=uid)
@@ -116,14 +116,14 @@ class BatchHub(Hub):
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Slurm]:
-    """A Slurm of three nodes with four CPUs each."""
+    """Provide a Slurm of three nodes with four CPUs each."""
     with slurm(cpus=4) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def accounts(site: Slurm) -> Iterator[Accounts]:
-    """Users of the cluster, and the spawn helper; the service is the hub's."""
+    """Provide users of the cluster and the spawn helper; the hub starts the service."""
     made = Accounts(needed())
     made.environment["SLURM_CONF"] = str(site.conf)
     try:
@@ -143,13 +143,13 @@ def hub(accounts: Accounts, site: Slurm) -> Iterator[BatchHub]:
 
 
 def jobs(site: Slurm, user: str) -> dict[str, str]:
-    """The ids of a user's jobs in Slurm, ended ones included, by name."""
+    """Return the ids of a user's jobs in Slurm by name, including ended ones."""
     listed = site.run("squeue", "-h", "-u", user, "-t", "all", "-o", "%j %i").split()
     return dict(zip(listed[::2], listed[1::2], strict=True))
 
 
 def submitted(server: Notebook, cell: str) -> int:
-    """The number of the experiment that a cell submits."""
+    """Return the number of the experiment that a cell submits."""
     said = server.run("%load_ext daylight") + server.run(cell)
     found = re.search(r"#(\d+)", said)
     assert found is not None, said
@@ -179,7 +179,7 @@ def test_a_cell_in_a_server_that_is_a_job_trains_as_another_job_of_the_same_user
 
 
 def test_a_server_that_ends_takes_no_training_along(hub, accounts, site):
-    """A job that ends kills what it has started; a gang was not started by it."""
+    """Slurm kills all processes of a job that ends; a gang is a job of its own, not a process of the server's job."""
     user, hurry = accounts.dave, accounts.base / "hurry-batchspawner"
     server = hub.notebook(user)
     lasting = f"%%dlsubmit --pool gpu --slots 1 --epochs 60 pause=0.5 hurry='{hurry}'\n{LASTING}"

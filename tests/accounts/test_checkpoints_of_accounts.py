@@ -1,4 +1,4 @@
-"""Checkpoints over an agent keep the contract of all places."""
+"""Test that checkpoints accessed through an agent fulfil the contract of checkpoint storage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engine of Unix accounts keeps the contract over an agent, whatever becomes of that."""
+"""Test that the engine of Unix accounts fulfils the contract of engines, even if its agent fails."""
 
 from __future__ import annotations
 

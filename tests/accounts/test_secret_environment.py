@@ -1,4 +1,4 @@
-"""A service that a hub has handed a token shows it to no other process of its user."""
+"""Test that other processes of the same user cannot read the token that a hub has passed to the service."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECRET = "a-token-of-the-service"
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    """A home of user nobody's."""
+    """Provide a home that belongs to user nobody."""
     home = Path(tempfile.mkdtemp(prefix="daylight-secret-"))
     os.chown(home, NOBODY, NOBODY)
     yield home
@@ -29,7 +29,7 @@ def home() -> Iterator[Path]:
 
 
 def as_nobody(*command: str) -> subprocess.CompletedProcess[str]:
-    """Run a command as that user."""
+    """Run a command as user nobody."""
     return subprocess.run(
         command, user=NOBODY, group=NOBODY, extra_groups=[], cwd="/", capture_output=True, text=True, check=False
     )

@@ -45,7 +45,7 @@ def test_a_pool_whose_nodes_do_not_see_the_users_homes_is_refused(tmp_path: Path
 
 
 class Recording(Agents):
-    """Agents that answer what they are given, and note who is asked."""
+    """Agents that return prepared answers, and record which users' agents are called."""
 
     def __init__(self, *answers: dict[str, object]) -> None:
         super().__init__(lambda user, stdin: pytest.fail("no agent is started"))
@@ -88,7 +88,7 @@ def test_why_a_gang_waits_cannot_steer_a_terminal_or_fill_a_page(tmp_path: Path)
 
 
 def test_what_the_engine_of_an_agent_raises_arrives_as_that(agents: Agents, tmp_path: Path, monkeypatch):
-    """Without Slurm's commands a gang waits, and whether another attempt's was submitted is not known."""
+    """Without Slurm's commands a gang waits; whether the job of another attempt was submitted is unknown."""
     notes = GangNotes(tmp_path / "gangs")
     job = specifications(tmp_path, tmp_path, sys.executable)()
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -1,4 +1,4 @@
-"""Real Unix accounts on a real Slurm: each user's gangs are the user's own jobs, which nobody else's agent touches."""
+"""Test real Unix accounts on a real Slurm: each user's gangs are jobs of that user, which no other agent can touch."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ ADMIN = "ada"  # of the hub, without an account
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Slurm]:
-    """A Slurm of three nodes with one CPU each, so that two slots are two nodes."""
+    """Provide a Slurm of three nodes with one CPU each, so that two slots are on two nodes."""
     with slurm(cpus=1) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def accounts(site: Slurm) -> Iterator[Accounts]:
-    """Accounts whose service has the pool `cluster`."""
+    """Provide accounts whose service has the pool `cluster`."""
     made = Accounts(needed(), admin=ADMIN, pools={"cluster": {"engine": "slurm", "partition": "main"}})
     made.environment["SLURM_CONF"] = str(site.conf)
     try:
@@ -46,19 +46,19 @@ def users(accounts: Accounts) -> tuple[str, str]:
 
 
 def jobs(site: Slurm, user: str, states: str = "PD,R,CG") -> list[str]:
-    """The ids of a user's jobs in Slurm."""
+    """Return the ids of a user's jobs in Slurm."""
     return site.run("squeue", "-h", "-u", user, "-t", states, "-o", "%i").split()
 
 
 def ranks(accounts: Accounts, user: str) -> list[psutil.Process]:
-    """A user's ranks that live, as their launchers have written down."""
+    """Return a user's running ranks, from the records of their launchers."""
     written = [json.loads(path.read_bytes()) for path in accounts.area(user).glob("attempts/*/ranks*.json")]
     pids = {pid for each in written for pid in each.values()}
     return [process for process in accounts.processes(user) if process.pid in pids]
 
 
 def lasting(accounts: Accounts, user: str, **options: object) -> tuple[int, Path]:
-    """Submit a training to the pool that lasts until a file is there."""
+    """Submit a training to the pool that runs until a file exists."""
     hurry = accounts.base / f"hurry-{user}-{len(list(accounts.base.glob('hurry-*')))}"
     lasts = {"epochs": 60, "pause": 0.5, "hurry": str(hurry), "pool": "cluster"}
     return accounts.submit(user, LASTING, **lasts | options), hurry

@@ -45,7 +45,7 @@ def accounts() -> Iterator[Accounts]:
 
 @pytest.fixture(scope="module")
 def trained(accounts) -> dict[str, int]:
-    """An experiment of each user, on Horovod and on torch, that were trained at the same time."""
+    """Train an experiment of each user at the same time, on Horovod and on torch, and return them."""
     hurry = accounts.base / "hurry"
     lasts = {"epochs": 12, "pause": 0.5, "hurry": str(hurry)}
     numbers = {
@@ -70,7 +70,7 @@ def trained(accounts) -> dict[str, int]:
 
 
 def as_agent(accounts: Accounts, helper: Path | None = None) -> Agents:
-    """Agents as the service has them. (These tests are root's, whom the helper refuses: its user asks for us.)"""
+    """Return agents as the service starts them; the tests run as root, which the helper refuses to serve."""
 
     def spawn(user: str, stdin: socket.socket) -> None:
         uid = accounts.user(accounts.service_user).pw_uid
@@ -243,7 +243,7 @@ def test_an_agent_has_nothing_of_roots(accounts, agents):
 
 @pytest.fixture
 def secret(accounts) -> Path:
-    """A file of leslie's that nobody else may read, beside a whole checkpoint of hers."""
+    """Provide a file that only leslie can read, next to an intact checkpoint of hers."""
     folder = Path(accounts.user(accounts.leslie).pw_dir) / "private"
     folder.mkdir(exist_ok=True)
     path = folder / "secret.txt"
@@ -342,7 +342,7 @@ def test_an_artifact_that_is_a_symlink_is_not_served(accounts, agents, secret, l
 
 
 def test_a_whole_area_that_is_a_symlink_gives_no_one_elses(accounts, trained, lured):
-    """Last of those: dave's area is another's from here on, until it is put back."""
+    """The whole workspace of dave is a link to another user's, until the end of the test."""
     mine, aside = accounts.area(accounts.dave), accounts.area(accounts.dave).with_name("aside")
     away = f"mv {mine} {aside} && ln -s {accounts.area(accounts.leslie)} {mine}"
     done = accounts.as_user(accounts.dave, "sh", "-c", away)
@@ -388,7 +388,7 @@ while True:
 
 
 def refused(accounts: Accounts, number: int) -> str:
-    """Why dave cannot see his checkpoints; nothing where he can."""
+    """Return why dave cannot list his checkpoints; "" if he can."""
     try:
         accounts.client(accounts.dave).checkpoints(number)
     except PlaceUnavailable as error:
@@ -430,7 +430,7 @@ def test_a_restarted_service_finds_the_gangs_of_all_users(accounts, trained):
 
 
 def test_the_engine_believes_no_agent_about_gangs_of_others(accounts, agents, tmp_path):
-    """Dave's agent lists a gang of leslie's: he has made its folder by hand."""
+    """Dave has created a folder by hand so that his agent lists a gang of leslie's."""
     folder = accounts.area(accounts.dave) / "attempts" / "77.1-1"
     accounts.as_user(accounts.dave, "sh", "-c", f"mkdir -p {folder} && touch {folder}/listed")
     engine = UnixUserEngine(

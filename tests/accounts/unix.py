@@ -1,4 +1,4 @@
-"""Real Unix accounts for a test: a helper as root, a service as somebody without rights, and two users."""
+"""Provide real Unix accounts for a test: the spawn helper as root, a service without privileges, and two users."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def needed() -> str:
-    """The interpreter that every account can run; skips where there are no real accounts to be had, but not in CI."""
+    """Return an interpreter that all accounts can run; skip the test if accounts cannot be created, except in CI."""
     lacking = ""
     if os.geteuid() != 0:
         lacking = "Unix accounts are made by root"
@@ -52,7 +52,7 @@ def needed() -> str:
 
 
 def _opened(folder: Path, beside: Path) -> Path:
-    """A folder that every account can read: this one, or its copy where it lies in somebody's own."""
+    """Return a folder that all accounts can read: this one, or a copy if it is in a private folder."""
     if _open_to_all(folder):
         return folder
     copy = beside / folder.name
@@ -105,15 +105,15 @@ class Accounts:
         self._make_home(pools or {})
 
     def user(self, name: str) -> pwd.struct_passwd:
-        """An account."""
+        """Return the Unix account of a user."""
         return pwd.getpwnam(name)
 
     def area(self, name: str) -> Path:
-        """Return the folder of Daylight in a user's home."""
+        """Return Daylight's folder in a user's home."""
         return Path(self.user(name).pw_dir) / ".local/share/jupyter/daylight/hub"
 
     def start(self) -> None:
-        """Start helper and service."""
+        """Start the helper and the service."""
         self.start_helper()
         self.start_service()
 
@@ -124,17 +124,17 @@ class Accounts:
         until(self.helper_socket.exists, "the helper listens")
 
     def start_service(self) -> None:
-        """Start the service as its own user."""
+        """Start the service as a user without privileges."""
         command = [self.python, "-P", str(self._program), str(self.home)]
         self._run("service", [*command, str(self.helper_socket), str(self._port)], user=self.service_user)
         until(self._answers, f"the service answers; {self.log('service')}")
 
     def helper(self) -> psutil.Process:
-        """The process of the helper."""
+        """Return the process of the helper."""
         return psutil.Process(self._running["helper"].pid)
 
     def kill(self, what: str) -> None:
-        """End the helper or the service at once."""
+        """Kill the helper or the service."""
         process = self._running.pop(what)
         process.kill()
         process.wait()
@@ -145,12 +145,12 @@ class Accounts:
         return path.read_text() if path.exists() else ""
 
     def client(self, name: str) -> Client:
-        """A client of that user's."""
+        """Return a client with a user's token."""
         (token,) = (token for token, person in self._people.items() if person["name"] == name)
         return Client.at(f"http://127.0.0.1:{self._port}", token, user=self.user(self.service_user).pw_uid)
 
     def submit(self, name: str, source: str = DEFINITION, **options: Any) -> int:
-        """Submit a definition as a user; the experiment's number."""
+        """Submit a definition as a user, and return the experiment's number."""
         source = textwrap.dedent(source).strip() + "\n"
         config = {key: options.pop(key) for key in list(options) if key in Config.model_fields}
         snapshot = Snapshot(
@@ -174,7 +174,7 @@ class Accounts:
         return client.submit(asked).experiment.number
 
     def ended(self, name: str, number: int) -> Overview:
-        """Wait for an experiment's end."""
+        """Wait until an experiment has ended."""
 
         def look() -> Overview | None:
             found = self.client(name).experiment(number)
@@ -183,14 +183,14 @@ class Accounts:
         return until(look, f"experiment {number} ends; {self.log('service')[-3000:]}")
 
     def reached(self, name: str, number: int, step: int) -> None:
-        """Wait until its trial has reported a step."""
+        """Wait until an experiment's trial has reported a step."""
         until(
             lambda: self.client(name).experiment(number).trials[0].step >= step,
             f"#{number} reaches {step}; {self.log('service')[-3000:]}",
         )
 
     def processes(self, name: str, module: str = "") -> list[psutil.Process]:
-        """The processes of a user whose command line has `module`."""
+        """Return the processes of a user whose command line has `module`."""
         uid, found = self.user(name).pw_uid, []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
@@ -207,7 +207,7 @@ class Accounts:
         )
 
     def close(self) -> None:
-        """End everything and take the accounts away."""
+        """End all processes, and delete the accounts."""
         for what in list(self._running):
             self.kill(what)
         for name in (self.leslie, self.dave, self.service_user):

@@ -1,4 +1,4 @@
-"""Real checkpoints in the folder of a service, as a rank would have written them."""
+"""Write real checkpoints into the folder of a service, as a rank would."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def folder(home: Path, trial: int = 1) -> Path:
 
 
 def uid(home: Path) -> str:
-    """The identity of trial 1.1."""
+    """Return the identity (uid) of trial 1.1."""
     store = SqlStore(home / "daylight.db")
     try:
         return store.trial_uid(1, 1)
@@ -29,7 +29,10 @@ def uid(home: Path) -> str:
 
 
 def commit(home: Path, step: int, attempt: int = 1, ema: float | None = None, **metrics: float) -> Path:
-    """A checkpoint of trial 1.1 whose weights are all `step`, averaged ones `ema`; the file of the model's part."""
+    """Commit a checkpoint of trial 1.1 with all weights equal to `step` (averaged: `ema`).
+
+    Return the file of its model part.
+    """
     place = Directory(folder(home))
     states: dict[str, dict[str, Tensor]] = {"model": {"weight": torch.full((1, 2), float(step))}}
     if ema is not None:
@@ -47,7 +50,7 @@ def commit(home: Path, step: int, attempt: int = 1, ema: float | None = None, **
 
 
 def spoil(file: Path) -> None:
-    """Change one bit of its last byte, later than it was written: a slow clock would show no difference else."""
+    """Flip one bit of a file's last byte, at a later time, so that a coarse clock shows the change."""
     data, written = bytearray(file.read_bytes()), file.stat().st_mtime_ns
     data[-1] ^= 1
     file.write_bytes(data)
@@ -55,5 +58,5 @@ def spoil(file: Path) -> None:
 
 
 def names(home: Path) -> list[str]:
-    """List the names in the folder of checkpoints."""
+    """Return the names in the folder of checkpoints."""
     return sorted(each.name for each in folder(home).glob("*"))

@@ -1,4 +1,4 @@
-"""A service that listens, and a client of it."""
+"""Provide a service that listens, and a client of it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def two_pools(tmp_path: Path) -> Iterator[Any]:
 
 @pytest.fixture
 def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
-    """A service that the command line finds as it finds any other: by the files of its home."""
+    """Provide a service that the command line finds in the usual way: by the files of its home."""
     monkeypatch.setenv("DAYLIGHT_HOME", str(tmp_path))
     served = Served(tmp_path, StillEngine())
     discovery.write_private(tmp_path / "token", TOKEN)

@@ -1,4 +1,4 @@
-"""A service that answers as a later version of itself: each record has a field that nobody knows yet."""
+"""Simulate a service of a later version: each record in its answers has an additional, unknown field."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SEEN = {"code": "c", "digest": "d", "samples": 3, "seed": 0, "whole": True}
 
 
 def told(served: Served, client: Client, home: Path) -> None:
-    """A training that has said a little and kept something, and a search that has."""
+    """Provide a training and a search that have reported some values and saved artifacts."""
     submit(client)
     fact = Fact.model_validate({"number": 3, "at": 2.0, "name": "delivered", "value": {**SEEN, **LATER}})
     records = (started(), report(2), fact)
@@ -39,7 +39,7 @@ def told(served: Served, client: Client, home: Path) -> None:
 
 
 def as_later(value: Any) -> Any:
-    """A value as a later version answers it: each record in it has a field that nobody knows yet."""
+    """Return a value as a later version sends it: with an additional, unknown field in each record."""
     if isinstance(value, Record):
         own = {name: as_later(getattr(value, name)) for name in type(value).model_fields if holds(getattr(value, name))}
         return {**value.to_json(), **own, **LATER}
@@ -56,7 +56,7 @@ def holds(value: Any) -> bool:
 
 
 class Later:
-    """A service that answers as a later version; remembers the answers as they are, and which handlers gave them."""
+    """Service of a later version; it records its unchanged answers, and the handlers that gave them."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.true: Any = None

@@ -1,4 +1,4 @@
-"""An identity of several people without a hub: two of one group, one of another, an admin, and one who only looks."""
+"""Provide an identity provider without a hub, with users of two groups, an admin, and a user who may only read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PEOPLE = {
 
 
 class FakeHub:
-    """Tokens are names. It keeps the promises of an Identity, which the real one's contract test asks of it too."""
+    """Identity provider whose tokens are user names; the contract test of the real one applies to it, too."""
 
     def __init__(self) -> None:
         self.people = dict(PEOPLE)

@@ -1,4 +1,4 @@
-"""A real service (SQLite, archive, tornado on a free port) over an engine whose gangs never come to an end."""
+"""Run a real service (SQLite, archive, tornado on a free port) over an engine whose gangs end only on command."""
 
 from __future__ import annotations
 
@@ -83,13 +83,16 @@ HERE = Node(name="here", kind="cpu", address="127.0.0.1", slots=2, cores=2)
 
 
 class StillEngine:
-    """Two CPU slots, or other nodes, whose gangs do nothing and end when told; remembers jobs and tokens."""
+    """Engine of two CPU slots or other nodes, whose gangs do nothing, and end only on command.
+
+    It records specs and tokens.
+    """
 
     name = "local"
     caps = Caps(atomic_gang=True, preemption=False, quota=False, multi_node=False, per_user_identity=False)
 
     def __init__(self, nodes: Sequence[Node] = (HERE,), spools: Path = Path("/nonexistent")) -> None:
-        """`spools` is a folder in which a test writes what gangs have left: `<key>.jsonl`."""
+        """Create the engine; `spools` is a folder in which a test writes the spools of gangs: `<key>.jsonl`."""
         self.there, self.spools = list(nodes), spools
         self.broken = ""  # what it says in place of its nodes and gangs; "": it answers
         self.jobs: dict[AttemptId, LaunchSpec] = {}
@@ -135,20 +138,20 @@ class StillEngine:
         return [PoolFinding(name="python", ok=True, says=context.python)]
 
     def end(self, key: AttemptId, failure: Failure | None = None) -> None:
-        """Let a gang come to its end, well or by this failure."""
+        """End a gang successfully, or with this failure."""
         outcome = Outcome.FAILED if failure else Outcome.OK
         result = AttemptResult(outcome=outcome.value, exit_codes=(1 if failure else 0,), failure=failure, ended_at=1.0)
         self.ended[key] = GangStatus(key=key, phase="ended", outcome=outcome, result=result)
 
     def step_aside(self, key: AttemptId) -> None:
-        """Let a gang leave that was asked to."""
+        """End a gang that was asked to exit."""
         result = AttemptResult(outcome="released", exit_codes=(85,), ended_at=1.0)
         self.ended[key] = GangStatus(key=key, phase="ended", outcome=Outcome.RELEASED, result=result)
 
 
 @dataclass
 class Served:
-    """A service that listens, in a thread of its own."""
+    """Service that listens, in its own thread."""
 
     home: Path
     engine: StillEngine
@@ -180,7 +183,7 @@ class Served:
 
     @property
     def roster(self) -> StoredQuotas:
-        """Return the service's stored quotas, which a test may write."""
+        """Return the service's stored quotas, which a test may change."""
         return self.service.stored_quotas
 
     @property
@@ -188,7 +191,7 @@ class Served:
         return f"http://127.0.0.1:{self.port}"
 
     def run(self, work: Any) -> Any:
-        """The result of a coroutine, run where the service lives."""
+        """Run a coroutine in the service's event loop, and return its result."""
         waiting: Future[Any] = asyncio.run_coroutine_threadsafe(work, self._loop)
         return waiting.result(PATIENCE_S)
 
@@ -196,7 +199,7 @@ class Served:
         return Client.at(self.url, token, patience)
 
     def cut(self) -> int:
-        """Close every websocket, as a broken network would; how many there were."""
+        """Close all websockets, as a network failure would, and return their number."""
 
         async def close() -> int:
             for stream in (streams := list(self.use.streams)):
@@ -251,7 +254,7 @@ class Served:
 
 
 def archive(definition: str = DEFINITION) -> tuple[str, bytes]:
-    """A snapshot's id and its zip."""
+    """Return the id and the zip of a snapshot."""
     environment = Environment(
         python="3.11.7", implementation="CPython", platform="Linux", cpu="any", cores=2, distributions={}
     )
@@ -266,7 +269,7 @@ def archive(definition: str = DEFINITION) -> tuple[str, bytes]:
 
 
 def submit(client: Client, name: str = "digits", **config: Any) -> Overview:
-    """A new experiment of the small definition."""
+    """Submit a new experiment with the small definition."""
     id, data = archive()
     client.upload_snapshot(id, data)
     python = "/usr/bin/python3"
@@ -275,7 +278,7 @@ def submit(client: Client, name: str = "digits", **config: Any) -> Overview:
 
 
 def until(look: Callable[[], object], what: str) -> None:
-    """Wait until something is so."""
+    """Wait until a condition is true."""
     deadline = time.monotonic() + PATIENCE_S
     while not look():
         assert time.monotonic() < deadline, f"did not happen: {what}"
@@ -283,7 +286,7 @@ def until(look: Callable[[], object], what: str) -> None:
 
 
 def paused(served: Served, client: Client, key: AttemptId) -> None:
-    """Have the experiment of a running attempt paused, and its gang gone."""
+    """Pause the experiment of a running attempt, and end its gang."""
     token_of(served, key)
     client.pause(key.experiment)
     served.engine.step_aside(key)
@@ -291,7 +294,7 @@ def paused(served: Served, client: Client, key: AttemptId) -> None:
 
 
 def ended(served: Served, client: Client, key: AttemptId) -> None:
-    """Have the experiment of a running attempt completed."""
+    """Complete the experiment of a running attempt."""
     client.deliver(key, token_of(served, key), Delivery(records=(started(),)))
     served.engine.end(key)
     until(lambda: client.experiment(key.experiment).state == "completed", f"#{key.experiment} has ended")
@@ -303,7 +306,7 @@ def started(number: int = 1, total: int = 900) -> Started:
 
 
 def keep(served: Served, files: Mapping[str, bytes], first: int = 1) -> Path:
-    """Have trial 1.1 keep these, by their file names, in records from number `first` on; where they lie."""
+    """Save artifacts (by file name) for trial 1.1, in records from number `first` on; return their folder."""
     folder, records = artifact_folder(served.home, 1, 1), []
     folder.mkdir(parents=True, exist_ok=True)
     for number, (file, data) in enumerate(files.items(), first):
@@ -319,12 +322,12 @@ def keep(served: Served, files: Mapping[str, bytes], first: int = 1) -> Path:
 
 
 def report(number: int, epoch: float = 1.0, **metrics: float) -> Report:
-    """A validation whose step is its number."""
+    """Return a validation report whose step equals its number."""
     values = metrics or {"loss": 1 / number}
     return Report(number=number, at=1.0, kind="validation", step=number, epoch=epoch, metrics=values)
 
 
 def token_of(served: Served, key: AttemptId) -> str:
-    """The token that the service gave an attempt, once its gang was started."""
+    """Return the token that the service issued for an attempt, once its gang was started."""
     until(lambda: key in served.engine.tokens, f"attempt {key} starts")
     return served.engine.tokens[key]

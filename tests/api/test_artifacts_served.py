@@ -1,4 +1,4 @@
-"""Artifacts over HTTP: the owner lists and reads them, nobody else, and no page runs what a training has kept."""
+"""Test artifacts over HTTP: only their owner may list and read them, and browsers never execute their content."""
 
 from __future__ import annotations
 

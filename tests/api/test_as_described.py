@@ -1,4 +1,4 @@
-"""The API keeps what its OpenAPI document says: every route is asked at random, and each answer compared with it."""
+"""Test that the API conforms to its OpenAPI document: random requests to every route, with validated answers."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ schema = schemathesis.openapi.from_dict(document(SPOKEN))
 
 @pytest.fixture(scope="module")
 def described(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A service in which some of what can be asked for is there."""
+    """Provide a service that has an object of most kinds that requests name."""
     home: Path = tmp_path_factory.mktemp("described")
     served = Served(home, StillEngine())
     client = served.client()
@@ -72,7 +72,7 @@ def described(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def search(client: Client) -> None:
-    """Submit a search whose values are of all kinds."""
+    """Submit a search with values of all types."""
     id, data = archive(DEFINITION.replace("width=8", "width=8, name='', deep=False, sizes=(), more=None"))
     client.upload_snapshot(id, data)
     domain = Range(low=2, high=64, whole=True, scale="log2")

@@ -1,4 +1,4 @@
-"""Checkpoints over the API: listed with why they are kept, verified, pinned, deleted, and collected by the rules."""
+"""Test checkpoints over the API: list with reasons, verify, pin, delete, and collect by the retention rules."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def found(client: Client) -> dict[str, tuple[str, ...]]:
 
 @pytest.fixture
 def four(served: Served, client: Client, tmp_path: Path) -> Path:
-    """An experiment that keeps its best and its latest; it has four checkpoints, of which the first is best."""
+    """Provide an experiment with four checkpoints, the first of which is best; it retains the best and the latest."""
     submit(client, **RULES)
     token_of(served, KEY)  # what it began from is none of these
     for step, loss in ((10, 0.1), (20, 0.4), (30, 0.3), (40, 0.2)):

@@ -1,4 +1,4 @@
-"""The command line against a real service: what it prints, and how it ends."""
+"""Test the output and the exit codes of the command line against a real service."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def submitted(file: Path, *options: str) -> None:
 
 
 def trained(service: Served, client) -> None:
-    """One gang that trains to its end."""
+    """Run one gang until its training completes."""
     token = token_of(service, KEY)
     client.deliver(KEY, token, Delivery(records=(started(), report(2, 1.0, accuracy=0.9, loss=0.412), report(3, 2.0))))
     service.engine.end(KEY)

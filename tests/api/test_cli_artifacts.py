@@ -1,4 +1,4 @@
-"""The command line's, the notebook's and the job's verbs about artifacts, against a real service."""
+"""Test the verbs on artifacts of command line, notebook and job object against a real service."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FILES = {"net.png": b"\x89PNG", "a table.csv": b"1,2\n", "net.png.png": b"other"
 
 @pytest.fixture(autouse=True)
 def kept(service: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An experiment that has kept three files, and a working folder."""
+    """Provide an experiment that has saved three files, and a working folder."""
     submit(service.client())
     keep(service, FILES)
     (tmp_path / "work").mkdir()

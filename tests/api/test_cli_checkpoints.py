@@ -1,4 +1,4 @@
-"""The command line's and the notebook's verbs about checkpoints, against a real service."""
+"""Test the verbs on checkpoints of command line and notebook against a real service."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Capture = pytest.CaptureFixture[str]
 
 @pytest.fixture
 def three(service: Served) -> Path:
-    """The home of an experiment with three checkpoints, the first of which is best."""
+    """Provide the home of an experiment with three checkpoints, the first of which is best."""
     client = service.client()
     id, data = archive(MODEL)
     client.upload_snapshot(id, data)

@@ -1,4 +1,4 @@
-"""`daylight pool`, and the same in a cell, against a real service."""
+"""Test `daylight pool`, and `%dl pool` in a cell, against a real service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`daylight quota`, `queue`, `nodes` and `audit`, and the same in a cell, against a real service."""
+"""Test `daylight quota`, `queue`, `nodes` and `audit`, and the same verbs in a cell, against a real service."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def said(service: Served, capsys: pytest.CaptureFixture[str]) -> Said:
 
 @pytest.fixture
 def crowded(service: Served) -> Client:
-    """#1 holds both slots, #2 and #3 wait."""
+    """Let experiment #1 hold both slots, so that #2 and #3 wait."""
     client = service.client()
     for name in ("digits", "faces", "words"):
         submit(client, name, slots=2)

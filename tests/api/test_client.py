@@ -1,4 +1,4 @@
-"""The client against a real service: the same words and errors on both sides, and nothing lost when it goes away."""
+"""Test the client against a real service: equal records and errors on both sides, also after the service restarts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of the cluster as it is served: strictly, and under names that change with what is in them."""
+"""Test how the cluster page is served: with a strict security policy, and bundle names that depend on the content."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.api.served import Served, StillEngine
 
 @pytest.fixture
 def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[httpx.Client]:
-    """A browser of a service whose bundle is two small files."""
+    """Provide a client of a service whose bundle consists of two small files."""
     bundle = tmp_path / "static"
     bundle.mkdir()
     (bundle / "main-ABC123.js").write_text("draw()")

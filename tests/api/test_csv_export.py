@@ -1,4 +1,4 @@
-"""CSV of reports, trials and experiments: numbers stay numbers, and no text is computed by a spreadsheet."""
+"""Test CSV of reports, trials and experiments: numbers stay exact, and a spreadsheet evaluates no text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Experiments are deleted, brought back, and freed after a day, against a real service with real files."""
+"""Test that experiments are deleted, restored, and purged after a day, with a real service and real files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KEY = AttemptId(1, 1, 1)
 
 @pytest.fixture
 def completed(served: Served, client: Client, tmp_path: Path) -> Client:
-    """#1 has completed, with two checkpoints, an artifact, a log and a report."""
+    """Provide a completed experiment #1 with two checkpoints, an artifact, a log and a report."""
     complete(served, client, tmp_path)
     return client
 

@@ -1,4 +1,4 @@
-"""Connections without a token: many of them, silent ones, and none that can be accepted any more."""
+"""Test connections without a token: many of them, silent ones, and a lack of file descriptors."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
 
 @contextlib.contextmanager
 def crowd(port: int, count: int, user: int | None = None) -> Iterator[None]:
-    """So many connections, of another process, that say nothing."""
+    """Open many connections from another process, which send nothing."""
     command = [sys.executable if user is None else needed(), "-c", CROWD, str(port), str(count)]
     who = {} if user is None else {"user": user, "group": user, "extra_groups": []}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd="/", **who) as process:

@@ -1,4 +1,4 @@
-"""Experiments that any of several pools may train."""
+"""Test experiments that may train in any of several pools."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tests.api.test_pool_verbs import named, reason, site
 
 
 def first(number: int, attempt: int = 1) -> AttemptId:
-    """The key of an attempt of an experiment's only trial."""
+    """Return the key of the first attempt of an experiment's only trial."""
     return AttemptId(number, 1, attempt)
 
 
 def attempts(client: Client, number: int) -> list[tuple[int, str, str | None]]:
-    """Number, pool and resume point of the attempts that are shown."""
+    """Return number, pool and resume checkpoint of the displayed attempts."""
     return [(each.number, each.pool, each.resume_from) for each in client.experiment(number).attempts]
 
 

@@ -1,4 +1,4 @@
-"""Elastic trainings in a real service: what is refused, what is said, and what a restart of the service keeps."""
+"""Test elastic trainings in a real service: refusals, notes, and the state after a restart of the service."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
 
 
 def trains(served: Served, client: Client, key: AttemptId, step: int, step_s: float | None = None) -> None:
-    """Have an attempt commit a checkpoint, and tell what a step takes."""
+    """Let an attempt commit a checkpoint, and report the duration of a step."""
     whole = Split(steps=20, parts={"forward": 20 * step_s}) if step_s else Split()
     times = (RankTimes(rank=0, now="forward", whole=whole),)
     id = f"{step}-{key.number}"
@@ -45,7 +45,7 @@ def slots(client: Client, number: int = 1) -> int:
 
 
 def asked_to_go(served: Served, client: Client, key: AttemptId) -> str:
-    """Wait until a gang is asked to exit; what its owner reads."""
+    """Wait until a gang is asked to exit, and return the reason that its owner reads."""
     until(lambda: client.experiment(key.experiment).trials[0].state == "releasing", f"{key} is asked to exit")
     until(lambda: client.experiment(key.experiment).warnings, "it is told")
     return client.experiment(key.experiment).warnings[-1]

@@ -1,4 +1,4 @@
-"""What a page asks in order to show that a training has ended."""
+"""Test the requests by which a page learns that a training has ended."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ LOCK = Lock(text="six==1.17.0 \\\n    --hash=sha256:ab\n", unlocked={"mine": "ed
 
 @pytest.fixture
 def locked(served, client):
-    """An experiment whose environment has a lock."""
+    """Provide an experiment whose environment has a lock."""
     number = submit(client).experiment.number
     folder = served.home / "environments" / client.environment(number).id
     folder.mkdir(parents=True, exist_ok=True)

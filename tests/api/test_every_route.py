@@ -1,4 +1,4 @@
-"""Nobody comes in without a token, and whatever is wrong is answered with JSON that says what."""
+"""Test that every route requires a token, and answers invalid requests with a JSON error that names the problem."""
 
 from __future__ import annotations
 

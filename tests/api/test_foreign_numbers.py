@@ -23,7 +23,7 @@ from tests.api.served import Served, StillEngine, started, submit, token_of, unt
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Served]:
-    """Two slots; dave and danielle are of vision, eve is of speech, ada is an admin."""
+    """Provide two slots, dave and danielle of group vision, eve of speech, and the admin ada."""
     served = Served(tmp_path, StillEngine(), identity=FakeHub(), rules=Rules(min_run=0.0))
     yield served
     served.stop()
@@ -42,7 +42,7 @@ def number(client: Client, **config: Any) -> int:
 
 
 def why(client: Client, asked: int) -> str:
-    """Why an experiment waits, as the experiment says it; `list` and `queue` say the same."""
+    """Return why an experiment waits, as its overview says; `list` and `queue` must say the same."""
     wait = client.experiment(asked).wait
     assert wait is not None
     assert row(client, asked).wait == wait

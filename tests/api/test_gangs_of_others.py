@@ -1,4 +1,4 @@
-"""A gang that has an attempt's key and not its token is another's, of a database that was lost."""
+"""Test that a gang with an attempt's key but another token is treated as one from a lost database."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FIRST, SECOND = AttemptId(1, 1, 1), AttemptId(1, 1, 2)
 
 
 class Haunted(StillEngine):
-    """In the folder of the first attempt there is a gang of another database."""
+    """Engine in which the first attempt's folder has a gang from another database."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Trainings that may not go on just now: their time is over, or what they ask for cannot be had any more."""
+"""Test trainings that must not continue for now: their time is used up, or their request became impossible."""
 
 from __future__ import annotations
 

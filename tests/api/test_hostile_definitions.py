@@ -1,4 +1,4 @@
-"""Definitions that nobody would write are refused in a sentence, and harm nobody."""
+"""Test that malicious definitions are refused with an error message, and affect no other user."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def asked(served: Served, data: bytes, **more: object) -> httpx.Response:
-    """The answer to an upload that is refused, or else to the submission."""
+    """Return the answer to an upload if it is refused, else to the submission."""
     id = hashlib.sha256(data).hexdigest()
     stored = HTTP.put(f"{served.url}/api/snapshots/{id}", content=data)
     if stored.is_error:
@@ -88,7 +88,10 @@ def test_a_description_that_is_none_is_refused(served: Served) -> None:
 
 
 def test_code_of_many_large_files_is_compared_without_the_service(served: Served) -> None:
-    """The same asked twice is one experiment; whether it is the same is found out elsewhere, and bounded."""
+    """An equal second submission is the same experiment.
+
+    The comparison runs in a limited process outside of the service.
+    """
     numbers = []
     for comment in ("one", "other"):
         packed = io.BytesIO()

@@ -1,4 +1,4 @@
-"""Test the changes that a hub makes for clients and for the service's program, without a hub."""
+"""Test how clients and the service's program behave on a hub, without running a hub."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ URL = "http://127.0.0.1:9/services/daylight"
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A notebook server's environment."""
+    """Set the environment variables of a notebook server."""
     monkeypatch.setenv("DAYLIGHT_URL", f"{URL}/")
     monkeypatch.setenv("JUPYTERHUB_API_TOKEN", "the-servers-own")
     monkeypatch.setenv("DAYLIGHT_HOME", str(tmp_path / "home"))

@@ -1,4 +1,4 @@
-"""Gangs that leave their slots unused are shown, and the admins' rule is carried out."""
+"""Test that gangs which leave their slots unused are shown, and that the admins' rule applies to them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FIRST = AttemptId(1, 1, 1)
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Callable[..., tuple[Served, Client]]]:
-    """Provide a function that starts a service with a rule, which trains on one slot."""
+    """Provide a function that starts a service with this rule, and trains on one slot."""
     made: list[tuple[Served, Client]] = []
 
     def begin(action: Any) -> tuple[Served, Client]:
@@ -38,7 +38,7 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., tuple[Served, Client]]]:
 
 
 def measure(served: Served, client: Client, cpu: float) -> None:
-    """Deliver 40 minutes of this use, and review the slots."""
+    """Deliver 40 minutes of this use, and run the review."""
     now = time.time()
     use = SlotUse(at=now, seconds=5.0, cpu=cpu)
     hour = DeliveredUse(rank=0, number=1, use=use.model_copy(update={"seconds": 2400.0}))

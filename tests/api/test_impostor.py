@@ -1,4 +1,4 @@
-"""Another user of the machine listens where the service should be: nothing of ours tells them a token."""
+"""Test that no token is sent if another user's process listens at the service's address."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ server.serve_forever()
 
 
 class Impostor:
-    """A process of user nobody that listens."""
+    """Process of user nobody that listens on a port."""
 
     def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:
         command = [needed(), "-c", IMPOSTOR, host, str(port)]
@@ -55,19 +55,19 @@ class Impostor:
         self.port = int(self._process.stdout.readline())
 
     def heard(self) -> str:
-        """End it; all that it was told."""
+        """End the process, and return all that it received."""
         self._process.terminate()
         return self._process.communicate()[0]
 
     def close(self) -> None:
-        """End it."""
+        """End the process."""
         self._process.kill()
         self._process.wait()
 
 
 @pytest.fixture
 def impostor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Impostor]:
-    """At the address that a hub's notebook server knows."""
+    """Provide an impostor at the address that a hub's notebook server uses."""
     found = Impostor()
     monkeypatch.setenv("DAYLIGHT_URL", f"http://127.0.0.1:{found.port}/services/daylight")
     monkeypatch.setenv("DAYLIGHT_SERVICE_UID", str(os.getuid()))
@@ -112,7 +112,7 @@ def test_a_jupyter_server_tells_another_user_nothing(impostor: Impostor, tmp_pat
 
 
 def test_a_dead_services_port_is_told_nothing(tmp_path: Path) -> None:
-    """The files of the home say that the service runs; its port is another's."""
+    """The files of the home say that the service runs, but another process has its port."""
     impostor = Impostor()
     discovery.announce(tmp_path, "127.0.0.1", impostor.port)
     with pytest.raises(ServiceUnreachable, match=f"a process of user {NOBODY}"):
@@ -122,7 +122,7 @@ def test_a_dead_services_port_is_told_nothing(tmp_path: Path) -> None:
 
 @contextmanager
 def answering(answer: bytes) -> Iterator[tuple[int, list[bytes]]]:
-    """A port of ours at which every request is answered so, and what was heard there."""
+    """Listen on a port of this user that answers every request like this; yield the port and the received requests."""
     heard: list[bytes] = []
 
     class Handler(socketserver.BaseRequestHandler):

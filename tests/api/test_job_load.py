@@ -1,4 +1,4 @@
-"""A job gives its model back, with the weights that are asked for, over the API: no disk needs to be shared."""
+"""Test that `job.load()` returns the model with the requested weights over the API, without a shared disk."""
 
 from __future__ import annotations
 
@@ -183,14 +183,14 @@ def test_while_it_trains_it_is_waited_for_and_that_is_said(
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """SIGINT as in a terminal: a shell that starts the suite in the background has it ignored."""
+    """Restore SIGINT's usual handler, since a shell ignores it for a test suite in the background."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
 
 
 def interrupted_while_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Interrupt the next waiting of `follow`, and nothing else that sleeps in this process."""
+    """Interrupt the next wait in `follow`, and no other sleep of this process."""
     clock = types.SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: signal.raise_signal(signal.SIGINT))
     monkeypatch.setattr("kernel_backend.commands.follow.time", clock)
 
@@ -331,7 +331,7 @@ def run_in_another_home(data: bytes, folder: Path) -> list[str]:
 
 
 def capturing(name: str, value: object) -> tuple[str, bytes]:
-    """The archive of a cell that trains a captured value of this name."""
+    """Return the archive of a cell that trains a captured value of this name."""
     capture = capture_cell(["x = 1"], CELL.format(name), {name: value}, captured=[name])
     assert capture.problems == ()
     environment = Environment(python="3", implementation="", platform="", cpu="", cores=1, distributions={})

@@ -1,4 +1,4 @@
-"""Name, note and tags of an experiment, changed and searched for by users, against a real service."""
+"""Test changing and searching the names, notes and tags of experiments, against a real service."""
 
 from __future__ import annotations
 

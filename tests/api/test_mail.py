@@ -1,4 +1,4 @@
-"""Mail about the ends of experiments, by a real SMTP server."""
+"""Test mail about ended experiments, with a real SMTP server."""
 
 from __future__ import annotations
 

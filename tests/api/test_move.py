@@ -1,4 +1,4 @@
-"""Experiments that move to another pool: at once while they wait, by their checkpoints while they run."""
+"""Test that experiments move to another pool: at once while they wait, by a checkpoint while they run."""
 
 from __future__ import annotations
 

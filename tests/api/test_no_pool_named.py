@@ -1,4 +1,4 @@
-"""The pool of experiments that name none: this machine, an admin's choice, or the user's own."""
+"""Test the pool of experiments that name none: this machine, the admin's default, or the user's own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Remove logs, and thin out reports, of experiments that ended long ago, and nothing that is needed."""
+"""Test that expired logs and reports of ended experiments are removed, and that all needed data stays."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ def end_before(served: Served, number: int, days: float) -> None:
 
 @pytest.fixture
 def kept(tmp_path: Path) -> Iterator[tuple[Served, Client]]:
-    """#1 ended 100 days ago, #2 10 days ago, each with log, code and reports; #1 with a checkpoint and an artifact."""
+    """Provide #1, which ended 100 days ago, and #2, 10 days ago, with log, code and reports.
+
+    #1 has a checkpoint and artifact.
+    """
     served = Served(tmp_path, StillEngine(), keep_logs=KEEP_S)
     client = served.client()
     for key in KEYS:
@@ -132,7 +135,7 @@ def test_gc_tells_of_logs(
 
 @pytest.fixture
 def long(tmp_path: Path) -> Iterator[tuple[Served, Client]]:
-    """#1 ended 400 days ago and #2 10 days ago, with 1,500 training reports and a validation each."""
+    """Provide #1, which ended 400 days ago, and #2, 10 days ago, each with 1,500 training reports and a validation."""
     served = Served(tmp_path, StillEngine(), keep_reports=365 * DAY_S)
     client = served.client()
     for key in KEYS:

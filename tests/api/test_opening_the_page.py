@@ -1,4 +1,4 @@
-"""`daylight open`: a browser is led to the page, and nobody else reads the token on its way."""
+"""Test that `daylight open` opens the page in a browser without showing the token to other users."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every route and verb between a client, a Jupyter server and a service of different versions."""
+"""Test every route and verb between a client, a Jupyter server and a service of different versions."""
 
 from __future__ import annotations
 
@@ -185,13 +185,13 @@ def answers_json(operations: Mapping[str, Any]) -> bool:
 
 
 class LaterKeep(Keep):
-    """Rules that have an option more, whose default is not empty."""
+    """Retention rules of a later version, with an additional option whose default is not empty."""
 
     oldest: int = 3
 
 
 class LaterConfig(Config):
-    """A configuration that has an option more, and one deep inside."""
+    """Configuration of a later version, with an additional option, and another one within a nested record."""
 
     quantize: int = 8
     keep: LaterKeep = LaterKeep()

@@ -1,4 +1,4 @@
-"""Programs outside of Daylight on its nodes: who sees them, and what notebook servers among them are charged."""
+"""Test programs outside of Daylight on its nodes: who sees them, and how notebook servers among them are charged."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def served(tmp_path) -> Iterator[Served]:
 
 
 async def _report(served: Served) -> None:
-    """The hub has a server of dave's whose options ask for nothing."""
+    """Let the hub report a server of dave's whose options request no slots."""
     dave = Server(owner="dave", group="vision", slots=0, since=0.0, last_activity=0.0)
     served.service.notebooks.give([dave])
 

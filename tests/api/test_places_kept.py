@@ -1,4 +1,4 @@
-"""A real service that is restarted over and over, while its gangs are lost: nobody's place or reservation goes."""
+"""Test that queue positions and reservations survive restarts of a real service whose gangs are lost meanwhile."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.api.test_put_aside import trains
 
 
 def lose(engine: StillEngine, key: AttemptId) -> None:
-    """A gang is gone, and nobody knows why."""
+    """Let a gang disappear for an unknown reason."""
     engine.ended[key] = GangStatus(key=key, phase="ended", outcome=Outcome.LOST)
 
 

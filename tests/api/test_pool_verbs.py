@@ -1,4 +1,4 @@
-"""Pools of a service: listed, added, replaced and removed, and experiments that are sent to one of them."""
+"""Test that pools are listed, added, replaced and removed, and that experiments are submitted to them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ONE, TWO, THREE = (AttemptId(number, 1, 1) for number in (1, 2, 3))
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Any]:
-    """Start a service of this home with these settings, or start it again."""
+    """Start or restart a service of this home with these settings."""
     running: list[Served] = []
 
     def start(**settings: Any) -> tuple[Served, Client]:
@@ -40,7 +40,7 @@ def serve(tmp_path: Path) -> Iterator[Any]:
 
 
 def site(slots: int = 4) -> StillEngine:
-    """An engine whose own queue chooses the nodes of gangs."""
+    """Return an engine whose own queue chooses the nodes of gangs."""
     engine = StillEngine([HERE.model_copy(update={"name": "s1", "pool": "second", "slots": slots})])
     engine.caps = SITE
     return engine
@@ -228,7 +228,7 @@ def test_a_pool_is_checked_by_its_engine_for_admins_alone(served: Served, client
 
 
 class KeepingEngine(StillEngine):
-    """An engine in which experiment #1 keeps an allocation."""
+    """Engine in which experiment #1 keeps an allocation."""
 
     def allocations(self) -> list[HeldAllocation]:
         return [HeldAllocation(id="1-a", pool="second", experiment=1, slots=2)]

@@ -1,4 +1,4 @@
-"""A real Prometheus scrapes `/metrics`, and its numbers are those of the API."""
+"""Test that a real Prometheus reads `/metrics`, and that the values agree with the API."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_the_dashboard_reads_only_metrics_that_there_are(cluster: Served):
 
 @pytest.fixture
 def prometheus(cluster: Served, tmp_path: Path) -> Iterator[str]:
-    """The address of a real Prometheus that scrapes the cluster each second."""
+    """Provide the address of a real Prometheus that reads the cluster's metrics every second."""
     binary = shutil.which("prometheus")
     if binary is None:
         assert not os.environ.get("CI"), "Prometheus is missing: .ci/run installs it"
@@ -165,7 +165,7 @@ def test_a_real_prometheus_scrapes_it(cluster: Served, prometheus: str):
 
 
 def value(prometheus: str, query: str) -> float:
-    """Return the value of a query once there is one."""
+    """Wait until a query has a value, and return it."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         try:

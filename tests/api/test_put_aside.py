@@ -1,4 +1,4 @@
-"""A gang that has more than it may have steps aside in a real service, and goes on when it may again."""
+"""Test that a gang beyond its account's limit is preempted in a real service, and resumes when the limit allows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.api.served import Served, StillEngine, started, submit, token_of, unt
 
 
 def trains(served: Served, client: Client, key: AttemptId) -> None:
-    """Have an attempt run and commit a checkpoint."""
+    """Let an attempt run and commit a checkpoint."""
     records = (started(), Committed(number=2, at=5.0, id=f"9-{key.number}", step=9, epoch=1.0, bytes=9, seconds=0.1))
     client.deliver(key, token_of(served, key), Delivery(records=records))
 
@@ -56,7 +56,7 @@ def test_who_is_above_a_lowered_limit_saves_and_goes_and_comes_back_in_his_place
 
 
 class Stubborn(StillEngine):
-    """Gangs that do not go when they are asked to; counts the rounds of its services since one was asked last."""
+    """Engine whose gangs ignore requests to exit; it counts the service's rounds since the last request."""
 
     rounds = 0
 

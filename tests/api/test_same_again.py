@@ -1,4 +1,4 @@
-"""The same thing submitted again while it goes on is the same experiment, unless another is wanted."""
+"""Test that a repeated submission returns the active experiment, unless a new one is requested."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OTHERS = [
 
 
 def submit(client: Client, definition: str = DEFINITION, **asked: object) -> tuple[int, bool]:
-    """The experiment's number, and whether it is new."""
+    """Submit, and return the experiment's number and whether it is new."""
     id, data = archive(definition)
     client.upload_snapshot(id, data)
     standard = {"snapshot": id, "config": Config(slots=1), "python": "/usr/bin/python3", "cwd": "/"}

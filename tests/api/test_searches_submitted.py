@@ -1,4 +1,4 @@
-"""A search from the line to the store: what is given, what is searched, and what is refused on either side."""
+"""Test the submission of searches: given and searched values, and the errors of client and service."""
 
 from __future__ import annotations
 

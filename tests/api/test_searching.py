@@ -31,7 +31,7 @@ SEARCH = Search(method="asha", trials=8, sampler="random", eta=2, first_rung=1)
 
 
 def search(client: Client, **asked: Any) -> int:
-    """The number of a new search of 4 epochs: rungs at 1, 2 and 4."""
+    """Submit a search of 4 epochs, with rungs at 1, 2 and 4, and return its number."""
     id, data = archive(DEFINITION + VALIDATION)
     client.upload_snapshot(id, data)
     config = Config(epochs=4, metric=Metric(name="error"), search=SEARCH.model_copy(update=asked))
@@ -41,7 +41,7 @@ def search(client: Client, **asked: Any) -> int:
 
 
 def trained(served: Served, client: Client, number: int, trial: int, value: float, unit: int = 1) -> None:
-    """Have a trial's newest attempt report a value at the end of an epoch, and leave if it was told to rest."""
+    """Let a trial's newest attempt report a value at the end of an epoch, and exit if its search pauses it."""
     attempt = client.experiment(number).trials[trial - 1].attempt
     key = AttemptId(number, trial, attempt)
     said = client.deliver(
@@ -58,7 +58,7 @@ def trained(served: Served, client: Client, number: int, trial: int, value: floa
 
 
 def begun(client: Client, number: int, count: int) -> None:
-    """Wait until so many trials have been begun."""
+    """Wait until this many trials have been created."""
     until(
         lambda: sum(trial.attempt > 0 for trial in client.experiment(number).trials) >= count, f"{count} trials begin"
     )

@@ -1,4 +1,4 @@
-"""The database of a service process: chosen by a setting, waited for, held alone, and never another by accident."""
+"""Test how a service process chooses its database, waits for it, holds it alone, and never uses another by mistake."""
 
 from __future__ import annotations
 

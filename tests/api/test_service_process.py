@@ -1,4 +1,4 @@
-"""The service as a process: one a home, found through its files, gone when idle, and its secrets kept."""
+"""Test the service as a process: one per home, found through its files, ended when idle, with private secrets."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def home(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A home whose service runs, for tests that only look."""
+    """Provide a home whose service runs, for tests that only read."""
     home = tmp_path_factory.mktemp("running")
     discovery.start(home)
     yield home
@@ -63,7 +63,7 @@ def run(home: Path, *args: str, **kwargs) -> subprocess.CompletedProcess[str]:
 
 
 def serving(home: Path) -> list[int]:
-    """The services of this home among the processes that this one has started."""
+    """Return the services of this home among the descendants of this process."""
     found = []
     for process in psutil.Process().children():
         with contextlib.suppress(psutil.ZombieProcess, psutil.NoSuchProcess):  # it has ended since: it serves no more

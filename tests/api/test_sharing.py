@@ -442,13 +442,13 @@ def test_a_drained_node_gets_nothing_new_and_keeps_what_it_has(person):
 
 
 def lose(served: Served, key: AttemptId) -> None:
-    """Have an attempt lost with its node."""
+    """Let an attempt be lost with its node."""
     token_of(served, key)
     served.engine.ended[key] = GangStatus(key=key, phase="ended", outcome=Outcome.LOST)
 
 
 def suspects(client: Client) -> dict[str, str]:
-    """Why nodes are suspect."""
+    """Return the reasons why nodes are suspect."""
     return {each.name: each.suspicion.reason for each in client.nodes() if each.suspicion is not None}
 
 

@@ -1,4 +1,4 @@
-"""A submission whose owner's files do not answer holds up nobody else's."""
+"""Test that a submission whose owner's files do not respond delays no other user's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.api.served import Served, StillEngine, archive
 
 
 def submit(client: Client) -> Overview:
-    """An experiment that is compared with those that go on."""
+    """Submit an experiment that is compared with active ones."""
     id, data = archive()
     client.upload_snapshot(id, data)
     return client.submit(Submission(snapshot=id, config=Config(slots=1), name="digits", python="python", cwd="/"))

@@ -1,4 +1,4 @@
-"""A start whose owner's files are slow holds up nobody else's."""
+"""Test that a start whose owner's files are slow delays no other user's."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_others_are_started_while_the_files_of_one_do_not_answer(
 
 @pytest.fixture
 def wide(tmp_path: Path) -> Iterator[Served]:
-    """A service of four slots."""
+    """Provide a service of four slots."""
     made = Served(tmp_path, StillEngine([HERE.model_copy(update={"slots": 4, "cores": 4})]))
     yield made
     made.stop()

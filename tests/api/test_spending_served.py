@@ -1,4 +1,4 @@
-"""Slot-hours, energy and cost over HTTP and on the command line: each user's own, for admins those of all."""
+"""Test slot-hours, energy and cost over HTTP and on the command line: a user's own, and all of them for admins."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NODE = Node(name="n1", kind="cpu", address="127.0.0.1", slots=4, cores=4)
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[dict[str, Client]]:
-    """Dave and eve train on two slots each; a slot-hour costs 3600."""
+    """Let dave and eve train on two slots each, where a slot-hour costs 3600."""
     served = Served(tmp_path, StillEngine((NODE,)), identity=FakeHub(), local_price=3600.0)
     people = {name: served.client(name) for name in ("dave", "eve", "ada")}
     for number, name in enumerate(("dave", "eve"), 1):

@@ -1,4 +1,4 @@
-"""A launcher posts the spool of its ranks: in pages that a service takes, and without what it never will."""
+"""Test that a launcher posts its ranks' spool in pages, and skips records that the service refuses for good."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FIRST = AttemptId(1, 1, 1)
 
 @pytest.fixture
 def folder(tmp_path: Path) -> AttemptFolder:
-    """The folder of an attempt whose rank 0 has begun."""
+    """Provide the folder of an attempt whose rank 0 has started."""
     found = AttemptFolder(tmp_path / "attempt")
     found.path.mkdir()
     append(found, started().model_dump_json())

@@ -1,4 +1,4 @@
-"""Whatever an attempt has left in its spool: its slots are given back, and what can be stored is stored."""
+"""Test that an attempt's slots are freed whatever its spool contains, and that all valid records are stored."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SECOND = AttemptId(2, 1, 1)
 
 
 class Unhelpful(StillEngine):
-    """Spools of which some cannot be read."""
+    """Engine with some spools that cannot be read."""
 
     def __init__(self, spools: Path) -> None:
         super().__init__(spools=spools)
@@ -48,19 +48,19 @@ def served(tmp_path: Path) -> Iterator[Served]:
 
 
 def line(number: int, step: int | None = None, **fields: Any) -> str:
-    """A line of a spool."""
+    """Return a line of a spool."""
     about = {"kind": "training", "step": step or number, "epoch": 0.1, "metrics": {"loss": 1 / number}}
     return json.dumps({"type": "report", "number": number, "at": 5.0, **about, **fields})
 
 
 def runs(served: Served, client: Client) -> None:
-    """Have the first gang run."""
+    """Let the first gang run."""
     submit(client, "first", slots=2)
     client.deliver(FIRST, token_of(served, FIRST), Delivery(records=(started(),)))
 
 
 def leaves(served: Served, client: Client, *lines: str | bytes, outcome: Outcome = Outcome.OK) -> None:
-    """Have the first gang leave this in its spool, and end while a second one waits for its slots."""
+    """Let the first gang leave this spool and end, while a second gang waits for its slots."""
     submit(client, "second", slots=2)
     with (served.home / f"{FIRST}.jsonl").open("wb") as spool:
         for each in (started().model_dump_json(), *lines):

@@ -27,7 +27,7 @@ KEY = AttemptId(1, 1, 1)
 
 
 class Away:
-    """An attempt on a node with a disk of its own: files that it keeps, and the launcher that sends them."""
+    """Attempt on a node with its own disk: its files, and the launcher that sends them."""
 
     def __init__(self, served: Served, node: Path) -> None:
         self.served, self.node = served, node
@@ -41,7 +41,7 @@ class Away:
 
     @contextmanager
     def launcher(self) -> Iterator[None]:
-        """Send in the block, and after it what is left."""
+        """Run the launcher during the block, and send the remaining artifacts after it."""
         request = StagingRequest(key=str(KEY), urls=(self.served.url,), uid=None, token=self.token)
         sender = ArtifactSender(self.node, request, self.served.client(self.token))
         sender.start()
@@ -55,7 +55,7 @@ class Away:
         return [message for message in store.messages(0) if message.type == "artifact"]
 
     def left(self) -> list[Path]:
-        """Return the files of artifacts that are left on the node."""
+        """Return the artifact files that remain on the node."""
         return list((self.node / "artifacts").rglob("*"))
 
 

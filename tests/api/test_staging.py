@@ -1,4 +1,4 @@
-"""Launchers on nodes that do not see the service's home fetch and send files of their own attempt, and no others."""
+"""Test that launchers without access to the service's home fetch and send only the files of their own attempt."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OTHERS = [
 
 
 def calls(client: Client, token: str) -> list[Callable[[], object]]:
-    """Every call of a launcher that stages files."""
+    """Return all calls of a launcher that transfer files."""
     return [
         lambda: client.attempt_job(KEY, token),
         lambda: client.attempt_snapshot(KEY, token),
@@ -44,7 +44,7 @@ def calls(client: Client, token: str) -> list[Callable[[], object]]:
 
 @pytest.fixture
 def token(served: Served, client: Client) -> str:
-    """The token of an attempt whose files go through the service."""
+    """Provide the token of an attempt whose files are transferred through the service."""
     submit(client)
     token = token_of(served, KEY)
     AttemptFolder(attempt_folder(served.home, KEY)).prepare(

@@ -1,4 +1,4 @@
-"""Event files of TensorBoard hold what the API says, of every trial."""
+"""Test that TensorBoard's event files have the same values as the API, for every trial."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def scalars(folder: Path) -> dict[str, list[tuple[int, float, float]]]:
 
 
 def single(value: float) -> float:
-    """Round to single precision, which event files have."""
+    """Return a number rounded to single precision, as in event files."""
     return float(struct.unpack("f", struct.pack("f", value))[0])
 
 

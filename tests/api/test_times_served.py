@@ -1,4 +1,4 @@
-"""Test where the time of a training goes, from a launcher's delivery to the API, the command line and a notebook."""
+"""Test the times of a training's parts, from a launcher's delivery to the API, the command line and a notebook."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A trace of a running training is asked for, delivered to its launchers, and answered."""
+"""Test that a trace of a running training is requested, delivered to its launchers, and reported."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FIRST = AttemptId(1, 1, 1)
 
 @pytest.fixture
 def running(served: Served, client: Client) -> Callable[..., Trace | None]:
-    """A training that runs; the function delivers records, and returns the trace in the answer."""
+    """Provide a running training, as a function that delivers records and returns the requested trace."""
     submit(client, slots=2)
 
     def deliver(*records: object) -> Trace | None:

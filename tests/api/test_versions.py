@@ -1,4 +1,4 @@
-"""Clients, services and launchers of different versions understand each other, or say in a sentence why not."""
+"""Test that clients, services and launchers of different versions cooperate, or report the incompatibility."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ KINDS: dict[str, type[Record]] = {
 
 
 def later(value: Any) -> Any:
-    """The same, as a later version may write it: each object has a field that nobody knows yet."""
+    """Return JSON as a later version would write it: with an additional field in each object."""
     if isinstance(value, Mapping):
         free = not value or value.keys() <= {"loss", "lr", "width"}  # whose names are the user's own
         more = {} if free else {"a_later_field": {"text": "what for", "list": [1]}}

@@ -1,4 +1,4 @@
-"""Webhooks of a real service, against a real receiver that fails, is slow, and goes away."""
+"""Test webhooks of a real service against a real receiver that fails, is slow, or disappears."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def receiver() -> Iterator[Receiver]:
 
 
 def end(served: Served, client: Client, number: int, failure: Failure | None = None) -> None:
-    """Let an experiment end, after one validation."""
+    """Complete an experiment after one validation."""
     key = AttemptId(number, 1, 1)
     client.deliver(key, token_of(served, key), Delivery(records=(started(), report(2, loss=0.25))))
     served.engine.end(key, failure)
@@ -51,7 +51,7 @@ def end(served: Served, client: Client, number: int, failure: Failure | None = N
 
 
 def is_signed(message: Message, secret: str) -> bool:
-    """Check the signature as a receiver would, without code of Daylight."""
+    """Return whether the signature is valid, checked without Daylight's code like a receiver would."""
     given = message.headers
     signed = f"{given['Webhook-Id']}.{given['Webhook-Timestamp']}.".encode() + message.body
     key = base64.b64decode(secret.removeprefix("whsec_"))

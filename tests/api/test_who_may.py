@@ -122,7 +122,7 @@ def hub() -> FakeHub:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory, hub: FakeHub) -> Iterator[Served]:
-    """Experiment #1 is dave's, of group vision."""
+    """Provide experiment #1 of dave, in the group vision."""
     served = Served(tmp_path_factory.mktemp("people"), StillEngine(), identity=hub)
     dave = served.client("dave")
     submit(dave, "digits")
@@ -147,7 +147,7 @@ def ask(served: Served, token: str, call: str) -> httpx.Response:
 
 
 def outcome(answer: httpx.Response) -> str:
-    """`let in`, whatever came of it; else by what somebody was kept out."""
+    """Return `let in`, whatever the result of a request, else the class of the error by which it was refused."""
     media = answer.headers.get("Content-Type", "")
     said = answer.json().get("message", "") if answer.content and media.startswith("application/json") else ""
     if answer.status_code == 404 and "there is no experiment #1" in said:

@@ -26,7 +26,7 @@ def nodes(count: int, slots: int, kind: str = "cuda", pool: str = "local", prefi
 
 
 class Cluster:
-    """Nodes, users and groups; `ask` and `decide` as often as an example needs it, and `at` to let time pass."""
+    """Cluster of nodes, users and groups, with methods to request slots, pass time, and run the scheduler."""
 
     def __init__(
         self, *of: Node, users: Quotas | None = None, groups: Quotas | None = None, rules: Rules | None = None

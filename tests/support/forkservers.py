@@ -1,6 +1,6 @@
-"""Forkservers that all homes of all test processes share: each has imported torch and what trains with it, for seconds.
+"""Share forkservers among all homes of all test processes, since importing torch takes each one seconds.
 
-They are kept apart by their keys, as always: a home whose ranks need another environment starts one of its own.
+They are distinguished by their keys as usual: a home whose ranks need another environment starts its own.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ SPACE = Space(
 
 
 def settings(**asked: Any) -> Settings:
-    """Settings of an ASHA with 16 units (rungs 1, 4, 16) and 64 trials, unless said otherwise."""
+    """Return settings of an ASHA search with 16 units (rungs 1, 4, 16) and 64 trials, changed by the arguments."""
     return Settings.model_validate({"method": "asha", "units": 16, "trials": 64, "sampler": "random"} | asked)
 
 
