@@ -1,4 +1,4 @@
-"""The engine of pools of Unix accounts on a real Slurm: it asks agents of users with gangs alone, and not too often."""
+"""Test the engine of pools of Unix accounts on a real Slurm: it calls only agents of users with gangs."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def denied(accounts: Accounts, user: str, site: Slurm, *command: str) -> str:
 
 
 def test_each_users_gangs_are_their_own_jobs_through_restarts_of_everything(accounts, site):
-    """Both train at once, one on two nodes; meanwhile the service dies, then all agents, then the helper."""
+    """Two users train, one on two nodes; the service, all agents and the helper are killed in turn."""
     slots = {accounts.leslie: 2, accounts.dave: 1}
     begun = {user: lasting(accounts, user, slots=number) for user, number in slots.items()}
     found: dict[str, str] = {}

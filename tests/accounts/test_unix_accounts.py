@@ -1,4 +1,4 @@
-"""Real Unix accounts: who runs what, whose files are whose, and that no symlink of one leads to another's."""
+"""Test real Unix accounts: processes and files belong to their users, and symbolic links lead to no other user's."""
 
 from __future__ import annotations
 
@@ -256,7 +256,7 @@ def secret(accounts) -> Path:
 
 @pytest.fixture
 def lured(accounts, secret):
-    """`lured(path, to)`: a symlink in dave's area, made as dave in place of what was there."""
+    """Provide a function `lured(path, to)` that replaces a path in dave's workspace by a symbolic link."""
 
     def make(path: Path, to: Path) -> None:
         code = "import pathlib, shutil, sys; p = pathlib.Path(sys.argv[1]); shutil.rmtree(p, True); p.unlink(True); "

@@ -68,9 +68,9 @@ def _open_to_all(path: Path) -> bool:
 
 
 class Accounts:
-    """Users `leslie` and `dave` (their real names are unique), and what runs for them.
+    """Users `leslie` and `dave` (their real names are unique), and the processes that run for them.
 
-    `admin` is the name of an admin without an account, `pools` are the service's pools besides its machine.
+    `admin` is the name of an admin without an account, `pools` are the service's pools besides its own machine.
     """
 
     def __init__(self, python: str, admin: str = "", pools: Mapping[str, Mapping[str, str]] | None = None) -> None:

@@ -40,7 +40,10 @@ scrape_configs:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Served]:
-    """Two nodes of two slots; a training of dave's has ended, one runs, and one of danielle's waits for three slots."""
+    """Provide two nodes of two slots.
+
+    A training of dave's has ended, another one runs, and one of danielle's waits for three slots.
+    """
     hub = FakeHub()
     hub.people["prometheus"] = Person(name="service:prometheus", submits=False, monitors=True)
     served = Served(tmp_path, StillEngine(NODES), identity=hub)

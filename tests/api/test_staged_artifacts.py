@@ -1,4 +1,4 @@
-"""Artifacts of a training whose node does not see the service's home come through its launcher, whole or not at all."""
+"""Test that artifacts from nodes without access to the service's home arrive through the launcher."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every route, asked by its owner, one of their group, one outside, an admin, and with a stolen attempt's token."""
+"""Test who may call each route: owner, group member, other user, admin, and a stolen attempt's token."""
 
 from __future__ import annotations
 

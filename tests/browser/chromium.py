@@ -1,4 +1,4 @@
-"""The Chromium that tests, benchmarks and screenshots drive: one of the machine's own, never downloaded."""
+"""Start the Chromium that tests, benchmarks and screenshots use: an installed one, never a download."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ MISSING = f"no browser: run scripts/browser as root, or install one of {', '.joi
 
 
 def launch(playwright: Playwright, flags: Sequence[str] = ()) -> Browser | None:
-    """A browser without a window, with further `flags`; None where the machine has none."""
+    """Start a browser without a window, with additional `flags`; return None if this machine has none."""
     executable = next(filter(None, map(shutil.which, NAMES)), None)
     return playwright.chromium.launch(executable_path=executable, args=[*FLAGS, *flags]) if executable else None

@@ -1,4 +1,4 @@
-"""The page of the cluster as a person finds it."""
+"""Operate the cluster page in a browser, by the roles and names of its elements."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REFUSALS = "Failed to load resource"  # what the browser itself notes about an a
 
 
 class ClusterPage:
-    """One tab; what its console complains of, a breach of its policy included, is kept."""
+    """Tab with the cluster page; it records errors in the console, including violations of the security policy."""
 
     def __init__(self, context: BrowserContext) -> None:
         context.set_default_timeout(SOON)
@@ -24,13 +24,13 @@ class ClusterPage:
         self.page.on("console", self._said)
 
     def open(self, url: str) -> ClusterPage:
-        """Load it, and wait until it knows who looks."""
+        """Load the page, and wait until it shows the current user."""
         self.page.goto(url)
         expect(self.heading("Your use")).to_be_visible()
         return self
 
     def go(self, view: str) -> ClusterPage:
-        """Another view, by its link."""
+        """Go to another view by its link."""
         link = self.page.get_by_role("link", name=view, exact=True)
         link.click()
         expect(link).to_have_attribute("aria-current", "page")
@@ -42,19 +42,19 @@ class ClusterPage:
         return self.page.get_by_role("heading", name=re.compile(f"^{re.escape(name)}"))
 
     def table(self, name: str) -> Locator:
-        """A table by its name."""
+        """Return the table with this name."""
         return self.page.get_by_role("table", name=name, exact=True)
 
     def row(self, table: str, text: str | re.Pattern[str]) -> Locator:
-        """The row of a table in which this stands."""
+        """Return the row of a table that contains this text."""
         return self.table(table).locator("tbody").get_by_role("row").filter(has_text=text)
 
     def number(self, name: str) -> Locator:
-        """A number that can be changed, such as `Limit of dave`."""
+        """Return an input for a number, such as `Limit of dave`."""
         return self.page.get_by_role("button", name=re.compile(f"^{re.escape(name)}: "))
 
     def type(self, name: str, text: str) -> Locator:
-        """Change a number by the keyboard alone; its input."""
+        """Change a number with the keyboard alone, and return its input."""
         self.number(name).focus()
         self.page.keyboard.press("Enter")
         field = self.page.get_by_role("textbox", name=name, exact=True)
@@ -64,7 +64,7 @@ class ClusterPage:
         return field
 
     def button(self, name: str) -> Locator:
-        """A button by its whole name."""
+        """Return the button with exactly this name."""
         return self.page.get_by_role("button", name=name, exact=True)
 
     @property
@@ -74,11 +74,11 @@ class ClusterPage:
 
     @property
     def alert(self) -> Locator:
-        """Why nothing new comes, or what was refused."""
+        """Return the message about a lost connection or a refused action."""
         return self.page.get_by_role("alert")
 
     def shot(self, name: str) -> Path:
-        """Keep a picture among the artefacts."""
+        """Save a screenshot among the artefacts."""
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
         path = SCREENSHOTS / f"{name}.png"
         self.page.screenshot(path=path, animations="disabled")

@@ -1,4 +1,4 @@
-"""A browser, Jupyter applications that all tests share, and pages that fail a test where their console complains."""
+"""Provide a browser, Jupyter applications shared by all tests, and pages whose console errors fail the test."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ expect.set_options(timeout=SOON)
 
 
 def cannot(why: str) -> NoReturn:
-    """Skip with a reason on a person's machine; in CI these tests are never skipped."""
+    """Skip the test with a reason; in CI, fail instead."""
     if os.environ.get("CI") == "true":
         pytest.fail(why)
     pytest.skip(why)
@@ -47,7 +47,7 @@ def browser(playwright: Playwright) -> Iterator[Browser]:
 
 @pytest.fixture(scope="package")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """One home for all Jupyter applications."""
+    """Provide one home for all Jupyter applications."""
     world = World(tmp_path_factory.mktemp("browser") / "home", shared_forkserver=True)
     world.serve()
     yield world
@@ -56,7 +56,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 @pytest.fixture(scope="package")
 def applications(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Jupyter]]:
-    """An application by its name, started at first use."""
+    """Provide a function that returns an application by name, starting it at its first use."""
     started: dict[str, Jupyter] = {}
 
     def application(name: str, **options: Any) -> Jupyter:
@@ -79,7 +79,7 @@ def jupyterlab(applications: Callable[..., Jupyter]) -> Jupyter:
 
 @pytest.fixture
 def pages(browser: Browser, request: pytest.FixtureRequest, world: World) -> Iterator[Callable[[Jupyter], Lab]]:
-    """Fresh pages, each in a profile of its own; what their consoles complain of fails the test."""
+    """Provide new pages, each in its own browser profile; errors in their consoles fail the test."""
     made: list[Lab] = []
 
     def page(jupyter: Jupyter) -> Lab:
@@ -105,13 +105,13 @@ def pages(browser: Browser, request: pytest.FixtureRequest, world: World) -> Ite
 
 @pytest.fixture
 def lab(pages: Callable[[Jupyter], Lab], jupyterlab: Jupyter) -> Lab:
-    """A page of JupyterLab that has not been opened yet."""
+    """Provide a page of JupyterLab that has not been opened yet."""
     return pages(jupyterlab)
 
 
 @pytest.fixture
 def gate(tmp_path: Path) -> Iterator[Gate]:
-    """Provide a gate that a test's experiments wait behind; open it at the end, so that all of them finish."""
+    """Provide a gate that holds a test's experiments; it opens at the end, so that all of them finish."""
     gate = Gate(tmp_path / "gate")
     yield gate
     gate.open()
@@ -119,7 +119,7 @@ def gate(tmp_path: Path) -> Iterator[Gate]:
 
 @pytest.fixture
 def notebook(jupyterlab: Jupyter, gate: Gate) -> str:
-    """A notebook whose second cell submits an experiment behind the gate."""
+    """Provide a notebook whose second cell submits an experiment that the gate holds."""
     path = jupyterlab.notebooks / f"n{next(_count)}.ipynb"
     return write(path, LOAD, submitting(gate.definition))
 

@@ -1,4 +1,4 @@
-"""Ways to break what a browser relies on, and to mend it again."""
+"""Break services and connections that a page relies on, and restore them."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ window.WebSocket = class extends Socket {
 
 
 def block_streams(page: Page) -> None:
-    """From the next loading of the page on, none of our streams comes through to it."""
+    """Block all of Daylight's streams to this page, from its next load on."""
     page.add_init_script(NO_STREAMS)
 
 
 def read_only(page: Page, notebook: str) -> None:
-    """To this page the notebook is one that it may not change (root may write any file, so modes prove nothing)."""
+    """Make the notebook read-only for this page (file modes have no effect for root)."""
 
     def answer(route: Route) -> None:
         response = route.fetch()
@@ -39,7 +39,7 @@ def read_only(page: Page, notebook: str) -> None:
 
 @contextlib.contextmanager
 def no_service(world: World) -> Iterator[None]:
-    """Within, the service is dead and cannot come back: whoever is to be the next one finds the lock held."""
+    """Kill the service during the block; a held lock prevents a new one from starting."""
     with contextlib.ExitStack() as stack:
 
         def held() -> bool:
@@ -56,7 +56,7 @@ def no_service(world: World) -> Iterator[None]:
 
 @contextlib.contextmanager
 def empty_store(world: World) -> Iterator[None]:
-    """Within, the service knows no experiment: its database was put aside."""
+    """Move the service's database away during the block, so that it knows no experiment."""
     aside = world.home / "aside"
     with no_service(world):
         _move(world, aside)

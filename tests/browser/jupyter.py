@@ -1,4 +1,4 @@
-"""Real Jupyter applications for the tests: JupyterLab or Notebook 7 on a free port, with folders of their own."""
+"""Run real Jupyter applications for tests: JupyterLab or Notebook 7 on a free port, each with its own folders."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ QUIET = {"@jupyterlab/apputils-extension:notification": {"checkForUpdates": Fals
 
 
 class Jupyter:
-    """One application and its files; `ours=False` leaves our labextension out, as VS Code and Colab do."""
+    """Application with its files; `ours=False` omits Daylight's labextension, as in VS Code and Colab."""
 
     def __init__(self, world: World, folder: Path, app: str = "lab", ours: bool = True, theme: str = "") -> None:
         self.world, self.folder, self.app, self.ours = world, folder, app, ours
@@ -42,7 +42,7 @@ class Jupyter:
         self._write_configuration(theme)
 
     def start(self) -> None:
-        """Run it, unless it runs; return when it answers."""
+        """Start the application unless it runs, and wait until it answers."""
         if self._process is not None:
             return
         with (self.folder / "jupyter.log").open("ab") as log:
@@ -52,7 +52,7 @@ class Jupyter:
         until(self._answers, f"Jupyter starts; see {self.folder / 'jupyter.log'}")
 
     def kill(self) -> None:
-        """kill -9 of the server and its kernels: nothing is said to the pages, nothing is saved."""
+        """Kill the server and its kernels by SIGKILL, so that pages get no message and nothing is saved."""
         assert self._process is not None
         family = psutil.Process(self._process.pid).children(recursive=True)
         for process in family:
@@ -64,12 +64,12 @@ class Jupyter:
         self._process = None
 
     def close(self) -> None:
-        """End it, if it runs."""
+        """End the application, if it runs."""
         if self._process is not None:
             self.kill()
 
     def end_kernels(self) -> None:
-        """Shut all kernels down."""
+        """Shut down all kernels."""
         for kernel in self.request("GET", "api/kernels"):
             self.request("DELETE", f"api/kernels/{kernel['id']}")
 
@@ -82,7 +82,7 @@ class Jupyter:
         return f"{self.url}{path}?{urlencode({'token': self.token})}"
 
     def request(self, method: str, path: str, **options: Any) -> Any:
-        """The JSON that Jupyter's own API answers."""
+        """Return the JSON that Jupyter's own API answers."""
         headers = {"Authorization": f"token {self.token}"}
         answer = httpx.request(method, f"{self.url}{path}", headers=headers, timeout=60, **options)
         return answer.raise_for_status().json() if answer.content else None

@@ -1,4 +1,4 @@
-"""A page of JupyterLab or Notebook 7, with what a person does there as verbs."""
+"""Operate a page of JupyterLab or Notebook 7, with a method for each action of a user."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _count = itertools.count(1)
 
 
 class Lab:
-    """One page; `errors` is what its console said that it should not have."""
+    """Page of a Jupyter application; `errors` has unexpected console messages."""
 
     def __init__(self, page: Page, jupyter: Jupyter) -> None:
         self.page, self.jupyter = page, jupyter
@@ -58,35 +58,35 @@ class Lab:
         page.on("dialog", self._dialog)
 
     def open(self, notebook: str | None = None) -> Lab:
-        """Go to the application, with a notebook; return when its kernel is idle."""
+        """Open the application, with a notebook if given, and wait until its kernel is idle."""
         self.page.goto(self.jupyter.page_url(notebook, self._workspace))
         return self._ready(notebook is not None)
 
     def open_without_kernel(self, notebook: str) -> Lab:
-        """Open a notebook where there is no kernel for it."""
+        """Open a notebook for which no kernel exists."""
         self.open()
         self.command("docmanager:open", path=notebook, kernelPreference={"shouldStart": False})
         expect(self.cell(0)).to_be_visible(timeout=SOON)
         return self
 
     def reload(self, kernel: bool = True) -> None:
-        """Press F5; return when the notebook is back."""
+        """Reload the page, and wait until the notebook is shown again."""
         self.page.reload()
         self._ready(kernel)
 
     def command(self, name: str, **args: Any) -> None:
-        """Carry out a command, without waiting for it to end."""
+        """Start a JupyterLab command without waiting for its end."""
         self.page.evaluate("([name, args]) => void window.jupyterapp.commands.execute(name, args)", [name, args])
 
     def palette(self, label: str) -> None:
-        """Choose a command in the palette, by keyboard."""
+        """Run a command from the command palette, by keyboard."""
         self.page.keyboard.press("ControlOrMeta+Shift+C")
         self.page.locator(".lm-CommandPalette-input").fill(label)
         expect(self.page.locator(".lm-CommandPalette-item.lm-mod-active")).to_contain_text(label, timeout=SOON)
         self.page.keyboard.press("Enter")
 
     def use_theme(self, name: str) -> None:
-        """Change how all of it looks, for this page and the ones to come."""
+        """Switch the theme, for this page and later ones."""
         self.command("apputils:change-theme", theme=name)
         self.page.wait_for_function("name => document.body.dataset.jpThemeName === name", arg=name, timeout=SOON)
 
@@ -101,11 +101,11 @@ class Lab:
     # the notebook
 
     def cell(self, index: int) -> Locator:
-        """A cell of the notebook in front."""
+        """Return a cell of the notebook in front."""
         return self.page.locator(".jp-Notebook:visible .jp-Cell").nth(index)
 
     def run(self, *indices: int) -> None:
-        """Click into each cell, press Shift+Enter and wait for its end."""
+        """Click into each cell, press Shift+Enter, and wait until it has run."""
         for index in indices:
             self.cell(index).locator(".cm-content").click()
             self.page.keyboard.press("Shift+Enter")
@@ -113,26 +113,26 @@ class Lab:
             expect(prompt).to_have_text(re.compile(r"^\[\d+\]:$"), timeout=LATE)
 
     def view(self, index: int = 1) -> View:
-        """The view below a cell, once it is there."""
+        """Wait for the view below a cell, and return it."""
         return self._shown(self.cell(index).locator("article.dl-view").last)
 
     def tab(self, number: int) -> View:
-        """The view of an experiment in a tab of its own, opened from the panel."""
+        """Return an experiment's view in a tab, opened from the panel."""
         self.panel.open().item(number).click()
         return self.view_in_tab()
 
     def view_in_tab(self) -> View:
-        """The view in the main area's tab in front."""
+        """Return the view in the main area's front tab."""
         return self._shown(self.page.locator("#jp-main-dock-panel > .lm-Widget:visible article.dl-view").last)
 
     def save(self) -> None:
-        """Press Ctrl+S; return when the file is written (a live view may have changed the notebook again by then)."""
+        """Press Ctrl+S, and wait until the file is written; a live view may then have changed the notebook again."""
         self.page.evaluate(SAVING)
         self.page.keyboard.press("ControlOrMeta+s")
         self.page.wait_for_function("() => window.daylightSaved", timeout=SOON)
 
     def until_kept(self, state: str, index: int = 1, trials: int = 1) -> None:
-        """Wait until the notebook in front keeps of a cell's experiment this state, and so many trials."""
+        """Wait until the notebook in front has saved this state of a cell's experiment, with this many trials."""
         kept = (
             # What is in front may not have the focus yet.
             f"([index, type, state, trials]) => {CURRENT}?.content?.model?.cells?.get(index)?.outputs.toJSON()"
@@ -146,7 +146,7 @@ class Lab:
         return bool(self.page.evaluate(f"() => {CURRENT}.context.model.dirty"))
 
     def saved(self, notebook: str) -> Any:
-        """The notebook as it is on disk."""
+        """Return the notebook's file on disk."""
         return nbformat.read(self.jupyter.notebooks / notebook, as_version=4)
 
     def until_idle(self) -> None:
@@ -156,16 +156,16 @@ class Lab:
         self.page.wait_for_function(idle, timeout=LATE)
 
     def restart_kernel(self) -> None:
-        """A fresh kernel; return when it is idle."""
+        """Restart the kernel, and wait until it is idle."""
         self.page.evaluate(f"() => {CURRENT}.sessionContext.restartKernel().then(() => null)")
         self.until_idle()
 
     def shut_kernel_down(self) -> None:
-        """No kernel any more."""
+        """Shut the notebook's kernel down."""
         self.page.evaluate(f"() => {CURRENT}.sessionContext.shutdown().then(() => null)")
 
     def kernel(self) -> psutil.Process:
-        """The process of the notebook's kernel."""
+        """Return the process of the notebook's kernel."""
         id = self.page.evaluate(f"() => {CURRENT}.sessionContext.session.kernel.id")
         (process,) = self.jupyter.world.processes(f"kernel-{id}")
         return process
@@ -173,14 +173,14 @@ class Lab:
     # evidence
 
     def shot(self, name: str, of: Locator | None = None) -> Path:
-        """Keep a picture of the page, or of an element, among the artefacts."""
+        """Save a screenshot of the page, or of an element, among the artefacts."""
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
         path = SCREENSHOTS / f"{name}.png"
         (of or self.page).screenshot(path=path, animations="disabled")
         return path
 
     def asked(self, pattern: str) -> int:
-        """Count the page's requests so far that match a pattern, such as `POST .*/bundle/`."""
+        """Return the number of the page's requests so far that match a pattern, such as `POST .*/bundle/`."""
         return sum(1 for each in self._requests if re.search(pattern, each))
 
     def requested(self, pattern: re.Pattern[str]) -> set[str]:
@@ -188,14 +188,14 @@ class Lab:
         return {found[1] for each in self._requests if (found := pattern.search(each))}
 
     def until(self, look: Callable[[], bool], what: str) -> None:
-        """Wait for something that the page does; its events are heard meanwhile."""
+        """Wait until a condition is true, while the page's events are processed."""
         deadline = time.monotonic() + LATE / 1000
         while not look():
             assert time.monotonic() < deadline, f"did not happen: {what}"
             self.page.wait_for_timeout(100)
 
     def until_quiet(self, pattern: str) -> None:
-        """Wait until the page has asked nothing like this for a while."""
+        """Wait until the page has sent no request that matches a pattern for some time."""
         before = -1
         while before != (before := self.asked(pattern)):
             self.page.wait_for_timeout(QUIET_MS)

@@ -1,4 +1,4 @@
-"""Notebooks with an experiment that goes on for as long as a test wants."""
+"""Write notebooks with experiments that run until a test lets them end."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ EPOCHS = 250  # of 1.6 s, until the gate is opened: longer than a test may take
 
 
 class Gate:
-    """A gate that holds experiments: they train slowly while it is closed, and end at once when it opens."""
+    """Gate that holds experiments: they train slowly while it is closed, and end soon after it opens."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def open(self) -> None:
-        """Let them end."""
+        """Open the gate, so that the experiments end."""
         self.path.touch()
 
     def submit(self, world: World, source: str | None = None, **options: Any) -> int:
-        """Submit an experiment that waits behind the gate, past all notebooks; its number."""
+        """Submit an experiment that the gate holds, without a notebook, and return its number."""
         slow = {"slots": 1, "epochs": EPOCHS, "pause": 0.2}
         return world.submit(source or self.definition, **(slow | options)).experiment.number
 
     @property
     def definition(self) -> str:
-        """The tiny experiment, behind this gate."""
+        """Return the source of the small experiment that this gate holds."""
         slow = "time.sleep(pause)"
         assert slow in DEFINITION
         hurry = f"time.sleep(0 if os.path.exists({str(self.path)!r}) else pause)"
@@ -40,13 +40,13 @@ class Gate:
 
 
 def submitting(definition: str, options: str = "", params: str = "pause=0.2") -> str:
-    """A cell that submits a definition, on one slot."""
+    """Return a cell that submits a definition, on one slot."""
     line = f"%%dlsubmit --again --slots 1 --epochs {EPOCHS} --batch-size 8 --threads 1 {options} {params}"
     return f"{line.rstrip()}\n{definition.strip()}"
 
 
 def write(path: Path, *cells: str, output: dict[str, Any] | None = None) -> str:
-    """Write a notebook of code cells; its name. `output` is a bundle that the last one shows already."""
+    """Write a notebook of code cells, and return its name; `output` is a bundle that the last cell already shows."""
     notebook = nbformat.v4.new_notebook(
         cells=[nbformat.v4.new_code_cell(cell) for cell in cells],
         metadata={

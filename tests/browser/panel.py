@@ -1,4 +1,4 @@
-"""The side panel as a person finds it."""
+"""Operate the side panel in a browser, by the roles and names of its elements."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.browser.view import SOON
 
 
 class Panel:
-    """The panel of one page."""
+    """Side panel of one page."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
@@ -24,22 +24,22 @@ class Panel:
 
     @property
     def group_by(self) -> Locator:
-        """What the experiments are grouped by."""
+        """Return the control that groups the experiments."""
         return self.root.get_by_role("combobox", name="Group by")
 
     @property
     def queue(self) -> Locator:
-        """What opens and closes the queue and the quotas."""
+        """Return the button that opens and closes the queue and the quotas."""
         return self.root.locator("summary", has_text="Queue and quota")
 
     @property
     def items(self) -> Locator:
-        """The experiments."""
+        """Return the list items of the experiments."""
         return self.root.get_by_role("list", name="Experiments").get_by_role("listitem")
 
     @property
     def meter(self) -> Locator:
-        """Slots in use."""
+        """Return the display of the slots in use."""
         return self.root.get_by_role("meter", name="Slots in use")
 
     @property
@@ -48,27 +48,27 @@ class Panel:
         return self.root.get_by_role("alert")
 
     def item(self, number: int) -> Locator:
-        """The button that opens an experiment."""
+        """Return the button that opens an experiment."""
         return self.root.get_by_role("button", name=re.compile(rf"^#{number}\b"))
 
     def entry(self, number: int) -> Locator:
-        """All that the list says of an experiment."""
+        """Return the text of an experiment in the list."""
         return self.items.filter(has=self.page.get_by_role("checkbox", name=f"Compare #{number}", exact=True))
 
     def chosen(self, number: int) -> Locator:
-        """Its checkbox for comparing."""
+        """Return an experiment's checkbox for comparisons."""
         return self.root.get_by_role("checkbox", name=f"Compare #{number}", exact=True)
 
     def button(self, name: str) -> Locator:
-        """A button by its whole name."""
+        """Return the button with exactly this name."""
         return self.root.get_by_role("button", name=name, exact=True)
 
     def filter(self, state: str) -> Locator:
-        """The chip that shows only the experiments in a state."""
+        """Return the chip that filters experiments by a state."""
         return self.root.locator("button[aria-pressed]", has_text=re.compile(rf"^{state}", re.IGNORECASE))
 
     def open(self) -> Panel:
-        """Click its icon in the side bar, unless it is open."""
+        """Click the panel's icon in the side bar, unless the panel is open."""
         if not self.search.is_visible():
             self.tab.click()
             expect(self.search).to_be_visible(timeout=SOON)

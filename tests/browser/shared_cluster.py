@@ -1,4 +1,4 @@
-"""A service for several people of a hub, on two nodes, and what they do there without a browser."""
+"""Run a service for several users of a hub, on two nodes, with methods for their actions outside of the browser."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ GROUPS = {"vision": Quota(limit=10, guarantee=4), "speech": None}
 
 
 class Cluster:
-    """The service, which has the page too."""
+    """Service with the cluster page."""
 
     def __init__(self, folder: Path, pools: Mapping[str, Sequence[Node]] | None = None) -> None:
-        """Start the service; `pools` has the nodes of further pools."""
+        """Start the service; `pools` has the nodes of additional pools."""
         others = {name: StillEngine(nodes) for name, nodes in (pools or {}).items()}
         settings = {name: {"engine": "slurm"} for name in others}
         self.served = Served(folder, StillEngine(NODES), identity=FakeHub(), pages=PAGES, pools=settings, others=others)
@@ -33,23 +33,23 @@ class Cluster:
         self._clients: dict[str, Client] = {}
 
     def client(self, name: str) -> Client:
-        """A client of this person's."""
+        """Return a client of this user."""
         return self._clients.setdefault(name, self.served.client(name))
 
     def trains(self, name: str, slots: int, called: str = "digits", pool: str | None = None) -> int:
-        """Have somebody's training run; its number."""
+        """Let a user's training run, and return its number."""
         number = submit(self.client(name), called, slots=slots, pool=pool).experiment.number
         until(lambda: self.state(number) in ("starting", "running"), f"#{number} starts")
         return number
 
     def waits(self, name: str, slots: int, called: str = "digits") -> int:
-        """Have somebody's training wait; its number."""
+        """Let a user's training wait, and return its number."""
         number = submit(self.client(name), called, slots=slots).experiment.number
         until(lambda: self.client("ada").experiment(number).wait is not None, f"#{number} waits")
         return number
 
     def lose(self, number: int, pool: str, times: int) -> None:
-        """Have the first attempts of a training lost with their nodes."""
+        """Lose the first attempts of a training together with their nodes."""
         engine = self.served.others[pool]
         for attempt in range(1, times + 1):
             key = AttemptId(number, 1, attempt)
@@ -61,7 +61,7 @@ class Cluster:
         return self.client("ada").experiment(number).state
 
     def stop(self, name: str, number: int) -> None:
-        """Have somebody's training stopped, and gone from its slots."""
+        """Stop a user's training, and wait until its slots are free."""
         self.client(name).stop(number)
         until(lambda: self._gone(number), f"#{number} is gone")
 
@@ -72,7 +72,7 @@ class Cluster:
         return self.state(number) == "stopped"
 
     def give(self, members: dict[str, tuple[str, ...]]) -> None:
-        """Let the hub know these people."""
+        """Add these users to the hub."""
 
         async def learn() -> None:
             self.served.service.quotas.learn(Directory(members=members, groups=GROUPS))
@@ -80,7 +80,7 @@ class Cluster:
         self.served.run(learn())
 
     def clear(self) -> None:
-        """Everything stopped, and nothing set."""
+        """Stop all trainings, and reset all quotas and nodes."""
         ada = self.client("ada")
         for each in NODES:
             ada.undrain(each.name)

@@ -1,4 +1,4 @@
-"""Test the artifacts in a training's view: pictures and tables are shown, every other file can be saved."""
+"""Test the artifacts in a training's view: images and tables are displayed, all files can be saved."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def tiles(view: Locator) -> Locator:
 
 
 def seen(view: View) -> Locator:
-    """The view, its artifacts in sight: what nobody can see is not fetched."""
+    """Return the view with its artifacts scrolled into sight: invisible ones are not fetched."""
     view.root.locator(".dl-artifacts").scroll_into_view_if_needed()
     return view.root
 

@@ -1,4 +1,4 @@
-"""An experiment that has ended is deleted and brought back, in its view and in the panel."""
+"""Test that an ended experiment can be deleted and restored in its view and in the panel."""
 
 from __future__ import annotations
 

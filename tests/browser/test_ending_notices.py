@@ -1,4 +1,4 @@
-"""A user who looks elsewhere is told that a training has ended: once, also if JupyterLab was closed meanwhile."""
+"""Test the notification about an ended training: shown once, also if JupyterLab was closed meanwhile."""
 
 from __future__ import annotations
 

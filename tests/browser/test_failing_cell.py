@@ -1,4 +1,4 @@
-"""A failure is shown where the person made it."""
+"""Test that a failure is shown below the cell that caused it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What JupyterLab loads of the extension at once, what it loads when it is needed, and a load that fails."""
+"""Test which files of the extension JupyterLab loads at once, which on demand, and the behaviour if that fails."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FAILED = "This part of Daylight could not be loaded"
 
 @pytest.fixture(scope="module")
 def ended(world: World) -> tuple[int, int]:
-    """Two trainings that have ended."""
+    """Provide two trainings that have ended."""
     numbers = [world.submit(name="small", slots=1, epochs=1, width=width).experiment.number for width in (16, 32)]
     for number in numbers:
         world.ended(number)
@@ -40,17 +40,17 @@ def search(world: World) -> int:
 
 
 def loaded(lab: Lab) -> dict[str, int]:
-    """Return the files of ours that the page has requested, and their sizes: the browser says which are lazy."""
+    """Return Daylight's files that the page has requested, with their sizes; the browser marks the lazy ones."""
     return {name: (STATIC / name).stat().st_size for name in lab.requested(OURS)}
 
 
 def cut(lab: Lab) -> None:
-    """Let the page reach none of our files any more."""
+    """Block the page's requests for Daylight's files."""
     lab.page.route(FILES, lambda route: route.abort())
 
 
 def mend(lab: Lab, place: Locator) -> None:
-    """Let the page reach them again, and try once more where a part is missing."""
+    """Allow the requests again, and retry where a part is missing."""
     expect(place).to_contain_text(FAILED)
     lab.page.unroute(FILES)
     place.get_by_role("button", name="Try again").click()

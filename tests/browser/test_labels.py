@@ -1,4 +1,4 @@
-"""Name, tags and note of an experiment are edited where they stand: in its tab, below its cell, and in the panel."""
+"""Test that name, tags and note of an experiment can be edited in its tab, below its cell, and in the panel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cell is run, its experiment is seen live, and what came of it stays in the notebook."""
+"""Test the live view: a cell is run, its experiment is shown live, and the result stays in the notebook."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The view in Jupyter Notebook 7."""
+"""Test the view in Jupyter Notebook 7."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The view of a cell that `%%dlrun` runs: its log and result, and nothing of a training."""
+"""Test the view of a `%%dlrun` cell: it shows log and result, and no parts of a training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The launcher's card opens a copy of the quickstart, each time under a name that is free."""
+"""Test that the launcher's card opens a copy of the quickstart, each time under an unused name."""
 
 from __future__ import annotations
 

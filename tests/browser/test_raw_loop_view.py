@@ -1,4 +1,4 @@
-"""The view of a training loop taken as it stands: its guarantee, as soon as it has been rehearsed, and its curves."""
+"""Test the view of an unchanged training loop: its curves, and its guarantee after the rehearsal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""axe-core finds nothing serious in the panel and the view, in both themes; pictures of both are kept."""
+"""Test by axe-core that panel and view have no serious accessibility problems in both themes; save screenshots."""
 
 from __future__ import annotations
 

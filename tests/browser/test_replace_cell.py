@@ -1,4 +1,4 @@
-"""A call of Keras' fit can be put in place as functions, by one click, and trains then."""
+"""Test that a cell with Keras' fit is replaced by functions with one click, and then trains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real search is seen live: its words, its rungs, its table, and each of its trials."""
+"""Test the live view of a real search: its text, rungs, table, and trials."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ LINE = """%%dlsubmit --again --search asha --trials 8 --eta 2 --first-rung 1 --s
 
 
 def cells(table: Locator, column: int) -> list[str]:
-    """A column, all of it from one answer."""
+    """Return the cells of a table column, read at one time."""
     texts = "(node, column) => [...node.querySelectorAll('tbody tr')].map(row => row.children[column].innerText)"
     return [str(text) for text in table.evaluate(texts, column)]
 
 
 def all_told(lab: Lab, world: World, view: View) -> Locator:
-    """The table of a search that has ended, once it shows what the service says last: nothing moves from there on."""
+    """Return the table of an ended search once it shows the final status, after which it does not change."""
     number = int(re.findall(r"#(\d+)", view.root.get_attribute("aria-label") or "")[0])
     status = Client.connect(start=False, home=world.home).search(number)
     trials = [(f"{number}.{row.trial}", f"{row.unit}/{status.units}") for row in status.trials]

@@ -1,4 +1,4 @@
-"""The page of the cluster in a real browser: admins change what is shared, others see what is theirs to see."""
+"""Test the cluster page in a real browser: admins change settings, other users see only what they may."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def cluster(service: Cluster) -> Iterator[Cluster]:
 
 @pytest.fixture
 def opened(cluster: Cluster, browser: Browser) -> Iterator[Callable[..., ClusterPage]]:
-    """The page as somebody sees it."""
+    """Provide a function that opens the page as a user."""
     made: list[ClusterPage] = []
     with ExitStack() as closing:
 

@@ -1,4 +1,4 @@
-"""The side panel: a list that is searched and filtered, tabs, comparisons, all of it by keyboard too."""
+"""Test the side panel: search, filters, tabs and comparisons, also with the keyboard alone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LISTS = "GET .*/daylight/api/experiments(\\?|$)"
 
 @pytest.fixture(scope="module")
 def finished(world: World) -> tuple[int, int]:
-    """Two experiments that have ended, with different hyperparameters."""
+    """Provide two ended experiments with different hyperparameters."""
     numbers = [
         world.submit(name=name, slots=1, epochs=3, width=width).experiment.number
         for name, width in (("orchard apple", 16), ("orchard pear", 32))

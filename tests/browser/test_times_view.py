@@ -1,4 +1,4 @@
-"""The view of a training shows where its time goes: a bar with its parts as text, bars of ranks, and operations."""
+"""Test the times in a training's view: a bar with a text for each part, bars of ranks, and operations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A service that is not there, experiments that are others, and what people name things."""
+"""Test views without a service, with other experiments of the same number, and with unusual names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The anywidget view where our labextension is not, as in VS Code and Colab."""
+"""Test the anywidget view without Daylight's labextension, as in VS Code and Colab."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The view of one experiment as a person finds it: by roles, names and what it says."""
+"""Operate the view of one experiment in a browser, by the roles and names of its elements."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ FRAMES = """async () => {
 
 
 class View:
-    """One `<article class="dl-view">`."""
+    """View of one experiment: an element `<article class="dl-view">`."""
 
     def __init__(self, root: Locator) -> None:
         self.root = root
 
     @property
     def chip(self) -> Locator:
-        """The state, with its reason."""
+        """Return the chip with the state and its reason."""
         return self.root.locator(".dl-chip")
 
     @property
@@ -33,12 +33,12 @@ class View:
 
     @property
     def progress(self) -> Locator:
-        """The bar."""
+        """Return the progress bar."""
         return self.root.get_by_role("progressbar").first
 
     @property
     def curve(self) -> Locator:
-        """The curves, a figure a metric."""
+        """Return the curves, one figure for each metric."""
         return self.root.get_by_role("figure")
 
     @property
@@ -48,52 +48,52 @@ class View:
 
     @property
     def log(self) -> Locator:
-        """The text of the log, once it is open."""
+        """Return the text of the open log."""
         return self.root.get_by_role("log")
 
     @property
     def step(self) -> int:
-        """The step that it shows."""
+        """Return the step that the view shows."""
         return int(self.root.get_attribute("data-step") or 0)
 
     def part(self, name: str) -> Locator:
-        """A part that a button opens: Source, Rerun, Differences."""
+        """Return a part that a button opens: Source, Rerun or Differences."""
         return self.root.get_by_role("region", name=name, exact=True)
 
     def button(self, name: str) -> Locator:
-        """A button by its whole name."""
+        """Return the button with exactly this name."""
         return self.root.get_by_role("button", name=name, exact=True)
 
     def until_state(self, *states: str) -> None:
-        """Wait until the experiment is drawn in one of these states."""
+        """Wait until the view shows the experiment in one of these states."""
         expect(self.root).to_have_attribute("data-state", _one_of(states), timeout=LATE)
 
     def until_connection(self, *connections: str) -> None:
-        """Wait until the view is `live`, `lost`, ..."""
+        """Wait until the view's connection is `live`, `lost`, and so on."""
         expect(self.root).to_have_attribute("data-connection", _one_of(connections), timeout=LATE)
 
     def until_it_moves(self, by: int = 1) -> int:
-        """Wait until it shows a later step than now; that step."""
+        """Wait until the view shows a later step than now, and return that step."""
         target = self.step + by
         # Looked for anew each time: an output that is drawn again is another element.
         until(lambda: self.step >= target, f"step {target} is shown", LATE / 1000)
         return self.step
 
     def open_log(self) -> None:
-        """Unfold the log, unless it is open; return when it has something to read."""
+        """Open the log unless it is open, and wait until it has text."""
         if not self.log.is_visible():
             self.root.locator("summary", has_text=re.compile("^Log")).click()
         expect(self.log).to_have_text(re.compile("."), timeout=SOON)
 
 
 def narrow(node: Locator, width: int) -> None:
-    """Make an element as narrow as JupyterLab's own minimum forbids, and others do not."""
+    """Set an element's width to less than the minimum width of JupyterLab's panels."""
     node.evaluate("(node, width) => { node.style.cssText += `min-width: 0; width: ${width}px !important`; }", width)
     node.page.evaluate(FRAMES)
 
 
 def overflow(node: Locator) -> int:
-    """By how many pixels the content of an element is wider than it is."""
+    """Return by how many pixels the content of an element is wider than the element."""
     return int(node.evaluate("node => node.scrollWidth - node.clientWidth"))
 
 

@@ -36,9 +36,9 @@ def ids(place: Checkpoints) -> list[str]:
 
 
 class CheckpointsContract:
-    """Sentences about `place`, which is empty at first; `files` are what lies in it.
+    """Tests of the storage `place`, which is empty at first; `files` gives direct access to its files.
 
-    `again(uid)` opens it once more, for the trial of that identity.
+    `again(uid)` opens the storage again, for the trial with that identity.
     """
 
     def test_a_committed_checkpoint_is_listed_and_its_parts_come_back(self, place):

@@ -1,4 +1,4 @@
-"""Contract of an identity provider for many users: the tests hold for a real hub and for its stand-in."""
+"""Contract of an identity provider for many users: its tests apply to a real hub and to the fake one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kernel_backend.model.cluster.people import Person
 
 
 class Site(Protocol):
-    """A site with users (dave of vision, eve of speech, the admin ada), and the changes that can happen to them."""
+    """Site with users (dave of group vision, eve of speech, the admin ada), and methods that change them."""
 
     identity: Identity
 

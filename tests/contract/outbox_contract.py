@@ -23,7 +23,7 @@ def hook(owner: str = "dave", **fields: Any) -> StoredWebhook:
 
 
 def waiting(store: Store, webhook: int) -> list[tuple[str, int]]:
-    """Take all that waits for a webhook: events and experiments in order."""
+    """Take all notices that wait for a webhook; return events and experiments in order."""
     found = []
     while (notice := store.next_notice(webhook)) is not None:
         found.append((notice.event, notice.experiment))
@@ -32,7 +32,7 @@ def waiting(store: Store, webhook: int) -> list[tuple[str, int]]:
 
 
 class OutboxContract:
-    """Mixed into a store's class of tests."""
+    """Tests of the outbox, a mixin for the test class of each store."""
 
     def test_what_happens_to_an_experiment_waits_for_the_webhooks_that_want_it(self, store: Store) -> None:
         owner = draft().owner

@@ -29,7 +29,7 @@ def refuse(before: Experiment) -> NoReturn:
 
 
 class SharingContract:
-    """Mixed into a store's class of tests."""
+    """Tests of quotas, a mixin for the test class of each store."""
 
     def test_a_quota_is_what_was_set_last(self, store: Store) -> None:
         assert store.quotas() == {}

@@ -1,4 +1,4 @@
-"""Contract of a store: one class for each database inherits these tests and brings a `store` of its own."""
+"""Contract of a store: the test class of each database inherits these tests and provides a `store`."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def draft(name: str = "", owner: str = "ada", **fields: Any) -> NewExperiment:
 
 
 def placed(store: Store, resume_from: str | None = None, number: int | None = None) -> Attempt:
-    """An attempt that was just placed: of a new experiment, or the next of a trial that is queued."""
+    """Return a new attempt: of a new experiment, or the next one of a queued trial."""
     if number is None:
         number = store.add_experiment(draft(), at=1.0)[0].number
     return store.add_attempt(number, 1, GANG, resume_from, "digest", at=2.0)
@@ -108,7 +108,7 @@ def started(number: int = 1) -> Started:
 
 
 def search(store: Store, **fields: Any) -> int:
-    """The number of a new experiment that searches."""
+    """Add a search experiment, and return its number."""
     config = Config(epochs=27, search=Search(method="asha"))
     return store.add_experiment(draft(**fields).model_copy(update={"config": config}), at=1.0)[0].number
 
@@ -151,7 +151,7 @@ MADE_SINCE_0007 = (
 
 
 def check_bests_of_before(url: str) -> None:
-    """A database that was written before there were bests has those of its reports afterwards."""
+    """Check that a database from before trials had bests gets them from its reports."""
     store, upwards = SqlStore(url), Config(metric=Metric(name="accuracy", mode="max"))
     store.add_experiment(draft().model_copy(update={"config": upwards}), at=1.0)
     values = (0.5, math.nan, 0.75, 0.75, math.inf)
@@ -178,7 +178,7 @@ def check_bests_of_before(url: str) -> None:
 
 
 def check_pools_of_before(url: str) -> None:
-    """Attempts that were written before they had pools have those of their experiments."""
+    """Check that attempts from before they had pools get those of their experiments."""
     store = SqlStore(url)
     configs = (Config(pool="gpu"), Config(), Config(pool="cpu"))
     for config in configs:
@@ -197,12 +197,12 @@ def check_pools_of_before(url: str) -> None:
 
 
 def parts(record: Record, kind: type[Record]) -> dict[str, Any]:
-    """The fields of a record that one of another kind has, too."""
+    """Return the fields of a record that another kind of record has, too."""
     return {name: getattr(record, name) for name in kind.model_fields}
 
 
 def created(number: int) -> LogEntry:
-    """That a vacancy is given to a new trial of the same number as the entry."""
+    """Return the log entry by which a granted slot goes to a new trial with the entry's number."""
     return LogEntry(number=number, at=1.5, event=Vacancy(), decision=Create(trial=number, params={"lr": 0.5}, until=3))
 
 
@@ -221,7 +221,7 @@ def report(number: int, step: int, kind: Kind = "training", **metrics: float) ->
 
 
 def training(first: int, last: int, **metrics: float) -> list[SpoolRecord]:
-    """Records `first` to `last`, each the report of the step of the same number."""
+    """Return records `first` to `last`, each a report of the step with the same number."""
     return [report(number, number, **metrics) for number in range(first, last + 1)]
 
 
@@ -251,7 +251,7 @@ def notes(store: Store, number: int) -> list[Message]:
 
 
 class StoreContract:
-    """Each database's tests inherit these."""
+    """Tests that each database's test class inherits."""
 
     def test_experiments_are_numbered_and_begin_with_one_queued_trial(self, store: Store) -> None:
         first, trial = store.add_experiment(draft(), at=5.0)

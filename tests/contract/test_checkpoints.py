@@ -1,4 +1,4 @@
-"""Checkpoints in a folder: what every place promises, and what only a file system can do."""
+"""Test checkpoints in a folder: the contract of all storage, and properties that only a file system has."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class TestDirectory(CheckpointsContract):
 
 
 class writing_no_more_than:  # noqa: N801 - it reads as a sentence
-    """No file may grow beyond so many bytes: a full disk for everybody."""
+    """Limit the size of files in the block to simulate a full disk."""
 
     def __init__(self, size: int) -> None:
         self._size = size

@@ -1,4 +1,4 @@
-"""Checkpoints in an object store: the same promises over fsspec's memory, and over S3 against a real server."""
+"""Test checkpoints in an object store: the contract with fsspec's memory, and with a real S3 server."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class TestS3(RemoteContract):
 
 
 class Unsteady(MemoryFileSystem):
-    """A network that fails some times before it works."""
+    """File system whose first requests fail, like an unreliable network."""
 
     protocol = "unsteady"
     store = MemoryFileSystem.store

@@ -1,4 +1,4 @@
-"""A database is copied whole between SQLite and PostgreSQL, or not at all."""
+"""Test that a database is copied completely between SQLite and PostgreSQL, or not at all."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def text(url: URL) -> str:
 
 
 def fill(url: URL) -> None:
-    """A store with rows in every table, and values that databases treat differently."""
+    """Fill a store with rows in every table, including values that databases treat differently."""
     store = SqlStore(text(url))
     attempt = placed(store)
     values = {"loss": float("nan"), "worst": float("inf"), "tiny": 5e-324, "none": 0.0, "third": 1 / 3}
@@ -86,7 +86,7 @@ def fill(url: URL) -> None:
 
 
 def state(url: URL) -> list[object]:
-    """All that a store tells about its content."""
+    """Return everything that a store's methods return about its content."""
     store = SqlStore(text(url))
     try:
         return [

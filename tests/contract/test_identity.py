@@ -1,4 +1,4 @@
-"""The identity that tests of the API stand on keeps the contract of identities."""
+"""Test that the fake identity provider of the API tests fulfils the contract."""
 
 from __future__ import annotations
 

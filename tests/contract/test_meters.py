@@ -1,4 +1,4 @@
-"""What every meter of slots promises: processes, processors and GPUs."""
+"""Test the contract of slot meters: processes, processors and GPUs."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_processes_that_are_gone_have_no_time_and_no_memory() -> None:
 
 @pytest.fixture
 def family() -> Iterator[subprocess.Popen[bytes]]:
-    """A process with a child, as a rank with a loader process."""
+    """Start a process with a child, like a rank with a loader process."""
     child = "import time; time.sleep(60)"
     code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
     process = subprocess.Popen([sys.executable, "-c", code])

@@ -1,4 +1,4 @@
-"""The store in PostgreSQL: the contract, against a server of our own in a temporary folder."""
+"""Test the store in PostgreSQL by the contract, with a server in a temporary folder."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OTHERS = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg
 
 @pytest.fixture
 def url(postgres: PostgresServer) -> str:
-    """A fresh database's address."""
+    """Provide the URL of a new database."""
     return postgres.create()
 
 
@@ -89,7 +89,7 @@ def test_stores_that_open_a_new_database_at_once_share_it(url: str) -> None:
 
 
 def drop_connections(postgres: PostgresServer, url: str) -> None:
-    """End all sessions of a database, and wait for that: one that is only told to go would hear the next word."""
+    """End all sessions of a database, and wait until they are gone."""
     name = database_name(url)
     postgres.execute(name, f"SELECT pg_terminate_backend(pid) {OTHERS}")
     until(lambda: postgres.execute(name, f"SELECT count(*) {OTHERS}") == [(0,)], "the connections are gone")

@@ -1,4 +1,4 @@
-"""The store in a SQLite file: the contract, and what can befall a file."""
+"""Test the store in a SQLite file: the contract, and faults of the file."""
 
 from __future__ import annotations
 

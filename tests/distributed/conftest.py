@@ -1,4 +1,4 @@
-"""Finished trainings that several tests look at: each is run once."""
+"""Provide finished trainings that several tests share; each is run once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gang import Trial
 
 
 class Whole:
-    """A trial that was trained without interruption, and its one attempt."""
+    """Trial that was trained without interruption, and its only attempt."""
 
     def __init__(self, trial: Trial) -> None:
         self.trial, self.attempt = trial, trial.run()
@@ -19,7 +19,7 @@ class Whole:
 
 @pytest.fixture(scope="session")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, int], Whole]:
-    """`whole(backend, slots)`: the standard training, uninterrupted."""
+    """Provide a function `whole(backend, slots)` that returns the uninterrupted standard training."""
     made: dict[tuple[str, int], Whole] = {}
 
     def get(backend: str, slots: int) -> Whole:
@@ -33,5 +33,5 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, int], Whol
 
 @pytest.fixture
 def trial(tmp_path: Path) -> Callable[..., Trial]:
-    """`trial(slots=2, backend="torch", ...)` in a folder of its own."""
+    """Provide a function `trial(slots=2, backend="torch", ...)` that creates a trial in a new folder."""
     return lambda **settings: Trial(tmp_path / "trial", **settings)

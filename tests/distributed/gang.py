@@ -1,4 +1,4 @@
-"""Real gangs for tests: a trial in a folder, its attempts as real rank processes, and what they left behind."""
+"""Run real gangs for tests: a trial in a folder, its attempts as rank processes, and their results."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ if __name__ == "__main__":
 
 @dataclasses.dataclass
 class Trial:
-    """A trial in `folder`; every attempt trains the same snapshot."""
+    """Trial in `folder`, all attempts of which train the same snapshot."""
 
     folder: Path
     source: str = DIGITS
@@ -136,7 +136,7 @@ class Trial:
         return Directory(self.checkpoints)
 
     def job(self, resume_from: str | None = None) -> LaunchSpec:
-        """The next attempt, spelled out."""
+        """Return the launch spec of the next attempt."""
         self.attempts += 1
         slots = tuple(range(self.slots))
         return LaunchSpec(
@@ -166,7 +166,7 @@ class Trial:
         )
 
     def start(self, resume_from: str | None = None, hold: int | None = None) -> Attempt:
-        """Start the next attempt's ranks; with `hold` they stand still after so many steps, until they may go on."""
+        """Start the next attempt's ranks; with `hold` they stop after this many steps, until they may continue."""
         link = self.folder / "hold"
         if hold is None:
             link.unlink(missing_ok=True)
@@ -178,17 +178,17 @@ class Trial:
         return Attempt(self, self.job(resume_from))
 
     def run(self, resume_from: str | None = None) -> Attempt:
-        """Start the next attempt and wait for its end."""
+        """Start the next attempt, and wait for its end."""
         return self.start(resume_from).ended()
 
     def killed_at(self, step: int, rank: int = 0) -> Attempt:
-        """Start the first attempt, and kill a rank once the checkpoint of this step is committed, before the next."""
+        """Start the first attempt, and kill a rank after the checkpoint of this step, before the next one."""
         attempt = self.start(hold=step).reaches(step - 1)
         attempt.wait(lambda: f"{step}-1" in attempt.committed())
         return attempt.kill(rank)
 
     def newest(self) -> Manifest:
-        """The newest committed checkpoint."""
+        """Return the newest committed checkpoint."""
         return self.home.committed()[-1]
 
     def pinned(self) -> str | None:
@@ -197,20 +197,20 @@ class Trial:
         return committed[-1].id if committed else None
 
     def weights(self) -> dict[str, bytes]:
-        """The model of the newest checkpoint, bit by bit."""
+        """Return the bits of the newest checkpoint's model."""
         return {name: tensor.numpy().tobytes() for name, tensor in self.model().items()}
 
     def model(self) -> dict[str, Any]:
-        """The `state_dict` of the newest checkpoint's model."""
+        """Return the `state_dict` of the newest checkpoint's model."""
         return load_model(self.home, self.newest())
 
     def parts(self) -> dict[str, str]:
-        """The digests of all parts of the newest checkpoint: model, optimizer, every rank's buffers."""
+        """Return the digests of the newest checkpoint's parts: model, optimizer, buffers of all ranks."""
         return {part.name: part.digest for part in self.newest().parts}
 
 
 class Attempt:
-    """The rank processes of an attempt."""
+    """Rank processes of an attempt."""
 
     def __init__(self, trial: Trial, job: LaunchSpec) -> None:
         self.folder = AttemptFolder(trial.folder / "attempts" / str(job.id))
@@ -228,7 +228,7 @@ class Attempt:
         return self
 
     def wait(self, happened: Any) -> None:
-        """Wait until `happened()`; fails with the ranks' logs when it does not come."""
+        """Wait until `happened()` is true; on a timeout, fail with the ranks' logs."""
         deadline = time.monotonic() + PATIENCE_S
         while not happened():
             assert time.monotonic() < deadline, self.logs()
@@ -240,42 +240,42 @@ class Attempt:
         return self
 
     def kill(self, rank: int) -> Attempt:
-        """`kill -9` of a rank; the others end by themselves."""
+        """Kill a rank by SIGKILL, after which the others end by themselves."""
         os.kill(self._gang.pids()[rank], signal.SIGKILL)
         return self.go().ended()
 
     def go(self) -> Attempt:
-        """Let ranks that stand still go on."""
+        """Let the stopped ranks continue."""
         self._hold.unlink(missing_ok=True)
         return self
 
     def tell(self, instruction: str) -> Attempt:
-        """Hand an instruction down."""
+        """Send an instruction to the ranks."""
         self._gang.tell(instruction)
         return self
 
     def heard(self) -> Attempt:
-        """Wait until every rank has read what it was told."""
+        """Wait until every rank has read its instructions."""
         self.wait(lambda: not self._gang.unread())
         return self
 
     def terminate(self, rank: int) -> Attempt:
-        """SIGTERM to one rank."""
+        """Send SIGTERM to one rank."""
         os.kill(self._gang.pids()[rank], signal.SIGTERM)
         return self
 
     def hang_up(self) -> Attempt:
-        """Close every rank's stdin, as the death of a launcher does."""
+        """Close every rank's stdin, like the death of a launcher does."""
         self._gang.hang_up()
         return self
 
     def pids(self) -> list[int]:
-        """The ranks' processes; empty until all of them exist."""
+        """Return the process ids of the ranks; empty until all of them exist."""
         return list(self._gang.pids().values()) if self._gang.codes() else []
 
     @property
     def codes(self) -> list[int | None]:
-        """The ranks' exit codes."""
+        """Return the ranks' exit codes."""
         return list(self._gang.codes().values())
 
     @property
@@ -285,26 +285,26 @@ class Attempt:
 
     @property
     def started(self) -> Started:
-        """Its word that the training begins."""
+        """Return the record that the training has started."""
         found = [each for each in self.records if isinstance(each, Started)]
         assert found, self.logs()
         return found[0]
 
     @property
     def step(self) -> int:
-        """The newest reported step."""
+        """Return the newest reported step."""
         return max((each.step for each in self.records if isinstance(each, Report)), default=0)
 
     def reports(self, kind: str) -> dict[int, dict[str, float]]:
-        """Metrics by step."""
+        """Return the reported metrics by step."""
         return {each.step: each.metrics for each in self.records if isinstance(each, Report) and each.kind == kind}
 
     def notes(self) -> list[str]:
-        """The texts of its notes."""
+        """Return the texts of the reported notes."""
         return [each.text for each in self.records if isinstance(each, Note)]
 
     def committed(self) -> list[str]:
-        """The checkpoints it told of."""
+        """Return the reported checkpoints."""
         return [each.id for each in self.records if isinstance(each, Committed)]
 
     def failures(self) -> dict[int, Failure]:
@@ -312,13 +312,13 @@ class Attempt:
         return self.folder.failures()
 
     def logs(self) -> str:
-        """Everything its ranks printed."""
+        """Return the output of all ranks."""
         logs = sorted(self.folder.path.glob("rank-*.log"))
         return "\n".join(f"{log.name}\n{log.read_text()[-3000:]}" for log in logs)
 
 
 def snapshot(source: str) -> Snapshot:
-    """A snapshot whose definition came whole from cell [4], one line further up."""
+    """Return a snapshot whose definition comes from cell [4], where it begins one line later."""
     environment = Environment(python="3", implementation="CPython", platform="linux", cpu="", cores=1, distributions={})
     piece = Piece(cell=4, line=1, count=len(source.splitlines()), cell_line=2)
     return Snapshot(
@@ -332,5 +332,5 @@ def snapshot(source: str) -> Snapshot:
 
 
 def as_json(value: Any) -> str:
-    """For comparing floats by their bits: JSON writes them so that they come back equal."""
+    """Return values as JSON, in which floats are equal only if their bits are."""
     return json.dumps(value, sort_keys=True)

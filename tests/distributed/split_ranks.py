@@ -1,4 +1,4 @@
-"""Ranks that run plain programs with split calls: two processes over gloo or Horovod, or one without peers.
+"""Run programs with split calls on ranks: two processes over gloo or Horovod, or a single one.
 
 `python split_ranks.py FOLDER BACKEND PROGRAM...` is one of them; its variables are those that a launcher sets.
 """
@@ -41,7 +41,7 @@ class Ran(NamedTuple):
 
 
 def run(folder: Path, programs: Sequence[Path], slots: int = 2, backend: str = "torch") -> dict[str, list[Ran]]:
-    """Run programs one after the other; return what each rank has at the end of each, by the file's stem."""
+    """Run programs one after another; return the results of each rank by the stem of the program's file."""
     folder.mkdir(parents=True, exist_ok=True)
     everyone = rank_assignments((Share(node="here", kind="cpu", address="127.0.0.1", slots=tuple(range(slots))),))
     server = horovod.Rendezvous("127.0.0.1", everyone) if backend == "horovod" and slots > 1 else None

@@ -1,4 +1,4 @@
-"""Test `run.artifact` on two ranks: rank 0 alone keeps files, and an attempt that starts over keeps them again."""
+"""Test `run.artifact` on two ranks: only rank 0 saves files, and a restarted attempt saves them again."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def metrics(run, rank, output, target):
 
 
 class Keeping(Trial):
-    """A trial with a home of its own, for its artifacts."""
+    """Trial with its own home, for its artifacts."""
 
     def job(self, resume_from: str | None = None) -> LaunchSpec:
         return super().job(resume_from).model_copy(update={"home": str(self.folder / "home")})

@@ -1,4 +1,4 @@
-"""`--batch-size auto` finds the largest batch that fits, and the training has the bits of one with that number."""
+"""Test that `--batch-size auto` finds the largest batch that fits, and that results equal those with that number."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ AMPLE = 10**5
 
 
 def trial(folder: Path, room: list[int], size: int | None = None, **options: Any) -> Trial:
-    """A trial that finds its batch size, unless it has one."""
+    """Return a trial that finds its batch size, unless it has one."""
     more = {"auto_batch": AutoBatch()} if size is None else {}
     return Trial(
         folder,
@@ -58,13 +58,13 @@ def trial(folder: Path, room: list[int], size: int | None = None, **options: Any
 
 
 def found(attempt: Attempt) -> BatchSize:
-    """The batch size that an attempt has stored."""
+    """Return the batch size that an attempt has stored."""
     (fact,) = [each.value for each in attempt.records if isinstance(each, Fact) and each.name == "batch"]
     return BatchSize.model_validate(fact)
 
 
 def tuned(attempt: Attempt) -> list[str]:
-    """The notes of an attempt about a size that it found."""
+    """Return the notes of an attempt about the batch size that it found."""
     return [each for each in attempt.notes() if each.startswith("tuned: batch size ")]
 
 
@@ -143,7 +143,7 @@ def test_an_error_of_the_users_code_is_shown_as_ever(tmp_path):
 
 
 def test_nothing_of_the_tried_steps_is_left(tmp_path):
-    """What the user's code writes and prints while sizes are tried is not a part of the training."""
+    """Files and output of the user's code during the trials of batch sizes are not part of the training."""
     source = DIGITS.replace("    stand()\n", "    print('a step')\n    open('seen', 'a').write('x')\n    stand()\n", 1)
     attempt = Trial(tmp_path / "auto", source=source, slots=1, options={"auto_batch": AutoBatch()}, epochs=1).run()
     assert attempt.codes == [0], attempt.logs()

@@ -1,4 +1,4 @@
-"""A trial that begins with another one's weights trains from step 0, as if these were its own first ones."""
+"""Test that a trial which starts with another one's weights trains from step 0, as if they were its initial ones."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ pytestmark = pytest.mark.distributed
 
 @pytest.fixture(scope="module")
 def parent(tmp_path_factory: pytest.TempPathFactory) -> Trial:
-    """Two epochs of six steps."""
+    """Provide a training of two epochs of six steps each."""
     trial = Trial(tmp_path_factory.mktemp("parent"), slots=1)
     assert trial.run().codes == [0]
     return trial
 
 
 def begun_with(parent: Trial, folder: Path, **about: Any) -> Trial:
-    """A trial whose beginning is the newest checkpoint of the parent, its weights alone."""
+    """Return a trial that starts with only the weights of the parent's newest checkpoint."""
     storage = CheckpointStorage(str(folder / "checkpoints"))
     assert parent.checkpoints is not None
     shutil.copytree(parent.checkpoints, storage.where(1, 1))

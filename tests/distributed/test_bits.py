@@ -1,4 +1,4 @@
-"""The same snapshot gives the same bits: on both backends, in every run, and after kill -9 at any step."""
+"""Test that a snapshot gives the same bits on both backends, in every run, and after SIGKILL at any step."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_two_runs_of_three_ranks_give_the_same_bits(whole, trial):
 
 @pytest.mark.parametrize(("backend", "slots"), [("horovod", 2), ("torch", 2), ("horovod", 3)])
 def test_a_training_killed_at_a_random_step_ends_with_the_same_bits(whole, trial, backend, slots):
-    """BatchNorm, dropout and AdamW are in the model; the kill falls anywhere in a step, or in a checkpoint."""
+    """The model has BatchNorm, dropout and AdamW; the kill comes at any time in a step or a checkpoint."""
     uninterrupted = whole(backend, slots)
     killed = trial(slots=slots, backend=backend, every="2steps", params={"pause": 0.03})
     victim = random.randrange(slots)

@@ -1,4 +1,4 @@
-"""A captured value is what a gang trains on: read on every rank, its classes being those of the definition."""
+"""Test that gangs train with captured values, which every rank reads with the classes of the definition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs that a job starts as they are, a process per rank: variables, checkpoints, metrics, ends."""
+"""Test programs that a job starts unchanged, one process per rank: variables, checkpoints, metrics, exit codes."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _numbers = count(1000)  # of experiments, as all share a home
 
 @dataclasses.dataclass
 class Program(Trial):
-    """A trial of a command, with a number of its own for its checkpoint folder."""
+    """Trial of a command, with its own number for its checkpoint folder."""
 
     number: int = dataclasses.field(default_factory=lambda: next(_numbers))
 
@@ -78,7 +78,7 @@ class Program(Trial):
 
 
 def program(folder: Path, source: str, *words: str, slots: int = 1, **settings: object) -> Program:
-    """`python train.py WORDS` with this source."""
+    """Return a trial of `python train.py WORDS` with this source."""
     command = Command(words=("python", "train.py", *words), at=1, program="train.py")
     options = {"form": "command", **settings.pop("options", {})}  # type: ignore[dict-item]
     return Program(
@@ -94,7 +94,7 @@ def program(folder: Path, source: str, *words: str, slots: int = 1, **settings: 
 
 
 def goes_on_once_committed(trial: Program) -> Attempt:
-    """Start the next attempt, tell its program to go on when a checkpoint is committed, and wait for its end."""
+    """Start the next attempt, let its program continue after a committed checkpoint, and wait for its end."""
     attempt = trial.start()
     attempt.wait(lambda: attempt.pids() and attempt.committed())
     (trial.folder / "go").touch()
@@ -110,7 +110,7 @@ PATTERN = r"epoch (?P<epoch>\d+) loss: (?P<loss>[\d.]+)"
 
 
 def left(trial: Program) -> list[int]:
-    """Processes of the trial's programs that live."""
+    """Return the running processes of the trial's programs."""
     mark = str(trial.folder)
     return [each.pid for each in psutil.process_iter(["cmdline"]) if mark in " ".join(each.info["cmdline"] or ())]
 

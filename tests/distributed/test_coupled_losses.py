@@ -1,4 +1,4 @@
-"""A loss that compares samples with one another changes with the number of slots, and that is told."""
+"""Test the warning that a loss which compares samples depends on the number of slots."""
 
 from __future__ import annotations
 

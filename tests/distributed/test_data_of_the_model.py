@@ -1,4 +1,4 @@
-"""Data that asks for the model sees the one that is trained, not a copy in a loader process."""
+"""Test that data functions which take the model get the trained one, not a copy in a loader process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Declared data is compared when an attempt starts: what has changed since it was submitted is told, and trained on."""
+"""Test that an attempt compares declared data at its start, reports changes, and trains on the changed data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.distributed
 
 @pytest.fixture
 def run(tmp_path):
-    """A trial that declares the folder `data`."""
+    """Run a trial that declares the folder `data`."""
     (tmp_path / "data").mkdir()
     for name in ("a", "b", "c"):
         (tmp_path / "data" / name).write_text(name)

@@ -1,4 +1,4 @@
-"""With logical workers the number of slots does not count: the same bits at 1, 2 and 4, and through a change."""
+"""Test that with logical workers the bits are the same on 1, 2 and 4 slots, and after a change of their number."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FOUR = {"logical_workers": 4}
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
-    """The standard training, of four logical workers in one process."""
+    """Provide the standard training with four logical workers in one process."""
     trial = Trial(tmp_path_factory.mktemp("alone") / "trial", slots=1, options=FOUR)
     attempt = trial.run()
     assert attempt.codes == [0], attempt.logs()

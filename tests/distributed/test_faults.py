@@ -1,4 +1,4 @@
-"""A rank that fails says where in whose cell; a gang that is asked to leaves with a checkpoint."""
+"""Test that a failing rank names the user's line, and that a gang which is asked to exit saves a checkpoint."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_is_taken(whole, tr
 
 
 def test_an_attempt_that_was_followed_by_another_commits_nothing_more_and_ends(trial):
-    """As behind a cut network: the engine has given it up, and it knows nothing of that."""
+    """The engine has given the attempt up behind a broken network, of which the attempt does not know."""
     given_up = trial(every="2steps", epochs=20, params={"pause": 0.03})
     ran = given_up.start(hold=3).reaches(3)
     given_up.home.fence(2)

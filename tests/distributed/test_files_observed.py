@@ -1,4 +1,4 @@
-"""Files that the training has read are told with their digests: those of loader workers, of every rank and attempt."""
+"""Test that files read by a training are reported with digests, from loader workers, all ranks and attempts."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ ONCE = {
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Everything that the definition reads."""
+    """Provide a folder with all files that the definition reads."""
     made = tmp_path / "data"
     made.mkdir()
     np.save(made / "table.npy", np.arange(3))

@@ -33,7 +33,7 @@ SOURCE = DIGITS.replace(LOSS, WRITES).replace(METRICS, SAVES)
 
 
 class Elsewhere(Trial):
-    """A trial whose working folder has nothing of Daylight's in it."""
+    """Trial whose working folder has no files of Daylight."""
 
     @property
     def cwd(self) -> Path:

@@ -1,4 +1,4 @@
-"""Test the digest of the first epoch's samples: it is one at any size of the gang and after any kill."""
+"""Test that the digest of the first epoch's samples is equal for any number of ranks and after any kill."""
 
 from __future__ import annotations
 

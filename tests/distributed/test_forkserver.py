@@ -1,4 +1,4 @@
-"""A forked rank is the rank that would have started cold: the same world around it, and the same bits out of it."""
+"""Test that a forked rank equals one started as a new interpreter: in its environment and its results."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def facts(attempt: Any) -> dict[str, Any]:
 
 
 def parents(attempt: Any) -> set[str]:
-    """The command lines of those who started its ranks."""
+    """Return the command lines of the processes that started the ranks."""
     return {" ".join(psutil.Process(psutil.Process(pid).ppid()).cmdline()) for pid in attempt.pids()}
 
 

@@ -1,4 +1,4 @@
-"""A frozen base is written once for all checkpoints, and a training that is killed goes on to the same bits."""
+"""Test that checkpoints share one copy of a frozen base, and that a killed training resumes with the same bits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""With `--strategy fsdp2` each slot has its rows of the model, and trains what slots with the whole model do."""
+"""Test that `--strategy fsdp2`, with rows of the model on each slot, trains the same as with whole models."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DROPPED = (
 
 @pytest.fixture(scope="module")
 def replicated(tmp_path_factory):
-    """The training on two slots that have the whole model each."""
+    """Provide the training on two slots, each with the whole model."""
     trial = Trial(tmp_path_factory.mktemp("whole") / "trial", source=SMOOTH, options={"clip": 0.5, "ema": 0.9})
     ran = trial.run()
     assert ran.codes == [0, 0], ran.logs()

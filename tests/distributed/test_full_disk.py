@@ -1,4 +1,4 @@
-"""A full disk costs checkpoints, never the training."""
+"""Test that a full disk costs checkpoints, but never ends the training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""With --gather-loss a loss that compares samples is that of the whole batch, on any number of slots."""
+"""Test that `--gather-loss` computes the loss over the whole batch, on any number of slots."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NOTE = "depends on how many slots share a batch"
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
-    """The training in one process, whose loss is always that of the whole batch."""
+    """Provide the training in one process, whose loss is always that of the whole batch."""
     trial = Trial(tmp_path_factory.mktemp("alone") / "trial", source=CONTRASTIVE, slots=1)
     ran = trial.run()
     assert ran.codes == [0], ran.logs()

@@ -1,4 +1,4 @@
-"""Keras models under Keras' own `fit`: its bits on one slot, the same over several, and after every kill."""
+"""Test Keras models with Keras' own `fit`: bits on one slot, results on several, and resumption after every kill."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ assert all((a == b).all() for a, b in zip(loaded.get_weights(), net.get_weights(
 
 
 def plainly_trained(trial: Trial, folder: Path) -> dict[str, bytes]:
-    """The weights that Keras alone trains, by the names of a checkpoint."""
+    """Return the weights that Keras trains without Daylight, by their names in a checkpoint."""
     code, found = trial.folder / "code" / "definition.py", folder / "plain.npz"
     run = [sys.executable, "-c", PLAINLY, str(code), str(found), str(trial.checkpoints)]
     subprocess.run(run, check=True, cwd=folder, timeout=120)

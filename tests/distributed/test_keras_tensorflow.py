@@ -1,4 +1,4 @@
-"""Keras models on TensorFlow, on one slot: the bits of Keras' own `fit`, and the same ones after every kill."""
+"""Test Keras models on TensorFlow, on one slot: the bits of Keras' own `fit`, also after every kill."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ assert STAND in CELL
 
 @pytest.fixture(scope="module")
 def python() -> Path:
-    """A Python with TensorFlow."""
+    """Provide a Python with TensorFlow."""
     return environment()
 
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    """A home whose forkserver has TensorFlow: its key is made of this process' Python, which the shared ones have."""
+    """Provide a home with its own forkserver, since shared forkservers have no TensorFlow."""
     with tempfile.TemporaryDirectory(prefix="daylight-") as folder:  # a short path, as sockets need
         world = World(Path(folder))
         yield Path(folder)
@@ -40,10 +40,10 @@ def home() -> Iterator[Path]:
 
 
 class OnTensorFlow(Trial):
-    """A trial whose ranks have a Python with TensorFlow."""
+    """Trial whose ranks run in a Python with TensorFlow."""
 
     def job(self, resume_from: str | None = None):
-        """The next attempt, spelled out."""
+        """Return the launch spec of the next attempt."""
         return super().job(resume_from).model_copy(update={"python": str(environment())})
 
 
@@ -114,7 +114,7 @@ assert all((a == b).all() for a, b in zip(loaded.get_weights(), net.get_weights(
 
 
 def plainly_trained(trial: Trial, folder: Path, python: Path) -> dict[str, bytes]:
-    """The weights that Keras alone trains, by the names of a checkpoint."""
+    """Return the weights that Keras trains without Daylight, by their names in a checkpoint."""
     code, found = trial.folder / "code" / "definition.py", folder / "plain.npz"
     subprocess.run(
         [python, "-c", PLAINLY, str(code), str(found), str(trial.checkpoints)], check=True, cwd=folder, timeout=120

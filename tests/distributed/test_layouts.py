@@ -1,4 +1,4 @@
-"""Parameters that lie in memory in an order of their own, or have 16 bits: trained by a gang as by one process."""
+"""Test that gangs train parameters with unusual memory layouts, or of 16 bits, like a single process does."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def loss(output, target): return nn.functional.cross_entropy(output.float(), tar
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """`trained(source, slots, backend)`: a training's trial, once it has ended."""
+    """Provide a function `trained(source, slots, backend)` that returns the trial of a finished training."""
 
     def train(source, slots, backend="torch", logical=None):
         folder = tmp_path_factory.mktemp("layouts") / "trial"

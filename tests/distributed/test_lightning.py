@@ -1,4 +1,4 @@
-"""A LightningModule under Lightning's own Trainer: the bits of Lightning alone, and the same after every kill."""
+"""Test a LightningModule with Lightning's own Trainer: the bits of Lightning alone, also after every kill."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ CELLS = {"digits": DIGITS, "gan": GAN}
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """Uninterrupted trainings by cell, backend, slots and loader workers."""
+    """Provide uninterrupted trainings by cell, backend, slots and loader workers."""
     made: dict[tuple[str, str, int], tuple[Trial, object]] = {}
 
     def of(cell: str, backend: str, slots: int):
@@ -164,7 +164,7 @@ def whole(tmp_path_factory):
     [("digits", 1, "torch"), ("digits", 2, "horovod"), ("gan", 1, "torch"), ("gan", 2, "torch")],
 )
 def test_a_killed_training_ends_with_the_same_bits(whole, trial, cell, slots, backend):
-    """In the middle of the second epoch, with loader workers that the uninterrupted training had not."""
+    """The kill comes in the second epoch; unlike the uninterrupted training, this one has loader workers."""
     expected, ran = whole(cell, backend, slots)
     killed = trial(source=CELLS[cell], slots=slots, backend=backend, every="2steps", params={"workers": 2})
     first = killed.start(hold=10).reaches(10)
@@ -185,7 +185,7 @@ PLAIN = DIGITS.replace("nn.BatchNorm1d(width), ", "").replace("dropout=0.2", "dr
 
 
 def alone(path, epochs=2):
-    """Train the cell with Lightning alone; only where the first weights come from is the runner's."""
+    """Train the cell with Lightning alone, but with the runner's initial weights."""
     before = dict(os.environ)
     import lightning
 
@@ -214,7 +214,7 @@ def test_one_slot_without_random_draws_equals_lightning_alone(trial):
 
 
 def test_two_slots_train_and_count_what_one_does(tmp_path):
-    """Without dropout and BatchNorm: gradients, means of an epoch and metrics of all samples, some of them uneven."""
+    """Compare gradients, means of an epoch and metrics, without dropout and BatchNorm, for uneven shares, too."""
     one, two = (Trial(tmp_path / str(slots), source=PLAIN, slots=slots, batch_size=11) for slots in (1, 2))
     first, second = one.run(), two.run()
     assert (first.codes, second.codes) == ([0], [0, 0]), first.logs() + second.logs()

@@ -1,4 +1,4 @@
-"""Arguments of Lightning's Trainer in a job: gradients that wait for an update, pauses, a length in steps."""
+"""Test arguments of Lightning's Trainer in a job: accumulated gradients, pauses, and a length in steps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ trainer.fit(Digits())
 
 @pytest.mark.parametrize("slots", [1, 2])
 def test_a_training_killed_between_two_updates_ends_with_the_same_bits(tmp_path, slots):
-    """Gradients that wait for an update are part of a checkpoint."""
+    """Accumulated gradients are part of a checkpoint."""
     options = {"amp": "bf16"}
     whole = Trial(tmp_path / "whole", source=ACCUMULATED, slots=slots, options=options)
     ran = whole.run()
@@ -35,7 +35,7 @@ def test_a_training_killed_between_two_updates_ends_with_the_same_bits(tmp_path,
 
 
 def test_a_training_that_pauses_and_is_released_ends_with_the_same_bits(tmp_path):
-    """At the end of an epoch, where a search paused it, and in the middle of one."""
+    """A search pauses the training at the end of an epoch, and its slots are released within another one."""
     whole = Trial(tmp_path / "whole", source=DIGITS, slots=2, options={"steps": 10})
     assert whole.run().codes == [0, 0]
     paused = Trial(tmp_path / "paused", source=DIGITS, slots=2, until=6, options={"steps": 10})

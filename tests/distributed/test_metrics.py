@@ -1,4 +1,4 @@
-"""Test that `metrics` give the value of the whole validation set: on any number of slots, over both backends."""
+"""Test that `metrics` cover the whole validation set, on any number of slots and with both backends."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ EVERY_SETTING = pytest.mark.parametrize(
 
 
 def outputs(trial: Trial) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Inputs, targets and the newest checkpoint's outputs of the validation set."""
+    """Return inputs, targets, and the newest checkpoint's outputs of the validation set."""
     module: dict = {}
     exec(DIGITS, module)
     x, y = module["dataset"]()[70:90]

@@ -1,4 +1,4 @@
-"""A training whose loss is nan or infinite and stays so fails, with the step, the line and what it came from."""
+"""Test that a training whose loss stays NaN or infinite fails with the step, the line and the origin."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LOSS = "return nn.functional.cross_entropy(output, target)"
 
 
 def broken_at(step: int, where: str) -> str:
-    """The standard training, in which a loss is nan from a step on."""
+    """Return the standard training, with a loss that is NaN from this step on."""
     return DIGITS.replace(LOSS, f"return nn.functional.cross_entropy(output, target) * ({where})").replace(
         "def loss(output, target,", f"START = {step}\ndef loss(output, target, model,"
     )
@@ -40,7 +40,7 @@ def test_three_losses_in_a_row_that_are_not_finite_end_it(trial, slots):
 
 @pytest.mark.parametrize("slots", [1, 2])
 def test_the_first_layer_that_is_not_finite_is_named(trial, slots):
-    """The logarithm of what a ReLU gives."""
+    """The layer computes the logarithm of a ReLU's output."""
     source = DIGITS.replace("nn.ReLU()", "nn.ReLU(), Log()").replace(
         "def dataset():", "class Log(nn.Module):\n    def forward(self, x): return x.log()\ndef dataset():", 1
     )
@@ -72,13 +72,13 @@ LAST = int(Permutation(0, 0, 70).slice(69, 70)[0])  # the sample that ends the f
 
 
 def poisoned(sample: int) -> str:
-    """The standard training with a sample that is nan."""
+    """Return the standard training with a NaN in one sample."""
     made = "    return torch.utils.data.TensorDataset(x,"
     return DIGITS.replace(made, f"    x[{sample}] = float('nan')\n{made}", 1)
 
 
 def bad_steps(sample: int, epochs: int) -> list[int]:
-    """The steps, from 1, in which a sample is."""
+    """Return the steps, counted from 1, that contain that sample."""
     orders = [Permutation(0, epoch, 70).slice(0, 70).tolist() for epoch in range(epochs)]
     return [6 * epoch + order.index(sample) // 12 + 1 for epoch, order in enumerate(orders)]
 

@@ -1,4 +1,4 @@
-"""Generators that a dataset, a model, a loss function or an optimizer keeps: the same bits through a kill."""
+"""Test random generators held by a dataset, a model, a loss function or an optimizer: equal bits after a kill."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One slot trains exactly as the loop that one would write by hand."""
+"""Test that one slot trains exactly like a hand-written loop."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.distributed
 
 
 def by_hand(path, seed=0, epochs=2, batch_size=12):
-    """A plain training of the standard definition; only where random numbers come from is taken from the runner."""
+    """Train the standard definition in a plain loop, with only the random numbers of the runner."""
     spec = importlib.util.spec_from_file_location("by_hand", path)
     cell = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(cell)

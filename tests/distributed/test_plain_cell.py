@@ -1,4 +1,4 @@
-"""A cell below `%%dlrun`: runs once as it is, its values come back, and it begins anew after a kill."""
+"""Test a `%%dlrun` cell: it runs once unchanged, its values are returned, and after a kill it starts again."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ sum(made) + 1
 
 
 class Plain(Trial):
-    """A trial with a home of its own, for its artifacts."""
+    """Trial with its own home, for its artifacts."""
 
     def job(self, resume_from: str | None = None) -> LaunchSpec:
         return super().job(resume_from).model_copy(update={"home": str(self.folder / "home")})

@@ -1,4 +1,4 @@
-"""A script of `--as-script` computes what the job computes, bit for bit, where Daylight cannot be imported."""
+"""Test that an `--as-script` script computes the same bits as the job, where Daylight cannot be imported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A script of `--as-script` of a framework's own Trainer computes the job's bits where Daylight cannot be imported."""
+"""Test that an `--as-script` script with a framework's Trainer computes the job's bits without Daylight."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`prepare` runs once on a node, whoever of the ranks comes first, and again only where it did not come to its end."""
+"""Test that `prepare` runs once per node, in any one rank, and again only if it did not finish."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ UNPREPARED = SOURCE.replace("def prepare(", "def unused(")
 
 @pytest.fixture
 def trial(tmp_path):
-    """`trial(name, source, **settings)`, in a folder beside an archive to unpack."""
+    """Provide a function `trial(name, source, **settings)` that creates a trial in a folder next to its archive."""
     (tmp_path / "archive").write_text("packed")
 
     def make(name: str = "trial", source: str = SOURCE, **settings) -> Trial:
@@ -40,7 +40,7 @@ def trial(tmp_path):
 
 
 def runs(trial: Trial) -> int:
-    """Count how often `prepare` was started."""
+    """Return how often `prepare` was started."""
     log = trial.folder.parent / "log"
     return len(log.read_text().split()) if log.exists() else 0
 

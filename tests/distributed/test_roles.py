@@ -1,4 +1,4 @@
-"""Roles around the model: collate, sampler, augment, on_epoch and test_data, in real gangs."""
+"""Test the roles collate, sampler, augment, on_epoch and test_data in real gangs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def collate(samples):
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory):
-    """The digits, trained without any of these roles."""
+    """Provide a training on the digits without any of these roles."""
     trial = Trial(tmp_path_factory.mktemp("plain") / "trial")
     ran = trial.run()
     assert ran.codes == [0, 0], ran.logs()
@@ -101,7 +101,7 @@ TESTED = DIGITS + "def test_data(dataset): return torch.utils.data.Subset(datase
 
 
 def test_test_data_is_evaluated_with_the_best_weights(tmp_path):
-    """The weights get worse by themselves, so that the best are the first epoch's."""
+    """The weights deteriorate, so that the first epoch's are the best."""
     source = TESTED.replace("lr=1e-2", "lr=5.0").replace("range(70, 90)", "range(80, 90)")
     trial = Trial(tmp_path / "trial", source=source, epochs=3)
     ran = trial.run()

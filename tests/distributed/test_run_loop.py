@@ -1,4 +1,4 @@
-"""`train(run)`: the plain loop's bits, the same on every backend, and after every kill."""
+"""Test `train(run)`: the bits of a plain loop, on every backend, and after every kill."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def train(run, lr=1e-2, width=24, passes=2, size=12, pause=0.0):
 
 
 def by_hand(epochs=2):
-    """The same training as its author would write it without `run`; the order of samples is the runner's."""
+    """Run the same training in a loop without `run`, with only the runner's order of samples."""
     scope = {}
     exec(NESTED, scope)
     import numpy as np
@@ -112,7 +112,7 @@ def test_one_slot_gives_the_bits_of_the_plain_loop(trial):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """Uninterrupted trainings, by slots."""
+    """Provide uninterrupted trainings by number of slots."""
     made = {}
     for slots in (1, 2):
         made[slots] = Trial(tmp_path_factory.mktemp("whole") / "trial", source=NESTED, slots=slots)
@@ -150,7 +150,7 @@ ACCUMULATED = NESTED.replace("opt.zero_grad()\n", "pass\n").replace(
 
 @pytest.mark.parametrize("slots", [1, 2])
 def test_a_loop_killed_between_two_updates_goes_on_to_the_same_bits(trial, tmp_path, slots):
-    """Gradients that wait for an update are part of a checkpoint."""
+    """Accumulated gradients are part of a checkpoint."""
     whole = Trial(tmp_path / "whole", source=ACCUMULATED, slots=slots)
     assert whole.run().codes == [0] * slots
     killed = trial(source=ACCUMULATED, slots=slots, every="1steps", params={"pause": 0.02})
@@ -282,7 +282,7 @@ def train(run, data, lr=1e-3):
 
 
 def test_two_slots_train_what_one_does_with_shares_of_unequal_size(trial, tmp_path):
-    """13 samples in batches of 4: the last batch has one sample, which one slot has alone."""
+    """Of 13 samples in batches of 4, the last batch has a single sample, on one slot."""
     options = {"epochs": 3, "batch_size": 4}
     one, two = (Trial(tmp_path / str(slots), source=PLAIN, slots=slots, **options) for slots in (1, 2))
     first, second = one.run(), two.run()

@@ -1,4 +1,4 @@
-"""A sampler of the user's in a real gang: exact through a kill, and the same on every rank or refused."""
+"""Test a user's sampler in a real gang: exact after a kill, and refused unless it is equal on all ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A restart is rehearsed beside the training, and its verdict is the guarantee."""
+"""Test that a restart is rehearsed during the training, and that its result becomes the guarantee."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def counted():
 
 
 def verdict(trial, source: str, **settings: str) -> tuple[str, list[str]]:
-    """The last guarantee of a training that is no presumption, and what checkpoints are there."""
+    """Return the last rehearsed guarantee of a training, and its checkpoints."""
     one = trial(source=source, slots=1, epochs=10**6, **settings)
     attempt = one.start()
 

@@ -1,4 +1,4 @@
-"""Programs with training loops of their own, taken as they stand: the bits of plain Python, steps and epochs."""
+"""Test unchanged programs with training loops: the bits of plain Python, the steps and the epochs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.distributed
 
 
 def printed(folder, source, *words, file="train.py", program=("train.py",)):
-    """Run `python train.py WORDS` on one thread, and return its output."""
+    """Run `python train.py WORDS` with one thread, and return its output."""
     (folder / file).write_text(f"import torch; torch.set_num_threads(1)\n{source}")
     command = [sys.executable, *program, *words]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
@@ -33,7 +33,7 @@ def test_one_slot_gives_the_bits_of_plain_python(trial, tmp_path):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """An undisturbed training."""
+    """Provide an uninterrupted training."""
     made = Trial(tmp_path_factory.mktemp("whole") / "trial", source=LOADER_LOOP, slots=1)
     made.attempt = made.run()
     assert made.attempt.codes == [0], made.attempt.logs()

@@ -1,4 +1,4 @@
-"""Programs with training loops of their own on two slots: numbers, log and files of one."""
+"""Test programs with training loops on two slots: the numbers, log and files of a run on one slot."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_program_that_wires_its_ranks_is_taken_as_it_stands(trial):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """An undisturbed training on two slots."""
+    """Provide an uninterrupted training on two slots."""
     made = Trial(tmp_path_factory.mktemp("whole") / "trial", source=LOADER_LOOP)
     made.attempt = made.run()
     assert made.attempt.codes == [0, 0], made.attempt.logs()

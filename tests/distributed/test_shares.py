@@ -1,4 +1,4 @@
-"""Uneven and empty shares, unused parameters, logged values: a gang computes what one process would."""
+"""Test uneven and empty shares, unused parameters and logged values: a gang computes the same as one process."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_training_reports_are_of_the_global_batch_with_the_values_that_loss_logs
 
 @pytest.mark.parametrize(("slots", "batch_size"), [(1, 23), (2, 23), (2, 17), (4, 22)])
 def test_a_small_last_batch_leaves_no_slot_with_one_sample_for_batch_norm(trial, slots, batch_size):
-    """Of 70 samples 1, 2 and 4 are left over."""
+    """The last batches of 70 samples have 1, 2 and 4 samples."""
     trained = trial(slots=slots, batch_size=batch_size, epochs=1)
     ran = trained.run()
     assert set(ran.codes) == {0}, ran.logs()

@@ -1,4 +1,4 @@
-"""Modules that travelled with a snapshot are the ones that a gang uses, in its loader workers too."""
+"""Test that a gang and its loader workers import modules from the snapshot."""
 
 from __future__ import annotations
 

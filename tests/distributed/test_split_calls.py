@@ -25,13 +25,13 @@ DRAWS = {"drawing", "parted"}
 
 @pytest.fixture(scope="module", params=["torch", "horovod"])
 def two(request, tmp_path_factory) -> dict[str, list[Ran]]:
-    """All programs on two ranks, with the number of calls that were split."""
+    """Provide the results of all programs on two ranks, with the numbers of split calls."""
     return run(tmp_path_factory.mktemp(request.param), list(PROGRAMS.values()), 2, request.param)
 
 
 @pytest.fixture(scope="module")
 def one(tmp_path_factory) -> dict[str, list[Ran]]:
-    """All programs on one."""
+    """Provide the results of all programs on one rank."""
     return run(tmp_path_factory.mktemp("one"), list(PROGRAMS.values()), 1)
 
 

@@ -1,4 +1,4 @@
-"""Before the first step rank 0 compares what the job made with what the notebook had."""
+"""Test that rank 0 compares the job's values with those of the notebook before the first step."""
 
 from __future__ import annotations
 

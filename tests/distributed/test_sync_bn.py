@@ -1,4 +1,4 @@
-"""With `--sync-bn` two slots train what one does: BatchNorm has the statistics of the whole batch."""
+"""Test that with `--sync-bn` two slots train like one: BatchNorm uses the statistics of the whole batch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SKEWED = SMOOTH.replace("torch.optim.AdamW(params, lr=lr)", "torch.optim.SGD(par
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
-    """The training on one slot, which has torch's own BatchNorm."""
+    """Provide the training on one slot, with torch's own BatchNorm."""
     trial = Trial(tmp_path_factory.mktemp("alone") / "trial", source=SKEWED, slots=1, options=SYNC)
     ran = trial.run()
     assert ran.codes == [0], ran.logs()
@@ -87,7 +87,7 @@ def step_gen(batch, gen, disc): return -disc(gen(batch.flip(1))).mean()
 
 
 def test_steps_of_two_models_with_a_gradient_penalty_are_synchronized(tmp_path):
-    """The penalty's gradient goes through BatchNorm twice."""
+    """The gradient of the penalty passes through BatchNorm twice."""
     one, two = (Trial(tmp_path / str(n), source=GAN, slots=n, options=SYNC, batch_size=8) for n in (1, 2))
     for trial in (one, two):
         ran = trial.run()

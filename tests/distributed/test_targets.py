@@ -1,4 +1,4 @@
-"""A training that comes to its target commits, asks, and goes on or leaves, with the bits of one that never asked."""
+"""Test that a training at its target commits, waits for a further one, and continues or exits, with the same bits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every form of training splits the time of its ranks into the same parts."""
+"""Test that every form of training splits the time of its ranks into the same parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tracker in a definition has one run, whatever the number of slots."""
+"""Test that an experiment tracker in a definition creates one run, on any number of slots."""
 
 from __future__ import annotations
 

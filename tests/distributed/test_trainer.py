@@ -1,4 +1,4 @@
-"""A Trainer of Hugging Face in a cell: its bits on one slot, the same metrics over several, and after every kill."""
+"""Test a Hugging Face Trainer in a cell: bits on one slot, metrics on several, and resumption after every kill."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_two_slots_train_and_measure_as_one_with_the_same_global_batch(tmp_path,
 
 
 def plainly_trained(trial: Trial, folder: Path) -> dict[str, bytes]:
-    """The weights that the cell trains when it is run by itself, with the settings of a rank."""
+    """Return the weights that the cell trains without Daylight, with the settings of a rank."""
     target, path = folder / "plain.safetensors", folder / "plain.py"
     save = f"save_file({{name: each.contiguous() for name, each in model.state_dict().items()}}, {str(target)!r})"
     source = CELL.replace('raise AssertionError("what stands behind train() is not run")', save)

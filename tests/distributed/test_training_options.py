@@ -1,4 +1,4 @@
-"""Test the options of a training in real gangs: schedules, averages, mixed precision, streams of random numbers."""
+"""Test options of a training in real gangs: schedules, weight averages, mixed precision, random streams."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PLATEAU = (
 
 
 def rates(trial: Trial) -> list[float]:
-    """The learning rates in the newest checkpoint."""
+    """Return the learning rates in the newest checkpoint."""
     return [group["lr"] for group in trial.newest().state["optimizer"]["param_groups"]]
 
 
@@ -63,7 +63,7 @@ def test_steps_may_be_counted_instead_of_epochs(tmp_path):
 
 
 def test_the_best_checkpoint_stays_whatever_came_after_it(tmp_path):
-    """The weights get worse by themselves: the first epoch's are the best."""
+    """The weights deteriorate, so that the first epoch's are the best."""
     source = DIGITS.replace("lr=1e-2", "lr=5.0")
     trial = Trial(tmp_path / "trial", source=source, epochs=5, options={"metric": {"name": "accuracy", "mode": "max"}})
     ran = trial.run()
@@ -92,7 +92,7 @@ WRITES = {
 
 
 def writing(how: str) -> str:
-    """The standard definition with a model that changes something in its forward pass."""
+    """Return the standard definition with a model that changes its state in the forward pass."""
     net = f"""
 class Net(nn.Module):
     def __init__(self, inner):
@@ -248,7 +248,7 @@ def test_a_batch_computed_in_parts_trains_what_the_whole_one_does(tmp_path, slot
 
 @pytest.mark.parametrize("options", [{"accumulate": 3}, {"accumulate": 2, "logical_workers": 4}], ids=str)
 def test_a_training_in_parts_is_exact(tmp_path, options):
-    """BatchNorm and dropout included: killed, on both backends, and with logical workers on any number of slots."""
+    """The training has BatchNorm and dropout, is killed, and runs on both backends and with logical workers."""
     whole = Trial(tmp_path / "whole", options=options)
     assert whole.run().codes == [0, 0]
     killed = Trial(tmp_path / "killed", options=options, every="2steps", params={"pause": 0.01}, backend="horovod")

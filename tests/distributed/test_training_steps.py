@@ -1,4 +1,4 @@
-"""Training steps and several models: the plain loop's bits, the same on every backend and after every kill."""
+"""Test training steps and several models: the bits of a plain loop, on every backend and after every kill."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def metrics(gen, batch): return {{"spread": (gen(torch.ones(len(batch[0]), 3)) -
 
 
 def by_hand(path, epochs=2):
-    """Train the GAN in the loop that its author would write; only where random numbers come from is the runner's."""
+    """Train the GAN in a plain loop, with only the random numbers of the runner."""
     spec = importlib.util.spec_from_file_location("by_hand", path)
     cell = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(cell)
@@ -74,7 +74,7 @@ def by_hand(path, epochs=2):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """Uninterrupted trainings by backend and slots."""
+    """Provide uninterrupted trainings by backend and number of slots."""
     made: dict[tuple[str, int], tuple[Trial, object]] = {}
 
     def of(backend: str, slots: int):
@@ -129,7 +129,7 @@ def test_logical_workers_give_the_same_bits_on_any_slots(trial, tmp_path):
 
 
 def test_the_gradients_of_two_slots_are_those_of_the_whole_batch(trial, tmp_path):
-    """Without dropout, BatchNorm and random inputs two slots train what one does, but for the order of sums."""
+    """Without dropout, BatchNorm and random inputs, two slots train like one, up to the order of sums."""
     plain = GAN.replace("nn.BatchNorm1d(width), ", "").replace("nn.Dropout(0.2), ", "")
     plain = plain.replace("torch.randn(len(real), 3)", "real[:, :3]")
     plain = plain.replace("torch.randn(len(batch[0]), 3)", "batch[0][:, :3]")

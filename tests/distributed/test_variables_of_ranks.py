@@ -1,4 +1,4 @@
-"""A definition that sets the variables by which ranks find one another: they keep those that they were started with."""
+"""Test that ranks keep their own variables for rank and peers if a definition sets these."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The launcher's own gangs, all of one home: one forkserver has imported torch for a whole test session."""
+"""Run gangs of the launcher in one home, so that one forkserver imports torch for the whole test session."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def _end() -> None:
 
 
 class WarmGang(Gang):
-    """The ranks of an attempt, and what a test does to them."""
+    """Ranks of an attempt, with methods that disturb them."""
 
     def hang_up(self) -> None:
-        """Close every rank's stdin, as the death of a launcher does."""
+        """Close every rank's stdin, like the death of a launcher does."""
         for line in self._lines:
             line.close()
 
@@ -40,6 +40,6 @@ class WarmGang(Gang):
         return found
 
     def close(self) -> None:
-        """End what still runs, too."""
+        """End the gang, killing ranks that still run."""
         self.end()
         super().close()

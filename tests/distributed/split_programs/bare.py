@@ -1,4 +1,4 @@
-"""No module at all."""
+"""Train without any module."""
 
 import torch
 

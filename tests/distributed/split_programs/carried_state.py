@@ -1,4 +1,4 @@
-"""A word model: rows are the second dimension, its state is carried, weights are tied."""
+"""Train a word model: rows are the second dimension, its state is passed from batch to batch, weights are tied."""
 
 import torch
 from torch import nn

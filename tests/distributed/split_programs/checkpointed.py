@@ -1,4 +1,4 @@
-"""Activations are computed again in the backward pass, in both of torch's ways."""
+"""Train with activation checkpointing, in both of torch's ways."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""An epoch's last batch has other rows, norms are clipped, and a validation is the program's own."""
+"""Train a classifier: the last batch is smaller, gradient norms are clipped, and the program validates itself."""
 
 import torch
 from torch import nn

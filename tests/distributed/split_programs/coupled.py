@@ -1,4 +1,4 @@
-"""Models that compare rows, keep a state of rows, or show features to a hook: their parts are split."""
+"""Train models that compare rows, keep a state of rows, or pass features to a hook: only their parts are split."""
 
 import torch
 from torch import nn

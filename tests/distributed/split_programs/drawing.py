@@ -1,4 +1,4 @@
-"""Dropout and noise: no stream of the program's is advanced."""
+"""Train with dropout and noise, without advancing the program's own random generators."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""A model is trained in evaluation mode."""
+"""Train a model in evaluation mode."""
 
 import torch
 from torch import nn

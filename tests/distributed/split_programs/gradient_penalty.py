@@ -1,4 +1,4 @@
-"""Two modules, and gradients of gradients, through inputs and parameters."""
+"""Train two modules with gradients of gradients, by inputs and by parameters."""
 
 import torch
 from torch import nn

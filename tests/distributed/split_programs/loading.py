@@ -1,4 +1,4 @@
-"""Batches take far longer to load than to train on, on a busy machine too."""
+"""Train with batches whose loading takes far longer than a step, also on a busy machine."""
 
 import time
 

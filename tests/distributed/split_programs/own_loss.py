@@ -1,4 +1,4 @@
-"""A model that returns its loss, a mean over rows until a label is left out."""
+"""Train a model that returns its loss, which is a mean over rows until a label is ignored."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""Numbers that are others on each rank."""
+"""Train on numbers that differ between ranks."""
 
 import numpy as np
 import torch

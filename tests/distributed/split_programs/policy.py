@@ -1,4 +1,4 @@
-"""Calls with one row."""
+"""Call a policy with single rows."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""Modules with parameters elsewhere, lazy ones, and some that write into inputs, weights or buffers."""
+"""Train modules with parameters elsewhere, lazy ones, and some that modify inputs, weights or buffers."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""A wrapper of a model, and an optimizer that calls a model as often as it likes."""
+"""Train with a wrapper around a model, and with an optimizer that calls the model repeatedly."""
 
 import torch
 from torch import nn
