@@ -38,7 +38,7 @@ class ClusterPage:
         return self
 
     def heading(self, name: str) -> Locator:
-        """The title of a section."""
+        """Return the title of a section."""
         return self.page.get_by_role("heading", name=re.compile(f"^{re.escape(name)}"))
 
     def table(self, name: str) -> Locator:

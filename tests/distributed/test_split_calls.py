@@ -1,4 +1,4 @@
-"""Programs that know of no ranks train on two slots what they train on one, up to rounding, with equal bits on both."""
+"""Test that programs without support for ranks train on two slots as on one, with equal bits on both."""
 
 from __future__ import annotations
 

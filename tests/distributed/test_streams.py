@@ -1,4 +1,4 @@
-"""Data that can only be read from its beginning: the same bits through a kill, whether it tells its place or not."""
+"""Test streams, which can only be read from their beginning: equal bits after a kill."""
 
 from __future__ import annotations
 

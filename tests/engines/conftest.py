@@ -1,4 +1,4 @@
-"""A launcher as a process of its own, over ranks that take steps without a training."""
+"""Provide launchers as processes, with ranks that take steps without a training."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="session")
 def site() -> Iterator[Slurm]:
-    """A real Slurm of three nodes with 8 CPUs each, to which the environment leads."""
+    """Provide a real Slurm of three nodes with 8 CPUs each, which environment variables select."""
     with slurm() as running, pytest.MonkeyPatch.context() as patch:
         patch.setenv("SLURM_CONF", str(running.conf))
         yield running
@@ -43,14 +43,14 @@ def site() -> Iterator[Slurm]:
 
 @pytest.fixture(scope="session")
 def plane() -> Iterator[ControlPlane]:
-    """A real control plane of Kubernetes, without nodes."""
+    """Provide a real control plane of Kubernetes, without nodes."""
     with control_plane() as running:
         yield running
 
 
 @pytest.fixture
 def kubernetes_site(plane: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[KubernetesSite]:
-    """A namespace of a real Kubernetes with two nodes, to which the environment leads."""
+    """Provide a namespace of a real Kubernetes with two nodes, which environment variables select."""
     with site_of(plane, tmp_path) as found:
         monkeypatch.setenv("KUBECONFIG", str(found.config))
         yield found
@@ -58,7 +58,7 @@ def kubernetes_site(plane: ControlPlane, tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.fixture
 def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stub]:
-    """An API server with two nodes, on which nothing runs."""
+    """Provide a stub API server with two nodes, on which nothing runs."""
     found = Stub(tmp_path)
     found.cluster.nodes = [node("n1"), node("n2")]
     for module, name in ((retries, "RETRY_S"), (retries, "CUT_S"), (watch, "RETRY_S"), (status, "SETTLE_S")):
@@ -72,7 +72,7 @@ def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stub]:
 
 @pytest.fixture
 def kubelet(stub: Stub, tmp_path: Path) -> ProcessKubelet:
-    """What places the pods and runs them as processes."""
+    """Provide a scheduler and kubelet that run the stub's pods as processes."""
     found = ProcessKubelet(stub.cluster, tmp_path)
     stub.begin(found.run)
     return found
@@ -80,20 +80,20 @@ def kubelet(stub: Stub, tmp_path: Path) -> ProcessKubelet:
 
 @pytest.fixture
 def make(tmp_path: Path) -> Callable[..., KubernetesEngine]:
-    """`make(**settings)`: an engine, as of a service that has just begun."""
+    """Provide a function `make(**settings)` that returns an engine, as of a restarted service."""
     return lambda **settings: sleeping_engine(tmp_path, **settings)
 
 
 @pytest.fixture
 def job(tmp_path: Path) -> Callable[..., LaunchSpec]:
-    """`job(number, **fields)`: a gang of an experiment of its own, for a pool `cloud`."""
+    """Provide a function `job(number, **fields)` that returns a gang's launch spec for the pool `cloud`."""
     make = specifications(tmp_path, tmp_path / "home", "python")
     return lambda number=1, **fields: make(number).model_copy(update={"pool": "cloud", **fields})
 
 
 @pytest.fixture
 def joins(tmp_path: Path) -> Iterator[Joins]:
-    """Serve the joins of launchers, for all engines of a test."""
+    """Provide services for the joins of launchers, for all engines of a test."""
     with contextlib.ExitStack() as until, pytest.MonkeyPatch.context() as patch:
         found = Joins(tmp_path, until)
         patch.setattr(Joined, "joins", found, raising=False)
@@ -102,7 +102,7 @@ def joins(tmp_path: Path) -> Iterator[Joins]:
 
 @pytest.fixture
 def python(tmp_path: Path) -> str:
-    """An interpreter that runs the stand-in where a gang asks for the runner."""
+    """Provide an interpreter that runs the fake rank in place of the runner."""
     script = tmp_path / "python"
     standin = Path(__file__).with_name("standin_steps.py")
     script.write_text(

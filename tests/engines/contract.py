@@ -1,4 +1,4 @@
-"""Contract of every engine: the promises of `engines/base.py`, with real processes as ranks."""
+"""Contract of engines: tests of what `engines/base.py` specifies, with real processes as ranks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PATIENCE_S = 120.0
 
 
 async def until(condition, what: str):
-    """The first true value of an awaitable condition."""
+    """Wait until an awaitable condition is true, and return its value."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         value = await condition()
@@ -65,7 +65,7 @@ async def log(engine: Engine, key: AttemptId, rank: int) -> bytes:
 
 
 def processes(home: Path, module: str = "") -> list[psutil.Process]:
-    """The living processes that work for this home and whose command line holds `module`."""
+    """Return the running processes of this home whose command line contains `module`."""
     found = []
     for process in psutil.process_iter():
         try:
@@ -78,7 +78,7 @@ def processes(home: Path, module: str = "") -> list[psutil.Process]:
 
 
 def interpreter(folder: Path) -> str:
-    """An interpreter that runs the stand-in where a gang asks for the runner."""
+    """Return an interpreter that runs the fake rank in place of the runner."""
     script = folder / "python"
     standin = Path(__file__).with_name("standin_rank.py")
     root = Path(__file__).parents[2]
@@ -92,7 +92,7 @@ def interpreter(folder: Path) -> str:
 
 
 def specifications(folder: Path, home: Path, python: str) -> Callable[..., LaunchSpec]:
-    """`make(number, **params)`: two ranks on a node, as an attempt of that number."""
+    """Return a function `make(number, **params)` that returns the launch spec of two ranks on one node."""
 
     def make(number: int = 1, **params) -> LaunchSpec:
         return LaunchSpec(

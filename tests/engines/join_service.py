@@ -1,4 +1,4 @@
-"""The part of a service that launchers of an engine's nodes call: a real server over a real store."""
+"""Serve the requests of launchers on an engine's nodes, with a real server over a real store."""
 
 from __future__ import annotations
 
@@ -29,34 +29,34 @@ from kernel_backend.store.sql import SqlStore
 
 
 async def _blame(faults: Iterable[NodeFault]) -> frozenset[NodeName]:
-    """Leave no node out."""
+    """Exclude no node."""
     return frozenset()
 
 
 class Joined:
-    """An engine with a place in a service for each gang that is submitted."""
+    """Mixin for engines that registers each submitted gang with a service for its launchers."""
 
     joins: Joins
 
     async def submit(self, job: LaunchSpec, token: str) -> None:
-        """Submit a gang whose launchers may join."""
+        """Submit a gang whose launchers can join."""
         engine: Any = super()
         await engine.submit(self.joins.of(job).expect(job), token)
 
 
 class JoinedEngine(Joined, SlurmEngine):
-    """The engine for Slurm, whose launchers may join."""
+    """Slurm engine whose gangs' launchers can join."""
 
 
 class Joins:
-    """A service for each attempt of each home, from its first gang on: gangs of a trial may run beside each other."""
+    """Services of attempts by home; each is created for the attempt's first gang, as gangs of a trial may overlap."""
 
     def __init__(self, folder: Path, until: contextlib.ExitStack) -> None:
         self._folder, self._until = folder, until
         self._known: dict[tuple[str, int], JoinService] = {}
 
     def of(self, job: LaunchSpec) -> JoinService:
-        """The service of an attempt."""
+        """Return the service of an attempt."""
         key = job.home, job.attempt
         if key not in self._known:
             folder = self._folder / f"joins-{len(self._known)}"
@@ -65,13 +65,13 @@ class Joins:
         return self._known[key]
 
     def nodes(self, key: AttemptId) -> tuple[GangNode, ...]:
-        """The nodes on which a gang of the only home has begun."""
+        """Return the nodes on which a gang of the only home has started."""
         (service,) = (each for (_, number), each in self._known.items() if number == key.number)
         return service.store.attempt(key).nodes
 
 
 class JoinService:
-    """An attempt whose launchers may join."""
+    """Service for the launchers of one attempt."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._databases = folder, itertools.count()
@@ -87,14 +87,14 @@ class JoinService:
         self.gang_nodes = GangNodes(self.store, lambda pool: None, Notifier(), lambda: None, _blame)
 
     async def check_attempt(self, key: AttemptId, token: str) -> None:
-        """Let every launcher in: who has a token is tested with the real service."""
+        """Accept every token; checks of tokens are tested with the real service."""
 
     async def deliver(self, key: AttemptId, token: str, delivery: Delivery) -> Instruction:
-        """Take the records of rank 0."""
+        """Store the records of rank 0."""
         return Instruction(accepted=delivery.records[-1].number if delivery.records else 0)
 
     def expect(self, job: LaunchSpec) -> LaunchSpec:
-        """Have a place for an attempt; its job, with the address of this service."""
+        """Register an attempt, and return its launch spec with this service's address."""
         if any(each.number == job.attempt and each.nodes for each in self.store.attempts(1, 1)):
             self._begin()  # a service whose database was lost knows no such attempt
         if not self.store.attempts(1, 1):
@@ -103,7 +103,7 @@ class JoinService:
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[JoinService]:
-        """Serve on a free port of all addresses."""
+        """Serve on a free port of all addresses during the block."""
         begun = threading.Event()
 
         def run() -> None:

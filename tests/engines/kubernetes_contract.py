@@ -1,4 +1,4 @@
-"""Contract of the engine for Kubernetes, on a stub of an API server as on a real control plane."""
+"""Contract of the engine for Kubernetes, for a stub of the API server as well as a real control plane."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ TWO_NODES = (share((0, 1), "n1"), share((0, 1), "n2"))
 
 
 class JoinedKubernetes(Joined, KubernetesEngine):
-    """The engine for Kubernetes, whose launchers may join."""
+    """Kubernetes engine whose gangs' launchers can join."""
 
 
 class Site(Protocol):
-    """A cluster with the nodes n1 and n2, to which the variable KUBECONFIG leads."""
+    """Cluster with the nodes n1 and n2, which the variable KUBECONFIG selects."""
 
     def objects(self) -> list[str]:
-        """The names of Daylight's objects in the namespace."""
+        """Return the names of Daylight's objects in the namespace."""
 
 
 def pool(folder: Path, **settings: object) -> Pool:
@@ -37,7 +37,7 @@ def pool(folder: Path, **settings: object) -> Pool:
 
 
 class KubernetesContract(EngineContract):
-    """Inherit, and give `site`."""
+    """Tests to be inherited with a fixture `site`."""
 
     pool = "cloud"
     placements = (["n1", "n2"],)  # nodes of the first and the second pod that its scheduler may choose

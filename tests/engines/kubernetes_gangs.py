@@ -1,4 +1,4 @@
-"""Engines for Kubernetes whose launchers only sleep, for tests of what the cluster does to pods."""
+"""Provide engines for Kubernetes whose launchers only sleep, to test what the cluster does to pods."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kernel_backend.model.cluster.pools import read_pool
 
 
 def sleeping_engine(folder: Path, service: str = "5f", **settings: Any) -> KubernetesEngine:
-    """An engine, as of a service that has just begun."""
+    """Return an engine, as of a restarted service."""
     sleeper = folder / "sleeper"
     if not sleeper.exists():
         sleeper.write_text("#!/bin/sh\nexec sleep 600\n")

@@ -1,6 +1,6 @@
-"""A forkserver that imports nothing: its ranks do what their environment says and know no training.
+"""Run a forkserver that imports nothing; its ranks follow their environment variables instead of training.
 
-Variables: SECONDS to work, EXIT code at the end, WORKER for one forked process of its own. Each prints a line: rank,
+Variables: SECONDS to work, EXIT code at the end, WORKER for one forked process. Each rank prints a line: rank,
 forkserver, open files, and its own number.
 """
 

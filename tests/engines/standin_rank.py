@@ -1,4 +1,4 @@
-"""A rank without a training: it keeps the runner's side of the launcher's protocol and does what its job's params say.
+"""Simulate a rank without a training: it follows the launcher's protocol, and its job's params say what it does.
 
 params: `seconds` to work, `exit` code at the end, `only_rank` to which a non-zero code applies, `deaf` to a release.
 """

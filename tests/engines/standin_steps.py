@@ -1,4 +1,4 @@
-"""A rank that takes steps without a training, gives the real signs of life, and stops at a step as its job says.
+"""Simulate a rank that takes steps without a training, writes real heartbeats, and stops at a step as its job says.
 
 params: `steps` to take, `stop` at this one, of rank `only_rank`, in the `way`: `sleep`, `native` (code that holds the
 GIL), `freeze` (a stopped process), `leave` (exit code 0) or `kill`; `say` is printed at that step. `exit` is the code
@@ -33,7 +33,7 @@ def late_kill() -> None:
 
 
 def meet(where: str) -> None:
-    """Wait until all ranks have come here."""
+    """Wait until all ranks have called this function."""
     (folder / f"{where}-{rank}").touch()
     while not all((folder / f"{where}-{peer}").exists() for peer in range(int(os.environ["WORLD_SIZE"]))):
         time.sleep(0.01)

@@ -1,4 +1,4 @@
-"""The search class of a cell in a process of its own: it answers in time and plainly, or is gone and told why."""
+"""Test a cell's search class in its own process: it answers in time, or is killed and the reason is reported."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ Make = Callable[..., ChildSearchProcess]
 
 @pytest.fixture
 def asker(tmp_path: Path) -> Iterator[Make]:
-    """An asker of a class in cell [4], after four lines of roles."""
+    """Provide a function that creates a client of a class in cell [4], after four lines of roles."""
     made: list[ChildSearchProcess] = []
 
     def make(class_text: str, **limits: float) -> ChildSearchProcess:
@@ -191,7 +191,7 @@ def test_what_it_started_ends_with_it(asker: Make) -> None:
 
 
 def test_it_ends_with_whoever_asks_even_in_the_midst_of_an_answer(asker: Make, tmp_path: Path) -> None:
-    """A service that is killed closes nothing; the end of the pipe is what its child sees."""
+    """A killed service closes nothing; the process sees only the end of its pipe."""
     asker(GOOD.replace("return {", "while True: pass\n        return {"))
     script = f"""
 import os, sys, threading

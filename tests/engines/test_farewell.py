@@ -1,4 +1,4 @@
-"""Test how a gang ends: a rank that hangs after the last checkpoint is ended, and undoes nothing."""
+"""Test the end of a gang: a rank that hangs after the last checkpoint is killed, and the outcome stays the same."""
 
 from __future__ import annotations
 

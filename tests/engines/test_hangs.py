@@ -1,4 +1,4 @@
-"""A launcher whose ranks stand still ends them, and says which one and where; their logs are followed meanwhile."""
+"""Test that a launcher kills ranks that hang, names the rank and its location, and searches their logs meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engine for Kubernetes keeps the contract on a stub of an API server, whose pods are processes of this machine."""
+"""Test that the engine for Kubernetes fulfils the contract on a stub of the API server with pods as processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.process_kubelet import ProcessKubelet
 
 
 class StubSite:
-    """A stub with two nodes, and its kubelet."""
+    """Stub with two nodes, and its kubelet."""
 
     def __init__(self, folder: Path) -> None:
         self.stub = Stub(folder)
@@ -24,7 +24,7 @@ class StubSite:
         self.stub.cluster.nodes = [node("n1"), node("n2")]
 
     def objects(self) -> list[str]:
-        """The names of all objects."""
+        """Return the names of all objects."""
         return list(self.stub.do(lambda cluster: [name for _, name in cluster.objects]))
 
 

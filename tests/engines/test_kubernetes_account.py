@@ -1,4 +1,4 @@
-"""What others hold in a cluster of Kubernetes is counted at once, and gangs leave nodes that end."""
+"""Test that slots held by other pods are counted at once, and that gangs leave nodes that will shut down."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GPUS: dict[str, Any] = {"gpus": True, "resource": "nvidia.com/gpu"}
 
 @pytest.fixture
 def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stub]:
-    """An API server with two nodes of four GPUs, and an engine that looks often."""
+    """Provide a stub API server with two nodes of four GPUs, and an engine that polls often."""
     found = Stub(tmp_path)
     found.cluster.nodes = [node("n1", gpus=4), node("n2", gpus=4)]
     for module, name, value in (
@@ -44,7 +44,7 @@ def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stub]:
 
 @pytest.fixture
 def kubelet(stub: Stub, tmp_path: Path) -> ProcessKubelet:
-    """What places the pods and runs them as processes."""
+    """Provide a scheduler and kubelet that run the stub's pods as processes."""
     found = ProcessKubelet(stub.cluster, tmp_path)
     stub.begin(found.run)
     return found
@@ -62,7 +62,7 @@ def job(tmp_path: Path) -> Callable[..., LaunchSpec]:
 
 
 async def holds(engine: KubernetesEngine, **wanted: int) -> None:
-    """Wait until others hold this many slots of the nodes."""
+    """Wait until other pods hold this many slots of the nodes."""
     found: dict[str, int] = {}
 
     async def look() -> bool:

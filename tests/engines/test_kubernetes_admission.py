@@ -1,4 +1,4 @@
-"""The pods of a gang begin together or not at all where the cluster can do that: PodGroups, and Kueue's queues."""
+"""Test that the pods of a gang start together or not at all, by PodGroups or by Kueue, if the cluster has them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def begun(engine: KubernetesEngine, *gangs: LaunchSpec) -> None:
 
 
 def member(pod: dict[str, Any]) -> str:
-    """The PodGroup that a pod names, in the way of either API."""
+    """Return the PodGroup that a pod names, in either API's form."""
     label = pod["metadata"]["labels"].get("scheduling.x-k8s.io/pod-group", "")
     return str(label or pod["spec"].get("schedulingGroup", {}).get("podGroupName", ""))
 

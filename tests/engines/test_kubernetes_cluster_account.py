@@ -1,4 +1,4 @@
-"""On a real control plane: what other pods hold, quotas, parts of GPUs, and nodes whose end is announced."""
+"""Test on a real control plane: slots of other pods, quotas, parts of GPUs, and nodes that will shut down."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HUB = "jhub"
 
 @pytest.fixture
 def site(kubernetes_site: KubernetesSite, monkeypatch: pytest.MonkeyPatch) -> Iterator[KubernetesSite]:
-    """A namespace of a real Kubernetes with two nodes of eight GPUs, next to that of a hub."""
+    """Provide a namespace of a real Kubernetes with two nodes of eight GPUs, next to a hub's namespace."""
     for module, name, value in (
         (nodes, "EVERY_S", 0.0),
         (status, "SETTLE_S", 0.1),
@@ -45,7 +45,7 @@ def site(kubernetes_site: KubernetesSite, monkeypatch: pytest.MonkeyPatch) -> It
 
 @pytest.fixture
 def make(site: KubernetesSite, tmp_path: Path) -> Callable[..., KubernetesEngine]:
-    """`make(**settings)`: an engine whose slots are GPUs."""
+    """Provide a function `make(**settings)` that returns an engine whose slots are GPUs."""
     return lambda **settings: sleeping_engine(tmp_path, **{"gpus": True, **settings})
 
 
@@ -61,7 +61,7 @@ def job(tmp_path: Path) -> Callable[..., LaunchSpec]:
 
 
 def start(site: KubernetesSite, pod: Manifest) -> None:
-    """Have a pod of the hub run: on the node that it names, bound as by a scheduler."""
+    """Run a pod of the hub on the node that it names, bound as by a scheduler."""
     namespace = f"{HUB}-{site.namespace}"
     pod["metadata"] |= {"namespace": namespace}
     container = pod["spec"]["containers"][0]
@@ -81,7 +81,7 @@ def start(site: KubernetesSite, pod: Manifest) -> None:
 
 
 async def holds(engine: KubernetesEngine, *wanted: int) -> None:
-    """Wait until others hold this many slots of the nodes, in order."""
+    """Wait until other pods hold this many slots of the nodes, in order."""
     found: list[int] = []
 
     async def look() -> bool:

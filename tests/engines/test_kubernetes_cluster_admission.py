@@ -1,4 +1,4 @@
-"""A real API server accepts a gang's PodGroup and its pods, found by discovery, with the rights of the guide."""
+"""Test that a real API server accepts a gang's PodGroup and pods, found by discovery, with the guide's rights."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def serves(admin: Admin, version: str, plural: str) -> bool:
 
 @pytest.fixture
 def site(kubernetes_site: KubernetesSite) -> Iterator[KubernetesSite]:
-    """A namespace of a cluster that has PodGroups of scheduler-plugins, and Workloads of Kueue."""
+    """Provide a namespace of a cluster with PodGroups of scheduler-plugins, and Workloads of Kueue."""
     admin, wanted = kubernetes_site.admin, {PODGROUPS: "podgroups", kueue.API: "workloads"}
     made = [
         definition(PODGROUPS, "podgroups", "PodGroup", spec=MEMBERS),

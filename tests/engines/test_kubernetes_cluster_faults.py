@@ -1,4 +1,4 @@
-"""What a real control plane does to a gang is told in plain words, and no gang keeps a part of its nodes."""
+"""Test that actions of a real control plane on a gang are explained, and that no gang keeps a part of its nodes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WHOLE_NODES = tuple(share(tuple(range(8)), name) for name in ("n1", "n2"))
 
 @pytest.fixture
 def site(kubernetes_site: KubernetesSite, monkeypatch: pytest.MonkeyPatch) -> KubernetesSite:
-    """A namespace of a real Kubernetes with two nodes, and an engine that looks often."""
+    """Provide a namespace of a real Kubernetes with two nodes, and an engine that polls often."""
     for module, name, value in (
         (retries, "RETRY_S", 0.2),
         (nodes, "EVERY_S", 0.0),
@@ -43,7 +43,7 @@ def site(kubernetes_site: KubernetesSite, monkeypatch: pytest.MonkeyPatch) -> Ku
 
 
 async def told(engine: KubernetesEngine, gang: LaunchSpec, words: str) -> str:
-    """The reason of a wait, once it holds these words."""
+    """Wait until the reason of a wait contains this text, and return the reason."""
     last = ""
 
     async def look() -> bool:
@@ -87,7 +87,7 @@ async def gone(site: KubernetesSite, count: int = 0) -> None:
 
 
 async def lost(engine: KubernetesEngine, gang: LaunchSpec) -> tuple[str, str]:
-    """Kind and message of the failure of a gang that is lost."""
+    """Return the class and the message of a lost gang's failure."""
     found = await ended(engine, gang.id)
     assert found.outcome is Outcome.LOST, found
     assert found.result.failure.consequence

@@ -1,4 +1,4 @@
-"""The engine for Kubernetes keeps the contract on a real control plane, with no more rights than the guide grants."""
+"""Test that the engine for Kubernetes fulfils the contract on a real control plane, with only the guide's rights."""
 
 from __future__ import annotations
 

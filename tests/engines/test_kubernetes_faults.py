@@ -29,7 +29,7 @@ TWO_NODES = (share((0, 1), "n1"), share((0, 1), "n2"))
 
 
 def always(make: Callable[[], Exception], method: str = "") -> Callable[[Request], None]:
-    """A fault of all requests, or of those with one method."""
+    """Return a fault for all requests, or for those with one method."""
 
     def fault(request: Request) -> None:
         if method in ("", request.request.method):
@@ -359,18 +359,18 @@ def test_the_pods_of_a_check_whose_service_was_killed_are_deleted(stub, make, ku
 
 
 async def looked(engine: KubernetesEngine) -> None:
-    """Let an engine look for leftovers to the end."""
+    """Let an engine complete a search for leftovers."""
     await engine.statuses()
     (task,) = (each for each in asyncio.all_tasks() if each.get_name() == "leftovers in Kubernetes")
     await task
 
 
 async def _nothing(objects: GangObjects, owner: str) -> None:
-    """Delete nothing, as a service that is killed."""
+    """Delete nothing, like a service that was killed."""
 
 
 def test_of_many_submissions_with_faults_none_is_lost_and_none_doubled(stub, make, job):
-    """Answers are lost, servers fail, watches are cut, and the service is replaced halfway."""
+    """Answers are lost, servers fail, watches are cut, and the service is restarted halfway."""
     count = 60
     fail = [lambda: Refusal(500, "InternalError", "etcd"), lambda: Refusal(429, "TooManyRequests", "slow down"), Cut]
 

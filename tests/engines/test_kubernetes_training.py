@@ -1,4 +1,4 @@
-"""A service trains on a pool of Kubernetes whose pods do not see its files, over a stub of an API server."""
+"""Test that a service trains on a pool of Kubernetes without a shared disk, over a stub of the API server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ POOL = {"engine": "kubernetes", "image": "test", "gpus": False, "python": sys.ex
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, Stub, str]]:
-    """A service, the API server of two nodes with one CPU each, and the bucket of all checkpoints."""
+    """Provide a service, an API server with two nodes of one CPU each, and a bucket for all checkpoints."""
     folder = tmp_path_factory.mktemp("site")
     stub = Stub(folder)
     stub.cluster.nodes = [node("n1", cpus=1), node("n2", cpus=1)]

@@ -1,4 +1,4 @@
-"""The local engine keeps the contract, and its own promises about files and slots."""
+"""Test that the local engine fulfils the contract, and how it handles files and slots."""
 
 from __future__ import annotations
 

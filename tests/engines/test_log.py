@@ -1,4 +1,4 @@
-"""Pieces of a log file: from an offset on, or its end; no line and no character is halved that need not be."""
+"""Test reading a log file in pieces, from an offset or its end, without splitting lines or characters needlessly."""
 
 from __future__ import annotations
 

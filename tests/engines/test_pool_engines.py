@@ -1,4 +1,4 @@
-"""Engines of several pools keep the contract of one: here with a local engine behind the name of another pool."""
+"""Test that several pools together fulfil the contract of an engine, here with a local engine as a second pool."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engine for Slurm keeps the contract on a real Slurm."""
+"""Test that the engine for Slurm fulfils the contract on a real Slurm."""
 
 from __future__ import annotations
 

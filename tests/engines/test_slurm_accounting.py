@@ -1,4 +1,4 @@
-"""A Slurm with slurmdbd: limits of accounts and QOS are told and waited for, and sacct knows what the list forgot."""
+"""Test a Slurm with slurmdbd: limits of accounts and QOS are explained, and sacct knows jobs that squeue forgot."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SUBMITTED = "AssocMaxSubmitJobLimit (your site's limit of submitted jobs)"
 
 @pytest.fixture(scope="module")
 def accounted() -> Iterator[Slurm]:
-    """A Slurm with slurmdbd and pretended GPUs, which soon forgets ended jobs; QOS are `tight` and `strict`."""
+    """Provide a Slurm with slurmdbd, simulated GPUs and the QOS `tight` and `strict`, which soon forgets ended jobs."""
     with slurm(gpus=4, accounting=True, job_age=2) as running, pytest.MonkeyPatch.context() as patch:
         patch.setenv("SLURM_CONF", str(running.conf))
         running.accounts(
@@ -62,7 +62,7 @@ def pool(**settings) -> Pool:
 
 @pytest.fixture
 def service(tmp_path: Path) -> str:
-    """Name of the test's own service: jobs of other tests, which Slurm still lists, must not be taken for its own."""
+    """Return a service name for each test, since Slurm still lists the jobs of other tests."""
     return tmp_path.name
 
 
@@ -72,7 +72,7 @@ def engine(site: Slurm, home: Path, service: str) -> JoinedEngine:
 
 
 def number(home: Path, job: LaunchSpec) -> str:
-    """The id of a gang's job in Slurm."""
+    """Return the id of a gang's job in Slurm."""
     found = read_submission(AttemptFolder(attempt_folder(home, job.id)))
     assert found is not None
     return found.job
@@ -172,7 +172,7 @@ def test_a_gang_that_is_killed_before_sbatch_takes_it_is_never_submitted(site, e
 
 
 def test_what_became_of_jobs_that_left_the_list_is_asked_of_sacct(site, home, job, monkeypatch, service):
-    """One was cancelled while nobody looked, and one was ended at its time limit."""
+    """One job was cancelled while no engine polled, and one ended at its time limit."""
     monkeypatch.setenv("SLURM_JWT", "of a surrounding program")  # sacct would take it for its own
 
     async def go():

@@ -1,4 +1,4 @@
-"""Gangs in kept allocations keep the contract of the engine for Slurm, one after another in the same job."""
+"""Test that gangs in kept allocations fulfil the contract of the Slurm engine, one after another in the same job."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ class TestSlurmAllocation(EngineContract):
 
 
 def states(site: Slurm, held: HeldAllocation) -> list[str]:
-    """The states of the job of an allocation."""
+    """Return the states of an allocation's job."""
     return site.run("squeue", "-h", "-t", "all", "-j", held.job, "-o", "%T").split()
 
 

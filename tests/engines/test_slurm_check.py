@@ -1,4 +1,4 @@
-"""The check of a pool on a real Slurm: what cannot start is told, and leaves nothing behind."""
+"""Test the check of a pool on a real Slurm: it explains what cannot start, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def checked(
 
 
 def left(site: Slurm, home: Path) -> tuple[str, list[Path]]:
-    """The jobs of checks that are still there, and their folders."""
+    """Return the remaining jobs and folders of checks."""
     return site.run("squeue", "-h", "-t", "PD,R", "-o", "%j"), list(home.glob("check-*"))
 
 

@@ -1,4 +1,4 @@
-"""A process that dies while sbatch runs: whoever submits the gang again waits for that sbatch, and finds its job."""
+"""Test a service that dies while sbatch runs: the next submission waits for that sbatch, and finds its job."""
 
 from __future__ import annotations
 

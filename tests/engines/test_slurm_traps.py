@@ -44,7 +44,7 @@ def pool(name: str = "gpu", **settings) -> Pool:
 
 @pytest.fixture
 def service(request: pytest.FixtureRequest) -> str:
-    """Another service for each test, as all tests use the same keys."""
+    """Return a service name for each test, since all tests use the same keys."""
     return f"{abs(hash(request.node.nodeid)):x}"
 
 
@@ -55,7 +55,7 @@ def engine(site: Slurm, home: Path, service: str) -> JoinedEngine:
 
 @pytest.fixture
 def busy(site: Slurm) -> Iterator[None]:
-    """Another user's job holds all of the partition `small`."""
+    """Let another user's job hold the whole partition `small`."""
     number = site.run("sbatch", "--parsable", "-p", "small", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 100")
     site.wait(lambda: "RUNNING" in site.run("squeue", "-h", "-o", "%T", "-j", number.strip()), "it runs")
     yield
@@ -64,7 +64,7 @@ def busy(site: Slurm) -> Iterator[None]:
 
 
 def nodes(number: int) -> dict:
-    """Changes of a gang's specification, so that it requests a slot on each of so many nodes."""
+    """Return changes of a gang's launch spec by which it requests one slot on each of so many nodes."""
     return {"placement": tuple(share((0,), name=f"any{index}") for index in range(number))}
 
 
@@ -203,7 +203,7 @@ def test_a_job_is_found_again_by_a_service_that_died_before_it_knew_its_number(s
 
 
 def test_a_controller_restarted_right_after_a_submission_starts_no_second_gang(site, engine, home, job, service):
-    """Allow for a forgotten job: the gang is then lost, and Slurm ends the job."""
+    """If Slurm forgets the job, the gang counts as lost, and Slurm ends the job."""
 
     async def go():
         await engine.submit(job(seconds=3), "s")
@@ -221,7 +221,7 @@ def test_a_controller_restarted_right_after_a_submission_starts_no_second_gang(s
 
 
 def test_a_lost_node_and_a_time_limit_are_told_apart_from_failures(site, home, job, service):
-    """Both at once, as Slurm takes half a minute to notice either."""
+    """Both are tested at once, since Slurm takes half a minute to detect each."""
 
     async def go():
         engine = JoinedEngine(home, pool(), service)
@@ -344,7 +344,7 @@ def test_nodes_have_slurms_states_and_its_reasons(site, home):
 
 @pytest.fixture(scope="module")
 def gpus() -> Iterator[Slurm]:
-    """Another Slurm: its nodes have GPUs, and jobs in `small` preempt those in `main`, which it would requeue."""
+    """Provide another Slurm whose nodes have GPUs; jobs in `small` preempt those in `main`, which it would requeue."""
     with slurm(gpus=2, preemption="REQUEUE") as running, pytest.MonkeyPatch.context() as patch:
         patch.setenv("SLURM_CONF", str(running.conf))
         yield running
@@ -374,7 +374,7 @@ def test_a_slot_is_a_gpu_where_the_partition_has_them_and_not_only_says_so(gpus,
 
 
 def test_a_preempted_gang_is_released_or_lost_and_never_failed(gpus, home, job, service):
-    """One commits a checkpoint in its grace period, and one does not listen."""
+    """One gang commits a checkpoint within its grace period, and one ignores the request."""
 
     async def go():
         engine = JoinedEngine(home, pool(partition="main", extra=("--nodelist=n1",)), service)

@@ -1,4 +1,4 @@
-"""The forkserver's bargain, with a light one: ranks come, their ends are told, and nobody is left behind."""
+"""Test the protocol of forkservers with a light one: ranks start, their exits are reported, no process is left."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def python(tmp_path: Path) -> str:
-    """An interpreter that runs the light forkserver where the real one is asked for."""
+    """Provide an interpreter that runs the light forkserver in place of the real one."""
     script = tmp_path / "python"
     light = Path(__file__).with_name("light_forkserver.py")
     script.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec {sys.executable} {light} "$4" "$5" "$6" "$7"\n')
@@ -50,7 +50,7 @@ def python(tmp_path: Path) -> str:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Path]:
-    """A home whose forkservers end with the test."""
+    """Provide a home whose forkservers end with the test."""
     yield tmp_path / "home"
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
@@ -60,12 +60,12 @@ def home(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def server(python: str, home: Path) -> Callable[..., Forkserver]:
-    """`server()`: a way to the forkserver of this home, as each launcher has its own."""
+    """Provide a function `server()` that returns a client of this home's forkserver."""
     return lambda idle_s=60.0, at=home: Forkserver(python, at, str(ROOT), dict(os.environ), idle_s)
 
 
 class Ranks:
-    """Ranks that were asked for as a launcher does it, with their pipes and logs."""
+    """Ranks requested like a launcher does, with their pipes and logs."""
 
     def __init__(self, server: Forkserver, folder: Path, *environments: dict[str, str]) -> None:
         folder.mkdir(exist_ok=True)
@@ -94,12 +94,12 @@ class Ranks:
 
 @pytest.fixture
 def ranks(server, tmp_path: Path) -> Callable[..., Ranks]:
-    """`ranks({"EXIT": "3"}, ...)`: a rank for each environment."""
+    """Provide a function `ranks({"EXIT": "3"}, ...)` that starts a rank for each environment."""
     return lambda *environments, of=None: Ranks(of or server(), tmp_path / "attempt", *environments)
 
 
 def gone(pid: int) -> bool:
-    """Return True where no live process has this id; a zombie does not count."""
+    """Return True if no process with this id runs; zombies do not count."""
     try:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -247,7 +247,7 @@ def test_a_stopped_forkserver_is_waited_for_so_long_and_gives_its_ranks_up(ranks
 
 
 def test_an_engine_finds_forked_ranks_and_their_workers_by_their_logs_and_nobody_else(server, home, tmp_path):
-    """The forkserver's environment is all that a process forked from it shows."""
+    """A process forked from a forkserver shows only the forkserver's environment."""
     key = AttemptId(1, 1, 1)
     mine, same_key_elsewhere = attempt_folder(home, key), attempt_folder(tmp_path / "another", key)
     mine.mkdir(parents=True)

@@ -13,7 +13,7 @@ from kernel_backend.snapshots.environment import record
 
 
 def needed(*roots: str) -> set[str]:
-    """These distributions and all that they ask for, by name."""
+    """Return these distributions and all of their dependencies, by name."""
     found: set[str] = set()
     left = list(roots)
     while left:
@@ -32,7 +32,7 @@ def needed(*roots: str) -> set[str]:
 
 
 def without_the_rest(*more: str) -> Environment:
-    """This environment without what no rank needs, but for these distributions."""
+    """Return this environment, reduced to these distributions and the packages that ranks need."""
     found = record()
     kept = needed("daylight", "torch", "horovod", "numpy", *more) | {"cloudpickle", "psutil", "pyyaml"}
     distributions = {name: version for name, version in found.distributions.items() if name in kept}
@@ -46,13 +46,13 @@ def small() -> Environment:
 
 @pytest.fixture(scope="module")
 def storing() -> Environment:
-    """The same with what an object store needs."""
+    """Return the reduced environment with the packages for an object store."""
     return without_the_rest("s3fs")
 
 
 @pytest.fixture(scope="module")
 def online() -> None:
-    """uv may ask indexes, which the other tests forbid it."""
+    """Let uv use package indexes, which other tests forbid."""
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("UV_OFFLINE", raising=False)
         yield

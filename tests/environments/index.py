@@ -1,4 +1,4 @@
-"""Find out whether a package index can be reached from this machine."""
+"""Check whether a package index can be reached from this machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kernel_backend.errors import NoEnvironment
 
 @cache
 def _reason() -> str:
-    """Why packages cannot be had; "" where they can."""
+    """Return why no packages can be downloaded; "" if they can."""
     if os.environ.get("CI"):
         return ""  # there it must be
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:

@@ -1,4 +1,4 @@
-"""Locks and builds of a small environment, by the real uv from the real index."""
+"""Test locking and building a small environment, with the real uv and a real package index."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = [needs_index, pytest.mark.usefixtures("online")]
 
 
 def small(**distributions: str) -> Environment:
-    """This interpreter's environment, of a few distributions."""
+    """Provide the environment of this interpreter, reduced to a few distributions."""
     found = {"six": "1.17.0", "packaging": "24.2", "daylight": record().distributions.get("daylight", "0.1.0")}
     changes = {"distributions": found | distributions, "urls": {}, "editable": {}, "conda": {}, "horovod": {}}
     return record().model_copy(update=changes)
@@ -43,7 +43,7 @@ def kept(tmp_path: Path) -> Environments:
 
 @pytest.fixture
 def no_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An interpreter that is asked sees what is installed in it."""
+    """Remove PYTHONPATH, so that an interpreter finds only installed packages."""
     monkeypatch.delenv("PYTHONPATH", raising=False)
 
 

@@ -1,4 +1,4 @@
-"""A locked environment on nodes that see neither the service's home nor an index is built there, once on each."""
+"""Test that nodes without the service's home and without an index build a locked environment, once each."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def site(tmp_path_factory: pytest.TempPathFactory, online: None) -> Iterator[Sit
 
 @pytest.fixture(scope="module")
 def trained(site: Site, storing: Environment) -> int:
-    """The number of a training on two nodes without an index."""
+    """Train on two nodes without an index, and return the experiment's number."""
     options = {"pool": "offline", "env": "locked", "environment": storing, "epochs": 2}
     number = site.world.submit(TELLING + DEFINITION, **options).experiment.number
     site.trained(number)

@@ -1,4 +1,4 @@
-"""A training in a locked environment: its ranks see the packages of the lock, and nothing beside them."""
+"""Test a training in a locked environment: its ranks see only the packages of the lock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node builds a locked environment on its own disk, once, from its index or from the wheels of the service."""
+"""Test that a node builds a locked environment on its own disk once, from an index or from the service's wheels."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ REQUEST = StagingRequest(key="1.1-1", urls=("http://login:1",), uid=None, token=
 
 
 class Service:
-    """Requests of a launcher to a service, without HTTP between; pieces may be damaged on the way."""
+    """Service for a launcher's requests, without HTTP; it can damage pieces of files."""
 
     def __init__(self, home: Path, environment: Environment) -> None:
         store = SqlStore(home / "trials.db")
@@ -66,7 +66,7 @@ class Service:
 
 @pytest.fixture
 def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An index that only the service's pip sees: uv, on the nodes, has none."""
+    """Provide an index that only the service's pip uses, while uv on the nodes has none."""
     monkeypatch.setattr(on_node, "LOOK_S", 0.05)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "index"))
@@ -80,7 +80,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def service(tmp_path: Path, index: Path) -> Service:
-    """A service with the lock of an environment: a package that the index has, and one that was a file."""
+    """Provide a service with the lock of an environment: one package from the index, one from a file."""
     home = tmp_path / "service"
     home.mkdir()
     own = wheel(tmp_path / "files", "own")

@@ -1,4 +1,4 @@
-"""Daylight's own wheel: the files that run, in bytes that follow from them."""
+"""Test the wheel of Daylight itself: it has the running files, and its bytes depend only on them."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def path(monkeypatch: pytest.MonkeyPatch) -> None:
 def experiment(
     home: Path, environment: Environment, packages: tuple[str, ...] = (), **fields: object
 ) -> tuple[Preparation, Experiment]:
-    """A service's preparation, and an experiment of a snapshot with this environment."""
+    """Provide a service's environment preparation, and an experiment whose snapshot has this environment."""
     archive = Archive(home / "snapshots")
     snapshot = Snapshot(version="", numerics=1, pieces=(), roles_from=1, environment=environment, packages=packages)
     id, data = pack_snapshot("", snapshot)

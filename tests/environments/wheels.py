@@ -1,4 +1,4 @@
-"""Make wheels that no index has."""
+"""Create wheels of packages that no index has."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kernel_backend.snapshots.archive import pack
 
 
 def wheel(folder: Path, name: str = "tiny") -> Path:
-    """A wheel that no index has."""
+    """Write the wheel of a package that no index has, and return its path."""
     folder.mkdir()
     info = f"{name}-1.0.dist-info"
     _, data = pack(

@@ -1,4 +1,4 @@
-"""Tests that want a CUDA device; where there is none they say so."""
+"""Skip the tests of this folder, with a reason, if there is no CUDA device."""
 
 from __future__ import annotations
 

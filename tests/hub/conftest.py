@@ -1,4 +1,4 @@
-"""One hub for all tests of this folder; what a test changes there, it puts back."""
+"""Provide one hub for all tests of this folder; each test undoes its changes."""
 
 from __future__ import annotations
 

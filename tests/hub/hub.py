@@ -1,4 +1,4 @@
-"""A real JupyterHub with Daylight in it: its proxy, its database, notebook servers, and four people.
+"""Run a real JupyterHub with Daylight: its proxy, database, notebook servers, and four users.
 
 dave and danielle are of group vision, eve is of speech, and ada is an admin. The configuration is the one of examples/.
 """
@@ -67,7 +67,7 @@ c.Spawner.start_timeout = c.Spawner.http_timeout = 180  # a machine that tests m
 
 
 class Hub:
-    """The hub, with everything that it starts, in one folder and on free ports."""
+    """Hub with all of its processes, in one folder and on free ports."""
 
     def __init__(self, folder: Path, more: str = "") -> None:
         self.folder = folder
@@ -84,7 +84,7 @@ class Hub:
 
     @property
     def home(self) -> Path:
-        """The service's."""
+        """Return the home of the service."""
         return self.folder / "daylight"
 
     @property
@@ -98,7 +98,7 @@ class Hub:
         return (self.folder / "hub.log").read_text()
 
     def start(self) -> Hub:
-        """Start it, and wait until it and the service answer."""
+        """Start the hub, and wait until it and the service answer."""
         self.folder.mkdir(exist_ok=True)
         text = CONFIG.format(
             example=str(EXAMPLE),
@@ -136,13 +136,13 @@ class Hub:
         return self
 
     def kill(self) -> None:
-        """End the hub alone, as a machine's trouble would: what it has started goes on."""
+        """Kill only the hub, like a crash; the processes that it has started continue."""
         assert self._process is not None
         self._process.kill()
         self._process.wait()
 
     def close(self) -> None:
-        """End all of it."""
+        """End the hub and all of its processes."""
         for client in self._clients.values():
             client.close()
         self._http.close()
@@ -161,7 +161,7 @@ class Hub:
         return any(each.startswith(home) for each in named) or f"--home={self.home}" in process.cmdline()
 
     def until(self, look: Callable[[], T], what: str) -> T:
-        """Wait until something is so; what was found."""
+        """Wait until a condition is true, and return its value."""
         deadline = time.monotonic() + SOON_S
         while not (found := look()):
             assert time.monotonic() < deadline, f"did not happen: {what}\n{self.log[-3000:]}"
@@ -181,7 +181,7 @@ class Hub:
         return answer.json() if answer.content else None
 
     def token(self, user: str) -> str:
-        """A token of this person's, with all of their rights."""
+        """Return a token of this user, with all of the user's rights."""
         if user not in self._tokens:
             with contextlib.suppress(AssertionError):
                 self.api("POST", f"users/{user}")  # the hub knows them from their first sign-in on
@@ -189,26 +189,26 @@ class Hub:
         return self._tokens[user]
 
     def client(self, user: str) -> Client:
-        """A client that speaks for this person."""
+        """Return a client with a token of this user."""
         if user not in self._clients:
             self._clients[user] = Client.at(self.service, self.token(user), patience=20)
         return self._clients[user]
 
     def with_token(self, token: str) -> Client:
-        """A client with any token."""
+        """Return a client with any token."""
         return self._clients.setdefault(token, Client.at(self.service, token, patience=20))
 
     def ask(self, user: str | None, method: str, path: str, **request: Any) -> httpx.Response:
-        """The service's answer to a person, or to a stranger."""
+        """Return the service's answer to a user, or to a request without a token."""
         headers = {"Authorization": f"Bearer {self.token(user)}"} if user else {}
         return self._http.request(method, self.service + path, headers=headers, **request)
 
     def running(self) -> discovery.Address | None:
-        """The service's process."""
+        """Return the service's process."""
         return discovery.find(self.home)
 
     def notebook(self, user: str) -> Notebook:
-        """A kernel in a notebook server of this person's, which the hub starts."""
+        """Start this user's notebook server through the hub, and return a kernel in it."""
         self.token(user)
         if self.api("GET", f"users/{user}")["server"] is None:
             self.api("POST", f"users/{user}/server")
@@ -222,7 +222,7 @@ class Hub:
 
 
 class Notebook:
-    """A kernel that is asked over the network, as a page does."""
+    """Kernel that is used over the network, like a page does."""
 
     def __init__(self, url: str, token: str) -> None:
         self._url, self._headers = url, {"Authorization": f"token {token}"}
@@ -279,12 +279,12 @@ class Notebook:
         return httpx.get(self._url + path, headers=self._headers, timeout=60, trust_env=False)
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the connection to the kernel."""
         self._open.close()
 
 
 def sign_in(page: Page, user: str, password: str) -> None:
-    """Fill in the hub's form."""
+    """Sign in on the hub's form."""
     page.get_by_label("Username").fill(user)
     page.get_by_label("Password").fill(password)
     page.get_by_role("button", name="Sign in").click()

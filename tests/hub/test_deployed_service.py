@@ -42,7 +42,7 @@ def variables(hub: Hub) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
-    """Start a hub, and next to it the service, which is started again until the hub answers, as Kubernetes does."""
+    """Start a hub, and the service next to it, which is restarted until the hub answers, like in Kubernetes."""
     pytest.importorskip("jupyterhub", reason="daylight[hub] is not installed")
     folder = tmp_path_factory.mktemp("deployed") / "hub"
     hub, guard = Hub(folder, DEPLOYED), Guard()

@@ -1,4 +1,4 @@
-"""The identity over a real hub keeps the contract of identities."""
+"""Test that the identity provider over a real hub fulfils the contract."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.hub.hub import Hub
 
 
 class HubSite:
-    """Tokens are made for a test and revoked after it."""
+    """Site over a real hub; its tokens are created for a test and then revoked."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub

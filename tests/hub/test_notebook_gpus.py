@@ -1,4 +1,4 @@
-"""GPUs of notebook servers on a real hub: what a user may have is asked of Daylight, and what they have is counted."""
+"""Test GPUs of notebook servers on a real hub: the hub asks Daylight what is allowed, and used GPUs are counted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.world import DEFINITION
 
 @pytest.fixture(autouse=True, scope="module")
 def people(hub: Hub) -> Iterator[None]:
-    """frank and fiona of vision, grace of speech: the hub keeps what servers were last started with."""
+    """Provide users of their own, frank, fiona and grace, since the hub remembers servers' last options."""
     for group, users in (("vision", ["frank", "fiona"]), ("speech", ["grace"])):
         for user in users:
             hub.token(user)
@@ -27,7 +27,7 @@ def people(hub: Hub) -> Iterator[None]:
 
 @contextlib.contextmanager
 def server(hub: Hub, user: str, **options: object) -> Iterator[None]:
-    """A notebook server of this person's, with what was chosen on the form, or past it."""
+    """Start a notebook server of this user with these options, through the form or through the API."""
     end(hub, user)
     hub.api("POST", f"users/{user}/server", **options)
     hub.until(lambda: hub.api("GET", f"users/{user}")["servers"].get("", {}).get("ready"), "the server is ready")

@@ -1,4 +1,4 @@
-"""The page of the cluster in a real JupyterHub: signed in at its form, found in its menu, safe from other sites."""
+"""Test the cluster page in a real JupyterHub: signing in, the hub's menu, and protection against other sites."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Daylight in a real JupyterHub: who gets in, from where, what they may, and what a hub's end ends."""
+"""Test Daylight in a real JupyterHub: authentication, permissions, and the effects of the hub's end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FOREVER = f"%%dlsubmit --slots 1 --epochs 100000 --name endless pause=0.05\n{DEF
 
 @pytest.fixture(scope="module")
 def submitted(hub: Hub) -> Iterator[int]:
-    """The number of a training that dave has submitted from his notebook, and that runs."""
+    """Provide the number of a running training that dave has submitted from his notebook."""
     notebook = hub.notebook("dave")
     said = notebook.run("%load_ext daylight") + notebook.run(FOREVER)
     notebook.close()
@@ -79,7 +79,7 @@ def test_a_role_that_is_taken_away_and_a_token_that_is_revoked_open_nothing_soon
 
 
 def signed_in(hub: Hub, user: str, password: str) -> tuple[httpx.Client, httpx.Response]:
-    """A browser of somebody's that has asked for the page, and what it got in the end."""
+    """Sign a browser in as a user who opened the page; return the browser, and the last response."""
     browser = httpx.Client(follow_redirects=True, timeout=60, trust_env=False)
     form = browser.get(f"{hub.url}/services/daylight/")
     assert "/hub/login" in str(form.url)

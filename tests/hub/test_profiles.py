@@ -1,4 +1,4 @@
-"""GPUs of notebook servers: what is offered, what a pod gets, what is refused. Real manifests, without a cluster."""
+"""Test GPUs of notebook servers: offers, pods and refusals, with real manifests but without a cluster."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ users: [{name: nobody, user: {}}]
 
 @pytest.fixture(autouse=True, scope="module")
 def no_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A spawner wants to know of a cluster; nothing here speaks with it."""
+    """Replace the functions by which a spawner connects to a cluster."""
     file = tmp_path_factory.mktemp("kube") / "config"
     file.write_text(CLUSTER, encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
@@ -156,7 +156,7 @@ def no_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture
 def hub_users() -> Iterator[dict[str, User]]:
-    """dave and danielle of vision, eve of speech with garbage, cy of none: as the hub has them."""
+    """Return the hub's users: dave and danielle of vision, eve of speech with an invalid quota, cy of no group."""
     db = orm.new_session_factory("sqlite:///:memory:")()
     create_role(db, {"name": "user", "description": "", "scopes": ["self"]})
     given = {"vision": {"limit": 4, "max_slots_per_trial": 2}, "speech": {"limit": "many", "max_slots_per_trial": 1}}
@@ -175,7 +175,7 @@ def hub_users() -> Iterator[dict[str, User]]:
 
 
 def config() -> Config:
-    """The documented example, executed."""
+    """Provide the configuration that the documented example makes."""
     return PyFileConfigLoader(EXAMPLE.name, str(EXAMPLE.parent)).load_config()
 
 
@@ -196,7 +196,7 @@ def spawner(who: User, options: Any, given: Config | None = None) -> KubeSpawner
 
 
 async def pod(of: KubeSpawner) -> dict[str, Any]:
-    """The manifest, made as the hub has it made: the hook, the options, the pod."""
+    """Return the manifest of a pod, made like the hub does: hook, options, pod."""
     await of.run_pre_spawn_hook()
     await of.load_user_options()
     manifest: dict[str, Any] = of.api.api_client.sanitize_for_serialization(await of.get_pod_manifest())

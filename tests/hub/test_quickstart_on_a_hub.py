@@ -1,4 +1,4 @@
-"""A user of a hub signs in, finds the quickstart in JupyterLab's launcher, and opens it."""
+"""Test that a user of a hub can sign in, find the quickstart in JupyterLab's launcher, and open it."""
 
 from __future__ import annotations
 

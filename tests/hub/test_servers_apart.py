@@ -1,4 +1,4 @@
-"""Notebook servers of a hub that share no path with the service: a submission carries all that it needs."""
+"""Test notebook servers that share no path with the service: a submission must contain all that it needs."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
 
 
 def _need() -> None:
-    """Skip where a namespace cannot be made; in CI that is a failure."""
+    """Skip the test if namespaces cannot be created; in CI, fail instead."""
     lacking = [tool for tool in ("unshare", "mount") if shutil.which(tool) is None]
     reason = f"{', '.join(lacking)} not found" if lacking else ""
     if not reason:

@@ -1,4 +1,4 @@
-"""A Jupyter server, a home of its own, and services that it can find there."""
+"""Provide a Jupyter server with its own home, and services that it can find there."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.world import World
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The home of whoever runs the Jupyter server; nothing serves it yet, and nothing is left there at the end."""
+    """Provide the home of the Jupyter server's user, without a service; check at the end that nothing is left."""
     home = tmp_path / "home"
     home.mkdir(mode=0o700)
     monkeypatch.setenv("DAYLIGHT_HOME", str(home))
@@ -28,13 +28,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def world(home: Path) -> World:
-    """The home, whose service may be a process of its own."""
+    """Provide the home with a service that runs as a separate process."""
     return World(home, shared_forkserver=True)
 
 
 @pytest.fixture
 def served(home: Path) -> Iterator[Served]:
-    """A service of that home, to be found there."""
+    """Provide a service of that home, which the Jupyter server can find."""
     served = Served(home, StillEngine())
     discovery.write_private(home / "token", TOKEN)
     discovery.announce(home, "127.0.0.1", served.port)
@@ -44,7 +44,7 @@ def served(home: Path) -> Iterator[Served]:
 
 @pytest.fixture
 def client(served: Served) -> Iterator[Client]:
-    """A client that asks the service itself."""
+    """Provide a client of the service itself."""
     client = served.client()
     yield client
     client.close()
@@ -52,7 +52,7 @@ def client(served: Served) -> Iterator[Client]:
 
 @pytest.fixture
 def hosted(home: Path, tmp_path: Path) -> Iterator[Hosted]:
-    """The Jupyter server."""
+    """Provide the Jupyter server."""
     hosted = Hosted(tmp_path / "jupyter")
     yield hosted
     hosted.stop()

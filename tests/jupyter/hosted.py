@@ -1,4 +1,4 @@
-"""A real Jupyter server with our extension alone, on a free port, in a thread of the test's own process."""
+"""Run a real Jupyter server with only Daylight's extension, on a free port, in a thread of the test's process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BASE = "/user/dave/"  # as behind a hub
 
 
 class Hosted:
-    """The server; `config` are settings by class. Ask it as its user does: with its token, unless told otherwise."""
+    """Jupyter server; `config` has settings by class. Requests have the user's token unless a test says otherwise."""
 
     def __init__(self, folder: Path, **config: dict[str, Any]) -> None:
         settings: dict[str, Any] = {
@@ -53,7 +53,7 @@ class Hosted:
 
     @contextmanager
     def stream(self, query: str = "", **options: Any) -> Iterator[ClientConnection]:
-        """A browser that watches."""
+        """Open the message stream, like a browser."""
         headers = {"Authorization": f"token {TOKEN}"}
         url = f"ws{self.url.removeprefix('http')}/api/stream{query}"
         asked = {"additional_headers": headers, "proxy": None, "open_timeout": 60, "close_timeout": 1}
@@ -61,11 +61,11 @@ class Hosted:
             yield socket
 
     def run(self, work: Any) -> Any:
-        """The result of a coroutine, run where the server lives."""
+        """Run a coroutine in the server's event loop, and return its result."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
 
     def stop(self) -> None:
-        """End it."""
+        """End the server."""
         self.http.close()
         self.run(self._stop())
         self._loop.call_soon_threadsafe(self._loop.stop)

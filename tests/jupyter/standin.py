@@ -1,4 +1,4 @@
-"""Servers in place of the service: one remembers each byte that it received, one sends answers without an end."""
+"""Simulate the service by small servers: one records all bytes that it receives, one sends frames without end."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ TOKEN = "the-services-token"
 
 
 def announce(home: Path, port: int) -> None:
-    """Let the home say that its service listens there."""
+    """Write the home's files that announce a service at this address."""
     (home / "token").write_text(TOKEN)
     discovery.announce(home, "127.0.0.1", port)
 
 
 class StandIn:
-    """Hears requests and answers each with what `answer()` returns; None: with silence, until it is closed."""
+    """Server that answers each request with `answer()`; for None it stays silent until it is closed."""
 
     def __init__(self, home: Path, answer: Callable[[], bytes | None]) -> None:
         self.heard: list[bytes] = []
@@ -35,7 +35,7 @@ class StandIn:
         threading.Thread(target=self._listen, daemon=True).start()
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the server and its connections."""
         self._over.set()
         self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()
@@ -72,13 +72,13 @@ def is_whole(said: bytes) -> bool:
 
 
 def http(body: bytes, *headers: str) -> bytes:
-    """An answer."""
+    """Return an HTTP response as bytes."""
     lines = ["HTTP/1.1 200 OK", "Content-Type: application/json", f"Content-Length: {len(body)}", *headers, "", ""]
     return "\r\n".join(lines).encode() + body
 
 
 class Streamer:
-    """A websocket that says `frames` frames as fast as they are taken, and then closes with a code and a reason."""
+    """Websocket server that sends `frames` frames as fast as they are read, then closes with a code and a reason."""
 
     def __init__(self, home: Path, frames: int, size: int = 10, code: int = 1000, reason: str = "") -> None:
         self.taken = 0
@@ -88,7 +88,7 @@ class Streamer:
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     def close(self) -> None:
-        """End it."""
+        """Close the server."""
         self._server.shutdown()
 
     def _speak(self, listener: ServerConnection, *_: Any) -> None:

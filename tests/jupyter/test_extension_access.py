@@ -1,4 +1,4 @@
-"""Only whom Jupyter lets in is answered: every handler that is registered is asked by strangers of all kinds."""
+"""Test that every registered handler answers only users whom Jupyter admits."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ STRANGERS: dict[str, dict[str, Any]] = {
 
 
 class ReadOnly(Authorizer):
-    """Lets people look at what is Daylight's, and touch nothing."""
+    """Authorizer that allows users to read Daylight's resources, and nothing else."""
 
     def is_authorized(self, handler: Any, user: Any, action: str, resource: str) -> bool:
-        """Allow reads of `daylight` alone."""
+        """Allow only reads of `daylight`."""
         return (action, resource) == ("read", "daylight")
 
 
 class Closed(Authorizer):
-    """Lets people do whatever they like, but for what is Daylight's."""
+    """Authorizer that allows everything except Daylight's resources."""
 
     def is_authorized(self, handler: Any, user: Any, action: str, resource: str) -> bool:
         """Allow everything but `daylight`."""
@@ -49,7 +49,7 @@ class Closed(Authorizer):
 
 @pytest.fixture(params=[True, False], ids=["open by default", "closed by default"])
 def guarded(request, home: Path, tmp_path: Path) -> Iterator[Hosted]:
-    """A server that would, or would not, let handlers answer strangers that forgot to ask who they are."""
+    """Provide a server in each mode of Jupyter: handlers without authentication are served, or refused."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", JupyterServerAuthWarning)
         hosted = Hosted(tmp_path / "jupyter", ServerApp={"allow_unauthenticated_access": request.param})
@@ -59,7 +59,7 @@ def guarded(request, home: Path, tmp_path: Path) -> Iterator[Hosted]:
 
 @pytest.fixture
 def untouched(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody may as much as look for the service."""
+    """Fail the test if a handler even looks for the service."""
 
     def looked(*_: Any, **__: Any) -> None:
         raise AssertionError("a stranger made us look for the service")
@@ -69,7 +69,7 @@ def untouched(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def registered(hosted: Hosted) -> list[tuple[str, type[RequestHandler]]]:
-    """Pattern and handler of everything of ours that the server serves."""
+    """Return pattern and handler of all of Daylight's routes in the server."""
 
     def rules(router: Any) -> Iterator[Any]:
         for rule in router.rules:
@@ -87,7 +87,7 @@ def registered(hosted: Hosted) -> list[tuple[str, type[RequestHandler]]]:
 
 
 def calls(hosted: Hosted) -> list[tuple[str, str]]:
-    """Every method that a handler of ours implements, and an address that leads to it."""
+    """Return each method that one of Daylight's handlers implements, with an address that leads to it."""
     found = []
     for pattern, handler in registered(hosted):
         path = re.sub(r"\\(.)", r"\1", pattern.replace(NUMBER, "1").replace("(?:/.*)?", "/whatever").rstrip("$"))
@@ -213,7 +213,7 @@ def test_who_may_only_look_can_look_and_not_act(served, client, tmp_path):
 
 
 def logged_in(hosted: Hosted) -> httpx.Client:
-    """A browser that has logged in: from here on it has cookies, and the token no more."""
+    """Log a browser in: from then on it has cookies instead of the token."""
     browser = httpx.Client(trust_env=False, timeout=20)
     root = f"http://127.0.0.1:{hosted.port}/user/dave/"
     browser.get(f"{root}api/status", params={"token": TOKEN}).raise_for_status()

@@ -76,7 +76,7 @@ NO_ROUTES = [
 
 @pytest.fixture
 def told(served, client) -> None:
-    """Two experiments, of which the first has been heard of; both train, so that all stays as it is."""
+    """Provide two running experiments, the first of which has reported something."""
     submit(client)
     submit(client, name="other")
     token_of(served, AttemptId(2, 1, 1))
@@ -87,7 +87,7 @@ def told(served, client) -> None:
 
 @pytest.fixture
 def in_its_place(home: Path) -> Iterator[Callable[..., StandIn]]:
-    """Puts a stand-in at the service's place."""
+    """Provide a function that runs a simulated service in place of the real one."""
     made: list[StandIn] = []
 
     def put(answer: Callable[[], bytes | None]) -> StandIn:
@@ -106,7 +106,7 @@ def own(served, method: str, path: str) -> httpx.Response:
 
 
 def raw(hosted, method: str, path: str) -> tuple[int, bytes]:
-    """Status and body, of a path that is sent as it is."""
+    """Return status and body of a request whose path is sent unchanged."""
     connection = http.client.HTTPConnection("127.0.0.1", hosted.port, timeout=20)
     connection.putrequest(method, f"{hosted.app.base_url}daylight{path}")
     connection.putheader("Authorization", f"token {JUPYTERS}")

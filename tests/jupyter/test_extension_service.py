@@ -1,4 +1,4 @@
-"""The Jupyter server finds the user's service wherever it is, starts it where there is none, and says why it cannot."""
+"""Test that the Jupyter server finds the user's service, starts it if needed, and reports why it cannot."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def hasty(home: Path, tmp_path: Path) -> Iterator[Hosted]:
-    """A Jupyter server that waits for nothing very long, and as long as it takes for one that answers."""
+    """Provide a Jupyter server with short timeouts, but a long one for a service that answers."""
     hosted = Hosted(tmp_path / "jupyter", DaylightExtension={"start_limit": 1.0})
     yield hosted
     hosted.stop()

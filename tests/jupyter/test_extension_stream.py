@@ -1,4 +1,4 @@
-"""The stream through the Jupyter server: the service's own frames, in order, no faster than they are read."""
+"""Test the stream through the Jupyter server: the service's frames, in order, no faster than the browser reads."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FRAMES, SIZE = 10_000, 8_000
 
 @pytest.fixture
 def streamer(home: Path) -> Iterator[Callable[..., Streamer]]:
-    """Puts a program at the service's place that speaks and speaks."""
+    """Provide a function that runs a server which sends frames without end in place of the service."""
     made: list[Streamer] = []
 
     def put(**options: Any) -> Streamer:
@@ -41,7 +41,7 @@ def streamer(home: Path) -> Iterator[Callable[..., Streamer]]:
 
 @contextmanager
 def slow_browser(hosted: Hosted) -> Iterator[ClientConnection]:
-    """A browser with little room for what it has not read."""
+    """Provide a browser with a small buffer for unread data."""
     small = socket.socket()
     small.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
     small.connect(("127.0.0.1", hosted.port))
@@ -50,7 +50,7 @@ def slow_browser(hosted: Hosted) -> Iterator[ClientConnection]:
 
 
 def steps_until(browser: ClientConnection, step: int) -> list[dict[str, Any]]:
-    """The frames up to the report of a step."""
+    """Return the frames up to the report of a step."""
     seen: list[dict[str, Any]] = []
     while not (seen and seen[-1]["type"] == "report" and seen[-1]["data"]["step"] >= step):
         seen.append(json.loads(browser.recv(timeout=60)))
@@ -203,7 +203,7 @@ def test_an_experiment_that_trains_is_followed_through_the_server(world, hosted)
 
 
 def stands_still(service: Streamer) -> None:
-    """Wait until no more is taken from the service: of a slow machine more than one look is needed."""
+    """Wait until no more frames are read from the service; on a slow machine one look is not enough."""
     until(lambda: service.taken, "the stream has begun")
     looks = [-1]
     while len(looks) < 15 or len(set(looks[-10:])) > 1:
@@ -212,7 +212,7 @@ def stands_still(service: Streamer) -> None:
 
 
 def passing(hosted: Hosted) -> list[str]:
-    """The streams that the server has at work."""
+    """Return the streams that the server is forwarding."""
     import asyncio
 
     async def names() -> list[str]:

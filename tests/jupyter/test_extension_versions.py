@@ -1,4 +1,4 @@
-"""A Jupyter server that is older than its service serves its pages all the same."""
+"""Test that a Jupyter server which is older than its service still serves its pages."""
 
 from __future__ import annotations
 

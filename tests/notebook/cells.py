@@ -1,4 +1,4 @@
-"""Kernels, those of other environments too, and executed cells as a test reads them."""
+"""Use kernels, also those of other environments, and read the outputs of executed cells."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Run = Callable[..., list[Any]]
 
 
 class Kernel(NamedTuple):
-    """A running kernel, and a front end's way to it."""
+    """Running kernel, with a frontend's connection to it."""
 
     manager: KernelManager
     client: BlockingKernelClient
@@ -25,23 +25,23 @@ def printed(cell: Any) -> str:
 
 
 def error(cell: Any) -> Any:
-    """The error that a cell ended with; None where it did not, and for text."""
+    """Return the error with which a cell ended; None if it succeeded."""
     return next((output for output in cell.get("outputs", ()) if output.output_type == "error"), None)
 
 
 def shown(cell: Any) -> list[dict[str, Any]]:
-    """The MIME bundles that a cell shows."""
+    """Return the MIME bundles that a cell displays."""
     return [output.data for output in cell.outputs if output.output_type in ("display_data", "execute_result")]
 
 
 def replace_in_cells(notebook: Any, written: str, instead: str) -> None:
-    """Replace what one code cell of a notebook says; raises ValueError unless exactly one does."""
+    """Replace a text in the only code cell that contains it; raises ValueError if there is no such single cell."""
     (cell,) = (each for each in notebook.cells if each.cell_type == "code" and written in each.source)
     cell.source = cell.source.replace(written, instead)
 
 
 def kernel_of(folder: Path, python: Path, name: str) -> None:
-    """Write a kernelspec of that interpreter below `folder`, a directory of JUPYTER_PATH."""
+    """Write the kernelspec of this interpreter below `folder`, which is in JUPYTER_PATH."""
     spec = folder / "kernels" / name
     spec.mkdir(parents=True)
     argv = f'["{python}", "-m", "ipykernel_launcher", "-f", "{{connection_file}}"]'

@@ -1,4 +1,4 @@
-"""Small notebooks executed in a real kernel, against a real service in a home of its own."""
+"""Run small notebooks in a real kernel, with a real service in its own home."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 @pytest.fixture(scope="module")
 def kernel(world: World) -> Iterator[Kernel]:
-    """A kernel beside a service that runs already."""
+    """Provide a kernel, next to a service that already runs."""
     world.serve()
     manager = KernelManager(kernel_name="python3")
     manager.start_kernel(env={**os.environ, **world.environment}, cwd=str(world.home))
@@ -62,7 +62,7 @@ def run_notebook(world: World, tmp_path_factory: pytest.TempPathFactory) -> Call
 
 @pytest.fixture(scope="module")
 def execute(run_notebook: Callable[..., list[Any]]) -> Run:
-    """Run cells of a notebook; they come back, errors as outputs."""
+    """Run cells of a notebook, and return them with errors as outputs."""
 
     def execute(*sources: str, kernel: str = "python3") -> list[Any]:
         cells = [nbformat.v4.new_code_cell(source) for source in sources]
@@ -73,7 +73,7 @@ def execute(run_notebook: Callable[..., list[Any]]) -> Run:
 
 @pytest.fixture(scope="module")
 def executed(run_notebook: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
-    """Run a notebook of `binder/`, whose cells must all succeed; they come back. All of a file share one service.
+    """Run a notebook of `binder/`, all cells of which must succeed, and return its cells.
 
     `fewer` holds what the notebook says and what a test says instead, such as ("--epochs 40", "--epochs 20"), unless
     the variable FULL_NOTEBOOKS is set, as `make torture` does.

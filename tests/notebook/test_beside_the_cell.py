@@ -1,4 +1,4 @@
-"""A person's project in a real kernel: local modules, captured values, what differs, and the same cell twice."""
+"""Test a user's project in a real kernel: local modules, captured values, differences, and repeated submissions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The example notebooks run from top to bottom in a real kernel, each on two slots."""
+"""Test the example notebooks: each runs from top to bottom in a real kernel, on two slots."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.notebook, pytest.mark.distributed, pytest.mark.timeout
 
 
 def text(cell: Any) -> str:
-    """All that a cell has put out, as plain text."""
+    """Return all outputs of a cell as plain text."""
     plain = (each.get("text") or each.get("data", {}).get("text/plain", "") for each in cell.get("outputs", ()))
     return "".join(plain)
 

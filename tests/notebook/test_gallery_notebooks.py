@@ -1,4 +1,4 @@
-"""The notebooks of the gallery, one a kind of model, run from top to bottom; they share one service."""
+"""Test the notebooks of the gallery, one for each kind of model, with one shared service."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.notebook, pytest.mark.distributed, pytest.mark.timeout
 
 @pytest.fixture
 def said(executed: Callable[..., list[Any]]) -> Any:
-    """Run a notebook of `binder/` that draws one picture; the numbers that its last cell prints."""
+    """Run a notebook of `binder/` that draws one picture, and return the numbers that its last cell prints."""
 
     def said(name: str, kernel: str = "python3") -> list[float]:
         ran = executed(name, fewer=FEWER.get(name), kernel=kernel)

@@ -1,4 +1,4 @@
-"""A person in front of the notebook: cells return at once, and an interrupt only stops waiting."""
+"""Test interactive notebooks: cells return at once, and an interrupt stops only the waiting."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ pytestmark = pytest.mark.notebook
 
 
 class Notebook:
-    """A kernel whose frontend can be asked for input, as JupyterLab's can."""
+    """Kernel whose frontend accepts requests for input, like JupyterLab."""
 
     def __init__(self, manager: KernelManager, client: BlockingKernelClient) -> None:
         self.manager, self.client = manager, client
         self.outputs: list[dict[str, Any]] = []
 
     def run(self, source: str, interrupt_when: str | None = None) -> str:
-        """Execute a cell; all that it printed and showed as text. Interrupts it once, when that text is seen."""
+        """Execute a cell, and return its output as text.
+
+        If `seen` is given, interrupt the cell once that text appears.
+        """
         self.outputs = []
         interrupted = False
 

@@ -1,4 +1,4 @@
-"""A real Jupyter server, a kernel of its own, and an experiment that outlives both."""
+"""Test a real Jupyter server and its kernel, and an experiment that outlives both."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.notebook, pytest.mark.distributed]
 
 
 class JupyterServer:
-    """`jupyter server` on a free port, spoken to by its REST API and its kernels' websocket."""
+    """Process `jupyter server` on a free port, used through its REST API and its kernels' websockets."""
 
     def __init__(self, world: World, folder: Path) -> None:
         runtime = folder / "runtime"
@@ -72,7 +72,7 @@ class JupyterServer:
                     return "\n".join(said)
 
     def kill(self) -> None:
-        """kill -9 of the server and its kernels."""
+        """Kill the server and its kernels by SIGKILL."""
         family = psutil.Process(self.process.pid).children(recursive=True)
         for process in family:
             with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):  # it has ended by itself

@@ -1,4 +1,4 @@
-"""A person's notebook, from the first cell to the trained model."""
+"""Test a user's notebook, from the first cell to the trained model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The quickstart notebook runs from top to bottom in a real kernel, a worker's death included."""
+"""Test that the quickstart notebook runs from top to bottom in a real kernel, including a killed worker."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.notebook, pytest.mark.distributed, pytest.mark.timeout
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
-    """Run `make demo`; return its output and the folder that it used."""
+    """Provide the output of `make demo`, and the folder that it used."""
     folder = tmp_path_factory.mktemp("demo")
     done = subprocess.run([sys.executable, DEMO, folder], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
@@ -44,7 +44,7 @@ def test_nothing_is_left_running(demo: tuple[str, Path]) -> None:
 
 
 def of(folder: Path) -> list[psutil.Process]:
-    """The processes that run there."""
+    """Return the processes that run in this folder."""
     found = []
     for process in psutil.process_iter():
         try:

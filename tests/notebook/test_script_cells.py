@@ -1,4 +1,4 @@
-"""Cells with a training loop of their own in a real notebook: submitted as they stand, watched, loaded, searched."""
+"""Test cells with a training loop in a real notebook: submitted unchanged, watched, loaded and searched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A kernel in another environment than the service: it has the thin core alone."""
+"""Test a kernel in another environment than the service, which has only the core dependencies."""
 
 from __future__ import annotations
 

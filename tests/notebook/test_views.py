@@ -24,7 +24,7 @@ Message = dict[str, Any]
 
 
 class Page:
-    """A front end with widgets: it hears all that a kernel says, and keeps the state of each comm."""
+    """Frontend with widgets: it receives all messages of a kernel, and keeps the state of each comm."""
 
     def __init__(self, client: BlockingKernelClient) -> None:
         self.client = client
@@ -33,17 +33,17 @@ class Page:
         self._ids = count(1)
 
     def begin(self, source: str) -> str:
-        """Execute a cell, and do not wait for it."""
+        """Execute a cell without waiting for its end."""
         return str(self.client.execute(source, allow_stdin=True))
 
     def run(self, source: str) -> list[Message]:
-        """Execute a cell; all that was heard meanwhile."""
+        """Execute a cell, and return the messages received meanwhile."""
         before, cell = len(self.heard), self.begin(source)
         self.until(lambda: self.idle(cell), f"this ends: {source}")
         return self.heard[before:]
 
     def bundles(self, source: str) -> list[dict[str, Any]]:
-        """The bundles that a cell shows, updates too."""
+        """Return the bundles that a cell displays, including updates."""
         kinds = ("display_data", "execute_result", "update_display_data")
         return [each["content"]["data"] for each in self.run(source) if each["msg_type"] in kinds]
 
@@ -56,7 +56,7 @@ class Page:
         )
 
     def until(self, true: Callable[[], object], what: str) -> None:
-        """Listen until something is true."""
+        """Receive messages until a condition is true."""
         deadline = time.monotonic() + PATIENCE_S
         while not true():
             assert time.monotonic() < deadline, f"did not happen: {what}"
@@ -76,16 +76,16 @@ class Page:
         return [content for content in contents if content.get("type") == kind]
 
     def seqs(self, model: str) -> list[int]:
-        """The numbers of the messages that arrived."""
+        """Return the sequence numbers of the messages that arrived."""
         return [message["seq"] for batch in self.said(model, "messages") for message in batch["messages"]]
 
     def say(self, model: str, content: dict[str, Any]) -> None:
-        """Speak to a widget's kernel."""
+        """Send a message to a widget's kernel."""
         data = {"comm_id": model, "data": {"method": "custom", "content": content}}
         self.client.shell_channel.send(self.client.session.msg("comm_msg", data))
 
     def ask(self, model: str, method: str, path: str, **query: Any) -> dict[str, Any]:
-        """A question and its answer."""
+        """Send a request to a widget's kernel, and return the answer."""
         id = next(self._ids)
         self.say(model, {"id": id, "method": method, "path": path, "query": query})
         found: list[dict[str, Any]] = []
@@ -146,7 +146,7 @@ def test_with_reports_it_has_curves_and_a_picture(page: Page, world: World):
 
 @pytest.fixture(scope="module")
 def model(page: Page, submitted: list[dict[str, Any]]) -> str:
-    """The widget of #1, as it is displayed."""
+    """Return the displayed widget of experiment #1."""
     (bundle,) = page.bundles("%dl show 1 --view widget")
     assert MIME_TYPE not in bundle  # one live view is enough
     assert "text/html" in bundle

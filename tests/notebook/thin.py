@@ -1,4 +1,4 @@
-"""A second environment: the thin core and what a person trains with, and nothing of the [server] extra."""
+"""Create an environment with the core dependencies and a user's packages, without the [server] extra."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ A_PERSONS_OWN = ("ipykernel", "torch", "numpy")
 
 
 def make(folder: Path) -> Path:
-    """An interpreter whose site-packages hold links to the distributions that the thin core needs, and no others."""
+    """Return an interpreter whose site-packages have only links to the distributions that the core needs."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True, timeout=60)
     (packages,) = folder.glob("lib/python*/site-packages")
     for name in needed():
@@ -28,7 +28,7 @@ def make(folder: Path) -> Path:
 
 
 def needed() -> set[str]:
-    """The names of the distributions that `pip install daylight` and a person's own packages bring."""
+    """Return the names of the distributions of `pip install daylight`, and of a user's own packages."""
     found: set[str] = set()
     queue = [*(importlib.metadata.requires("daylight") or ()), *A_PERSONS_OWN]
     while queue:

@@ -1,6 +1,6 @@
-"""Reads the collection of awkward notebooks: `=== name`, cells between `---`, `>>> expression` whose value counts.
+"""Read the collection of unusual notebooks: `=== name`, cells between `---`, `>>> expression` whose value is compared.
 
-What stands between `+++` and the expression is the submitted cell's, above its function.
+Code between `+++` and the expression belongs to the submitted cell, above its function.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ FOLDER = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Notebook:
-    """Cells in the order in which they are executed, and the expression that the submitted cell returns."""
+    """Cells in order of execution, and the expression that the submitted cell returns."""
 
     name: str
     cells: tuple[str, ...]
@@ -24,7 +24,7 @@ class Notebook:
 
     @property
     def target(self) -> str:
-        """The cell that is submitted."""
+        """Return the cell that is submitted."""
         return f"{self.head}def result(): return {self.expression}"
 
 

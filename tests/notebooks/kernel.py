@@ -1,4 +1,4 @@
-"""A real IPython that runs a notebook with our recorder listening, and the job that its capture makes."""
+"""Run notebooks in a real IPython with Daylight's recorder, and the jobs that their captures make."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 def shell() -> InteractiveShell:
-    """An IPython without files of its own, which shows nothing."""
+    """Return an IPython shell that writes no files and displays nothing."""
     config = Config()
     config.HistoryManager.enabled = False
     config.InteractiveShell.colors = "nocolor"
@@ -46,14 +46,14 @@ def shell() -> InteractiveShell:
 
 
 class _Unwatched(Imported):
-    """Of the thousands of modules of a test process, all of which count as the project's, none is read."""
+    """Substitute for the record of imported modules: it reads none of the test process's thousands of modules."""
 
     def look(self) -> None:
         pass
 
 
 def execute(kernel: InteractiveShell, cells: Sequence[str]) -> Recorder:
-    """Run cells as a person would, going on after those that fail; what the recorder saw."""
+    """Run cells, continuing after failed ones, and return what the recorder has recorded."""
     recorder = Recorder(kernel, _Unwatched())
     recorder.cells.clear()
     recorder.register()
@@ -65,13 +65,16 @@ def execute(kernel: InteractiveShell, cells: Sequence[str]) -> Recorder:
 
 
 def load(source: str, cell: int = 1, before_cell: Callable[[], None] = int) -> dict[str, Any]:
-    """The names of a captured module, executed as a job does; `before_cell` is called before its line `cell`."""
+    """Return the names in a captured module, executed like a job does.
+
+    `before_cell` is called before its line `cell`.
+    """
     with contextlib.redirect_stdout(io.StringIO()):
         return vars(executed(Path("definition.py"), source, cell, before_cell))
 
 
 def apart(work: Callable[[], T]) -> T:
-    """Call `work` in a forked process, whose changes to modules are lost, and return its value or raise its error."""
+    """Call `work` in a forked process, which isolates changes of modules; return its value or raise its error."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -97,7 +100,7 @@ def apart(work: Callable[[], T]) -> T:
 
 
 def in_kernel(notebook: Notebook) -> tuple[str, Capture, Process]:
-    """The value in the notebook, and what is captured and recorded right before."""
+    """Return the value in the notebook, and the capture and record made right before."""
     kernel = shell()
     recorder = execute(kernel, notebook.cells)
     capture = capture_cell(recorder.cells, notebook.target)
@@ -107,7 +110,7 @@ def in_kernel(notebook: Notebook) -> tuple[str, Capture, Process]:
 
 
 def in_job(capture: Capture, process: Process) -> tuple[str, list[Difference]]:
-    """The value in the job, and what is set there otherwise."""
+    """Return the value in the job, and the settings that differ there."""
     check = ProcessCheck(process, cell_of(capture.source, capture.roles_from))
     names = load(capture.source, capture.roles_from, check.cell_begins)
     differences = check.differences()

@@ -1,4 +1,4 @@
-"""A process that has imported what notebooks use, and nothing else, whose forks run functions for tests.
+"""Run a process that has imported what notebooks use, and whose forks run functions for tests.
 
 A fork of the test process itself takes several times as long: it copies the page tables of all that tests import.
 
@@ -29,9 +29,9 @@ Call = Callable[..., Any]
 
 @contextlib.contextmanager
 def template() -> Iterator[Call]:
-    """Start the process; yield a function that calls `function(*args)` in a fork of it, and returns what that does.
+    """Start the process, and yield a function that calls `function(*args)` in a fork and returns the result.
 
-    An error there is raised here as RuntimeError. Functions, arguments and values are pickled.
+    An error in the fork is raised here as RuntimeError. Functions, arguments and values are pickled.
     """
     here, there = socket.socketpair()
     command = [sys.executable, "-m", __name__, str(there.fileno())]

@@ -1,4 +1,4 @@
-"""The manifests, images and values of deploy/: what they say of each other, of the code and of the guides."""
+"""Test the manifests, images and values of deploy/: they agree with each other, with the code and with the guides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The locks of requirements/: they hold what pyproject.toml asks for, and a hash for each version."""
+"""Test the locks of requirements/: they match pyproject.toml, and have a hash for each version."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GROUPS = PYPROJECT["dependency-groups"]
 
 
 def asked_for(extra: str) -> list[Requirement]:
-    """Return what an extra asks for, the extras of our own that it names included."""
+    """Return the requirements of an extra, including those of Daylight's extras that it names."""
     found = []
     for text in EXTRAS[extra]:
         requirement = Requirement(text)

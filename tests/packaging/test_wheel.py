@@ -1,4 +1,4 @@
-"""The wheel, built from the sources alone and installed where nothing else of ours is."""
+"""Test the wheel, which is built from the sources alone and installed in a fresh environment."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def run(*command: str | Path, cwd: Path, **variables: str) -> str:
 
 
 def link(source: str, target: str) -> None:
-    """Save the time of a copy, where a link is possible and nothing writes to it."""
+    """Hard-link a file instead of copying it, if possible, since nothing writes to it."""
     try:
         if source.endswith(".package-lock.json"):
             raise OSError("npm writes to it")
@@ -46,7 +46,7 @@ def link(source: str, target: str) -> None:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of what is checked in (and of new files): nothing that was built before goes into it."""
+    """Build the wheel from files in the repository, without earlier build products."""
     source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("dist")
     for name in run("git", "ls-files", "-co", "--exclude-standard", cwd=ROOT).splitlines():
         if (ROOT / name).is_file():
@@ -63,7 +63,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The `bin` of a fresh environment with the wheel and JupyterLab in it."""
+    """Provide the `bin` of a fresh environment with the wheel and JupyterLab."""
     folder = tmp_path_factory.mktemp("fresh")
     venv.create(folder)
     # By this environment's pip, and most of its time would be the bytecode of thousands of modules that nobody imports.
@@ -73,7 +73,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def ask(installed: Path, *arguments: str) -> str:
-    """Run `jupyter ...` of that environment with no configuration but its own, and return its output."""
+    """Run `jupyter ...` of that environment with only its own configuration, and return its output."""
     own = {name: str(installed.parent / name) for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "HOME")}
     return run(
         installed / "jupyter",

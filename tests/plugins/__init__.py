@@ -1,4 +1,4 @@
-"""Packages that add search methods, built and installed for tests."""
+"""Provide packages that add search methods, built and installed for tests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def install(source: Path, site: Path) -> None:
 
 
 def written(site: Path, package: str, text: str, *names: str) -> None:
-    """Put a package of one module into a folder, as installing it leaves it; each name is an entry point to METHOD."""
+    """Write an installed package with one module into a folder; each name is an entry point to METHOD."""
     module = package.replace("-", "_")
     site.mkdir(exist_ok=True)
     (site / f"{module}.py").write_text(text, encoding="utf-8")
@@ -32,7 +32,7 @@ def written(site: Path, package: str, text: str, *names: str) -> None:
 
 
 def importable(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let this process import the packages of a folder, with nothing known yet of what is in it."""
+    """Make the packages in a folder importable in this process, with empty caches."""
     monkeypatch.syspath_prepend(str(site))
     monkeypatch.setattr(registry, "_found", None)
     monkeypatch.setattr(registry, "_loaded", {})

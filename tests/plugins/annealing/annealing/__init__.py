@@ -1,4 +1,4 @@
-"""Simulated annealing as a search method of Daylight: its record. The searcher is imported where a search is made."""
+"""Define the record of simulated annealing as a search method; the searcher is imported when a search is created."""
 
 from daylight.search import MethodOption, SearchMethod
 

@@ -1,4 +1,4 @@
-"""The searcher of simulated annealing: each trial is a random step away from the best so far."""
+"""Implement simulated annealing: each trial is a random step away from the best one so far."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class _Annealing:
         self._seed, self._temperature = seed, temperature
 
     def ask(self, number: int, seen: Observations) -> dict[str, Any]:
-        """Return the hyperparameters of trial `number`: drawn anywhere before there is a result."""
+        """Return the hyperparameters of trial `number`, which are random until there is a result."""
         random = stream(self._seed, number)
         anywhere = [random.random() for _ in seen.encoder.dimensions]
         found = seen.telling(1)
