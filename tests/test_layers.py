@@ -1,4 +1,4 @@
-"""Imports point up the list of layers, and a kernel and the service stay free of what they do not need."""
+"""Test the layers of imports, and that kernels and the service do not import packages which they do not need."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ SERVER_EXTENSION = {f"jupyter_ext.server.{name}" for name in ("extension", "find
 
 
 def part(module: str) -> str:
-    """The part of the list that a module of ours belongs to."""
+    """Return the part in PARTS to which one of our modules belongs."""
     top, *rest = module.split(".")
     if top != "kernel_backend":
         return top
@@ -115,7 +115,7 @@ FILES = {
 
 
 def imports(node: ast.AST, *, everywhere: bool) -> Iterator[str]:
-    """Dotted names that are imported here: at once, or (`everywhere`) also within functions."""
+    """Yield the dotted names of imports at module level or, with `everywhere`, also within functions."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Import):
             yield from (alias.name for alias in child.names)
@@ -213,7 +213,7 @@ def test_only_the_client_and_the_server_extensions_proxy_speak_http_to_the_servi
 
 
 def loaded(*modules: str) -> set[str]:
-    """The top-level packages in memory after a fresh interpreter imported these modules."""
+    """Return the top-level packages that a new interpreter has loaded after importing these modules."""
     code = f"import {', '.join(modules)}, sys; print(*sorted({{name.split('.')[0] for name in sys.modules}}))"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120, cwd=ROOT
@@ -233,7 +233,7 @@ def test_a_kernel_holds_neither_torch_nor_a_database() -> None:
 
 
 def test_the_record_of_a_search_method_needs_no_numpy() -> None:
-    """A kernel imports the package of each method that is asked for, and reads its record only."""
+    """A kernel imports the packages of requested methods, but needs only their records."""
     assert "numpy" not in loaded("daylight.search")
 
 

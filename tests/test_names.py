@@ -1,4 +1,4 @@
-"""Names of files, classes and TypeScript types use the field's terms, and none of the words that they replaced."""
+"""Test that files, classes and TypeScript types are named by the field's terms, not by words that these replaced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of our modules resolve wherever they are written: in child processes' code, patches, docs and settings, too."""
+"""Test that module names resolve wherever they are written: code of child processes, patches, docs, settings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MADE = "kernel_backend.snapshots.loaded.s_"  # modules that are made while a pro
 
 @cache
 def names(module: str) -> frozenset[str] | None:
-    """Return what a module of ours offers at its top level; None where there is no such module."""
+    """Return the names at the top level of one of our modules; None if the module does not exist."""
     path = ROOT.joinpath(*module.split("."))
     source = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     inside = {each.stem for each in path.glob("*")} if path.is_dir() else set()

@@ -1,4 +1,4 @@
-"""Constructors stay small: one with more than seven arguments lacks a record of what goes together."""
+"""Test that constructors have at most seven arguments, so that values which belong together become records."""
 
 from __future__ import annotations
 

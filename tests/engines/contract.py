@@ -114,7 +114,7 @@ def specifications(folder: Path, home: Path, python: str) -> Callable[..., Launc
 
 
 class EngineContract:
-    """Inherit, and give `engine` (a fresh one) and `again` (another one of the same home, as after a restart)."""
+    """Tests to be inherited with `engine` and `again`, an engine of the same home as after a restart."""
 
     pool = "local"  # of its jobs
     keep_allocation = 0.0  # of its jobs

@@ -1,4 +1,4 @@
-"""Gangs of Kubernetes are neither lost nor doubled, whatever the API server answers, and waits have their reasons."""
+"""Test that gangs of Kubernetes are never lost or duplicated, whatever the API server answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traps of a real Slurm: what never starts, a silent controller, lost nodes, limits, surrounding jobs, neighbours."""
+"""Test difficult situations on a real Slurm: jobs that never start, a silent controller, lost nodes, limits."""
 
 from __future__ import annotations
 

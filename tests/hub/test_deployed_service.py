@@ -1,4 +1,4 @@
-"""The service of deploy/kubernetes at a hub that does not start it, with command and variables of the manifest."""
+"""Test the service of deploy/kubernetes, started with the manifest's command, next to a hub."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def kernel(world: World) -> Iterator[Kernel]:
 
 @pytest.fixture(scope="module")
 def run_notebook(world: World, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[Any]]:
-    """Run a notebook as nbconvert and papermill do; its cells come back, errors as outputs."""
+    """Provide a function that runs a notebook like papermill, and returns its cells with errors as outputs."""
     folder = tmp_path_factory.mktemp("notebooks")
 
     def run_notebook(notebook: Any, kernel: str = "python3", timeout: int = 200) -> list[Any]:

@@ -29,7 +29,7 @@ class Notebook:
 
 
 def notebooks(*themes: str) -> list[Notebook]:
-    """Those of these themes (names of files here), or all of them, as far as this Python can read them."""
+    """Return the notebooks of these themes (names of files), or all, as far as this Python can parse them."""
     files = [FOLDER / f"{theme}.txt" for theme in themes] or sorted(FOLDER.glob("*.txt"))
     return [each for file in files for each in _read(file)]
 

@@ -1,4 +1,4 @@
-"""One service process for the tests of this folder that leave it alive; others make a world of their own."""
+"""Provide one service process for tests that leave it alive; the other tests create their own world."""
 
 from __future__ import annotations
 

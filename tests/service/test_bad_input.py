@@ -1,4 +1,4 @@
-"""Pools that cannot work, on a real Slurm: the cell says why within seconds, and nothing waits in silence."""
+"""Test pools that cannot work, on a real Slurm: the cell shows the reason within seconds."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def client(world: World) -> Client:
 
 @pytest.fixture
 def submitted(world: World, client: Client) -> Iterator[Callable[..., int]]:
-    """Add a pool of these settings and submit to it; stopped afterwards."""
+    """Add a pool with these settings, and submit to it; the experiment is stopped afterwards."""
     numbers: list[int] = []
 
     def submit(slots: int = 1, **settings) -> int:
@@ -60,7 +60,7 @@ def submitted(world: World, client: Client) -> Iterator[Callable[..., int]]:
 
 
 def told(world: World, number: int, text: str) -> Overview:
-    """Wait until `daylight show` has this text; prints the seconds since the submission."""
+    """Wait until `daylight show` contains this text, and print the seconds since the submission."""
     until(lambda: text in said(world.overview(number)), f"#{number} says {text}")
     print(f"{time.monotonic() - BEGUN['submit']:.1f} s: {text}")
     shown = daylight(world, "show", str(number)).stdout

@@ -1,4 +1,4 @@
-"""Bad nodes of a real Slurm: gangs go elsewhere without a retry, and the node is left out until an admin trusts it."""
+"""Test bad nodes of a real Slurm: gangs move to others without using a retry, until an admin trusts the node again."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ VERSION = "import kernel_backend\nkernel_backend.__version__ = '0.0.1'\n"
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Slurm]:
-    """A Slurm of three nodes with one CPU each, which takes the first idle one."""
+    """Provide a Slurm of three nodes with one CPU each, which uses the first idle one."""
     with slurm(cpus=1) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def world(site: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """A service with the pool `cluster` besides this machine."""
+    """Provide a service with the pool `cluster` in addition to its own machine."""
     folder = tmp_path_factory.mktemp("nodes")
     made = World(folder / "home", shared_forkserver=True)
     made.environment |= site.environment | {"DAYLIGHT_HOME": str(made.home), "DAYLIGHT_SLOTS": "2"}
@@ -46,7 +46,7 @@ def world(site: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wor
 
 @pytest.fixture
 def client(world: World, site: Slurm) -> Iterator[Client]:
-    """A client of the service; afterwards all nodes are good again."""
+    """Provide a client of the service, and make all nodes trusted afterwards."""
     client = Client.connect(start=False, home=world.home)
     yield client
     for name in NODES:
@@ -55,7 +55,7 @@ def client(world: World, site: Slurm) -> Iterator[Client]:
 
 
 def sitecustomize(folder: Path, text: str) -> str:
-    """A folder for PYTHONPATH, by which each interpreter begins with this program."""
+    """Provide a folder for PYTHONPATH whose program every interpreter runs at its start."""
     (folder / "sitecustomize.py").write_text(text)
     return str(folder)
 
@@ -70,18 +70,18 @@ def reason(client: Client, name: str = "n1") -> str:
 
 
 def where(overview: Overview) -> list[list[str]]:
-    """The nodes of each attempt."""
+    """Return the nodes of each attempt."""
     return [[each.name for each in attempt.nodes] for attempt in overview.attempts]
 
 
 def run(world: World, folder: Path, command: str = "true", *options: str) -> int:
-    """Submit a command that has no retry to the pool; its number."""
+    """Submit a command without retries to the pool, and return its number."""
     line = ("--pool=cluster", "--max-restarts=0", "--again", *options, "--", "bash", "-c", command)
     return submit_program(world, folder, "", *line)
 
 
 def ended(world: World, folder: Path, command: str = "true") -> Overview:
-    """Run a command to its end."""
+    """Run a command until it has ended."""
     return world.ended(run(world, folder, command))
 
 
@@ -127,7 +127,7 @@ def test_a_node_that_loses_two_attempts_gets_no_third(world, client, tmp_path):
 
 
 def lose(world: World, number: int, attempt: int) -> None:
-    """Kill all that an attempt runs on its node, as soon as it runs there, as a crash of the node does."""
+    """Kill all processes of an attempt on its node as soon as they run there, like a crash of the node."""
     until(lambda: len(world.overview(number).attempts) == attempt and world.ranks(), f"attempt {attempt}")
     key = f"{number}.1-{attempt}"
     for each in psutil.process_iter():

@@ -1,4 +1,4 @@
-"""Two bare machines become a Slurm cluster by `daylight cluster`, train together, and do so again after a reboot."""
+"""Test that two bare machines become a Slurm cluster by `daylight cluster`, and train together, also after a reboot."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ OWN_HOME = ("env", *(f"{name}={value}" for name, value in OWN.items()))
 
 
 class Lab:
-    """Two machines that share a folder, and the commands that a person writes on them."""
+    """Two machines with a shared folder, and the commands that a user runs on them."""
 
     def __init__(self, machines: tuple[BareMachine, BareMachine], shared: Path) -> None:
         self.n1, self.n2 = machines
@@ -61,12 +61,12 @@ class Lab:
         self.commands = 0
 
     def daylight(self, machine: BareMachine, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Write a command on a machine."""
+        """Run a `daylight` command on a machine."""
         self.commands += 1
         return machine.run(*DAYLIGHT, *words, check=check)
 
     def train(self, *words: str) -> str:
-        """Train on the first machine's service; the number of the experiment."""
+        """Train on the first machine's service, and return the experiment's number."""
         return self.daylight(self.n1, *TRAIN, *HOW, *words).stdout.split()[0]
 
     def weights(self, number: str) -> dict[str, str]:
@@ -75,11 +75,11 @@ class Lab:
         return {part.name: part.digest for part in newest.parts}
 
     def own(self, *command: str) -> str:
-        """Run a command on the first machine with the home that it has for itself; what it prints."""
+        """Run a command on the first machine with its own home, and return the output."""
         return self.n1.run(*OWN_HOME, *command).stdout
 
     def serve_own(self) -> None:
-        """Start an object store on the first machine, and a service that keeps its checkpoints there."""
+        """Start an object store on the first machine, and a service that stores its checkpoints there."""
         port = STORE.rpartition(":")[2]
         self._begin(sys.executable, "-m", "moto.server", "-H", self.n1.address, "-p", port)
         self.own(sys.executable, "-c", MAKE_BUCKET)
@@ -93,13 +93,13 @@ class Lab:
         self.n1.begin("sh", "-c", f"exec {shlex.join(command)} >>/tmp/own.log 2>&1")
 
     def train_own(self) -> dict[str, str]:
-        """Train on both machines, which share no folder; the digests of the newest checkpoint."""
+        """Train on both machines without a shared folder; return the digests of the newest checkpoint."""
         number = self.own(*DAYLIGHT, *TRAIN, *HOW, "--pool", "own").split()[0]
         found: dict[str, str] = json.loads(self.own(sys.executable, "-c", WEIGHTS, number))
         return found
 
     def hosts(self, machine: BareMachine) -> list[str]:
-        """Return on which machines a job of two nodes runs."""
+        """Return the machines on which a job of two nodes runs."""
         return sorted(machine.run("srun", "-N2", "hostname").stdout.split())
 
 
@@ -117,7 +117,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 @pytest.fixture(scope="module")
 def joined(lab: Lab) -> str:
-    """Make the two machines a cluster by two commands; what `init` has printed."""
+    """Provide the output of `init`, after two commands have made the machines a cluster."""
     printed = lab.daylight(lab.n1, "cluster", "init").stdout
     lab.daylight(lab.n2, *command_to_join(printed))
     return printed
@@ -138,7 +138,7 @@ def test_a_dry_run_prints_files_and_commands_and_changes_nothing(lab):
 
 @pytest.fixture(scope="module")
 def trained(lab: Lab, joined: str) -> str:
-    """Train on both machines by two more commands; the number of the experiment."""
+    """Provide the number of an experiment that two more commands have trained on both machines."""
     cpus = str(os.cpu_count())  # a slot is a whole machine
     lab.daylight(lab.n1, "pool", "add", "lab", "--engine", "slurm", "--cpus-per-slot", cpus)
     return lab.train("--pool", "lab")
@@ -146,7 +146,7 @@ def trained(lab: Lab, joined: str) -> str:
 
 @pytest.fixture(scope="module")
 def quiet(lab: Lab) -> dict[str, str]:
-    """The weights of the same training on two slots of one machine."""
+    """Provide the weights of the same training on two slots of one machine."""
     return lab.weights(lab.train())
 
 
@@ -182,7 +182,7 @@ def test_status_shows_the_nodes_from_both_machines(lab, joined):
 
 @pytest.fixture(scope="class")
 def two_networks(lab: Lab, trained: str) -> Iterator[None]:
-    """Give the machines a second network with blocked ports, and the service a pool that insists on it."""
+    """Add a second network with blocked ports to the machines, and a pool that requires it to the service."""
     for each, address in ((lab.n1, "10.78.0.1/24"), (lab.n2, "10.78.0.2/24")):
         each.run("ip", "address", "add", address, "dev", "ib0")
         each.run("ip", "link", "set", "ib0", "up")
@@ -197,7 +197,7 @@ def two_networks(lab: Lab, trained: str) -> Iterator[None]:
 
 @pytest.mark.usefixtures("two_networks")
 class TestOnTwoNetworks:
-    """The devices ib0 come first, and on them n2 may open no connection to n1."""
+    """The devices ib0 come first, and on their network n2 cannot connect to n1."""
 
     def test_ranks_take_the_one_that_works(self, lab, quiet):
         assert lab.weights(lab.train("--pool", "lab")) == quiet
@@ -221,7 +221,7 @@ class TestOnTwoNetworks:
 
 
 def one_line(told: str) -> str:
-    """Undo the wrapping of lines in what a command prints."""
+    """Return a command's output with its wrapped lines joined."""
     return " ".join(told.split())
 
 

@@ -1,4 +1,4 @@
-"""A batch size that was found is kept by restarts and reruns, which try none again."""
+"""Test that restarts and reruns keep a batch size that was found, without trying sizes again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BATCH = BatchSize(size=8, reason="at most 8, as requested")
 
 
 def tried(world: World, overview: Overview) -> list[bool]:
-    """Return for each attempt whether it has tried sizes, oldest first."""
+    """Return for each attempt, oldest first, whether it has tried batch sizes."""
     folders = (attempt_folder(world.home, attempt.id) for attempt in overview.attempts)
     return [(folder / "batch-size-0.log").exists() for folder in folders]
 

@@ -1,4 +1,4 @@
-"""Searches that take their time: a class in the cell, another library's sampler. Nobody else waits for them."""
+"""Test slow searches (a class in the cell, another library's sampler): they delay no other experiment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real processes of an earlier version and of this one: clients and services, and a gang that outlives its service."""
+"""Test clients and services of an earlier version with those of this one, and a gang that outlives its service."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def loss(output, target, nap=0.0, hold=""):
 
 @pytest.fixture(scope="module")
 def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Python of an environment with the earlier version, over the packages that are installed here."""
+    """Provide the Python of an environment with the earlier version, which uses the packages installed here."""
     folder = tmp_path_factory.mktemp("earlier")
     if subprocess.run(["git", "cat-file", "-e", EARLIER], cwd=ROOT, capture_output=True, check=False).returncode:
         pytest.skip(f"this is no clone with the history of the project: there is no commit {EARLIER}")
@@ -72,7 +72,7 @@ def home(tmp_path: Path) -> Iterator[Path]:
 
 
 def run(python: Path | str, home: Path, *words: str) -> str:
-    """Run `daylight ...` of a version, which has to succeed, and return what it prints."""
+    """Run a `daylight` command of a version, assert its success, and return its output."""
     done = subprocess.run(
         [str(python), "-c", DAYLIGHT, *words],
         cwd=home.parent,
@@ -87,7 +87,7 @@ def run(python: Path | str, home: Path, *words: str) -> str:
 
 
 def serve(python: Path | str, home: Path) -> None:
-    """Start a version's service."""
+    """Start the service of a version."""
     environment = {**os.environ, "DAYLIGHT_HOME": str(home)}
     with open(home.parent / "serve.log", "a") as log:
         process = subprocess.Popen(
@@ -98,7 +98,7 @@ def serve(python: Path | str, home: Path) -> None:
 
 
 def end(home: Path) -> None:
-    """End the service of this home, and wait until it is gone; its gangs go on."""
+    """End the service of this home, and wait until it is gone; its gangs continue."""
     address = discovery.find(home)
     if address is not None:
         process = psutil.Process(address.pid)
@@ -107,7 +107,7 @@ def end(home: Path) -> None:
 
 
 def walk(python: Path | str, home: Path) -> None:
-    """Submit, look and label as a user of a version does."""
+    """Submit, list and label experiments, like a user of a version."""
     said = run(python, home, "submit", "cell.py", "--slots", "1", "--epochs", "2", "--wait")
     assert "completed" in said
     assert "completed" in run(python, home, "list")

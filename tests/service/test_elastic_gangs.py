@@ -1,4 +1,4 @@
-"""An elastic training in a real service grows and shrinks with what others leave, and keeps its bits."""
+"""Test that an elastic training in a real service grows and shrinks with the free slots, and keeps its bits."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lent]:
 
 
 def trains(shared: Lent, number: int, attempt: int, slots: int) -> Overview:
-    """Wait until an attempt has committed a checkpoint; it must have so many slots."""
+    """Wait until an attempt has committed a checkpoint, and assert its number of slots."""
 
     def look() -> Overview | None:
         found = shared.overview(number)

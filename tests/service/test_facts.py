@@ -12,7 +12,7 @@ pytestmark = pytest.mark.distributed
 
 
 def facts(world: World, number: int):
-    """By name, as the newest attempt has said them."""
+    """Return the provenance records by name, as the newest attempt reported them."""
     return known(Client.connect(start=False, home=world.home).facts(number))
 
 

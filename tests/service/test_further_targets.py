@@ -1,4 +1,4 @@
-"""A gang that waits at its target hears of the next one through its launcher, which asks often enough."""
+"""Test that a gang which waits at its target gets the next target through its launcher in time."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ NONSENSE = (b"", b"no json", b"[]", b'{"items": 3}', b'{"items": [{}], "_paginat
 
 
 class Talking(RequestHandler):
-    """The hub's API: what is in `said` first, then what is right."""
+    """Hub API that returns the answers in `said` first, and valid ones afterwards."""
 
     said: list[bytes | int]
 
@@ -47,7 +47,7 @@ class Talking(RequestHandler):
 
 @pytest.fixture
 def service(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The environment that a hub gives its service."""
+    """Provide the environment variables that a hub sets for its service."""
     monkeypatch.setenv("JUPYTERHUB_SERVICE_URL", "http://127.0.0.1:10180")
     monkeypatch.setenv("JUPYTERHUB_SERVICE_PREFIX", "/services/daylight/")
     monkeypatch.setenv("JUPYTERHUB_API_TOKEN", "the-services-own")

@@ -1,4 +1,4 @@
-"""Attempts whose ranks are forked: a restart that imports nothing, and what happens when the forkserver itself dies."""
+"""Test attempts with forked ranks: a restart without imports, and the death of the forkserver."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 @pytest.fixture(scope="module")
 def quiet(world: World) -> dict[str, str]:
-    """The weights of a run that nothing disturbed."""
+    """Provide the weights of an undisturbed run."""
     number = world.submit(**OPTIONS).experiment.number
     assert world.ended(number).state == "completed"
     return world.weights(number)

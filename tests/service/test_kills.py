@@ -1,4 +1,4 @@
-"""kill -9 of whatever there is: nothing is lost, nothing is told twice, and the bits are those of a quiet run."""
+"""Test SIGKILL of every kind of process: nothing is lost or reported twice, and bits equal an undisturbed run's."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ STEPS = 48
 
 @pytest.fixture(scope="module")
 def quiet(world: World) -> dict[str, str]:
-    """The weights of a run that nothing disturbed."""
+    """Provide the weights of an undisturbed run."""
     number = world.submit(**OPTIONS).experiment.number
     assert world.ended(number).state == "completed"
     return world.weights(number)
 
 
 def told_once(world: World, number: int) -> bool:
-    """Return True where no (kind, step) was stored twice, and every epoch has its validation."""
+    """Return True if no (kind, step) was stored twice, and every epoch has its validation."""
     reports = world.reports(number)
     counts = collections.Counter((report.kind, report.step) for report in reports)
     return set(counts.values()) == {1} and [s for k, s in sorted(counts) if k == "validation"] == [

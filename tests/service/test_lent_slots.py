@@ -1,4 +1,4 @@
-"""Slots that are lent are taken back from a real gang, which goes on later as if nothing had happened."""
+"""Test that borrowed slots are reclaimed from a real gang, which later resumes without any difference."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Dave runs Leslie's training again months later: whatever has silently changed since is named, and nothing else is.
+"""Test a rerun of Leslie's training by Dave months later: all silent changes since are named, and no others.
 
-After the story of PEDL's talks: 30.3 % error became 52.8 %, for samples that had been added and hyperparameters that
-were written down nowhere.
+It follows the story of PEDL's talks: an error of 30.3 % became 52.8 %, because samples had been added and
+hyperparameters had not been recorded.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Notebook:
         np.save(folder / "samples" / f"{number:03}.npy", np.asarray(values, "float32"))
 
     def install(self, version: str, gain: float) -> None:
-        """The library that the cell uses, as `pip install` leaves it."""
+        """Install the library that the cell uses, like `pip install` does."""
         if list(self.library.glob(f"leslielib-{version}.dist-info")):
             return  # nothing new: jobs start warm
         shutil.rmtree(self.library, ignore_errors=True)
@@ -79,7 +79,7 @@ class Notebook:
         importlib.invalidate_caches()
 
     def submit(self, line: str = "") -> int:
-        """Run all cells in a new kernel; the experiment's number."""
+        """Run all cells in a new kernel, and return the experiment's number."""
         before = os.getcwd()
         os.chdir(self.folder)
         InteractiveShell.clear_instance()
@@ -113,7 +113,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, Pa
 
 @pytest.fixture(scope="module")
 def leslie(shared: tuple[World, Path]) -> int:
-    """Her own training."""
+    """Provide Leslie's own training."""
     world, folder = shared
     number = Notebook(folder).submit()
     assert world.ended(number).state == "completed"
@@ -122,7 +122,7 @@ def leslie(shared: tuple[World, Path]) -> int:
 
 @pytest.fixture
 def dave(shared: tuple[World, Path], leslie: int) -> Notebook:
-    """Her notebook as she left it, for Dave."""
+    """Provide Leslie's unchanged notebook for Dave."""
     _, folder = shared
     shutil.rmtree(folder / "project")
     return Notebook(folder)

@@ -1,4 +1,4 @@
-"""Experiments from submission to end, through a real service, launcher and ranks."""
+"""Test experiments from submission to end, with a real service, launcher and ranks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def loss(output, target):
 
 @pytest.fixture(scope="module")
 def plain(world: World) -> int:
-    """An experiment that ran through undisturbed: what the others are compared with."""
+    """Provide an undisturbed experiment, with which others are compared."""
     number = world.submit(epochs=4).experiment.number
     assert world.ended(number).state == "completed"
     return number

@@ -1,4 +1,4 @@
-"""A database that was lost, or restored from before: what its folders still hold is never taken for another's work."""
+"""Test a lost or restored database: files in its folders are never taken for another experiment's work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trainings that change their pool, over two pools of real gangs: each is started once, and no bit changes."""
+"""Test trainings that change their pool, over two pools of real gangs: each gang starts once, and bits stay equal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OPTIONS: dict[str, Any] = {"epochs": 3, "checkpoint_every": {"steps": 4}}
 
 
 class SecondPool(LocalEngine):
-    """This machine once more, as the node of another pool."""
+    """Engine for this machine as the node of a second pool."""
 
     def __init__(self, home: Path) -> None:
         super().__init__(home)
@@ -32,7 +32,7 @@ class SecondPool(LocalEngine):
 
 
 class TwoPools(World):
-    """A service of two pools of two slots each."""
+    """Service with two pools of two slots each."""
 
     def __init__(self, home: Path) -> None:
         super().__init__(home, shared_forkserver=True)
@@ -42,7 +42,7 @@ class TwoPools(World):
         discovery.announce(home, "127.0.0.1", self.served.port)
 
     def attempts(self, number: int) -> list[tuple[int, str, str]]:
-        """Number, pool and outcome of all attempts of a training."""
+        """Return number, pool and outcome of a training's attempts."""
         found = self.served.service._store.attempts(number, 1)
         return [(each.number, each.pool, str(each.outcome)) for each in found]
 
@@ -62,7 +62,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoPools]:
 
 @pytest.fixture(scope="module")
 def quiet(two: TwoPools) -> dict[str, str]:
-    """The weights of a run that nothing disturbed."""
+    """Provide the weights of an undisturbed run."""
     number = two.submit(**OPTIONS).experiment.number
     assert two.ended(number).state == "completed"
     return two.weights(number)

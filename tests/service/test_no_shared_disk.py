@@ -1,4 +1,4 @@
-"""Gangs on nodes of a real Slurm that do not see the service's home: files go through the service."""
+"""Test gangs on nodes of a real Slurm that do not see the service's home: files go through the service."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 @pytest.fixture(scope="module")
 def local(site: Site) -> int:
-    """The number of a run on two slots of the service's machine."""
+    """Provide the number of a run on two slots of the service's machine."""
     number = site.world.submit(**OPTIONS).experiment.number
     site.trained(number)
     return number
@@ -50,7 +50,7 @@ def local(site: Site) -> int:
 
 @pytest.fixture(scope="module")
 def quiet(site: Site, local: int) -> dict[str, str]:
-    """Its weights."""
+    """Provide the weights of the local run."""
     return site.weights(local)
 
 
@@ -65,7 +65,7 @@ def test_two_nodes_that_see_no_home_have_the_bits_of_two_slots_of_one_node(site,
 
 
 def copies_of_the_code(site: Site, number: int) -> list[Path]:
-    """The copies on the nodes of its newest attempt."""
+    """Return the copies of the code on the nodes of an experiment's newest attempt."""
     overview = site.world.overview(number)
     name = f"daylight/*/*/snapshots/{overview.experiment.snapshot}.zip"
     disks = [site.slurm.on(node.name, site.cache) for node in overview.attempts[-1].nodes]
@@ -74,7 +74,7 @@ def copies_of_the_code(site: Site, number: int) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def disturbed(site: Site) -> int:
-    """A training on two nodes of which a rank, the service and a launcher are killed; its number."""
+    """Provide the number of a training on two nodes, of which a rank, the service and a launcher were killed."""
     number, hurry = site.lasting(KEEPING)
     site.world.checkpointed(number)
     os.kill(until(lambda: site.ranks(number, 1).get(1), "rank 1 is known"), signal.SIGKILL)

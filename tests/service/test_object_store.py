@@ -1,4 +1,4 @@
-"""A program with its own loop is killed, loaded and deleted where all checkpoints are in an object store."""
+"""Test a program with its own loop with checkpoints in an object store: killed, loaded and deleted."""
 
 from __future__ import annotations
 

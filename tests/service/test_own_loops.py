@@ -1,4 +1,4 @@
-"""Loops of users, `train(run, ...)`, under the real service: killed, searched and loaded."""
+"""Test users' loops, `train(run, ...)`, with a real service: killed, searched and loaded."""
 
 from __future__ import annotations
 

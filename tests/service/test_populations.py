@@ -1,4 +1,4 @@
-"""Population-based training of real trials: copies go on from their parents' checkpoints."""
+"""Test population-based training with real trials: copies continue from their parents' checkpoints."""
 
 from __future__ import annotations
 

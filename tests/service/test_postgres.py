@@ -1,4 +1,4 @@
-"""A service whose database is on a PostgreSQL server: what is trained meanwhile does not notice that it dies."""
+"""Test a service with a PostgreSQL database: trainings continue while the database server is down."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The proof, in small: random kills of random processes, on both backends, at two slots and at three."""
+"""Test random kills of random processes, in a short version: on both backends, with two and three slots."""
 
 from __future__ import annotations
 

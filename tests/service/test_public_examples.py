@@ -1,4 +1,4 @@
-"""The examples of the functions and of the job object that need a service run against a real one."""
+"""Run the docstring examples of public functions and the job object that need a service, with a real one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A snapshot trains again to the same bits, and where it does not it is said from which step on."""
+"""Test that a rerun gives the same bits, or names the first step that differs."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_a_trial_whose_copied_beginning_is_gone_does_not_start_from_scratch(worl
 def test_a_rerun_reads_included_files_and_data_as_they_were(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By `daylight submit` and `daylight rerun`, as a person does in a terminal."""
+    """The rerun uses `daylight submit` and `daylight rerun`, like a user in a terminal."""
     project = tmp_path / "project"
     (project / "samples").mkdir(parents=True)
     for name in "abcd":
@@ -195,7 +195,7 @@ def finished(world: World, **options: object) -> int:
 
 
 def parts(world: World, number: int) -> dict[str, str]:
-    """The digests of all parts of the newest checkpoint."""
+    """Return the digests of all parts of the newest checkpoint."""
     newest = client(world).checkpoints(number)[-1]
     manifest = json.loads(client(world).manifest(number, 1, newest.id))
     return {part["name"]: part["digest"] for part in manifest["parts"]}

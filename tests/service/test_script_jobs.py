@@ -1,4 +1,4 @@
-"""Jobs of programs with training loops of their own, submitted as a user does: how they end and how often they run."""
+"""Test jobs of programs with training loops, submitted like users do: how they end, and how often they run."""
 
 from __future__ import annotations
 

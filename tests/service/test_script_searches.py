@@ -1,4 +1,4 @@
-"""A search of a program with a training loop: its paused trials go on to the bits of an undisturbed run."""
+"""Test a search of a program with a training loop: paused trials resume with the bits of an undisturbed run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Searches keep allocations of a real Slurm: whatever is killed, trials run once, with the bits of one machine."""
+"""Test searches that keep allocations of a real Slurm: trials run once whatever is killed, with one machine's bits."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ OPTIONS = {"slots": 1, "epochs": 4, "checkpoint_every": {"steps": 4}, "space": "
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Slurm]:
-    """A Slurm of three nodes with one CPU each."""
+    """Provide a Slurm of three nodes with one CPU each."""
     with slurm(cpus=1) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def world(site: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """A service with the pool `cluster` besides this machine."""
+    """Provide a service with the pool `cluster` in addition to its own machine."""
     folder = tmp_path_factory.mktemp("allocations")
     made = World(folder / "home", shared_forkserver=True)
     made.environment |= site.environment | {"DAYLIGHT_HOME": str(made.home), "DAYLIGHT_SLOTS": "1"}
@@ -53,12 +53,12 @@ def client(world: World) -> Client:
 
 
 def held(world: World) -> list[HeldAllocation]:
-    """The allocations that searches keep or wait for."""
+    """Return the allocations that searches keep or wait for."""
     return [each for pool in client(world).pools() for each in pool.allocations]
 
 
 def lasting(world: World, **options) -> int:
-    """A search whose trials are slow until they are hurried."""
+    """Submit a search whose trials are slow until a file exists."""
     hurry = world.home / f"hurry-{len(list(world.home.glob('attempts/*')))}"
     return world.submit(LASTING, hurry=str(hurry), **OPTIONS | {"pause": 0.5} | options).experiment.number
 
@@ -74,7 +74,7 @@ def weights(world: World, number: int, trial: int) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def quiet(world: World) -> list[dict[str, str]]:
-    """The weights of both trials on this machine, that nothing disturbed."""
+    """Provide the weights of both trials from an undisturbed search on this machine."""
     number = world.submit(LASTING, search=search(), **OPTIONS).experiment.number
     assert world.ended(number).state == "completed"
     return [weights(world, number, trial) for trial in (1, 2)]

@@ -1,4 +1,4 @@
-"""Blocks and conditions reach the functions of real trials: as dictionaries, and as defaults where nothing counts."""
+"""Test that blocks and conditions reach the functions of real trials, as dictionaries or as defaults."""
 
 from __future__ import annotations
 

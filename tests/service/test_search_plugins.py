@@ -37,7 +37,7 @@ def make(settings, space):
 
 @pytest.fixture
 def site(own_world: World, tmp_path: Path) -> Path:
-    """A folder whose packages the service has."""
+    """Provide a folder with packages that the service can import."""
     site = tmp_path / "site"
     install(ANNEALING, site)
     written(site, "failing-search", FAILING, "failing")

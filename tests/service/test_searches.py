@@ -1,4 +1,4 @@
-"""Searches whose trials are real: paused, resumed and promoted by checkpoint, whatever is killed meanwhile."""
+"""Test searches with real trials: paused, resumed and promoted by checkpoints, while processes are killed."""
 
 from __future__ import annotations
 

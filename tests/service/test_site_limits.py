@@ -1,4 +1,4 @@
-"""Show users the limits of a site's slurmdbd, and use up no attempt by waiting for them."""
+"""Test that users see the limits of a site's slurmdbd, and that waiting for these uses up no attempt."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ POOLS = {
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Slurm]:
-    """A Slurm with slurmdbd, whose nodes pretend to have GPUs."""
+    """Provide a Slurm with slurmdbd, whose nodes simulate GPUs."""
     with slurm(gpus=4, accounting=True) as running:
         running.accounts(
             "add qos tight,strict",
@@ -36,7 +36,7 @@ def site() -> Iterator[Slurm]:
 
 @pytest.fixture(scope="module")
 def world(site: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """A service with pools on that Slurm."""
+    """Provide a service with pools on that Slurm."""
     folder = tmp_path_factory.mktemp("site")
     made = World(folder / "home", shared_forkserver=True)
     made.environment |= site.environment | {"DAYLIGHT_HOME": str(made.home)}
@@ -48,7 +48,7 @@ def world(site: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wor
 
 
 def waiting(world: World, number: int, text: str) -> Overview:
-    """Wait until the user reads this as the reason of the wait."""
+    """Wait until an experiment shows this reason for its wait."""
     begun = time.monotonic()
     found = until(lambda: (o := world.overview(number)).wait and text in o.wait.reason and o, text)
     print(f"{text!r} is read after {time.monotonic() - begun:.1f} s")

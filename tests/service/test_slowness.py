@@ -1,4 +1,4 @@
-"""Causes of lost time are put into real trainings, and each is named."""
+"""Test that causes of lost time in real trainings are named."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_service_that_was_away_at_the_end_has_the_final_times_and_use(world: W
 
 
 def test_a_slow_loader_a_slow_rank_and_a_slow_disk_are_named_and_a_loader_is_tuned(world: World) -> None:
-    """They train at once, so that they take the time of one; those that are traced train until they are stopped."""
+    """The trainings run at once to save time; those that are traced run until they are stopped."""
     loader = world.submit(SLOW_LOADER, slots=1, steps=STEPS, loader_workers=0).experiment.number
     rank = world.submit(SLOW_RANK, slots=2, steps=ENDLESS).experiment.number
     tuned = world.submit(SLOW_LOADER, slots=1, steps=ENDLESS).experiment.number
@@ -91,7 +91,7 @@ def test_a_slow_loader_a_slow_rank_and_a_slow_disk_are_named_and_a_loader_is_tun
 
 
 def _is_traced(world: World, number: int, ranks: tuple[int, ...]) -> None:
-    """Have a running training record a trace, and check its artifacts."""
+    """Record a trace of a running training, and check its artifacts."""
     client = Client.connect(start=False, home=world.home)
     world.reached(number, 1)
     note = record_trace(client, number, TraceRequest(steps=3, ranks=ranks))
@@ -104,7 +104,7 @@ def _is_traced(world: World, number: int, ranks: tuple[int, ...]) -> None:
 
 
 def _is_tuned(world: World, number: int, before: int) -> None:
-    """Check that a training got loader workers, with the bits of one without, and that its rerun begins with them."""
+    """Check that a training got loader workers without a change of its bits, and that its rerun starts with them."""
     client, overview = Client.connect(start=False, home=world.home), world.overview(number)
     chosen = LoaderSetting.model_validate(known(client.facts(number))["loader"])
     assert chosen.workers > 2

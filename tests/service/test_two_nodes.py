@@ -1,4 +1,4 @@
-"""Gangs over two nodes of a real Slurm: the bits of one machine, whatever is killed, and waits that say why."""
+"""Test gangs over two nodes of a real Slurm: bits equal one machine's whatever is killed, and waits are explained."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ OPTIONS = {"epochs": 4, "checkpoint_every": {"steps": 4}}
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Slurm]:
-    """A Slurm of three nodes with one CPU each, so that two slots are two nodes."""
+    """Provide a Slurm of three nodes with one CPU each, so that two slots are on two nodes."""
     with slurm(cpus=1) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def two(site: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """A service with the pool `cluster` besides this machine."""
+    """Provide a service with the pool `cluster` in addition to its own machine."""
     folder = tmp_path_factory.mktemp("nodes")
     made = World(folder / "home", shared_forkserver=True)
     made.environment |= site.environment | {"DAYLIGHT_HOME": str(made.home), "DAYLIGHT_SLOTS": "2"}
@@ -42,14 +42,14 @@ def two(site: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World
 
 @pytest.fixture(scope="module")
 def quiet(two: World) -> dict[str, str]:
-    """The weights of a run on two slots of this machine that nothing disturbed."""
+    """Provide the weights of an undisturbed run on two slots of this machine."""
     number = two.submit(**OPTIONS).experiment.number
     assert two.ended(number).state == "completed"
     return two.weights(number)
 
 
 def names(world: World, number: int) -> list[str]:
-    """The nodes on which the newest attempt runs or ran."""
+    """Return the nodes of an experiment's newest attempt."""
     return [node.name for node in world.overview(number).attempts[-1].nodes]
 
 

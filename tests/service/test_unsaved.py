@@ -1,4 +1,4 @@
-"""A training whose checkpoints cannot be written or reached has not failed: it waits, and goes on from there."""
+"""Test that a training whose checkpoints cannot be written or read pauses instead of failing, and resumes later."""
 
 from __future__ import annotations
 

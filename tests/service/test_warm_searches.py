@@ -1,4 +1,4 @@
-"""Searches that begin with what earlier experiments have found: their results, or the weights of a trial."""
+"""Test searches that start from results of earlier experiments, or from the weights of a trial."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def submit(world: World, **options: Any) -> int:
 
 @pytest.fixture(scope="module")
 def earlier(world: World) -> int:
-    """A search of 12 points everywhere, of one epoch each."""
+    """Provide a search with 12 random points of one epoch each."""
     number = submit(world, search={"method": "sobol", "trials": 12})
     assert world.ended(number).experiment.state == "completed"
     return number

@@ -1,1 +1,1 @@
-"""Harm done to checkpoints and trainings, in a short version for every day and a long one for `make torture`."""
+"""Damage checkpoints and disturb trainings, briefly in the test suite and at length in `make torture`."""

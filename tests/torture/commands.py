@@ -46,7 +46,7 @@ RUNGS = (1, 3)  # before its last unit
 
 
 class Script(NamedTuple):
-    """A script as its author wrote it, and how it is told of its options and what it prints."""
+    """Script as its author wrote it, with the forms of its options and its output."""
 
     name: str
     python: str
@@ -57,7 +57,7 @@ class Script(NamedTuple):
     saves_first: bool  # whether it saves an epoch before it prints its numbers
 
     def words(self, folder: str, epochs: int, rate: str) -> list[str]:
-        """Return the command that trains so long and saves into a folder."""
+        """Return the command that trains for this long, and saves into a folder."""
         return [self.python, self.name, self.epochs, str(epochs), self.rate, rate, self.folder, folder]
 
 
@@ -101,7 +101,7 @@ def read(script: Script, log: Path) -> Printed:
 
 
 def alone(script: Script, folder: Path, epochs: int) -> Printed:
-    """Run a script in two processes without Daylight, wired by hand."""
+    """Run a script in two processes without Daylight, connected by hand."""
     shutil.copy(SCRIPTS / script.name, folder)
     ports = free_ports(SLOTS)
     cluster = {"worker": [f"127.0.0.1:{port}" for port in ports]}
@@ -139,7 +139,7 @@ def attempts(world: World, script: Script, number: int, trial: int = 1) -> list[
 
 
 def goes_on(script: Script, found: Sequence[Printed]) -> int:
-    """Return how often an attempt went on; raise AssertionError if one began where its checkpoint was not."""
+    """Return how often an attempt resumed; raise AssertionError if one did not start at its checkpoint."""
     ended: int | None = None  # the newest epoch whose numbers were printed
     times = 0
     for each in found:
@@ -157,7 +157,7 @@ def goes_on(script: Script, found: Sequence[Printed]) -> int:
 
 
 def killed(world: World, script: Script, folder: Path, kills: int, draw: random.Random) -> tuple[int, Counter[str]]:
-    """Run a script as a job and kill it so often; its number, and what died."""
+    """Run a script as a job and kill its processes this often; return its number and the killed processes."""
     number = submit(world, script, folder, EPOCHS, "0.001", "--max-restarts=1000")
     died: Counter[str] = Counter()
     while died.total() < kills:
@@ -175,7 +175,7 @@ def killed(world: World, script: Script, folder: Path, kills: int, draw: random.
 
 
 def _wait(world: World, script: Script, number: int, draw: random.Random) -> None:
-    """Wait until a random instant of an attempt: mostly one of its first epochs, at times of its start."""
+    """Wait until a random time in an attempt: mostly in one of its first epochs, sometimes during its start."""
     if draw.random() < 0.8:
         goal = draw.randrange(3)
         until(lambda: len(attempts(world, script, number)[-1].begun) > goal or _over(world, number), "it trains")
@@ -183,7 +183,7 @@ def _wait(world: World, script: Script, number: int, draw: random.Random) -> Non
 
 
 def _programs(world: World) -> list[psutil.Process]:
-    """The processes of the script itself, as those of a machine's ranks."""
+    """Return the processes of the script itself."""
     found = []
     for rank in world.ranks().values():
         try:
@@ -218,7 +218,7 @@ def _over(world: World, number: int) -> bool:
 
 
 def killing(world: World, script: Script, folder: Path, kills: int, seed: int) -> str:
-    """Compare a script that is killed with the same one that runs by itself; a sentence about it."""
+    """Compare a script that is killed with an undisturbed run without Daylight; return a sentence with the result."""
     (folder / "alone").mkdir(parents=True)
     (folder / "job").mkdir()
     expected = alone(script, folder / "alone", EPOCHS)
@@ -247,7 +247,7 @@ def killing(world: World, script: Script, folder: Path, kills: int, seed: int) -
 
 
 def searching(world: World, script: Script, folder: Path) -> str:
-    """Search a script by ASHA, two slots a trial; a sentence about it."""
+    """Search over a script by ASHA with two slots per trial; return a sentence with the result."""
     folder.mkdir(parents=True)
     search = ("--search=asha", f"--trials={TRIALS}", f"--eta={ETA}", "lr=1e-5..1e-2:log")
     began = time.monotonic()
@@ -257,7 +257,7 @@ def searching(world: World, script: Script, folder: Path) -> str:
 
 
 def searched(world: World, script: Script, number: int, overview: Overview, took: float) -> str:
-    """Compare what the trials of an ended search printed with its decisions; a sentence about it."""
+    """Compare the output of an ended search's trials with its decisions; return a sentence with the result."""
     assert overview.state == "completed", overview
     entries = holds_together(world, number)
     resumed = Counter(each.decision.trial for each in entries if isinstance(each.decision, Resume))

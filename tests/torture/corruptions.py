@@ -27,7 +27,7 @@ State = dict[str, bytes]  # every file of a place by its name
 
 
 def run(count: int, seed: int, where: str) -> str:
-    """Do so many corruptions to checkpoints under `where`, a folder or a URL; a sentence about them.
+    """Damage checkpoints under `where`, a folder or URL, this often; return a sentence with the result.
 
     Raises AssertionError that names seed and round.
     """
@@ -63,7 +63,7 @@ def _committed(place: Checkpoints, files: Files, rng: random.Random) -> State:
 
 
 def _harmed(pristine: State, rng: random.Random, count: int) -> tuple[State, list[str]]:
-    """The files after up to so many harms, each to a checkpoint that was whole before it, and what was done."""
+    """Return the files after several changes, each to an intact checkpoint, and a description of the changes."""
     state, kinds = dict(pristine), []
     while len(kinds) < count and len(_damaged(pristine, state)) < len(STEPS):
         kind = rng.choice(list(HARMS))

@@ -18,9 +18,9 @@ GENERATORS = ("python", "numpy", "torch")
 
 
 def run(count: int, seed: int) -> str:
-    """Draw 64 bits for each of so many samples from each generator; a sentence about them.
+    """Draw 64 bits for each of this many samples from each generator; return a sentence with the result.
 
-    Raises AssertionError that names the seed where two samples drew the same, or two generators did.
+    Raises AssertionError that names the seed if two samples, or two generators, draw the same.
     """
     draws = torch.cat([_of_rank(rank, count, seed) for rank in range(RANKS)])
     assert len(draws) == count, f"{len(draws)} samples, not {count} (seed {seed})"

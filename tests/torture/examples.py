@@ -1,4 +1,4 @@
-"""Run the example notebooks with all the epochs that they say, of which the suite trains fewer.
+"""Run the example notebooks with their full numbers of epochs; the test suite trains fewer.
 
 python -m tests.torture.examples
 """

@@ -1,4 +1,4 @@
-"""The files of a place of checkpoints, behind the back of the code that keeps them."""
+"""Access the files of a checkpoint storage directly, without the code under test."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ class Files:
         self._root = root.rstrip("/")
 
     def names(self) -> list[str]:
-        """All that are there."""
+        """Return the names of all files."""
         self._fs.invalidate_cache()
         found = self._fs.find(self._root) if self._fs.exists(self._root) else []
         return [path.removeprefix(f"{self._root}/") for path in found]
 
     def read(self, name: str) -> bytes:
-        """The bytes of one."""
+        """Return the bytes of a file."""
         return bytes(self._fs.cat_file(f"{self._root}/{name}"))
 
     def write(self, name: str, data: bytes) -> None:
-        """Put other bytes there."""
+        """Overwrite a file."""
         path = f"{self._root}/{name}"
         self._fs.makedirs(path.rpartition("/")[0], exist_ok=True)
         self._fs.pipe_file(path, data)
 
     def remove(self, name: str) -> None:
-        """Take one away."""
+        """Delete a file."""
         self._fs.rm_file(f"{self._root}/{name}")
 
     def all(self) -> dict[str, bytes]:
-        """Everything that is there."""
+        """Return the bytes of all files by name."""
         return {name: self.read(name) for name in self.names()}
 
     def become(self, wanted: Mapping[str, bytes]) -> None:
-        """Have exactly these files there."""
+        """Replace all files by exactly these."""
         there = self.all()
         for name in there.keys() - wanted.keys():
             self.remove(name)

@@ -1,4 +1,4 @@
-"""Trainings of Keras and of Hugging Face that are broken on purpose, with states of their own in all that they use."""
+"""Provide trainings of Keras and Hugging Face that use every kind of state, to be killed."""
 
 from __future__ import annotations
 

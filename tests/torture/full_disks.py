@@ -26,7 +26,7 @@ PARTS = {"model": 36 * PAGE, "optimizer": 72 * PAGE}
 
 
 def run(count: int, seed: int, folder: Path) -> str:
-    """Fail so many saves in a folder, each at another place; a sentence about them.
+    """Let this many saves in a folder fail, each at another point; return a sentence with the result.
 
     Raises AssertionError that names seed and round.
     """
@@ -45,7 +45,7 @@ def run(count: int, seed: int, folder: Path) -> str:
 
 
 def _one(place: Directory, disk: Path, step: int, rng: random.Random, how: str, what: str) -> str:
-    """Save under a random shortage of disk space, assert that no file is damaged, and return how far the save came."""
+    """Save while disk space is short, assert that no file is damaged, and return how far the save came."""
     before = _files(disk)
     came_to = FITTED
     with _room(disk, rng, how):
@@ -83,7 +83,7 @@ def _files(disk: Path) -> dict[str, bytes]:
 
 @contextlib.contextmanager
 def _room(disk: Path, rng: random.Random, how: str) -> Iterator[None]:
-    """Room for a random part of a checkpoint, often for all but its manifest, sometimes for just all of it."""
+    """Return a random part of a checkpoint's size as disk space, often just too little for its manifest."""
     parts = sum(PARTS.values())
     room = rng.choice([rng.randrange(parts), parts + rng.randrange(PAGE), parts + rng.randrange(3 * PAGE)])
     with _filled(disk, room) if how.startswith("a tmpfs") else _limited(room % max(PARTS.values())):

@@ -42,7 +42,7 @@ def halted(mark: str, runs: int) -> dict[str, list[psutil.Process]]:
 
 
 def halt(process: psutil.Process, seconds: float) -> None:
-    """Stop it for so long."""
+    """Stop a process for this long."""
     with contextlib.suppress(psutil.NoSuchProcess):
         process.suspend()
         try:

@@ -38,7 +38,7 @@ EPOCHS = 24  # of the long proof: there is time for many kills in one training
 
 
 class Outcome(NamedTuple):
-    """Results of one training that must be the same whatever was killed meanwhile."""
+    """Results of a training that must be the same whatever is killed."""
 
     parts: dict[str, str]  # digests of weights, optimizer, averages, buffers
     state: dict[str, Any]  # schedule, scaler, parameter groups, callbacks, logs, best so far
@@ -46,7 +46,7 @@ class Outcome(NamedTuple):
 
 
 class Killed(NamedTuple):
-    """A kill: what died, and how many steps had to be taken again."""
+    """Record of a kill: the process, and how many steps were repeated."""
 
     victim: str
     reached: int  # the newest step that was told of
@@ -54,12 +54,12 @@ class Killed(NamedTuple):
 
     @property
     def lost(self) -> int:
-        """Steps that were taken again."""
+        """Return the number of repeated steps."""
         return max(0, self.reached - self.resumed)
 
 
 def quiet(world: World, form: str = "functions", **options: Any) -> Outcome:
-    """A training that nothing disturbs."""
+    """Run an undisturbed training."""
     number = _submitted(world, form, options)
     assert world.ended(number).state == "completed", world.overview(number)
     return outcome(world, number)
@@ -68,7 +68,7 @@ def quiet(world: World, form: str = "functions", **options: Any) -> Outcome:
 def tormented(
     world: World, count: int, seed: int, form: str = "functions", **options: Any
 ) -> tuple[Outcome, list[Killed]]:
-    """A training that is killed up to `count` times."""
+    """Run a training in which up to `count` processes are killed."""
     draw = random.Random(seed)
     number = _submitted(world, form, options)
     done: list[Killed] = []
@@ -104,7 +104,7 @@ def outcome(world: World, number: int) -> Outcome:
 
 
 def _without_durations(state: dict[str, Any]) -> dict[str, Any]:
-    """Leave out of a Trainer's logs how long its evaluations took: the clock says so, not the training."""
+    """Remove the durations of evaluations from a Trainer's logs, as they differ in each run."""
     held = state.get("trainer", {}).get("state", {}).get("value", {})  # Lightning's has no such log
     if "log_history" in held:
         held["log_history"] = [
@@ -128,7 +128,7 @@ def differences(before: Outcome, after: Outcome) -> list[str]:
 
 
 def _unlike(before: Any, after: Any, at: str = "") -> Iterator[str]:
-    """Name what differs within two states, and how."""
+    """Return the name and a description of the first difference between two states."""
     if type(before) is not type(after):
         yield f"{at}: {before!r} became {after!r}"
     elif isinstance(before, dict):
@@ -146,7 +146,7 @@ def _over(world: World, number: int) -> bool:
 
 
 def _wait_until_it_trains(world: World, number: int, draw: random.Random) -> None:
-    """Some time into an attempt; now and then, before its first step."""
+    """Wait for some random time of an attempt, sometimes before its first step."""
     if draw.random() < 0.8:
         attempt = world.overview(number).trials[0].attempt
         goal = _spooled(world, number, attempt) + draw.randrange(1, 2 * EVERY)
@@ -155,12 +155,12 @@ def _wait_until_it_trains(world: World, number: int, draw: random.Random) -> Non
 
 
 def _wait_for_the_next(world: World, number: int, attempt: int) -> None:
-    """Until the training goes on in an attempt after this one."""
+    """Wait until the training continues in a later attempt."""
     until(lambda: _over(world, number) or world.overview(number).trials[0].attempt > attempt, "the next attempt")
 
 
 def _step(world: World, number: int) -> int:
-    """The newest step that any attempt has taken and said."""
+    """Return the newest step that any attempt has reported."""
     attempt = world.overview(number).trials[0].attempt
     return _spooled(world, number, attempt)
 
@@ -184,7 +184,7 @@ def proof(
     form: str = "functions",
     **options: Any,
 ) -> str:
-    """Kill one training after the other until `count` kills are through; a line that says how it went.
+    """Kill in one training after another until `count` kills are done; return a line with the result.
 
     `expected` came of an undisturbed one with the same `options`. Raises AssertionError at the first bit that differs.
     """
@@ -207,7 +207,7 @@ def proof(
 
 
 def shares(count: int, gangs: Sequence[int] = (2, 3), backends: Sequence[str] = BACKENDS) -> list[tuple[int, str, int]]:
-    """Slots and backend of each part of the proof, and its share of the kills; together they are `count`."""
+    """Return slots, backend and number of kills for each part of the proof; the numbers add up to `count`."""
     parts = list(itertools.product(gangs, backends))
     each, more = divmod(count, len(parts))
     found = [(slots, backend, each + (nth < more)) for nth, (slots, backend) in enumerate(parts)]
@@ -215,7 +215,7 @@ def shares(count: int, gangs: Sequence[int] = (2, 3), backends: Sequence[str] = 
 
 
 def main() -> None:
-    """The long proof: kills on each backend, at two and three slots."""
+    """Run the long proof: kills on each backend, with two and three slots."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))

@@ -46,7 +46,7 @@ class Race:
         self.kept: list[float] = []  # for how long each of the others had a part of its nodes
 
     async def run(self) -> None:
-        """Do as a service does until each gang has had all of its nodes, or was ended for a part of them."""
+        """Act like a service until each gang has had all of its nodes, or was ended because it had only a part."""
         await asyncio.gather(*map(self._submit, self._gangs.values()))
         deadline = time.monotonic() + PATIENCE_S
         while self._gangs:
@@ -65,7 +65,7 @@ class Race:
         await self._engine.submit(gang, f"token {gang.id}")
 
     def _look(self) -> None:
-        """Note which gangs have all of their nodes, and which a part."""
+        """Record which gangs have all of their nodes, and which only a part."""
         pods = self._site.pods()
         for key, gang in self._gangs.items():
             names = [each["spec"].get("nodeName") for each in pods if _is_of(each["metadata"]["labels"], gang)]
@@ -77,7 +77,7 @@ class Race:
                 self._halves.setdefault(key, time.monotonic())
 
     async def _end(self, key: AttemptId) -> bool:
-        """Kill a gang as a service does, and forget it; false if that has to be tried again."""
+        """Kill and forget a gang like a service does; return False if that must be repeated."""
         try:
             await self._engine.kill(key)
         except Unconfirmed:
@@ -114,7 +114,7 @@ def drawn(folder: Path, lane: int, race: int) -> list[LaunchSpec]:
 
 
 def lane_of(site: KubernetesSite, folder: Path, lane: int) -> KubernetesEngine:
-    """Add two nodes of their own, and return an engine for them."""
+    """Add two nodes, and return an engine for only these."""
     folder.mkdir()
     for number in (1, 2):
         site.nodes.add(f"lane{lane}-n{number}", cpus=64, gpus=GPUS, labels={"lane": str(lane)})
@@ -123,7 +123,7 @@ def lane_of(site: KubernetesSite, folder: Path, lane: int) -> KubernetesEngine:
 
 
 async def races(site: KubernetesSite, folder: Path, engine: KubernetesEngine, lane: int, seeds: range) -> list[Race]:
-    """Run races one after another on the nodes of a lane."""
+    """Run races one after another on one pair of nodes."""
     found = []
     for seed in seeds:
         found.append(Race(engine, site, drawn(folder, lane, seed), seed))
@@ -142,7 +142,7 @@ async def _all(site: KubernetesSite, folder: Path, count: int) -> list[Race]:
 
 
 def main() -> None:
-    """Run the races, and print what became of the gangs."""
+    """Run the races, and print the outcomes of the gangs."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=200)
     count = parser.parse_args().count

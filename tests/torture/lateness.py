@@ -29,7 +29,7 @@ SLACK = (
 
 @dataclass
 class Promises:
-    """By when each gang that was ever first in line could be sure of its slots."""
+    """Latest times by which gangs that were once first in the queue could be sure of their slots."""
 
     bounds: dict[RequestKey, float] = field(default_factory=dict)
     late: list[tuple[RequestKey, float]] = field(default_factory=list)  # and by how much
@@ -63,7 +63,7 @@ def _sure(cluster: ClusterState, request: SlotRequest, runs: list[Allocation], n
 
 
 def play(seed: int, preemptible: float = 0.5) -> tuple[SimulationResult, Promises]:
-    """One history, with so large a part of preemptible trainings."""
+    """Simulate one history, in which this fraction of trainings is preemptible."""
     draw = random.Random(seed)
     nodes = [
         Node(name=f"n{at}", kind="cuda", address="", slots=draw.choice((4, 8))) for at in range(draw.randint(1, 3))
@@ -94,7 +94,7 @@ def _job(draw: random.Random, number: int, total: int, largest: int, preemptible
 
 
 def main() -> None:
-    """Play histories; says which reservations were late, and by how much."""
+    """Simulate histories, and print which reservations were late, and by how much."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--histories", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)

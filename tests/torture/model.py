@@ -1,7 +1,7 @@
-"""The training that everything is broken under: whatever has a state of its own is in it.
+"""Define the training that is killed and damaged: it uses every kind of state.
 
-Convolutions, BatchNorm and dropout, AdamW, a cosine schedule, averaged weights, a gradient scaler, and samples that
-are augmented with random numbers of python, numpy and torch in loader workers.
+Convolutions, BatchNorm and dropout, AdamW, a cosine schedule, averaged weights, a gradient scaler, and samples that are
+augmented with random numbers of python, numpy and torch in loader workers.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ OPTIONS_OF_TRAINER = ("epochs", "checkpoint_every", "max_restarts")
 
 
 class Training(NamedTuple):
-    """A definition and the options that it is trained with."""
+    """Definition, and the options with which it is trained."""
 
     source: str
     options: dict[str, Any]

@@ -34,7 +34,7 @@ PATIENCE_S = 300.0  # Slurm takes half a minute to notice a lost node, and jobs 
 
 @contextmanager
 def cluster(folder: Path) -> Iterator[tuple[World, Slurm]]:
-    """A service on a Slurm of three nodes with one CPU each: two slots are two nodes."""
+    """Provide a service on a Slurm of three nodes with one CPU each, so that two slots are on two nodes."""
     with slurm(cpus=1) as site:
         world = World(folder / "home", slots=2)
         world.environment |= site.environment | {"DAYLIGHT_HOME": str(world.home), "DAYLIGHT_SLOTS": "2"}
@@ -49,7 +49,7 @@ def cluster(folder: Path) -> Iterator[tuple[World, Slurm]]:
 
 @contextmanager
 def watched(site: Slurm) -> Iterator[list[str]]:
-    """Note every moment at which an attempt's trial has two running jobs."""
+    """Record each time at which an attempt's trial has two running jobs."""
     over, found = threading.Event(), list[str]()
 
     def look() -> None:
@@ -66,7 +66,7 @@ def watched(site: Slurm) -> Iterator[list[str]]:
 
 
 def struck(world: World, site: Slurm, number: int, victim: str, draw: random.Random) -> bool:
-    """kill -9 of a victim; whether there was one."""
+    """Kill a victim of this kind; return whether there was one."""
     attempt = world.overview(number).attempts[-1]
     if victim == "slurmctld":
         site.saved()
@@ -90,7 +90,7 @@ def _attempt(world: World, number: int) -> int:
 
 
 def left_over(world: World, number: int) -> list[psutil.Process]:
-    """The processes that still belong to a gang of an experiment."""
+    """Return the processes that still belong to a gang of an experiment."""
     found = []
     for process in psutil.process_iter():
         try:
@@ -105,7 +105,7 @@ def left_over(world: World, number: int) -> list[psutil.Process]:
 def tormented(
     world: World, site: Slurm, number: int, most: int, draw: random.Random, told: Counter[str]
 ) -> Counter[str]:
-    """Kill up to `most` times while a training runs; what was killed, which is also added to `told`."""
+    """Kill up to `most` times while a training runs; return the killed processes, which are also added to `told`."""
     done = Counter[str]()
 
     def over(attempt: int | None = None) -> bool:
@@ -127,7 +127,7 @@ def tormented(
 
 
 def proof(count: int, seed: int, backend: str, world: World, site: Slurm) -> str:
-    """Kill one training after the other until `count` kills are through; a line that says how it went."""
+    """Kill in one training after another until `count` kills are done; return a line with the result."""
     expected = quiet(world, "functions", slots=2, backend="torch", epochs=EPOCHS)
     wanted = {"pool": "cluster", "slots": 2, "backend": backend, "epochs": EPOCHS, "max_restarts": 100}
     draw, done, trainings = random.Random(seed), Counter[str](), 0
@@ -144,7 +144,7 @@ def proof(count: int, seed: int, backend: str, world: World, site: Slurm) -> str
 
 
 def main() -> None:
-    """The long proof."""
+    """Run the long proof."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=30)
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))

@@ -25,7 +25,7 @@ VALUES = ("int", "list", "nested", "dict", "array", "object", "object_or_list", 
 
 @dataclass(frozen=True)
 class Result:
-    """One random notebook: its cells, and whether the job saw the same values."""
+    """Result of one random notebook: its cells, and whether the job computed the same values."""
 
     seed: int
     cells: tuple[str, ...]
@@ -35,7 +35,7 @@ class Result:
 
     @property
     def flagged(self) -> bool:
-        """Return True where the comparison of captured values finds the difference."""
+        """Return True if the comparison of captured values reports the difference."""
         return bool(set(self.differing) & set(self.capture.compared))
 
     def __str__(self) -> str:
@@ -44,7 +44,7 @@ class Result:
 
 
 class Writer:
-    """Writes cells by a seed; it remembers which kind of value each name has, so that most cells run."""
+    """Random writer of cells; it records the type of each name's value, so that most cells run."""
 
     def __init__(self, seed: int) -> None:
         self.draw = random.Random(seed)
@@ -52,7 +52,7 @@ class Writer:
         self.count = 0
 
     def notebook(self) -> tuple[list[str], tuple[str, ...]]:
-        """The cells, and the names that the submitted cell uses."""
+        """Return the cells, and the names that the submitted cell uses."""
         cells = [self.cell() for _ in range(self.draw.randint(6, 22))]
         for _ in range(self.draw.choice((0, 0, 1, 2))):  # a person goes back, and perhaps edits first
             cell = self.draw.choice(cells)
@@ -107,7 +107,7 @@ class Writer:
         return self.make("int", self.number())
 
     def simple(self) -> str:
-        """A statement without a block of its own."""
+        """Return a random statement without a block."""
         for _ in range(40):
             text = self.draw.choice(CHANGES)(self)
             if text and "\n" not in text:
@@ -581,7 +581,7 @@ def through_globals(w: Writer) -> str:
 
 
 def describe(value: object, seen: tuple[int, ...] = ()) -> object:
-    """A value as something to compare: equal for equal contents, whatever the identities."""
+    """Return a description of a value that is equal for equal contents, whatever the object's identity."""
     if id(value) in seen:
         return "again"
     seen = (*seen, id(value))
@@ -600,7 +600,7 @@ def describe(value: object, seen: tuple[int, ...] = ()) -> object:
 
 
 def _taken(iterator: Iterator[object], seen: tuple[int, ...]) -> Iterator[object]:
-    """Describe an iterator's first values, or its error: a cell may have made one that fails."""
+    """Return a description of an iterator's first values, or of the error that it raises."""
     try:
         for each in itertools.islice(iterator, 20):
             yield describe(each, seen)
@@ -609,7 +609,7 @@ def _taken(iterator: Iterator[object], seen: tuple[int, ...]) -> Iterator[object
 
 
 def differing(cells: Sequence[str], wanted: Sequence[str]) -> tuple[Capture, tuple[str, ...]]:
-    """The names whose values in the job are not those of the kernel."""
+    """Return the names whose values differ between job and kernel."""
     target = f"def result(): return {', '.join(wanted)},"
     random.seed(0)
     np.random.seed(0)
@@ -632,7 +632,7 @@ def differing(cells: Sequence[str], wanted: Sequence[str]) -> tuple[Capture, tup
 
 
 def shrunk(cells: Sequence[str], wanted: Sequence[str]) -> list[str]:
-    """The fewest cells, and lines of them, that are still wrong."""
+    """Return the smallest notebook, of fewer cells and lines, that still shows the difference."""
     kept = list(cells)
     for index in reversed(range(len(cells))):
         fewer = kept[:index] + kept[index + 1 :]
@@ -642,7 +642,7 @@ def shrunk(cells: Sequence[str], wanted: Sequence[str]) -> list[str]:
 
 
 def run(count: int, seed: int) -> Iterator[Result]:
-    """The wrong ones among so many random notebooks, each as small as it can be made."""
+    """Run this many random notebooks; return those with wrong values, each reduced to a minimum."""
     for each in range(seed, seed + count):
         cells, wanted = Writer(each).notebook()
         capture, wrong = differing(cells, wanted)

@@ -67,7 +67,7 @@ _numbers = count(1000)
 
 @dataclass
 class Numbered(Trial):
-    """A trial of an experiment of its own, as the record of a program's files is kept by its number."""
+    """Trial with its own experiment number, under which the record of a program's files is stored."""
 
     number: int = field(default_factory=lambda: next(_numbers))
 
@@ -84,7 +84,7 @@ class Left(NamedTuple):
 
 
 def left_in(folder: Path, printed: str, clock: frozenset[str]) -> Left:
-    """Read what a run left in its working folder."""
+    """Return the results that a run left in its working folder."""
     ends = folder / "digests.json"
     digests = json.loads(ends.read_text()) if ends.exists() else {}
     found = [each for each in folder.rglob("*") if each.is_file() and each.relative_to(folder).parts[0] not in OWN]
@@ -93,7 +93,7 @@ def left_in(folder: Path, printed: str, clock: frozenset[str]) -> Left:
 
 
 def plain(source: str, folder: Path, clock: frozenset[str]) -> Left:
-    """Run a program by `python definition.py`, on one thread."""
+    """Run a program by `python definition.py` with one thread."""
     folder.mkdir(parents=True)
     (folder / "definition.py").write_text(source)
     env = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2]), "PYTHONHASHSEED": "0"}
@@ -105,7 +105,7 @@ def plain(source: str, folder: Path, clock: frozenset[str]) -> Left:
 def killed(
     source: str, folder: Path, kills: int, draw: random.Random, clock: frozenset[str], every: str | None
 ) -> tuple[Left, list[int]]:
-    """Run a program as a job, and kill it at random steps; raises AssertionError if an attempt fails by itself.
+    """Run a program as a job and kill it at random steps; raise AssertionError if an attempt fails by itself.
 
     It goes on from its newest checkpoint, of which one is taken `every` so often; for None from its top, as after a
     rehearsal that has failed.
@@ -136,7 +136,7 @@ def killed(
 
 
 def differences(one: Left, other: Left) -> dict[str, str]:
-    """Return what differs by what it is: printed text, a name or a file."""
+    """Return the differences by name: of printed text, values or files."""
     printed = list(unified_diff(_lines(one.printed), _lines(other.printed), n=0, lineterm=""))
     found = {"printed text": f"printed {' '.join(printed[3:6])!r}"} if printed else {}
     names = [name for name in one.digests if one.digests[name] != other.digests.get(name)]
@@ -150,7 +150,7 @@ def differences(one: Left, other: Left) -> dict[str, str]:
 
 
 def _of_other_names(one: Left, other: Left) -> list[bytes]:
-    """Return the contents of files that the other run has not by name: a name may be random."""
+    """Return the contents of files whose names the other run does not have, as names may be random."""
     return sorted(one.files[name] for name in one.files.keys() - other.files.keys())
 
 

@@ -15,7 +15,10 @@ from tests.torture.model import OPTIONS, SOURCE
 
 
 def run(count: int, world: World, slots: int = 2) -> str:
-    """Train once, then so many times again; a sentence about it. Raises AssertionError at the first differing bit."""
+    """Train once, then rerun this often; return a sentence with the result.
+
+    Raises AssertionError at the first differing bit.
+    """
     client = Client.connect(start=False, home=world.home)
     first = world.submit(SOURCE, slots=slots, **{**OPTIONS, "pause": 0.0}).experiment.number
     assert world.ended(first).state == "completed"

@@ -1,4 +1,4 @@
-"""A script that does nothing but save, to be killed in the middle of it."""
+"""Run a script that saves all the time, to be killed during a save."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def state_of(step: int) -> dict[str, object]:
 
 
 def script(where: str, said: Connection) -> None:
-    """Go on from what is there, for ever; says each step when it has been saved."""
+    """Resume from the newest checkpoint, and save without end; print each step after its save."""
     begin = checkpoints.load(where)["step"] if checkpoints.latest(where) else 0
     said.send(begin)
     step = begin

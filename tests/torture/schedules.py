@@ -141,7 +141,7 @@ def _waiting(cluster: ClusterState, decisions: Decisions, limits_kept: bool = Fa
 
 
 def _nothing_is_idle_that_could_be_had(cluster: ClusterState, decisions: Decisions) -> None:
-    """Nobody waits for slots that are free, unless they are kept for somebody."""
+    """Assert that no request waits for slots that are free, unless they are reserved for others."""
     waiting = _waiting(cluster, decisions, limits_kept=True)
     ledger = Ledger(cluster)
     for pool in {each.pool for request in waiting for each in request.in_each_pool}:
@@ -188,7 +188,7 @@ def _guarantees_are_met_or_on_their_way(cluster: ClusterState, decisions: Decisi
 
 
 def _limits_are_kept_for_who_can_use_them(cluster: ClusterState, decisions: Decisions) -> None:
-    """Whoever fits beside all that is held waits only for somebody whom it would delay."""
+    """Assert that a request which fits beside all held slots waits only for a request that it would delay."""
     ledger = _after(cluster, decisions)
     started = {start.request.key for start in decisions.starts}
     requests = [request for request in cluster.queue if request.key not in started and cluster.queue.stands(request)]
@@ -221,7 +221,7 @@ def _may_stand_in_the_way(cluster: ClusterState, ledger: Ledger, other: SlotRequ
 
 
 def _who_hears_that_it_starts_does(cluster: ClusterState, decisions: Decisions) -> None:
-    """Nobody reads of a start that does not come: where nothing changes any more, nobody is said to start."""
+    """Assert that a request whose explanation announces a start does start, if nothing else changes."""
     if decisions.starts or decisions.reservations != cluster.reservations:
         return
     waiting = [request for request in cluster.queue if cluster.queue.stands(request)]
@@ -231,7 +231,7 @@ def _who_hears_that_it_starts_does(cluster: ClusterState, decisions: Decisions) 
 
 
 def shuffled(cluster: ClusterState, draw: random.Random) -> ClusterState:
-    """The same cluster, told of in another order."""
+    """Return the same cluster, built in another order."""
     other = copy.copy(cluster)
     for name in ("nodes", "free", "runs"):
         entries = list(getattr(cluster, name).items())
@@ -248,7 +248,7 @@ def _ripe(run: Allocation, cluster: ClusterState) -> bool:
 
 
 def play(seed: int) -> SimulationResult:
-    """One history; raises AssertionError where anything is not as it should be."""
+    """Simulate one history; raise AssertionError if a decision violates a property."""
     draw = random.Random(seed)
     pools = ["local", "a100"][: draw.randint(1, 2)]
     nodes = [
@@ -349,7 +349,7 @@ def _job(
 
 
 def main() -> None:
-    """Play histories until all are done or one is not as it should be; says which."""
+    """Simulate histories until all are done or one fails; print which."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--histories", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)

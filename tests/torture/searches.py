@@ -62,7 +62,7 @@ def metrics(output, target): return {"accuracy": (output.argmax(1) == target).fl
 
 
 def logged(world: World, number: int) -> list[LogEntry]:
-    """The search's log, read from the database itself."""
+    """Return the search's log, read from the database."""
     store = SqlStore(world.database)
     try:
         return store.search_log(number)
@@ -71,7 +71,7 @@ def logged(world: World, number: int) -> list[LogEntry]:
 
 
 def holds_together(world: World, number: int) -> list[LogEntry]:
-    """The log, whose every decision is the one that a searcher makes which is folded from what came before."""
+    """Return the log after checking that a searcher rebuilt from earlier entries makes each of its decisions."""
     experiment, entries = world.overview(number).experiment, logged(world, number)
     for length in range(len(entries)):
         searcher = replay(make(settings_of(experiment), experiment.space), entries[:length])
@@ -80,13 +80,13 @@ def holds_together(world: World, number: int) -> list[LogEntry]:
 
 
 def validations(world: World, number: int, trial: int) -> list[tuple[int, dict[str, float]]]:
-    """A trial's validations: steps and values."""
+    """Return a trial's validations as steps and values."""
     found: list[StoredReport] = Client.connect(start=False, home=world.home).reports(number, trial, "validation")
     return [(each.step, each.metrics) for each in found]
 
 
 def same_as_alone(world: World, number: int, trial: int) -> None:
-    """A trial's curve has the bits of the same hyperparameters trained by themselves."""
+    """Assert that a trial's curve has the bits of a single training with the same hyperparameters."""
     overview = world.overview(number)
     (known,) = [each for each in overview.trials if each.index == trial]
     config = overview.experiment.config.model_copy(update={"search": None}).model_dump()
@@ -97,7 +97,7 @@ def same_as_alone(world: World, number: int, trial: int) -> None:
 
 
 def run(trials: int, kills: int, seed: int, world: World) -> str:
-    """Search while things die; a sentence about it. Raises AssertionError where anything is not as it should be."""
+    """Search while processes are killed; return a sentence with the result. Raises AssertionError on a violation."""
     search = {"method": "asha", "trials": trials, "sampler": "kde"}
     number = world.submit(SOURCE, space=LINE, search=search, **OPTIONS).experiment.number
     chance, died = random.Random(seed), Counter[str]()

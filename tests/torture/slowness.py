@@ -22,7 +22,7 @@ from tests.support.world import World
 
 
 class Case(NamedTuple):
-    """A training with a cause, and the beginning of its sentence; "" for a healthy one."""
+    """Training with a known cause, and the beginning of the expected sentence ("" for a healthy training)."""
 
     name: str
     source: str
@@ -145,13 +145,13 @@ CAUSES = (
 
 
 def healthy(number: int) -> Case:
-    """Return a training without a cause; they differ in seed, width, length and slots."""
+    """Return a healthy training; they differ in seed, width, length and slots."""
     options = {"seed": number, "width": 640 + 64 * (number % 5), "steps": 700, "batch_size": 128}
     return Case(f"healthy {number}", _HEALTHY, "", options)
 
 
 def sentence(world: World, case: Case) -> str:
-    """Train and return the sentence about the whole run."""
+    """Train, and return the sentence about the whole run."""
     options = {"slots": 1, "steps": 60, "contract": CONTRACT, **case.options}
     if options["steps"] is None:
         del options["steps"]

@@ -15,7 +15,7 @@ VICTIMS = ("rank", "loader worker", "launcher", "service", "forkserver", "rank 0
 
 
 def kill(world: World, number: int, attempt: int, victim: str, draw: random.Random) -> bool:
-    """kill -9 of a victim of this kind; whether there was one."""
+    """Kill a process of this kind by SIGKILL; return whether there was one."""
     by: Callable[[], bool] = {
         "rank": lambda: _end(list(world.ranks().values()), draw),
         "loader worker": lambda: _end([child for rank in world.ranks().values() for child in _children(rank)], draw),
@@ -49,7 +49,7 @@ def _restart(world: World) -> bool:
 
 
 def _in_a_save(world: World, folders: str) -> bool:
-    """Kill rank 0 when a part is being written, or has been and its manifest has not."""
+    """Kill rank 0 while a part of a checkpoint is being written, or before its manifest is written."""
     deadline = time.monotonic() + 5
     root = world.home / "checkpoints"
     while time.monotonic() < deadline:
