@@ -22,7 +22,7 @@ BEGUN: dict[str, float] = {}  # time.monotonic() of the last submission
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Slurm]:
-    """A Slurm whose nodes claim to have GPUs, and with a partition that nobody may use."""
+    """Provide a Slurm whose nodes claim to have GPUs, with a partition that no user may use."""
     with slurm(cpus=2, gpus=2, closed=True) as running:
         yield running
 

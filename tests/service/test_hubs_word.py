@@ -1,4 +1,4 @@
-"""A service takes a hub's word on its people, and goes by the last one while the hub talks nonsense or not at all."""
+"""Test that a service uses the hub's users and groups, or the last valid ones while the hub answers wrongly."""
 
 from __future__ import annotations
 

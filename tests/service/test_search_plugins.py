@@ -1,4 +1,4 @@
-"""Search methods of other packages in a real service: they train, fail alone, and may be gone for a while."""
+"""Test other packages' search methods in a real service: their errors stay isolated, and they may be removed."""
 
 from __future__ import annotations
 

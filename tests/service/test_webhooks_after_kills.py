@@ -1,4 +1,4 @@
-"""kill -9 of the service while it sends to a webhook: everything arrives, in order, and a repeat has the same id."""
+"""Test SIGKILL of the service while it sends to a webhook: all messages arrive in order, repeats with equal ids."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ DDP = Script(
 
 
 def keras(python: str) -> Script:
-    """Return the script for TensorFlow, which this Python has."""
+    """Return the TensorFlow script for an environment with this Python."""
     patterns = (r"^Epoch (?P<epoch>\d+)/", r" loss: (?P<loss>\S+) .* val_accuracy: (?P<accuracy>[\d.]+)")
     return Script("keras_digits.py", python, "--epochs", "--learning_rate", "--backup_dir", patterns, saves_first=True)
 
@@ -119,7 +119,7 @@ def alone(script: Script, folder: Path, epochs: int) -> Printed:
 
 
 def submit(world: World, script: Script, folder: Path, epochs: int, rate: str, *options: str) -> int:
-    """Submit a script from its folder as a user does in a terminal; its number."""
+    """Submit a script from its folder, like a user in a terminal, and return its number."""
     shutil.copy(SCRIPTS / script.name, folder)
     patterns = [word for each in script.patterns for word in ("--metric-pattern", each)]
     words = [f"--slots={SLOTS}", "--threads=1", "--metric=accuracy:max", f"--epochs={epochs}", *patterns, *options]

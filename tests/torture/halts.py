@@ -30,7 +30,10 @@ ALL = ("tests", "--ignore=tests/unit")
 
 
 def halted(mark: str, runs: int) -> dict[str, list[psutil.Process]]:
-    """By kind, the processes that may be: not pytest itself (pid `runs`), nor what a test has stopped."""
+    """Return the processes that may be halted, by kind.
+
+    Excluded are pytest itself (pid `runs`) and processes that a test has stopped.
+    """
     found = defaultdict(list)
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):

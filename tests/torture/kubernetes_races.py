@@ -34,7 +34,7 @@ GANGS, GPUS, PLACEMENT_S, PATIENCE_S, LANES = 3, 3, 2, 180.0, 6
 
 
 class Race:
-    """Gangs that want the nodes of one pair."""
+    """Gangs that compete for the nodes of one pair."""
 
     def __init__(self, engine: KubernetesEngine, site: KubernetesSite, gangs: Sequence[LaunchSpec], seed: int) -> None:
         self._engine, self._site = engine, site

@@ -131,7 +131,7 @@ def _capacities(cluster: ClusterState, decisions: Decisions, pool: str) -> dict[
 
 
 def _waiting(cluster: ClusterState, decisions: Decisions, limits_kept: bool = False) -> list[SlotRequest]:
-    """Those that have a turn, were not started, and could be within what their limits leave beside what is kept."""
+    """Return the requests that are eligible, were not started, and fit within limits beside reserved slots."""
     started, ledger = {start.request.key for start in decisions.starts}, _after(cluster, decisions)
     requests = [request for request in cluster.queue if request.key not in started and cluster.queue.stands(request)]
     for request in [cluster.queue.requests[each.key] for each in decisions.reservations]:

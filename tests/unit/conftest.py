@@ -1,4 +1,4 @@
-"""Fixtures that unit tests share."""
+"""Provide fixtures that unit tests share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.samples import batches
 
 @pytest.fixture
 def plain_git(monkeypatch):
-    """A git that answers however busy the machine is, and that no settings of the person or of a hook change."""
+    """Configure git without users' settings and hooks, and without time limits on a busy machine."""
     monkeypatch.setattr("kernel_backend.snapshots.git._SECONDS", 60.0)
     for name in [each for each in os.environ if each.startswith("GIT_")]:
         monkeypatch.delenv(name)
@@ -22,7 +22,7 @@ def plain_git(monkeypatch):
 
 @pytest.fixture
 def data():
-    """Batches that are closed in the end, with their loader workers."""
+    """Provide a function that creates Batches, and close them with their loader workers at the end."""
     made = []
 
     def make(*args, **more):

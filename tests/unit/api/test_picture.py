@@ -1,4 +1,4 @@
-"""The static picture: always a PNG of one size, whatever the reports hold."""
+"""Test that the static picture is always a PNG of one size, whatever the reports contain."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def curves(reports: list[StoredReport]) -> tuple[Curve, ...]:
 
 
 def assert_drawn(png: bytes, palette: Palette) -> None:
-    """A PNG of the promised size on the theme's paper, with something on it."""
+    """Assert that a PNG has the expected size and the theme's background, and is not empty."""
     assert png.startswith(b"\x89PNG\r\n\x1a\n")
     image = imread(io.BytesIO(png), format="png")
     assert image.shape[:2] == (600, 1800)

@@ -1,4 +1,4 @@
-"""The static picture of a search: always a PNG of one size, from before the first result to after the last."""
+"""Test that the static picture of a search is always a PNG of one size, with and without results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.unit.search.test_status import experiment, seen
 
 
 def trained(rounds: int, **asked: Any) -> Logged:
-    """A search in which so many gangs have trained a trial to its target, one after the other."""
+    """Return a search in which this many gangs have each trained a trial to its target."""
     search = Logged(searcher(**asked))
     for place in range(rounds):
         granted = search.on_slot()

@@ -25,7 +25,7 @@ NO_NAMES = ["", ".", "..", ".hidden", "a/b", "/etc", "../up", "a\\b", "a\nb", "a
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working folder with a picture in it."""
+    """Provide a working folder with an image file."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "net.png").write_bytes(b"picture")
     return tmp_path

@@ -1,4 +1,4 @@
-"""A function that a library calls back, from whatever it calls on its own parameter, is followed in bounded work."""
+"""Test that the analysis of functions that libraries call back is correct, and limited in its work."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_bound_method_is_bound_once(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_call_from_within_the_same_function_is_followed_with_what_it_is_given():
-    """The change is made one call deeper, to what the outer call made."""
+    """The nested call changes the argument that the outer call passed."""
     grow = """
 def grow(row, left):
     if left == 0:

@@ -1,4 +1,4 @@
-"""A job sees what the kernel saw: the notebooks of the collection, each in a real IPython and as a captured module."""
+"""Test that a job computes the kernel's values, for a collection of notebooks in a real IPython."""
 
 from __future__ import annotations
 

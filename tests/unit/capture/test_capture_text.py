@@ -1,4 +1,4 @@
-"""The captured module: the cells' own text, where each line came from, and what stands in the way."""
+"""Test the captured module: it has the cells' own text, the origin of each line, and all problems."""
 
 from __future__ import annotations
 
@@ -248,7 +248,7 @@ def many_cells(count: int) -> list[str]:
 
 
 def test_four_hundred_cells_are_sliced_quickly():
-    """In calls of functions, of which a machine that is busy makes no more: a cell costs no more among many."""
+    """Cost is measured in function calls, which do not depend on the machine's load: it is linear in the cells."""
     calls = dict.fromkeys((100, 400), 0)
     for count in calls:
         cells = many_cells(count)

@@ -1,4 +1,4 @@
-"""`--capture NAME`: a value of the notebook travels in a file and is equal in the job."""
+"""Test `--capture NAME`: a notebook value is sent in a file, and is equal in the job."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_table_is_parquet_where_that_gives_it_back_equal():
 
 
 class World:
-    """Cells run in a namespace, the last one is captured, and its module imported as a job does."""
+    """Cells run in a namespace, of which the last one is captured, and its module imported like a job does."""
 
     def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = tmp_path

@@ -1,4 +1,4 @@
-"""Random notebooks in small; `make torture` runs thousands of them."""
+"""Test random notebooks, in a short version of what `make torture` does."""
 
 from __future__ import annotations
 

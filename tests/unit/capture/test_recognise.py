@@ -1,4 +1,4 @@
-"""A cell that is no definition is told what it is; one with a training loop is taken as it stands."""
+"""Test the advice on cells that are no definition; cells with a training loop are accepted unchanged."""
 
 from __future__ import annotations
 

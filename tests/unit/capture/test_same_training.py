@@ -1,4 +1,4 @@
-"""A training that was tried in the notebook is not repeated by the job that is given the same cell."""
+"""Test that a job does not repeat a training that the notebook tried out, if the submitted cell has the same one."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ SEEDED = {
 
 @pytest.fixture(autouse=True)
 def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """A project that the notebook imports from."""
+    """Write a project with modules that the notebook imports."""
     for name, source in MODULES.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(source)

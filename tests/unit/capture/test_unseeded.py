@@ -1,4 +1,4 @@
-"""Values that are drawn without a seed are the notebook's in the job, too: they travel, or are refused."""
+"""Test that a job gets the notebook's values drawn without a seed: they are sent, or the submission is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data passes in slices, digested as a whole; and the service's setting says where it goes."""
+"""Test that data is processed in slices with one digest, and that the setting selects the storage."""
 
 from __future__ import annotations
 

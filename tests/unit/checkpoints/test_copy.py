@@ -1,4 +1,4 @@
-"""A trial's beginning is another's checkpoint, copied byte by byte; who trains on may have deleted it meanwhile."""
+"""Test copying a checkpoint to another trial, byte by byte, while its own trial may delete it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def places(tmp_path: Path) -> CheckpointStorage:
 
 
 def commit(places: CheckpointStorage, step: int) -> None:
-    """By trial 12.3."""
+    """Commit a checkpoint of trial 12.3."""
     place, id = places.open(12, 3), checkpoint_id(step, 1)
     written = tuple(place.write(id, name, [f"{name} at {step}".encode()]) for name in ("model", "optimizer"))
     about = {"experiment": 12, "trial": 3, "attempt": 1, "step": step, "epoch": 1.0, "at": 0.0}
@@ -56,7 +56,7 @@ def test_nothing_newer_is_nothing(places: CheckpointStorage) -> None:
 
 
 class TrainsOn(CheckpointStorage):
-    """While the first part of 20-1 is read, 12.3 commits step 30 and deletes what lies before."""
+    """Storage in which 12.3 commits step 30 and deletes older checkpoints while 20-1 is being read."""
 
     def open(self, experiment: int, trial: int) -> Directory:
         places, place = CheckpointStorage(self._root), Directory(Path(self.where(experiment, trial)))

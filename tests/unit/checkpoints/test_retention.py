@@ -1,4 +1,4 @@
-"""Retention keeps what the rules name, what a person has pinned and what a fall-back needs; and nothing else."""
+"""Test that retention keeps checkpoints selected by rules, pinned ones and those for a fallback, and no others."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def manifest(step: int, loss: float | None = None, trial: int = 1, pinned: bool 
 
 
 def kept(manifests: list[Manifest], keep: Keep, may_run: bool = False, metric: Metric = LOSS) -> dict[int, tuple]:
-    """Reasons by step, of those that stay."""
+    """Return the reasons to retain, by step, of the checkpoints that stay."""
     verdicts = decide_retention({1: manifests}, keep, metric, {1} if may_run else set())
     return {verdict.manifest.step: verdict.reasons for verdict in verdicts if verdict.reasons}
 
@@ -90,7 +90,7 @@ def test_over_random_histories_exactly_the_right_ones_stay(seed, capsys):
 
 
 def history(rng: random.Random):
-    """An experiment's trials with checkpoints of several attempts, with ties, gaps and NaN in their values."""
+    """Return random checkpoints of an experiment's trials, with ties, gaps and NaN in their values."""
     trials = {}
     for trial in range(1, rng.randint(1, 4) + 1):
         places = {(rng.randint(1, 30), rng.randint(1, 3)) for _ in range(rng.randint(0, 12))}
@@ -105,7 +105,7 @@ def history(rng: random.Random):
 
 
 def oracle(one: Manifest, trials, keep: Keep, metric: Metric, may_run) -> set[str]:
-    """The reasons by the words of the rules alone: by counting who comes before, without any sorting."""
+    """Return the reasons by a direct implementation of the rules, which counts better checkpoints without sorting."""
 
     def valued(each: Manifest) -> bool:
         return metric.name in each.metrics and math.isfinite(each.metrics[metric.name])

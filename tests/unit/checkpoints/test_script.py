@@ -1,4 +1,4 @@
-"""A plain script saves and loads: nested states, any place, and a whole state after every kill."""
+"""Test checkpoints of plain scripts: nested states, any storage, and an intact state after every kill."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_importing_it_imports_no_torch():
 
 @pytest.fixture(scope="module")
 def processes():
-    """Each starts with torch imported."""
+    """Provide processes that have each imported torch."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.torture.saves", "kernel_backend.checkpoints.writer"])
     return context
@@ -195,7 +195,7 @@ def last_word(hear):
 
 
 def stop_within_a_save(pid, where):
-    """The process stands still, and what it was saving is not committed."""
+    """Stop the process within a save, before it is committed."""
     process = psutil.Process(pid)
     while True:
         process.suspend()

@@ -1,4 +1,4 @@
-"""The short versions of `make torture`, of what needs no training."""
+"""Run short versions of those torture tests that need no training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tensors and states go into parts and come back to the last bit."""
+"""Test that tensors and states are written to parts and read back bit for bit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DTYPES = [
 
 
 def part(tensors):
-    """The bytes of a part."""
+    """Return the bytes of a part."""
     return b"".join(pieces(tensors))
 
 
@@ -34,7 +34,7 @@ def there_and_back(tree):
 
 
 def random_tensor(dtype, shape, seed):
-    """Random bits: NaNs with payloads, infinities and denormals among them."""
+    """Return a tensor of random bits, including NaNs with payloads, infinities and denormals."""
     if dtype is torch.bool:
         return torch.randint(2, shape, generator=torch.Generator().manual_seed(seed), dtype=torch.uint8).bool()
     count = math.prod(shape) * dtype.itemsize

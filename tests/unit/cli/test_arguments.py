@@ -1,4 +1,4 @@
-"""The command line without a service: help, and what cannot be understood."""
+"""Test the command line without a service: its help, and errors for invalid input."""
 
 from __future__ import annotations
 

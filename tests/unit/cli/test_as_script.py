@@ -1,4 +1,4 @@
-"""`daylight submit --as-script` prints a script and sends nothing."""
+"""Test that `daylight submit --as-script` prints a script and sends nothing."""
 
 from __future__ import annotations
 

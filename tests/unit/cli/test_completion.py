@@ -1,4 +1,4 @@
-"""Shells complete `daylight`: each script runs in its shell, where the machine has it."""
+"""Test the completion of `daylight` in each shell that this machine has."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_shell_completes_verbs_options_and_states(shell: str, typed: list[str]
 
 
 def _command(folder: Path) -> Path:
-    """Return a folder in which `daylight` is this one."""
+    """Return a folder in which `daylight` is the command of this checkout."""
     bin = folder / "bin"
     bin.mkdir()
     (bin / "daylight").write_text(f'#!/bin/sh\nexec {sys.executable} -m kernel_backend.cli "$@"\n')

@@ -1,4 +1,4 @@
-"""Whatever is typed is carried out, or refused in a sentence: no input leads to a traceback."""
+"""Test that any input is executed or refused with a message, and never causes a traceback."""
 
 from __future__ import annotations
 

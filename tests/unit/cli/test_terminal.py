@@ -76,7 +76,7 @@ def test_what_people_write_stays_as_it_is():
 
 
 def test_whoever_prints_prints_through_one_place():
-    """A bare `print` is left to what prints JSON, constants, and to `output.py`, which does it for all."""
+    """Only JSON and constants may be printed by a bare `print`; `output.py` escapes everything else."""
     bare = []
     for package in (kernel_backend.cli, jupyter_ext):
         folder = Path(package.__file__).parent

@@ -7,7 +7,7 @@ import sys
 
 
 def printed(program: str) -> list[str]:
-    """Return the words that a program prints in an interpreter of its own."""
+    """Return the words that a program prints in a new interpreter."""
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     return done.stdout.split()
 

@@ -1,4 +1,4 @@
-"""What a cluster setup decides: files, steps, and what it says about a machine that does not fit."""
+"""Test the decisions of a cluster setup: files, steps, and problems of unsuitable machines."""
 
 from __future__ import annotations
 

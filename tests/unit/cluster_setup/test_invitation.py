@@ -1,4 +1,4 @@
-"""The invitation gives the key of munge to nobody but the holder of its token, and the token to no other server."""
+"""Test that only the holder of the token gets munge's key, and that the token is sent to no other server."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SECRET = b"0123456789abcdef"
 
 
 def certificate(folder: Path) -> tuple[Path, Path, bytes]:
-    """A new certificate, its key, and its digest."""
+    """Provide a new certificate, its key, and its digest."""
     openssl = shutil.which("openssl")
     assert openssl, "Debian: apt-get install openssl"
     files = folder / "certificate", folder / "private"
@@ -41,7 +41,7 @@ def certificate(folder: Path) -> tuple[Path, Path, bytes]:
 
 
 class Served:
-    """An invitation that serves in a thread."""
+    """Invitation server in a thread."""
 
     def __init__(self, folder: Path) -> None:
         public, private, self.fingerprint = certificate(folder)

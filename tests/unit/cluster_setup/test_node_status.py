@@ -1,4 +1,4 @@
-"""What the tools of Slurm print about a node."""
+"""Test parsing the output of Slurm's tools about a node."""
 
 from __future__ import annotations
 

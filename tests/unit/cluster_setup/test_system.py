@@ -1,4 +1,4 @@
-"""Steps are carried out once, keep what was there before, and undo themselves."""
+"""Test that steps are carried out once, keep backups of existing files, and can be undone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ME = getpass.getuser()
 
 
 def carry_out(*steps: Step) -> list[str]:
-    """Carry out steps without systemd; what they changed."""
+    """Carry out steps without systemd, and return what they changed."""
     changed: list[str] = []
     System(systemd=False).carry_out(steps, changed.append)
     return changed

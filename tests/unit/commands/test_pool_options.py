@@ -1,4 +1,4 @@
-"""The options of `pool add` are the fields of PoolSettings: a new setting needs no line for them."""
+"""Test that the options of `pool add` are the fields of PoolSettings, so that a new setting needs no extra code."""
 
 from __future__ import annotations
 

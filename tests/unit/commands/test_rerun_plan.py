@@ -1,4 +1,4 @@
-"""Before a rerun begins it is said which packages and which data are not as they were."""
+"""Test that packages and data that have changed are reported before a rerun starts."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def service(folder: Path, environment: Environment | None = None, data: str | None = None, **about: Any) -> Any:
-    """One whose experiment declared `data`, by default the whole folder by its absolute path."""
+    """Return a service whose experiment declared `data`: by default the whole folder, by its absolute path."""
     declared = declare([data or str(folder)], folder.parent)
     kept = {"environment": environment or record(), "data": declared.data}
     return Service(side(files=declared.files, snapshot=kept, cwd=str(folder.parent), **about))

@@ -1,4 +1,4 @@
-"""One table of verbs: the command line, `%dl`, the job object and the client have what it says."""
+"""Test that command line, `%dl`, job object and client have all verbs of the table."""
 
 from __future__ import annotations
 

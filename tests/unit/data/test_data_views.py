@@ -1,4 +1,4 @@
-"""Data that was added to or renamed is put back as it was by links, and a training is led to them."""
+"""Test that earlier data is restored by links after files were added or renamed, and that trainings read it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fingerprints of folders: every change is seen, the rest is not read again, and nothing strange stops one."""
+"""Test fingerprints of folders: they detect every change, read only changed files, and handle unusual files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def look(tmp_path, monkeypatch):
-    """`look(root)`: the fingerprint, with a cache that trusts a file from the moment on when it was read."""
+    """Provide `look(root)`: it returns the fingerprint, with a cache that trusts files as soon as they were read."""
     monkeypatch.setattr(cache, "RACY_NS", 0)
 
     def fingerprint(root: Path, file: Path | None = tmp_path / "fingerprints.db") -> Fingerprint:
@@ -43,7 +43,7 @@ def look(tmp_path, monkeypatch):
 
 
 def a_tick(file: Path) -> None:
-    """Wait until the file system's clock has moved, which stands still for milliseconds."""
+    """Wait until the file system's clock has advanced, which takes some milliseconds."""
     file.touch()
     before = file.stat().st_ctime_ns
     while file.stat().st_ctime_ns == before:
@@ -56,7 +56,7 @@ def write(path: Path, content: bytes) -> None:
 
 
 def between(before: Fingerprint, now: Fingerprint) -> tuple[tuple[str, ...], ...]:
-    """Names that were added, removed and changed."""
+    """Return the names that were added, removed and changed."""
     return tuple(changes(read_list(before.listed), read_list(now.listed)))
 
 
@@ -247,7 +247,7 @@ def test_a_folder_that_changes_meanwhile_is_looked_at_all_the_same(root, tmp_pat
 
 
 def test_files_that_may_not_be_read_are_named(root, tmp_path):
-    """By somebody else than root, who may read everything."""
+    """The user is not root, who may read all files."""
     code = (
         "import os, sys; from pathlib import Path; from kernel_backend.data import declare;"
         "os.environ['DAYLIGHT_HOME'] = sys.argv[2];"

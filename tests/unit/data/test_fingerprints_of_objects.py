@@ -1,4 +1,4 @@
-"""Fingerprints of what lies in an object store, by ETag: no object is read."""
+"""Test fingerprints of data in an object store, by ETags and without reading objects."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def bucket() -> Iterator[str]:
 
 @pytest.fixture
 def prefix(bucket: str) -> str:
-    """A place of its own with three objects."""
+    """Provide a unique prefix with three objects."""
     url = f"{bucket}/{uuid.uuid4().hex}"
     for name, content in {"a.txt": b"alpha", "inner/b.txt": b"beta", "naïve \U0001f33b": b"x"}.items():
         put(url, name, content)

@@ -1,4 +1,4 @@
-"""Functions and arguments that are named otherwise than ours: taken as what they mean, or refused at once."""
+"""Test functions and arguments with other common names: they are accepted by their meaning, or refused."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SMALL = MODEL + DATA + LOSS
 
 
 def meant(source: str, role: str) -> dict[str, str]:
-    """Map each loop value of a role's parameters to the value that it stands for."""
+    """Return the loop value to which each argument of the roles is mapped."""
     return {each.name: each.value_of for each in parse(source).functions[role].parameters if each.kind == "loop"}
 
 

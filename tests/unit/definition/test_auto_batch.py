@@ -1,4 +1,4 @@
-"""`--batch-size auto` is refused, with the way out, where batches or steps are not Daylight's."""
+"""Test that `--batch-size auto` is refused, with a remedy, if the user's code makes the batches or steps."""
 
 from __future__ import annotations
 

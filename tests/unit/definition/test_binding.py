@@ -1,4 +1,4 @@
-"""Test that each hyperparameter is given, searched or has its default."""
+"""Test that each hyperparameter is given a value, searched, or has its default."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The training loop of a command's program is taken, unless the program needs processes of its own."""
+"""Test when Daylight runs a program's training loop itself, and when the program needs its own processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands: their programs, placeholders and values, and what is said about wrong ones."""
+"""Test commands: programs, placeholders and values, and the errors for invalid ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Trainer of transformers in `train(run)` is named before it takes slots; what only looks like one is not."""
+"""Test that a transformers Trainer in `train(run)` is refused before a start, and that similar names are not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cells for Keras: what is a role, what is taken from them, and what is refused before a slot is spent."""
+"""Test Keras cells: their roles, the settings read from them, and errors before a start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cell for Lightning: what is found in it, which values it takes, and what cannot be."""
+"""Test Lightning cells: their classes and calls, the values read from them, and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cell below `%%dlrun`: its form, the value of its last expression, and the options that it refuses."""
+"""Test `%%dlrun` cells: their form, the value of the last expression, and rejected options."""
 
 from __future__ import annotations
 

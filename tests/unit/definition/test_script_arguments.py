@@ -1,4 +1,4 @@
-"""Words behind a program give its options values, and its hyperparameters are written back into them."""
+"""Test that arguments of a program set its options, and that hyperparameters are written back into them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def source(*words: str) -> str:
 
 
 def ran(text: str, params: dict[str, Value], epochs: int) -> tuple[list[str], dict[str, Value], Value]:
-    """Return the arguments of a trial, and what they and the written program amount to."""
+    """Return the arguments of a trial, and the values that the program gets from them."""
     written = with_values(ast.parse(text), {}, params, epochs)
     names: dict[str, Value] = {}
     body = ast.unparse(written.tree).replace("parse_args()", f"parse_args({written.arguments!r})")
@@ -51,7 +51,7 @@ def ran(text: str, params: dict[str, Value], epochs: int) -> tuple[list[str], di
 
 
 def submitted(*words: str, given: str = "", **settings: int) -> tuple[list[str], dict[str, Value]]:
-    """Return the arguments and the parsed options of the trial of a line."""
+    """Return the arguments and the parsed options of a trial submitted by this line."""
     definition = parse(source(*words))
     config, values = with_epochs(definition, Config.model_validate(settings), parse_line(given.split()).given)
     params = bind_space(definition, values, parse_line([]).space).params

@@ -1,4 +1,4 @@
-"""Training loops are found in every program of the corpus."""
+"""Test that training loops are found in every program of the corpus."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hyperparameters of a program without a signature: where they are found, how they are set, and what is none."""
+"""Test hyperparameters of programs without signatures: how they are found, set, and rejected."""
 
 from __future__ import annotations
 

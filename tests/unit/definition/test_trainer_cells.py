@@ -1,4 +1,4 @@
-"""A cell with a Trainer of Hugging Face: its hyperparameters, its length, what it is refused for, and its model."""
+"""Test cells with a Hugging Face Trainer: hyperparameters, length, errors, and model."""
 
 from __future__ import annotations
 

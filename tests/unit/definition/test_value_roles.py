@@ -1,4 +1,4 @@
-"""Roles that are assigned values: which they are, what they are called with, and what is refused."""
+"""Test roles that are assigned values: which they are, how they are called, and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Causes are put back group by group, and what a rerun is given follows from whose each part is."""
+"""Test that causes are restored group by group, and that a rerun's parts come from the right experiment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A gang gets a free allocation of its own search that is as it needs, lasts long enough, and is not given back."""
+"""Test that a gang gets only a free allocation of its own search that fits it and lasts long enough."""
 
 from __future__ import annotations
 

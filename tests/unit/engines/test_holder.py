@@ -1,4 +1,4 @@
-"""The holder of an allocation reads orders and tells events, line by line, whatever died while it wrote."""
+"""Test that the holder of an allocation reads orders and writes events, even after a writer died within a line."""
 
 from __future__ import annotations
 

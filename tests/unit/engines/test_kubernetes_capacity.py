@@ -1,4 +1,4 @@
-"""The slots of a pool of Kubernetes: less what other pods hold, within quotas, with nodes that may be added."""
+"""Test the slots of a pool of Kubernetes: without those of other pods, within quotas, with nodes to be added."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def quota(**hard: str) -> Quotas:
 
 
 def slots(nodes: list[Node]) -> dict[str, tuple[int, int]]:
-    """Slots of each node, and how many of them others hold."""
+    """Return the slots of each node, and how many of them other pods hold."""
     return {each.name: (each.slots, sum(holder.slots for holder in each.held_by)) for each in nodes}
 
 

@@ -1,4 +1,4 @@
-"""The objects of a gang say what its pods need, whatever their pool, and never tell a secret."""
+"""Test that the objects of a gang have all that its pods need, in any pool, and show no secret."""
 
 from __future__ import annotations
 

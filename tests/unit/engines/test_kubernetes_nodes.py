@@ -1,4 +1,4 @@
-"""The nodes of a pool of Kubernetes are those on which its pods may run, with their slots."""
+"""Test that the nodes of a pool of Kubernetes are those on which its pods may run, with the right slots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a gang waits, and how it ended, is read from its pods in Kubernetes' own words."""
+"""Test that a gang's wait and end are explained by the states of its pods, in Kubernetes' own words."""
 
 from __future__ import annotations
 

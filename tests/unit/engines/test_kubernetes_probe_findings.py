@@ -1,4 +1,4 @@
-"""What a check of a pool of Kubernetes says where pods did not answer: each red line, with what to change."""
+"""Test the findings about pods that did not answer a check: each problem comes with a remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the API server refuses is told in plain words, and waited for where that may help."""
+"""Test that refusals of the API server are explained, and retried if that may help."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Of many submissions none is lost and none doubled, whatever is cut: the service, its requests, or their answers."""
+"""Test that no submission is lost or duplicated, whether the service, its requests or the answers are cut off."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ GANG = job(2).model_copy(update={"placement": (share(), share((0, 1), "n2")), "s
 
 
 def made(name: GangName) -> tuple[Manifest, list[Manifest]]:
-    """The objects of a gang."""
+    """Return the objects of a gang."""
     return gang(name, GANG, "secret", POOL, Path("/home/attempt"), Identity(1000, 1000))
 
 
 class Died(Exception):
-    """The service dies at this instant."""
+    """Error: the service dies at this point."""
 
 
 class FaultyApi(Api):
-    """An API server in memory that fails, refuses, loses answers, and is left by a service that dies."""
+    """API server in memory that fails, refuses, loses answers, or raises Died."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(None, "ml")

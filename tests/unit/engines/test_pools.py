@@ -1,4 +1,4 @@
-"""Engines of several pools behind one: each gang goes to its own, and what is broken in one stays there."""
+"""Test several pools as one engine: gangs go to their own pools, and errors of one pool do not affect others."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def job(key: AttemptId, pool: str) -> LaunchSpec:
 
 
 class Several:
-    """The local pool, and pools `gpu` and `site`, the second of which does not choose nodes itself."""
+    """Engine for the local pool and the pools `gpu` and `site`; the nodes of `site` are chosen by its own queue."""
 
     def __init__(self, home: Path, *others: str) -> None:
         self.home, self.local = home, MemoryEngine([node("here")])
@@ -69,7 +69,7 @@ class Several:
         self.engines = self.again(*(others or self.made))
 
     def again(self, *names: str) -> PoolEngines:
-        """Those of a service that was just started."""
+        """Return the engine after a restart of the service."""
         return PoolEngines(self.local, self._make, map(pool, names), FolderMarks(self.home))
 
     def _make(self, pool: Pool) -> MemoryEngine:
@@ -78,7 +78,7 @@ class Several:
         return self.made[pool.name]
 
     def left(self, key: AttemptId, pool: str) -> None:
-        """Leave the folder of a gang as an earlier service does."""
+        """Write the folder of a gang, as an earlier service leaves it."""
         folder = attempt_folder(self.home, key)
         folder.mkdir(parents=True)
         (folder / "listed").write_text(pool)
@@ -288,7 +288,7 @@ def test_a_replaced_pool_keeps_its_gangs_and_one_with_gangs_is_not_removed(sever
 
 
 class AllocatingMemoryEngine(MemoryEngine):
-    """Engine whose searches keep allocations."""
+    """Engine in which searches keep allocations."""
 
     def __init__(self, *held: HeldAllocation) -> None:
         super().__init__([of_pool("site", "s1")], places=False)

@@ -1,4 +1,4 @@
-"""What the answers of probes say about a pool: each red line, with what to change."""
+"""Test the findings from the answers of probes: each problem comes with a remedy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def asked(*, nodes: int = 2, gpus: bool = False, checkpoints: str = "/shared/che
 
 
 def node(number: int, **other) -> NodeProbe:
-    """A node of which everything is well, but for what is told otherwise."""
+    """Return the answers of a healthy node, with these changes."""
     address = f"10.0.0.{number + 1}"
     good = {
         "name": f"n{number + 1}",
@@ -46,7 +46,7 @@ def node(number: int, **other) -> NodeProbe:
 
 
 def red(request: ProbeSetup, *probes: NodeProbe, errors: str = "") -> PoolFinding:
-    """The only finding that is red."""
+    """Return the only finding with a problem."""
     (found,) = (each for each in findings(request, ProbeJob(1.0, errors), probes) if not each.ok)
     assert found.todo
     return found

@@ -1,4 +1,4 @@
-"""Jobs that sacct knows: which is a gang's own, and how it ended."""
+"""Test how a gang's job and its end are found in the output of sacct."""
 
 from __future__ import annotations
 

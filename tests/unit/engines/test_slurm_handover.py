@@ -1,4 +1,4 @@
-"""When gangs that sbatch did not take are submitted again, and in which order."""
+"""Test when, and in which order, gangs that sbatch did not accept are submitted again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ended a job decides the outcome of its gang where the launcher's record cannot."""
+"""Test that the end of a job decides its gang's outcome if there is no launcher's record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Slurm's commands print is read right, and its sentences lead to what to change."""
+"""Test parsing the output of Slurm's commands, and the advice on their error messages."""
 
 from __future__ import annotations
 

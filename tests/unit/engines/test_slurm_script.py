@@ -1,4 +1,4 @@
-"""The options of sbatch and the script say what a gang needs, whatever its shape and its pool."""
+"""Test that the options of sbatch and the script request what a gang needs, for any shape and pool."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def pool(**settings) -> Pool:
 
 
 def job(*shares: int, kind: str = "cpu", **fields) -> LaunchSpec:
-    """A gang with so many slots on each of its notional nodes."""
+    """Return a gang's launch spec with this many slots on each of its placeholder nodes."""
     return LaunchSpec(
         experiment=1,
         trial=1,

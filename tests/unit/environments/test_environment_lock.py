@@ -1,4 +1,4 @@
-"""From a recorded environment to requirements, and from pip's settings to uv's."""
+"""Test deriving requirements from a recorded environment, and uv's settings from pip's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frameworks that a forkserver imports before it forks ranks."""
+"""Test which frameworks a forkserver imports before it forks ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GPUs that break under ranks, by a stand-in for NVML, as no GPU breaks when a test wants it to."""
+"""Test the detection of GPUs that break while ranks use them, with a simulated NVML."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from kernel_backend.launch.watch.gpus import GpuWatch
 
 
 class NVMLError(Exception):
-    """What NVML raises."""
+    """Error that NVML raises."""
 
 
 class NVMLError_NotSupported(NVMLError):  # noqa: N801 - NVML's name
-    """What it raises for a GPU without ECC."""
+    """Error that NVML raises for a GPU without ECC."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Assignments and environments as dictionaries, the judgement of ends, the spool, the launcher's lock."""
+"""Test assignments and environments of ranks, outcomes of gangs, the spool, and the launcher's lock."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ GARBAGE = array("d", [2.0, 1.0, 0.0, -5.0, *[float("inf")] * 40]).tobytes()
 
 
 class Machine:
-    """A clock of a rank and the reader of its launcher, at one time that a test moves."""
+    """Clock of a rank and reader of its launcher, with a time that a test advances."""
 
     def __init__(self, path: Path) -> None:
         self.at, self.step = 50.0, 1

@@ -51,7 +51,7 @@ def test_the_number_of_periods_stays_small_however_long_an_attempt_is(hours: flo
 
 
 class FakeMeter:
-    """A meter whose CPU time grows by two seconds a reading."""
+    """Meter whose CPU time grows by two seconds with each reading."""
 
     seconds = 0.0
 

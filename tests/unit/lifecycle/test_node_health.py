@@ -1,4 +1,4 @@
-"""Test which nodes are suspect: pure decisions about faults and the time."""
+"""Test which nodes are suspect, decided from faults and the time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def fault(node: str = "n1", at: float = 0.0, kind: Any = "lost", trial: int = 1,
 
 
 def suspect(faults: list[NodeFault], now: float, sizes: dict[str, int] | None = None) -> list[str]:
-    """The nodes that are left out."""
+    """Return the nodes that are excluded."""
     found = suspicions(faults, sizes or FOUR, now)
     return sorted(name.node for name, each in found.items() if each.left_out)
 

@@ -37,7 +37,7 @@ ECC = LogMatch(pattern="ECC error", action="exclude_node", rank=2, line="uncorre
 
 
 def follow(trial_before, outcome, failure=None, progress=False, max_restarts=5):
-    """The trial's state after this end, and the changes that went with it."""
+    """Return the trial's state after this end, and the changed fields."""
     what = attempt_end(trial_before, attempt(), outcome, failure, progress, max_restarts)
     return advance(trial_before.state, what.event), what.changes
 
@@ -104,7 +104,7 @@ def test_who_was_asked_to_leave_by_others_says_so_and_who_was_asked_here_does_no
 
 
 def test_a_loss_that_is_not_finite_is_not_tried_again():
-    """In a search the trial has failed, and counts as the worst at its target."""
+    """In a search the trial fails, and counts as the worst at its target."""
     not_finite = user_error().model_copy(update={"type": "NotFinite"})
     assert follow(trial(), Outcome.FAILED, not_finite, progress=True)[0] is TrialState.FAILED
     (note,) = attempt_end(trial(), attempt(), Outcome.FAILED, not_finite, True, 5).notes

@@ -13,7 +13,7 @@ from tests.support.builders import attempt
 
 
 def ended(number: int, resume_from: str | None, step: int | None = None, type: str = "SIGKILL") -> Attempt:
-    """An attempt that was lost, or failed at a step."""
+    """Return an attempt that was lost, or that failed at a step."""
     failure = Failure(rank=0, type=type, message="", step=step) if step is not None or type != "SIGKILL" else None
     outcome = Outcome.FAILED if failure else Outcome.LOST
     fields = {"state": AttemptState.ENDED, "resume_from": resume_from, "outcome": outcome, "failure": failure}
@@ -98,7 +98,7 @@ def test_training_the_same_steps_again_is_no_progress():
 
 
 def test_a_crash_that_always_comes_back_ends_some_time_however_far_back_each_try_goes():
-    """With five retries without progress a trial gives up, though it goes back twice."""
+    """With five retries without progress a trial fails, although it resumes from an earlier checkpoint twice."""
     attempts, committed, failures = [ended(1, None)], ["20-1", "30-1", "40-1"], 0
     while failures <= 5:
         point = resume_point(attempts, committed).point
@@ -112,7 +112,7 @@ def test_a_crash_that_always_comes_back_ends_some_time_however_far_back_each_try
 
 @pytest.mark.parametrize("seed", range(200))
 def test_no_history_of_losses_and_late_commits_takes_a_trial_backwards_or_across_a_fence(seed):
-    """Attempts run, are lost at any moment, and go on committing after they were fenced, as a zombie may."""
+    """Attempts run, are lost at any time, and may commit after they were fenced, like a zombie process."""
     chance = random.Random(f"resume {seed}")
     attempts: list[Attempt] = []
     commits: list[tuple[int, str]] = []  # when: before which attempt was made, and what

@@ -1,4 +1,4 @@
-"""The line behind a magic, and which cells a kernel remembers as executed."""
+"""Test parsing the line of a magic, and which cells a kernel records as executed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_what_cannot_be_read_is_refused(line: str):
 
 
 def made() -> InteractiveShell:
-    """One without files of its own: where another holds the person's history, its thread prints a complaint."""
+    """Return a shell without history files, as a second user of these would print an error."""
     config = Config()
     config.HistoryManager.enabled = False
     return InteractiveShell(config=config)

@@ -1,4 +1,4 @@
-"""`%%dlsubmit --local` and `--as-script` in a kernel."""
+"""Test `%%dlsubmit --local` and `--as-script` in a kernel."""
 
 from __future__ import annotations
 

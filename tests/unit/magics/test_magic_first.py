@@ -1,4 +1,4 @@
-"""Comments and empty lines may stand above `%%dlsubmit`, and lines of the cell count as they do in the notebook."""
+"""Test that comments and empty lines may precede `%%dlsubmit`, with unchanged line numbers."""
 
 from __future__ import annotations
 

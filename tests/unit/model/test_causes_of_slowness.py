@@ -10,7 +10,7 @@ from kernel_backend.model.views.slowness import sentence
 
 
 def rank(number: int = 0, steps: int = 1000, **parts: float) -> RankTimes:
-    """A rank whose step takes these milliseconds by part."""
+    """Return the times of a rank whose steps take these milliseconds by part."""
     details = {name: parts.pop(name) for name in ("operations", "written_bytes", "written_s") if name in parts}
     named: dict[Part, float] = {name: ms * steps / 1000 for name, ms in parts.items()}  # type: ignore[misc]
     return RankTimes(rank=number, node=f"n{number}", whole=Split(steps=steps, parts=named), **details)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Curves are thinned so that nothing that was told is lost from sight: extremes, breaks, and the newest value."""
+"""Test that downsampled curves keep extremes, gaps, and the newest value."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def told(*rows: Row, seq: int = 0) -> ReportedValues:
 
 
 def trained(*values: float, first: int = 1) -> ReportedValues:
-    """The losses of one step after the other."""
+    """Return reports of these losses, one for each step."""
     return told(*[("training", step, {"loss": value}) for step, value in enumerate(values, first)])
 
 

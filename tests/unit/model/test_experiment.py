@@ -1,4 +1,4 @@
-"""Cadences, configurations and submissions: what is accepted, what is refused, and how they travel."""
+"""Test cadences, configurations and submissions: valid and invalid values, and their JSON."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""One set of answers for two languages: Jest asks the front end for what Python says here.
+"""Write expected results for Jest, which tests that the front end computes the same as Python.
 
 The files in tests/golden/ are made from the functions of this package: `python -m tests.unit.model.test_golden` writes
-them anew after one of those has changed, and `npm test` then tells what the front end has to follow.
+them anew after one of those has changed, and `npm test` then shows what the front end must change.
 """
 
 from __future__ import annotations
@@ -325,7 +325,7 @@ def _folds() -> dict[str, tuple[Any, ...]]:
 
 
 def _many(count: int) -> list[Trial]:
-    """Trials that rest; the higher the number, the lower the loss, but for some that have none."""
+    """Return paused trials, with lower losses for higher numbers; some have no loss."""
     losses = [math.inf if index % 5 == 0 else -float(index) for index in range(1, count + 1)]
     return [trial(TrialState.PAUSED, index=index, best=best(loss)) for index, loss in enumerate(losses, 1)]
 
@@ -396,7 +396,7 @@ FILES: dict[str, Callable[[], list[dict[str, Any]]]] = {
 
 
 def as_json(value: Any) -> Any:
-    """As it is in the API's JSON: an overview without what is only there to be read along."""
+    """Return a record as in the API's JSON; an overview without the fields that are only added for readers."""
     if isinstance(value, Record):
         return json.loads(value.model_dump_json())
     if isinstance(value, dict):
@@ -409,7 +409,7 @@ def as_json(value: Any) -> Any:
 
 
 def written(cases: list[dict[str, Any]]) -> str:
-    """A case a line, so that a change is seen in a diff."""
+    """Return JSON with one case per line, so that diffs are readable."""
     lines = ",\n".join(json.dumps(case, ensure_ascii=True) for case in cases)
     return f"[\n{lines}\n]\n"
 

@@ -1,4 +1,4 @@
-"""References that people type, and the keys that engines know gangs by."""
+"""Test references that users type, and the keys of gangs for engines."""
 
 from __future__ import annotations
 

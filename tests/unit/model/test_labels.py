@@ -1,4 +1,4 @@
-"""Name, note and tags of an experiment: what an edit makes of them, and how they are shown."""
+"""Test editing and displaying name, note and tags of an experiment."""
 
 from __future__ import annotations
 

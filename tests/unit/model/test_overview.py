@@ -1,4 +1,4 @@
-"""An overview goes over the wire and comes back, and takes messages in one by one."""
+"""Test that an overview survives JSON, and is updated by messages one after another."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def loss(value: float) -> Best:
 
 
 def many(count: int, **fields) -> Overview:
-    """An experiment of so many trials that rest: the higher its number, the lower a trial's loss."""
+    """Return an experiment of this many paused trials, with lower losses for higher numbers."""
     paused = [trial(TrialState.PAUSED, index=index, best=loss(-index)) for index in range(1, count + 1)]
     seen = picture(paused[0], **fields)
     for seq, each in enumerate(paused[1:], 6):

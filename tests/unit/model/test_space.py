@@ -1,4 +1,4 @@
-"""Spaces: what is left of one where something of it is given, and what makes none."""
+"""Test search spaces: the rest after some values are given, and invalid spaces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of `model/states.py`: every pair of state and event, row by row, and by random walks."""
+"""Test the tables of `model/states.py`: every pair of state and event, and random sequences of events."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ machines = pytest.mark.parametrize(("table", "first", "ended"), MACHINES, ids=["
 
 
 def spellings(kind: type[e.Event]) -> list[e.Event]:
-    """An event in each way its guards can stand."""
+    """Return an event with each combination of its guards."""
     names = [field.name for field in fields(kind)]
     return [kind(**dict(zip(names, values, strict=True))) for values in product([True, False], repeat=len(names))]
 
@@ -64,7 +64,7 @@ ATTEMPT_ROWS = """
 
 
 def read(rows: str) -> dict[tuple[str, str], str]:
-    """(state, event+guard) -> state, from rows such as `queued  placed -> starting  held -> paused`."""
+    """Parse rows such as `queued  placed -> starting  held -> paused` into a table by (state, event+guard)."""
     found = {}
     for line in rows.strip().splitlines():
         state, *words = line.split()
@@ -74,7 +74,7 @@ def read(rows: str) -> dict[tuple[str, str], str]:
 
 
 def spelled(event: e.Event) -> str:
-    """`errored+retries_left`: the event's name and the guard that stands."""
+    """Return the event's name with its guard, such as `errored+retries_left`."""
     return "+".join([type(event).__name__.lower(), *(f.name for f in fields(event) if getattr(event, f.name))])
 
 

@@ -1,4 +1,4 @@
-"""Trees of source text, for whoever asks at once."""
+"""Test that several threads can parse source text at once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TIMES = 200
 
 @pytest.fixture
 def collecting() -> Iterator[None]:
-    """Garbage is collected all the time, and lets other threads go on."""
+    """Collect garbage all the time during the block, which lets other threads run."""
     before = gc.get_threshold()
 
     def let_others_go_on(*_: object) -> None:

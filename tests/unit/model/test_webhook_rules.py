@@ -1,4 +1,4 @@
-"""Which addresses webhooks may have, how messages are signed, and when a webhook is switched off."""
+"""Test allowed addresses of webhooks, signatures of messages, and when a webhook is switched off."""
 
 from __future__ import annotations
 
