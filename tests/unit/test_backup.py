@@ -1,4 +1,4 @@
-"""A database is copied while it is in use, and put back where nobody uses it."""
+"""Test that a database is copied while it is in use, and restored only while it is not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls in processes of their own: what they answer and raise, and what becomes of those that are too much."""
+"""Test calls in confined processes: results, errors, and calls that exceed the limits."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_a_first_call_that_goes_on_ends_with_them(tmp_path: Path) -> None:
 
 
 def test_what_an_administrator_limits_keeps_nobody_from_being_answered() -> None:
-    """`ulimit -t` and `ulimit -v` of a login node: their hard limits cannot be raised."""
+    """With `ulimit -t` and `ulimit -v` of a login node, the hard limits cannot be raised."""
     program = """
 import asyncio, operator, resource
 from kernel_backend.confined import Confined

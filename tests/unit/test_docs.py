@@ -1,4 +1,4 @@
-"""The documentation says what is: links lead somewhere, diagrams are drawn from the tables, lists are complete."""
+"""Test the documentation: links resolve, diagrams equal the tables in the code, and lists are complete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Atomic writes: a name stands for the old content or the new, with the permissions that were asked for."""
+"""Test atomic writes: a file has its old or its new content, and the requested permissions."""
 
 from __future__ import annotations
 

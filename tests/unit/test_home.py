@@ -1,4 +1,4 @@
-"""A home is its owner's alone, and says plainly where it cannot be used."""
+"""Test that only its owner can read a home directory, and the errors for unusable ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def mode(path: Path) -> int:
 
 @pytest.fixture
 def open_home(tmp_path: Path) -> Path:
-    """A home of before, which everybody may read."""
+    """Provide a home directory as earlier versions created it, which every user can read."""
     folder = tmp_path / "home"
     for name in ("attempts/1.1-1", "checkpoints/1/1", "notes of its owner"):
         (folder / name).mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""A likeness of a folder in which some files are others: read, walked, written to, and left by `..`."""
+"""Test an overlay of a folder, in which some files are replaced: reading, walking, writing, and `..`."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Modu
 
 @pytest.fixture(params=PLACES.values(), ids=PLACES.keys())
 def bound(request: pytest.FixtureRequest) -> Iterator[tuple[socket.socket, ConnectionEnd]]:
-    """A socket that is bound and does not listen yet, and where it will be reached."""
+    """Provide a bound socket that does not listen yet, and its address."""
     family, host, target = request.param
     with socket.socket(family) as made:
         try:

@@ -1,4 +1,4 @@
-"""Retry policies: the pauses between tries, and the error that is raised when they have run out."""
+"""Test retry policies: the pauses between tries, and the error after the last one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kernel_backend.retry import RetryPolicy, exponential
 
 
 class Flaky:
-    """Fails with the given errors, one a call, and then answers."""
+    """Function that raises the given errors, one per call, and then succeeds."""
 
     def __init__(self, *errors: Exception) -> None:
         self.errors, self.calls = list(errors), 0

@@ -1,4 +1,4 @@
-"""The registry of search methods: those of other packages beside the built-in ones, and packages that are broken."""
+"""Test the registry of search methods, with methods of other packages and broken packages."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of packages that this process can import, and nothing known yet of what is in it."""
+    """Provide a folder with packages that this process can import, and empty caches."""
     importable(tmp_path / "site", monkeypatch)
     for name in ("good_search", "odd_search", "one_search", "shadow_search", "torn_search", "two_search"):
         monkeypatch.delitem(sys.modules, name, raising=False)  # as an earlier test has imported it

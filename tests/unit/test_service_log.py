@@ -1,4 +1,4 @@
-"""The service's log: begun anew when it is large, and not filled with what is the same."""
+"""Test that the service's log is truncated when it is large, and that repeated messages are limited."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from kernel_backend.service_log import KINDS, Seldom, ServiceLog
 
 @pytest.fixture
 def logger() -> logging.Logger:
-    """One of its own, that says nothing elsewhere."""
+    """Provide a logger that passes nothing on to other loggers."""
     found = logging.Logger("tornado.application")
     found.propagate = False
     return found
 
 
 def opened(path: Path) -> ServiceLog:
-    """The log of a service whose stderr is this file."""
+    """Open a service's log whose stderr is this file."""
     return ServiceLog(open(path, "a", encoding="utf-8"), path, limit=1000)  # for as long as it is used
 
 

@@ -21,7 +21,7 @@ from tests.support.sides import side
 
 
 class Service:
-    """Holds one experiment."""
+    """Service that has one experiment."""
 
     def __init__(self, submitted: Side) -> None:
         self.submitted, self.asked_by = submitted, "dave"

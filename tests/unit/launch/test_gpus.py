@@ -22,7 +22,7 @@ class NVMLError_NotSupported(NVMLError):  # noqa: N801 - NVML's name
 
 @dataclass
 class Nvml:
-    """Uncorrectable errors of each GPU, None for one without ECC; those that do not answer; the driver's problem."""
+    """Simulated NVML with ECC errors of GPUs (None without ECC), GPUs that do not answer, and a driver's problem."""
 
     errors: dict[str, int | None] = field(default_factory=lambda: {"GPU-1": 0, "GPU-2": 7, "GPU-3": None})
     lost: set[str] = field(default_factory=set)

@@ -1,4 +1,4 @@
-"""The largest batch size that fits is found by few tries, within a granularity."""
+"""Test that the largest fitting batch size is found by few tries, up to a granularity."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ PATIENCE_S = 60.0  # for what must
 
 
 class Slow(Directory):
-    """A folder that writes when it is told to, or refuses to."""
+    """Storage that writes only when a test allows it, or that refuses to write."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
@@ -47,7 +47,7 @@ class Slow(Directory):
 
 
 class Saving:
-    """A training of one rank whose weights are the number of its step."""
+    """Training of one rank whose weights are the number of its step."""
 
     def __init__(self, folder: Path, model: nn.Module | None = None, copy: HostCopy | None = None) -> None:
         self.model = model or nn.Linear(3, 1)
@@ -61,7 +61,7 @@ class Saving:
         )
 
     def save(self, step: int, **metrics: float) -> threading.Thread:
-        """Begin a checkpoint at `step` in a thread that stands for the training."""
+        """Save a checkpoint at `step` in a thread that represents the training."""
         training = threading.Thread(target=self._save, args=(step, metrics), daemon=True)
         training.start()
         return training
@@ -73,7 +73,7 @@ class Saving:
         self.checkpointer.settle()
 
     def steps(self) -> list[int]:
-        """Those of which there is a checkpoint, whose weights are theirs."""
+        """Return the steps that have a checkpoint, after checking its weights."""
         self.checkpointer.close()
         found = self.home.committed()
         assert all(f"{each.step}.0" in str(self._weights(each)) for each in found)
@@ -121,7 +121,7 @@ def waits(training: threading.Thread) -> bool:
 
 
 def goes_on(training: threading.Thread) -> bool:
-    """Return True where training goes on although nothing is written."""
+    """Return True if training continues although nothing is written."""
     training.join(PATIENCE_S)
     return not training.is_alive()
 
@@ -162,7 +162,7 @@ def test_a_store_that_does_not_answer_is_told_of_once_and_waited_for_no_more(sav
 
 
 class Scarce(HostCopy):
-    """The memory of a host that has none left."""
+    """Simulated host without free memory."""
 
     scarce = True
 

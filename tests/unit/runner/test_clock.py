@@ -22,7 +22,7 @@ from kernel_backend.runner.timing.intercept import install
 
 
 class Hand:
-    """A clock's time, which moves when a test says so."""
+    """Time source of a clock, which a test advances."""
 
     def __init__(self) -> None:
         self.at = 100.0
@@ -208,7 +208,7 @@ def timed(hand: Hand) -> Iterator[Hand]:
 
 
 class Slow(torch.autograd.Function):
-    """Takes three seconds of the hand's time in the backward pass."""
+    """Module whose backward pass takes three seconds of the simulated time."""
 
     hand: Hand
 

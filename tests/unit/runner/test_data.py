@@ -28,7 +28,7 @@ def test_shares_are_consecutive_and_as_equal_as_can_be(count, size):
 @pytest.mark.parametrize("count", [1, 2, 3, 8])
 @pytest.mark.parametrize("data", [Noisy(), Flow()], ids=["by index", "a stream"])
 def test_logical_ranks_together_see_what_one_sees_wherever_they_are(data, count):
-    """The same samples with the same random numbers, whichever process draws them."""
+    """The samples and their random numbers are the same, whichever process draws them."""
     whole = rows(batches(data).steps(0, 12))
     for size in range(1, count + 1):
         processes = [range(count)[share(count, rank, size)] for rank in range(size)]
@@ -106,7 +106,7 @@ def test_what_lies_ready_in_memory_needs_no_workers_and_no_random_numbers():
 
 
 class Together(Noisy):
-    """Reads many samples in one call."""
+    """Dataset that reads many samples in one call."""
 
     def __init__(self, draws):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Random numbers of samples: each has its own, and none has another's."""
+"""Test that each sample has its own random numbers, different from those of all others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_no_two_samples_draw_the_same():
 
 
 def test_samples_have_seeds_of_their_own_in_generators_that_read_32_bits():
-    """Of 10^6 random seeds of 32 bits, a hundred pairs would be equal (10^12 / 2 / 2^32)."""
+    """Of 10^6 random 32-bit seeds, about a hundred pairs would be equal (10^12 / 2 / 2^32)."""
     found = Draws(3, "sample")
     seeds = torch.empty(100_000, dtype=torch.int64)
     for position in range(len(seeds)):
@@ -39,7 +39,7 @@ def test_beyond_two_thousand_million_samples_the_generators_do_not_pair_up_again
 
 
 def test_numpy_and_torch_do_not_draw_the_same_numbers():
-    """They are the same generator: equal seeds give equal words."""
+    """Both use the same kind of generator, so that equal seeds would give equal numbers."""
     np.random.seed(5)
     torch.manual_seed(5)
     words = np.random.randint(2**32, size=100, dtype=np.uint32).tolist()

@@ -1,4 +1,4 @@
-"""Datasets with generators of their own: the same samples wherever they are read, and wherever one goes on."""
+"""Test datasets with their own random generators: samples are equal wherever they are read or resumed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 
 
 class Transform:
-    """As libraries of augmentations do it: generators within, which what it is composed of shares."""
+    """Augmentation with inner generators that composed transforms share, as in common libraries."""
 
     def __init__(self, *inner):
         self.inner = list(inner)
@@ -34,7 +34,7 @@ class Transform:
 
 
 class Augmented(Dataset):
-    """Every sample draws from four generators, and none of them is a main one."""
+    """Dataset whose samples draw from four generators of its own."""
 
     def __init__(self):
         self.transform = Transform(Transform(), Transform(Transform()))
@@ -49,7 +49,7 @@ class Augmented(Dataset):
 
 
 class Late(Augmented):
-    """It makes its generators when it is first read, in each process."""
+    """Dataset that creates its generators at the first read, in each process."""
 
     def __init__(self):
         self.transform = None
@@ -66,7 +66,7 @@ class Together(Augmented):
 
 
 class Collating(Augmented):
-    """A data set whose `collate` draws random numbers, too."""
+    """Dataset whose `collate` draws random numbers, too."""
 
     def __init__(self):
         super().__init__()
@@ -131,7 +131,7 @@ def test_a_dataset_without_generators_is_asked_for_each_sample_once():
 
 
 class Stream(IterableDataset):
-    """It shuffles and draws by generators of its own."""
+    """Stream that shuffles and draws with its own generators."""
 
     def __init__(self):
         self.rng, self.shuffle = np.random.default_rng(3), random.Random(3)
@@ -142,7 +142,7 @@ class Stream(IterableDataset):
 
 
 class Keeping(Stream):
-    """It finds its place and its generators itself."""
+    """Stream that saves its position and its generators itself."""
 
     taken = 0
 

@@ -1,4 +1,4 @@
-"""Test that the first epoch's samples have one digest, however they are batched, shared, loaded and prefetched."""
+"""Test that the first epoch's samples have one digest, independent of batching, sharing, loading and prefetching."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SOURCES = {
 
 
 def seen(data, steps=None) -> SampleDigests:
-    """Sum the sample digests over an epoch's batches."""
+    """Return the combined sample digest of an epoch's batches."""
     found = SampleDigests()
     for shares in data.steps(0, steps or data.per_epoch):
         for share in shares:

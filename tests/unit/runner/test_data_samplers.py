@@ -1,4 +1,4 @@
-"""A DataLoader's own sampler decides which samples are trained on: the same ones wherever and whenever it is asked."""
+"""Test that a DataLoader's own sampler decides which samples are trained, with equal results on every call."""
 
 from __future__ import annotations
 

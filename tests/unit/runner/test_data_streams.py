@@ -1,4 +1,4 @@
-"""Streams: one order for all, the same bits as from the beginning wherever one goes on."""
+"""Test streams: one order for all ranks, and the same bits after resuming at any point."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.samples import Flow, Keeping, batches, drawn, rows
 
 
 class OfIterators:
-    """Known by `__iter__` alone; its iterators keep the place, not itself."""
+    """Stream that only has `__iter__`; its iterators hold the position."""
 
     def __iter__(self):
         return Steps()
@@ -43,7 +43,7 @@ class Counted(Flow):
 
 
 class CountingPasses(Flow):
-    """Its samples depend on how many passes there were, which it counts at their end, and then has nothing left."""
+    """Stream whose samples depend on the number of completed passes, which it counts at the end of each."""
 
     begin = next = passes = 0
 
@@ -62,7 +62,7 @@ class CountingPasses(Flow):
 
 
 class BeginningAnew(CountingPasses):
-    """After its last sample it says that all is still to come."""
+    """Stream whose state after the last sample means that a new pass begins."""
 
     def __iter__(self):
         yield from super().__iter__()
@@ -70,7 +70,7 @@ class BeginningAnew(CountingPasses):
 
 
 class CountingLate(CountingPasses):
-    """It notices that a pass has ended when the next one begins."""
+    """Stream that notices the end of a pass only when the next one begins."""
 
     def __iter__(self):
         if self.next >= self.count:
@@ -84,7 +84,7 @@ class CountingLate(CountingPasses):
 
 
 class Shuffling(CountingPasses):
-    """It shuffles by a generator of its own, and saves what that was before the pass."""
+    """Stream that shuffles with its own generator, and saves the generator's state from before the pass."""
 
     def __init__(self, count=23):
         super().__init__(count)
@@ -105,7 +105,7 @@ class Shuffling(CountingPasses):
 
 
 def interrupted(data, at, workers, until=14):
-    """The steps to `at` of one process, and from there on those of another that got the state by a file."""
+    """Return the steps up to `at` of one process, then those of another that restored the state from JSON."""
     first, second, notes = batches(data(), workers=workers), None, []
     steps = first.steps(0, until)
     before = [next(steps) for _ in range(at)]

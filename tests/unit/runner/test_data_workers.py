@@ -1,4 +1,4 @@
-"""Loader workers change no bit, bring errors home, and neither outlive their rank nor leave it waiting."""
+"""Test that loader workers change no bit, pass on errors, and neither outlive their rank nor block it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_loading_draws_nothing_from_the_main_generators(data):
 
 
 class Unhappy(Exception):
-    """It cannot be made again from what it hands on."""
+    """Exception that cannot be recreated from its pickled arguments."""
 
     def __init__(self, one, other):
         super().__init__(f"{one} and {other}")

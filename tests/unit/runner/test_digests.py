@@ -1,4 +1,4 @@
-"""The weights at step 0 have a digest each, and one over all."""
+"""Test the digests of the weights at step 0: one for each tensor, and one for all."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def numbers(path: Path) -> list[int]:
 
 
 def descriptor_of(path: Path) -> int:
-    """The number under which this process has the file open."""
+    """Return the file descriptor with which this process has the file open."""
     (found,) = [fd for fd in os.listdir("/proc/self/fd") if os.path.realpath(f"/proc/self/fd/{fd}") == str(path)]
     return int(found)
 

@@ -23,7 +23,7 @@ def listening() -> Iterator[None]:
 
 
 def attempt(tmp_path: Path, validates: bool = True) -> tuple[FirstEpoch, list[str]]:
-    """A rank alone, and the names of the facts that it says."""
+    """Run a single rank, and return the names of the provenance records that it reports."""
     opened_files.stop()
     opened_files.watch(lambda path: path.startswith(str(tmp_path)))
     said: list[str] = []

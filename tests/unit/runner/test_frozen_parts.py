@@ -1,4 +1,4 @@
-"""Write untrained weights once, whatever is frozen, unfrozen or changed without a gradient meanwhile."""
+"""Test that untrained weights are written once, whatever is frozen, unfrozen or changed without gradients."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ State = dict[str, Tensor]
 
 
 class Adapted(nn.Module):
-    """A frozen base with statistics and a table, and a small adapter that is trained."""
+    """Frozen base with statistics and a table, and a small trained adapter."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class Adapted(nn.Module):
 
 
 class Training:
-    """A training of one rank on `model`, which saves whenever it is told to."""
+    """Training of one rank on `model`, which saves whenever a test requests it."""
 
     def __init__(self, folder: Path, model: nn.Module, ema: float | None = None, eager: bool = False) -> None:
         self.model, self.optimizer = model, torch.optim.Adam(model.parameters(), lr=0.1)
@@ -67,7 +67,7 @@ class Training:
                 self.states[self.now] = {name: value.clone() for name, value in self.model.state_dict().items()}
 
     def saved(self) -> list[Manifest]:
-        """All checkpoints, each of which has the weights of its step."""
+        """Return all checkpoints, after checking that each has the weights of its step."""
         self.checkpointer.settle()
         self.checkpointer.close()
         found = self.home.committed()
@@ -79,7 +79,7 @@ class Training:
         return found
 
     def frozen(self) -> list[str | None]:
-        """The digest of each checkpoint's frozen part."""
+        """Return the digest of each checkpoint's frozen part."""
         return [part.digest if (part := each.part("model.frozen")) else None for each in self.saved()]
 
 
@@ -89,7 +89,7 @@ def seeded() -> None:
 
 
 def files(training: Training, part: str) -> int:
-    """Count the different files of a part."""
+    """Return the number of different files of a part."""
     found = Path(training.home.where).glob(f"*/{part}.safetensors")
     return len({each.stat().st_ino for each in found})
 

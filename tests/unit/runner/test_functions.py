@@ -1,4 +1,4 @@
-"""Roles are called with what their arguments name, and say so when they give back what cannot be trained."""
+"""Test that roles are called with the values that their arguments name, and that invalid results raise errors."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_roles_that_are_values_are_taken_as_they_are_and_a_loss_is_called_by_pos
 
 
 class Count:
-    """A metric object: it is updated, and then computes."""
+    """Minimal metric object, with `update`, `compute` and `reset`."""
 
     def update(self, output, target): ...
     def compute(self): ...

@@ -1,4 +1,4 @@
-"""Random generators that objects keep for themselves: all kinds are found, wherever they are, and seeded in place."""
+"""Test that random generators held by objects are found, of every kind and anywhere, and seeded in place."""
 
 from __future__ import annotations
 

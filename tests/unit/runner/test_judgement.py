@@ -1,4 +1,4 @@
-"""Judge reported values: the best validation, patience, values that are not finite."""
+"""Test the evaluation of reported values: best validation, patience, non-finite values."""
 
 from __future__ import annotations
 

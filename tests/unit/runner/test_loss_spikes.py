@@ -1,4 +1,4 @@
-"""Losses that jump and stay up are noticed; hard batches, noise and falling losses are not."""
+"""Test that losses which jump and stay high are detected; hard batches, noise and falling losses are not."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def notes(losses, name="loss"):
 
 
 def falling(count, seed=0):
-    """A usual curve: it falls, with the noise of batches."""
+    """Return a usual loss curve, which falls with the noise of batches."""
     draw = random.Random(seed)
     return [2.3 * math.exp(-step / 200) * draw.lognormvariate(0, 0.3) for step in range(count)]
 

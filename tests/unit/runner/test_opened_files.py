@@ -1,4 +1,4 @@
-"""Test the audit hook that records files opened for reading, and that it disturbs no caller."""
+"""Test the audit hook that records opened files, and that it never disturbs its caller."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kernel_backend.runner import opened_files
 
 @pytest.fixture
 def heard(tmp_path, monkeypatch):
-    """The names below `tmp_path` that were heard of."""
+    """Return the names below `tmp_path` of the recorded files."""
     monkeypatch.setattr(opened_files, "_temporary", str(tmp_path / "scratch") + "/")
     (tmp_path / "scratch").mkdir()
     opened_files.watch(lambda path: path.startswith(str(tmp_path)))

@@ -1,4 +1,4 @@
-"""A training that begins from a checkpoint of other hyperparameters: weights and moments are that one's."""
+"""Test trainings that start from a checkpoint with other hyperparameters: they restore its weights and moments."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ EVERY_SCHEDULE = pytest.mark.parametrize("schedule", list(SCHEDULES))
 
 
 class Trained:
-    """A small model with its optimizer and schedule, after some steps."""
+    """Small model with its optimizer and schedule, after some steps."""
 
     def __init__(self, kind, schedule, lr, decay=0.0, steps=0):
         torch.manual_seed(3)
@@ -55,7 +55,7 @@ class Trained:
                 self.schedule.step()
 
     def begin_from(self, parent, others=True):
-        """Do what the restoring of a checkpoint does."""
+        """Restore a checkpoint like the runner does."""
         self.model.load_state_dict(parent.model.state_dict())
         for kind, mine, its in (
             (Optimizer, self.optimizer, parent.optimizer),
@@ -68,7 +68,7 @@ class Trained:
         return self
 
     def options(self):
-        """Of every group, as numbers."""
+        """Return the options of all parameter groups, as numbers."""
         return [{name: value for name, value in group.items() if name != "params"} for group in self.groups]
 
     @property

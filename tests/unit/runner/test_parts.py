@@ -1,4 +1,4 @@
-"""The small parts of a worker: seeds, buckets, pace, sums, failures, the spool, the choice of a backend."""
+"""Test small parts of a worker: seeds, buckets, cadence, sums, failures, the spool, the choice of a backend."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def test_a_parameter_with_gaps_or_overlaps_has_a_contiguous_gradient(parameter):
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Time stands still for whoever asks how fast a training is."""
+    """Stop the clock by which the speed of a training is measured."""
     monkeypatch.setattr("kernel_backend.runner.loop.cadence.time", SimpleNamespace(monotonic=lambda: 7.0))
 
 

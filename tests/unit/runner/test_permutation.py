@@ -1,4 +1,4 @@
-"""The order of an epoch: a permutation of its own, read anywhere without walking there."""
+"""Test the order of an epoch: a permutation with random access."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_vast_order_holds_no_list():
 
 @pytest.mark.parametrize("count", [LARGEST_LISTED + 1, VAST])
 def test_a_scattered_order_looks_random(count):
-    """Pairs of neighbours fall evenly into a grid of 64 by 64: chi squared within six standard deviations."""
+    """Pairs of neighbours are spread evenly over a grid of 64 by 64: chi squared is within six standard deviations."""
     for value in range(2):
         where = LazyPermutation(value, count).at(torch.arange(count // 3, count // 3 + 300_000)) * 64 // count
         for apart in (1, 7):

@@ -40,7 +40,7 @@ USES_TORCH = "import torch\ndef model(): return torch.nn.Linear(1, 1)"
 
 @pytest.fixture(scope="module", autouse=True)
 def imported_once():
-    """Import once what each forked process would import anew."""
+    """Import modules once, which each forked process would otherwise import again."""
     import numpy
     import torch  # noqa: F401
 
@@ -50,7 +50,7 @@ def imported_once():
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project with a module that sets things."""
+    """Provide a project with a module that changes settings."""
     (tmp_path / "helpers_of_the_project.py").write_text(HELPERS)
     (tmp_path / "double.py").write_text("import torch\ntorch.set_default_dtype(torch.float64)\n")
     monkeypatch.chdir(tmp_path)
@@ -59,7 +59,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def found(folder: Path, cells: Sequence[str], target: str = USES_TORCH) -> list[Difference]:
-    """Capture a cell after these cells, and return the settings of the process that differ in the job."""
+    """Capture a cell after these cells; return the settings of the process that differ in the job."""
 
     def in_kernel() -> tuple[str, int, Process]:
         kernel = shell()
@@ -205,7 +205,7 @@ print(json.dumps([began, answers]))
 
 
 def test_every_setting_begins_as_the_table_says_and_its_line_sets_it():
-    """In a process like a kernel's, which has set nothing but what IPython does."""
+    """The test runs in a process like a kernel's, in which only IPython has changed settings."""
     wanted = {name: OTHER[setting.begins] for name, setting in SETTINGS.items()}
     command = [sys.executable, "-W", "ignore", "-c", _EACH, json.dumps(wanted)]
     began, answers = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)

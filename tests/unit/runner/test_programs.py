@@ -1,4 +1,4 @@
-"""Programs of a command: their variables, what they report, how far they are, and how they ended."""
+"""Test the programs of commands: variables, reports, progress, and how they end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test that objects which a user's functions hold have their old state again after each call."""
+"""Test that objects held by a user's functions have their old state again after each call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever a loop registers comes back bit for bit, in the object that the loop holds."""
+"""Test that registered values are restored bit for bit, in the objects that the loop holds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kernel_backend.runner.external_loop.reports import KEPT, PendingReports, me
 
 
 def saved(value: Any) -> Any:
-    """The state of a registered value, as it comes out of a checkpoint."""
+    """Return the state of a registered value after a checkpoint and its restoration."""
     tree, tensors = flatten(part_of("it", value).state_dict())
     return unflatten(json.loads(json.dumps(tree)), {name: tensor.clone() for name, tensor in tensors.items()})
 

@@ -1,4 +1,4 @@
-"""Digests of a program's names, the verdict of two processes, and a rehearsal that disturbs nothing."""
+"""Test the digests of a program's variables, their comparison, and that a rehearsal disturbs nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Digests of samples: equal for equal content, whatever memory looks like and whatever order samples come in."""
+"""Test digests of samples: equal for equal content, whatever the memory layout and the order of samples."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Example:
 
 
 class Opaque:
-    """Has no content of its own but its attributes, as objects of graph libraries have."""
+    """Object whose content is only its attributes, like those of graph libraries."""
 
     def __init__(self, **values):
         vars(self).update(values)
@@ -155,7 +155,7 @@ def test_the_sum_is_the_same_in_any_order_and_any_batches(values, shuffle, size)
 
 
 def as_told_apart(value):
-    """Python takes 1, 1.0 and True for one."""
+    """Return a value with its types, since Python treats 1, 1.0 and True as equal."""
     if isinstance(value, list):
         return ["list", *map(as_told_apart, value)]
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""A lazy copy is the state of the moment at which it was begun, or it is thrown away."""
+"""Test that a lazy copy has the state at its beginning, or is discarded."""
 
 from __future__ import annotations
 

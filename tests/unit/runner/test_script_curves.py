@@ -1,4 +1,4 @@
-"""Test which names of a program become curves: those of a step, and of a validation outside the innermost loop."""
+"""Test which variables of a program become curves: of a step, or of a validation outside the innermost loop."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ END
 
 
 class Told:
-    """A training that keeps what is reported, as kind, step and values."""
+    """Training that stores its reports as kind, step and values."""
 
     def __init__(self) -> None:
         self.position = LoopPosition()
@@ -49,7 +49,7 @@ class Told:
 
 
 class Program:
-    """A program whose loops tell their iterations, as the runner's rewritten ones do."""
+    """Program that signals the iterations of its loops, like the runner's rewritten ones."""
 
     def __init__(self, source: str, config: Config) -> None:
         self.tree, self.told, self.events = ast.parse(source), Told(), Events()

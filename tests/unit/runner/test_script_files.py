@@ -1,4 +1,4 @@
-"""Files that a program writes: as they were at the checkpoint from which a restart goes on."""
+"""Test that files of a program are restored to their state at the checkpoint from which it resumes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kernel_backend.runner.forms.script.files import ProgramFiles
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A program's working folder."""
+    """Provide the working folder of a program."""
     made = tmp_path / "work"
     made.mkdir()
     monkeypatch.chdir(made)
@@ -21,7 +21,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def begin(tmp_path: Path, folder: Path):
-    """Return a function that begins an attempt of the program: its files, of which earlier attempts left a record."""
+    """Provide a function that starts an attempt's file record, which continues that of earlier attempts."""
 
     def begins() -> ProgramFiles:
         return ProgramFiles(str(folder), tmp_path / "job" / "files.json", (str(tmp_path / "job"),))

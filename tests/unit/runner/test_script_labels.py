@@ -1,4 +1,4 @@
-"""The numbers that a printed line names, in the styles in which people print."""
+"""Test parsing named numbers in printed lines of many styles."""
 
 from __future__ import annotations
 

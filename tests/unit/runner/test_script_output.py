@@ -1,4 +1,4 @@
-"""Test what a program prints: what is passed on, what its listener gets, and what is muted.
+"""Test the output of a program: which text is passed on, received by the listener, or muted.
 
 Each program is a process of its own, as pytest replaces the streams and the function that shows warnings.
 """
@@ -23,7 +23,7 @@ print(json.dumps({"heard": "".join(heard), "logged": output.text}))
 
 
 def run(source: str) -> tuple[str, str, str, str]:
-    """Return what is heard, what is logged, and what arrives at stdout and stderr."""
+    """Return the text that the listener, the log, stdout and stderr receive."""
     program = HEAD + textwrap.dedent(source) + TAIL
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     *printed, last = done.stdout.splitlines(keepends=True)

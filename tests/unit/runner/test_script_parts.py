@@ -1,4 +1,4 @@
-"""A program's checkpoint holds each content once: its own part refers to the tensors of its modules."""
+"""Test that a program's checkpoint stores each content once: its own part refers to tensors of its modules."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def whole(program):
 
 
 def tensors_of(checkpoint):
-    """The large tensors of both parts, by part and name."""
+    """Return the large tensors of both parts, by part and name."""
     _, modules, state = pickle.loads(checkpoint)
     parts = {PART: flatten(modules)[1], PROGRAM: flatten(state)[1]}
     return {(part, name): each for part, own in parts.items() for name, each in own.items() if each.nbytes >= 1024}
@@ -85,7 +85,7 @@ def test_a_program_goes_on_from_shared_contents(program, whole):
 
 
 def test_a_checkpoint_that_shares_nothing_is_restored_as_ever(program, whole):
-    """Checkpoints of earlier versions hold all contents of a program in its own part."""
+    """Checkpoints of earlier versions have all contents of a program in its own part."""
     head, modules, state = pickle.loads(whole.checkpoints[2])
     earlier = NamedModules({}, list)
     earlier.load_state_dict(modules)

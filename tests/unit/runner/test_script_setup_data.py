@@ -1,4 +1,4 @@
-"""Data that a program's setup makes: referred to while it is unchanged, saved once it has changed, never mixed up."""
+"""Test data that a program's setup creates: unchanged data is stored by reference, changed data is saved."""
 
 from __future__ import annotations
 

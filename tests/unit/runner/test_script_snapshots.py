@@ -1,4 +1,4 @@
-"""Programs that are resumed at any head end as the undisturbed ones: values, texts, and the bits of plain Python."""
+"""Test that programs resumed at any loop head end like uninterrupted ones, with the bits of plain Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Units of a sharded model are its blocks, however many there are."""
+"""Test that the units of a sharded model are its blocks, whatever their number."""
 
 import pytest
 import torch

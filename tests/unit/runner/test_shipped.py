@@ -1,4 +1,4 @@
-"""The worker's side of local modules: those that travelled are imported, whatever lies elsewhere now."""
+"""Test that a worker imports the snapshot's local modules, whatever else has the same names."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def as_before() -> Iterator[None]:
 
 
 def unpacked(tmp_path: Path, source: str, files: dict[str, str]) -> tuple[Path, Path]:
-    """The code folder of a snapshot whose project was at `live`, and that folder."""
+    """Return the code folder of a snapshot, and the folder `live` of its original project."""
     live, code = tmp_path / "live", tmp_path / "code"
     roles = "def model(): ...\ndef train_data(): ...\ndef loss(): ...\n"
     snapshot = Snapshot(
@@ -97,7 +97,7 @@ def test_where_the_folder_is_gone_a_job_runs_among_the_shipped_files(tmp_path: P
 
 @pytest.fixture
 def edited(tmp_path: Path) -> tuple[Path, Path]:
-    """An unpacked snapshot whose included files have changed in the working folder since."""
+    """Return an unpacked snapshot whose included files have changed in the working folder since."""
     files = {"project/books/words.txt": "then", "project/conf.yaml": "then", "project/src/nets.py": "x = 1"}
     code, live = unpacked(tmp_path, "", files | {"project/books/this.ipynb": "then"})
     (live / "books" / "words.txt").write_text("now!")

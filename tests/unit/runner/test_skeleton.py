@@ -1,4 +1,4 @@
-"""A module without its tensors: made again from a namespace, and the same bytes for equal modules."""
+"""Test modules without their tensors: recreated from a namespace, and equal bytes for equal modules."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kernel_backend.runner.forms.script.state.skeleton import module_of, skeleto
 
 
 class Net(nn.Module):
-    """Two layers that share a weight, and a buffer."""
+    """Module of two layers that share a weight, with a buffer."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Test the plans that split a call over ranks, and the notes about them, without a rank."""
+"""Test the plans that split calls over ranks, and the notes about them, in one process."""
 
 from __future__ import annotations
 

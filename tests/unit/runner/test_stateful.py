@@ -59,7 +59,7 @@ def test_every_logical_rank_has_statistics_of_its_own():
 
 
 class Centered(nn.Module):
-    """Puts another tensor in its buffer's place, as DINO and VQ-VAE do."""
+    """Module that replaces its buffer's tensor, like DINO and VQ-VAE."""
 
     def __init__(self):
         super().__init__()

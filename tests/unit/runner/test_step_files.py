@@ -1,4 +1,4 @@
-"""A file that loss, metrics or a step writes has one writer, and each rank reads what it has written."""
+"""Test that each file written by loss, metrics or a step has one writer, and that ranks read what they wrote."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kernel_backend.runner.definition.step_files import StepFiles, caches_of, is
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """The working folder; the temporary one is elsewhere."""
+    """Provide the working folder; the temporary folder is elsewhere."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     for name in ("work", "temporary"):
         (tmp_path / name).mkdir()
@@ -30,7 +30,7 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def files(folder):
-    """`files(rank, ...)`: the redirection of a rank of two."""
+    """Provide a function `files(rank, ...)` that returns the redirection of one of two ranks."""
 
     def make(rank, size=2, **options):
         return StepFiles(str(folder), folder.parent / f"rank-{rank}", rank, notes.append, size, **options)

@@ -1,4 +1,4 @@
-"""Tensors of a part are decoded one after the other, whatever pieces its bytes come in."""
+"""Test that a part's tensors are decoded one after another, whatever the pieces of its bytes."""
 
 import itertools
 import json

@@ -1,4 +1,4 @@
-"""A running training records steps on request, answers each request, and keeps its bits."""
+"""Test that a running training records steps on request, answers each request, and keeps its bits."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ TRACE = Trace(id="5f3a", steps=3, ranks=(0,))
 
 
 class Kept(dict[str, bytes]):
-    """Artifacts by name."""
+    """Store of artifacts by name."""
 
     def __call__(self, name: str, path: Path) -> None:
         self[name] = path.read_bytes()
 
 
 class Rank:
-    """A rank that trains a small model, with what it kept and told."""
+    """Rank that trains a small model, with its artifacts and reports."""
 
     def __init__(self, folder: Path, number: int = 0) -> None:
         self.instructions, self.kept, self.told = Instructions(), Kept(), list[Traced]()

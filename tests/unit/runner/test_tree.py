@@ -1,4 +1,4 @@
-"""A sum over logical ranks has one order, wherever these are computed."""
+"""Test that a sum over logical ranks has one order, whichever process computes them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def leaves(count, size=5):
 
 
 def straight(parts):
-    """The tree's sum, written as the definition says it."""
+    """Return the tree's sum, computed directly by its definition."""
     if len(parts) == 1:
         return parts[0].clone()
     left = 1 << ((len(parts) - 1).bit_length() - 1)
@@ -51,7 +51,7 @@ def test_every_logical_rank_has_one_place_and_shares_differ_by_one_at_most():
 
 
 class Together:
-    """Ranks that are threads of this process."""
+    """Process group of threads in this process."""
 
     def __init__(self, size):
         self.size, self.local_rank = size, 0
@@ -94,7 +94,7 @@ NET = Net()
 
 
 def gradients_at(size, logical, samples=11, dtype=torch.float32):
-    """The gradients and the word of rank 0, of a batch that `size` threads compute as `logical` ranks."""
+    """Return rank 0's gradients and control word for a batch that `size` threads compute as `logical` ranks."""
     generator = torch.Generator().manual_seed(1)
     data = torch.randn(samples, 4, generator=generator).to(dtype)
     together, everyones = Together(size), shares_of(logical, size)
@@ -148,7 +148,7 @@ def test_the_tree_gives_the_gradient_of_the_whole_batch():
 
 
 def test_sums_of_16_bits_are_rounded_once():
-    """In bfloat16 256 + 1 is 256: rounded after each sum, these would add up to 258."""
+    """In bfloat16 256 + 1 is 256; rounding after each addition would give 258."""
     net = nn.Linear(1, 1, bias=False, dtype=torch.bfloat16)
     tree = TreeGradients(dict(net.named_parameters()), OFF, SingleRank(), shares_of(4, 1))
     tree.begin()

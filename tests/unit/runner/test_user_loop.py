@@ -1,4 +1,4 @@
-"""A user's own loop goes on at every step where a checkpoint may have been saved."""
+"""Test that a user's own loop resumes at every step after which a checkpoint may have been saved."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Stream(IterableDataset[Any]):
 
 
 class Saving(PrintedTraining):
-    """A training that saves its position at each boundary, as JSON."""
+    """Training that saves its position at each boundary, as JSON."""
 
     def __init__(self, position: LoopPosition, taken: list[Any]) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class Saving(PrintedTraining):
 
 
 def trained(loop: Callable[[Any, list[Any]], None], position: LoopPosition, **config: Any) -> tuple[list[Any], Saving]:
-    """Run a loop from this position on, and return what it took and its training."""
+    """Run a loop from this position; return the items that it processed, and its training."""
     taken: list[Any] = []
     training = Saving(position, taken)
     settings = LoopSettings(Config(**config), 0, 1, torch.device("cpu"), note=print)

@@ -1,4 +1,4 @@
-"""The `metrics` role over a validation, with one rank: when it is called, with what, and what it may return."""
+"""Test the `metrics` role in a validation on one rank: its calls, arguments, and allowed results."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_metrics_that_fail_on_batches_of_any_width_raise_their_own_error():
 
 
 class Largest:
-    """A metric as simple as can be."""
+    """Metric of the simplest kind."""
 
     def __init__(self):
         self.reset()
@@ -171,7 +171,7 @@ Pair = namedtuple("Pair", "left right")
 
 @dataclass
 class Answer:
-    """An output as libraries have them."""
+    """Output object like those of libraries."""
 
     logits: torch.Tensor
     loss: torch.Tensor | None = None

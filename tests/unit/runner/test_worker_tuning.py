@@ -25,14 +25,14 @@ AMPLE = Limits(cores=64, processes=64)
 def measured(
     workers: int, work: float, load: float, cpu: float = 0.0, prefetch: int = 2, jitter: float = 0.0
 ) -> Measured:
-    """What is measured where each step computes for `work` ms, and a batch takes one process `load` ms."""
+    """Return measurements for steps that compute for `work` ms, with batches that take one process `load` ms."""
     step = work + load if workers == 0 else max(work, load / workers) + jitter
     setting = LoaderSetting(workers=workers, prefetch=prefetch)
     return Measured(setting, step / 1000, (step - work) / 1000, load / 1000, cpu / 1000)
 
 
 def tuned(limits: Limits = AMPLE, begin: int = 0, **costs: float) -> tuple[list[Measured], Choice]:
-    """Tune a loader with these costs until it is settled."""
+    """Tune a loader with these costs until its setting is final."""
     tried = [measured(begin, **costs)]
     while not (choice := choose(tried, limits)).settled:
         assert choice.setting not in [each.setting for each in tried]
@@ -94,7 +94,7 @@ def test_tuning_ends_within_its_limits(work: float, load: float, share: float, b
 
 
 class Slow(Noisy):
-    """Samples that take a while, and remember the process that read them."""
+    """Dataset with slow samples, which records the process that reads them."""
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
         time.sleep(0.004)
@@ -102,7 +102,7 @@ class Slow(Noisy):
 
 
 class Refusing(Noisy):
-    """Samples that loader processes cannot read, like those on a GPU."""
+    """Dataset that loader processes cannot read, like one on a GPU."""
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
         if multiprocessing.parent_process() is not None:
@@ -112,7 +112,7 @@ class Refusing(Noisy):
 
 
 class Says:
-    """What a tuned loader notes and records."""
+    """Record of the notes and provenance records of a tuned loader."""
 
     def __init__(self) -> None:
         self.notes: list[str] = []
@@ -124,7 +124,7 @@ class Says:
 
 @pytest.fixture
 def clocked(monkeypatch: pytest.MonkeyPatch):
-    """The clock of this process runs, and windows are short."""
+    """Start the clock of this process, with short windows."""
     monkeypatch.setattr("kernel_backend.runner.data.auto_workers.LEAST_S", 0.1)
     CLOCK.attach(memoryview(bytearray(file.SIZE)))
     CLOCK.phase("step", 1)
@@ -133,7 +133,7 @@ def clocked(monkeypatch: pytest.MonkeyPatch):
 
 
 def trained(steps) -> list[list[int]]:
-    """The samples of these steps, each of which computes for 8 ms."""
+    """Return the samples of these steps, each of which computes for 8 ms."""
     found = []
     for number, step in enumerate(steps):
         CLOCK.phase("step", number + 2)
@@ -144,7 +144,7 @@ def trained(steps) -> list[list[int]]:
 
 @pytest.mark.parametrize("length", [None, 4])
 def test_workers_are_added_while_training_goes_on_and_change_no_bit(data, clocked, length: int | None) -> None:
-    """In one pass from none, as without `num_workers`; pass by pass from those of a dataset, which live on."""
+    """The number grows within a pass, from none (no `num_workers`), and between passes from a DataLoader's number."""
     says = Says()
     loading = data(Slow() if length else DataLoader(Slow(), batch_size=6), workers=says.auto())
     found, taken, numbers = [], 0, set()

@@ -16,7 +16,7 @@ RELEASED = st.lists(st.tuples(st.integers(1, 8), st.floats(0.0, 1.0)), max_size=
 
 
 def by_enumeration(missing: int, released: list[tuple[int, float]]) -> float:
-    """Add up how likely each case is in which enough slots are released."""
+    """Return the probability that enough slots are released, by enumerating all cases."""
     cases = product((False, True), repeat=len(released))
     return sum(
         prod(p if ends else 1.0 - p for ends, (_, p) in zip(case, released, strict=True))

@@ -1,4 +1,4 @@
-"""Elastic gangs start with what nobody waits for, give it back to whoever does, and grow where that pays."""
+"""Test the sizes of elastic gangs: they use slots that no request needs, return them, and grow if that pays."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def size(c: Cluster, number: int) -> int:
 
 
 def at_two_of_four() -> Cluster:
-    """ada's gang has two slots of 1 to 4, and the two others have just become free."""
+    """Return a cluster in which ada's gang has two slots of 1 to 4, and two more slots have become free."""
     c = Cluster(*nodes(1, 4))
     c.ask("bob", 2), c.ask("ada", 1, **UP_TO_4)
     assert c.decide() == ["1 starts on 2 of n1", "2 starts on 2 of n1"]

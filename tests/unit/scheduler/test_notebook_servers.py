@@ -1,4 +1,4 @@
-"""Notebook servers with slots: what the hub says of them, what they hold, and when they are taken back."""
+"""Test notebook servers with slots: the hub's records, the slots that they hold, and when these are reclaimed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def server(owner: str, slots: int = 1, active: float = 0.0, **fields: Any) -> Se
 
 
 def told(name: str, options: object, **fields: Any) -> dict[str, Any]:
-    """A server as the hub's API describes it."""
+    """Return a server in the form of the hub's API."""
     at = "2026-11-22T14:00:00.000000Z"
     return {"name": name, "user_options": options, "started": at, "last_activity": at, "ready": True} | fields
 
@@ -217,7 +217,7 @@ def test_whatever_comes_and_goes_no_slot_is_held_twice_and_each_is_charged(steps
 
 
 def wanted(rules: Rules, *servers: Server, at: float = 4000.0) -> Cluster:
-    """A node of 4 whose guarantee of 2 is vision's, with these servers on it, and ada of vision who asks."""
+    """Return a node of 4 slots with these servers; vision has a guarantee of 2, and ada of vision requests slots."""
     c = Cluster(*nodes(1, 4), groups={"vision": {"guarantee": 2}}, rules=rules)
     take_in(c.picture, servers)
     c.at(at)

@@ -1,4 +1,4 @@
-"""Programs that are none of Daylight's hold slots that no gang gets; notebook servers among them are counted once."""
+"""Test that gangs get no slots held by other programs, and that notebook servers among these are counted once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every rule of who gets slots, on clusters of a few nodes; docs/explanation/scheduling.md has the plain cases."""
+"""Test all rules of scheduling on clusters of a few nodes; docs/explanation/scheduling.md has the simple cases."""
 
 from __future__ import annotations
 
@@ -297,7 +297,7 @@ def test_what_is_within_a_guarantee_is_nobodys_to_take():
 
 
 def stream(c: Cluster, hours: int, **small: object) -> list[int]:
-    """Five one-slot trainings of ten minutes at a time, each replaced as it ends by one of somebody new."""
+    """Return five one-slot trainings of ten minutes at a time, each of which is followed by another user's."""
     seen: list[int] = []
     for minute in range(0, 60 * hours, 2):
         c.at(60.0 * minute + 1)
@@ -372,7 +372,7 @@ def test_a_decision_does_not_depend_on_the_order_of_runs():
 
 
 def behind_a_long_run(risk: float = 0.05) -> Cluster:
-    """Six of eight slots are held by a user whose trainings take ten hours; a gang waits for all eight."""
+    """Return a gang that waits for all of eight slots, six of which hold trainings that take ten hours."""
     c = Cluster(*nodes(1, 8), rules=Rules(risk=risk))
     for nth in range(99):
         c.picture.lengths.add("long", 6, 0.0, 36000.0 + nth, Outcome.OK)

@@ -1,4 +1,4 @@
-"""Decisions and their explanations where nobody has a quota: first come, first served."""
+"""Test decisions and their explanations without quotas: first come, first served."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The examples of docs/explanation/scheduling.md are run as they stand there."""
+"""Run the examples of docs/explanation/scheduling.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which allocations searches give back: those that nothing wants, and those to which others have the better claim."""
+"""Test which allocations searches give back: unused ones, and those that other gangs are entitled to."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ACTIVE = {SEARCH: SearchOwner("ada", "vision")}
 
 
 def held(id: str = "7-a", **fields) -> HeldAllocation:
-    """A running allocation of ada's search, in which a gang runs."""
+    """Return a running allocation of ada's search, in which a gang runs."""
     usual = {"job": "1", "running": True, "gang": "7.1-1", "slots": 2}
     return HeldAllocation(id=id, pool="site", experiment=SEARCH, **usual | fields)
 
@@ -28,7 +28,7 @@ def site(**more) -> Cluster:
 
 
 def waiting(cluster: Cluster, owner: str, slots: int = 2, group: str = "") -> None:
-    """A gang of this user has been handed over, and waits in the site's queue."""
+    """Add a gang of this user that waits in the site's queue."""
     number = cluster.ask(owner, slots, group, pool="site")
     cluster.decide()
     key = RequestKey(number, 1)
@@ -38,7 +38,7 @@ def waiting(cluster: Cluster, owner: str, slots: int = 2, group: str = "") -> No
 
 
 def used(cluster: Cluster, owner: str, group: str) -> None:
-    """This user holds slots from now on."""
+    """Let this user hold slots from now on."""
     cluster.ask(owner, 2, group, pool="site")
     cluster.decide()
 

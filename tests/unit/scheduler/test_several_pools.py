@@ -1,4 +1,4 @@
-"""Requests that wait in several pools at once: the first that can start one has it, and it is started once."""
+"""Test requests that wait in several pools: the first pool that can start one does so, once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EITHER: dict[str, Any] = {"pool": "gpu", "pools": ("gpu", "cloud")}
 
 
 def two(gpu: int = 4, cloud: int = 4, **more: Any) -> Cluster:
-    """A pool gpu of the node g1, and a pool cloud, which is earlier in the alphabet, of c1."""
+    """Return a pool gpu with the node g1, and a pool cloud (alphabetically first) with c1."""
     return Cluster(*nodes(1, gpu, pool="gpu", prefix="g"), *nodes(1, cloud, pool="cloud", prefix="c"), **more)
 
 

@@ -14,7 +14,7 @@ SPELL = st.tuples(st.floats(0, 100), st.one_of(st.none(), st.floats(0, 100)), st
 
 
 def held_between(intervals, begin: float, end: float, now: float) -> float:
-    """The same, slowly."""
+    """Return the mean usage by a slow, direct computation."""
     seconds = 0.0
     for begun, ended, slots in intervals:
         until = now if ended is None else ended

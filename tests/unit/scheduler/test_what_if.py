@@ -1,4 +1,4 @@
-"""The public simulator of the scheduler: what quotas make of a workload."""
+"""Test the public simulator of the scheduler: waits of a workload under given quotas."""
 
 from __future__ import annotations
 

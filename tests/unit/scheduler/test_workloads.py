@@ -1,4 +1,4 @@
-"""The simulated cluster: what a trace is, what becomes of jobs in it, and how it is measured."""
+"""Test the simulated cluster: trace files, the progress of jobs, and metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asynchronous successive halving: rungs, promotions, and every odd thing that trials may say."""
+"""Test asynchronous successive halving: rungs, promotions, and unusual reports of trials."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_the_top_is_the_end() -> None:
 
 
 def test_equal_values_are_a_strict_order() -> None:
-    """A plateau is cut like anything else: of equal values the older trial is the better one."""
+    """Equal values are ordered, too: the older trial is the better one."""
     search = searcher()
     for trial in create(search, 8):
         assert search.on_report(trial, 1, 0.5) == Pause()
@@ -263,7 +263,7 @@ def test_a_trial_that_was_pruned_by_hand_keeps_its_results_and_never_goes_on() -
 
 
 def finish(search, value=lambda trial, unit: trial / 1000) -> list[int]:
-    """One slot, to the end; the trials in the order of their whole trainings."""
+    """Run on one slot to the end; return the trials in the order in which they completed."""
     whole = []
     while not search.over():
         decision = search.on_slot()
@@ -475,7 +475,7 @@ def test_hyperband_begins_in_all_brackets_by_their_shares() -> None:
 
 
 class Reference:
-    """The rung as its definition says it, with lists."""
+    """Rung implemented directly by its definition, with lists."""
 
     def __init__(self) -> None:
         self.results: dict[int, float] = {}

@@ -1,4 +1,4 @@
-"""A search of a person's own: what its class answers is done where it can be, and told where it cannot."""
+"""Test a user's search class: valid answers are carried out, invalid ones are reported."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ PARAMS: dict[str, Value] = {"lr": 1e-2, "opt": "adam"}
 
 
 class Halving:
-    """A class as a person may write it: two trials a round, and the better one goes on."""
+    """Search class as a user may write it: of two trials per round, the better one continues."""
 
     interval: int | None = 2
 
@@ -66,7 +66,7 @@ class Halving:
 
 
 class Here:
-    """An asker without a process: the class at hand."""
+    """Client that calls the class directly, without a process."""
 
     def __init__(self, of: Any) -> None:
         self.of = of
@@ -82,7 +82,7 @@ class Here:
 
 
 class Says:
-    """A class that answers as it was set up to."""
+    """Search class that returns prepared answers."""
 
     def __init__(self, ask: Any = PARAMS, tell: Any = None, interval: Any = None) -> None:
         self._ask, self._tell, self.interval = ask, tell, interval

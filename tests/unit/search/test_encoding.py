@@ -1,4 +1,4 @@
-"""Hyperparameters as points of the unit cube, and back."""
+"""Test the conversion of hyperparameters to points of the unit cube and back."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ domains = ranges() | st.lists(st.text() | st.booleans(), min_size=1, unique=True
 
 @st.composite
 def spaces(draw: st.DrawFn) -> Space:
-    """Some parameters of which one decides on another, and a list of blocks that have the same within."""
+    """Draw a space with parameters of which one conditions another, and a list of blocks."""
     first, second, within = draw(domains), draw(domains), draw(domains)
     kinds = of("conv", "res", True, None)
     return Space(
@@ -84,7 +84,7 @@ def spaces(draw: st.DrawFn) -> Space:
 
 
 def near(one: Any, other: Any) -> bool:
-    """Equal, but for the last digits of fractions: a coordinate has 53 bits for the whole range."""
+    """Return whether values are equal up to rounding: a coordinate has 53 bits for the whole range."""
     if isinstance(one, dict):
         return list(one) == list(other) and all(near(one[key], other[key]) for key in one)
     if isinstance(one, list):

@@ -1,4 +1,4 @@
-"""All combinations, each once, and no more of them than anybody could train."""
+"""Test grid search: all combinations, each once, and errors for too many of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernel densities that propose new trials."""
+"""Test the kernel densities that propose new trials."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SPACE = Space(
 
 
 def observed(count: int, seed: int = 0) -> Observations:
-    """Random trials whose value is low near x = 0.7 with kind b."""
+    """Return observations of random trials, whose value is low near x = 0.7 with kind b."""
     seen, sampler = Observations(Encoder(SPACE), "min", [1, 4]), RandomSampler(seed)
     for trial in range(1, count + 1):
         params = sampler.ask(trial, seen)

@@ -1,4 +1,4 @@
-"""Samplers of other libraries: functions of (seed, number, observations) in every kind of space."""
+"""Test samplers of other libraries: their proposals depend only on seed, number and observations, in every space."""
 
 from __future__ import annotations
 

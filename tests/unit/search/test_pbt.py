@@ -1,4 +1,4 @@
-"""Population-based training: who is copied, who gives way, who goes on first, and that a log tells it all."""
+"""Test population-based training: which trials are copied, replaced or trained next, and the replay of logs."""
 
 from __future__ import annotations
 
@@ -264,7 +264,7 @@ def test_closed_within_a_round_it_goes_on_unjudged_and_first() -> None:
 
 
 def test_the_same_events_make_the_same_decisions_after_a_restart_at_any_of_them() -> None:
-    """A second search that is only told the decisions of the first, up to any event, decides alike from there on."""
+    """A second search gets the first one's decisions up to any event, and then makes the same decisions itself."""
     steps: list[tuple[str, tuple[object, ...]]] = []
     search, trained, running = pbt(population=6, trials=14, seed=3), dict[int, int](), list[int]()
     log: list[tuple[str, tuple[object, ...], object]] = []
@@ -355,7 +355,7 @@ def test_a_copy_has_hyperparameters_of_the_space_conditions_and_blocks_included(
 
 
 class Hill:
-    """After the example of the paper (its figure 2): whoever trains climbs along one axis only, and needs both."""
+    """Problem from the paper's figure 2: a trial improves along one axis only, and the optimum needs both."""
 
     units = 100
 

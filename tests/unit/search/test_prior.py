@@ -1,4 +1,4 @@
-"""Trials of earlier experiments, as a new search is told them."""
+"""Test trials of earlier experiments as prior data of a new search."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def space(line: str = LINE) -> Space:
 
 
 def trial(*values: float, **params: Any) -> PriorTrial:
-    """With a value at the end of each unit, and what functions have by default."""
+    """Return a trial with a value at the end of each unit, and with the functions' default parameters."""
     given = {"lr": 1e-2, "opt": "adam", "momentum": 0.95, "width": 8} | params
     return PriorTrial(given, [(unit, value) for unit, value in enumerate(values, 1)])
 
 
 def good_ones(count: int = 40) -> list[PriorTrial]:
-    """Trials everywhere between 1e-4 and 1e-1, the better the nearer they are to 1e-2."""
+    """Return trials between 1e-4 and 1e-1, which are better the nearer they are to 1e-2."""
     exponents = [-4 + 3 * each / (count - 1) for each in range(count)]
     return [trial(abs(each + 2), lr=10**each) for each in exponents]
 

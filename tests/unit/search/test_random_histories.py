@@ -41,7 +41,7 @@ METHODS: list[dict[str, Any]] = [
 
 
 class Mine:
-    """An asker whose answers follow from what it is told: it pauses and stops, and never resumes by itself."""
+    """Client whose answers depend only on its calls: it pauses and stops trials, and never resumes them by itself."""
 
     def interval(self) -> Any:
         return 4
@@ -62,7 +62,7 @@ def folded(asked: dict[str, Any], log: Any) -> Searcher:
 
 
 class Watched:
-    """A search beside what its answers say of its trials: in which of three places each of them is."""
+    """Search that is compared with the state of its trials according to its answers: training, paused or ended."""
 
     def __init__(self, search: Searcher) -> None:
         self.search = Logged(search)

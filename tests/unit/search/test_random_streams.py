@@ -1,4 +1,4 @@
-"""The random numbers of asks: each ask has its own, and they tell nothing of those of another."""
+"""Test that each proposal has its own random numbers, independent of those of the others."""
 
 from __future__ import annotations
 

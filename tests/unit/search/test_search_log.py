@@ -1,4 +1,4 @@
-"""A search is the fold of its log: at every prefix of it the next decision is the same."""
+"""Test that a search rebuilt from any prefix of its log makes the same next decision."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ METHODS: list[dict[str, Any]] = [
 
 
 def logged(asked: Settings, failures: float = 0.2) -> list[LogEntry]:
-    """The log of a whole search on three gangs."""
+    """Return the log of a whole search on three gangs."""
     search = Logged(make(asked, SPACE))
     simulate(search, Trained(asked.units), 3, 1, jitter=0.5, failures=failures)
     return search.log

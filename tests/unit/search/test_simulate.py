@@ -1,4 +1,4 @@
-"""The simulated clock: what it says of a search that can be counted by hand, and of a thousand gangs."""
+"""Test simulated searches: one that can be computed by hand, and one with a thousand gangs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LINE = Space(parameters=(Parameter(name="x", domain=Range(low=0, high=1)),))
 
 
 def table(values: list[list[float]]) -> TableProblem:
-    """Rows at x = 0, 1/n, 2/n ... with these curves."""
+    """Return a problem with rows at x = 0, 1/n, 2/n ... and these curves."""
     count = len(values)
     return TableProblem(["x"], np.arange(count)[:, None] / count, np.array(values), LINE)
 

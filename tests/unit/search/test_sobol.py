@@ -1,4 +1,4 @@
-"""Sobol's points: as Joe and Kuo have them, even in every elementary interval, and the same for whoever asks."""
+"""Test Sobol points: those of Joe and Kuo, evenly in every elementary interval, and equal on every call."""
 
 from __future__ import annotations
 

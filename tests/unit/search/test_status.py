@@ -1,4 +1,4 @@
-"""Test the status of a search: it follows from the log alone, and agrees with the searcher."""
+"""Test that the status of a search follows from the log alone, and agrees with the searcher."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def seen(log: list[LogEntry], page: Page | None = None, **asked: Any) -> SearchS
 
 
 def outlines(log: list[LogEntry], **asked: Any) -> list[TrialSummary]:
-    """The trials of a log as a store knows them: each rests, with the best of what it has reported."""
+    """Return the summaries of a log's trials, as in a store: all paused, with their best reported values."""
     metric, bests = experiment(**asked).config.metric, dict[int, Best | None]()
     for entry in log:
         if isinstance(entry.decision, Create):
@@ -71,7 +71,7 @@ def outlines(log: list[LogEntry], **asked: Any) -> list[TrialSummary]:
 
 
 def played(values: list[float], **asked: Any) -> Logged:
-    """New trials, each of which reports one of these values at the first rung."""
+    """Return new trials, each of which reports one of these values at the first rung."""
     search = Logged(searcher(**asked))
     for trial, value in zip(create(search, len(values)), values, strict=True):
         search.on_report(trial, 1, value)

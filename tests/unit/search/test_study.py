@@ -1,4 +1,4 @@
-"""A search as a study of Optuna, and what that tells of the hyperparameters."""
+"""Test a search as an Optuna study, and the importances computed from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The picture in the service: whatever happens, and whenever the service is restarted, it is what the store says."""
+"""Test that the service's cluster state always agrees with the store, after any events and restarts."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ OWNERS = {"ada": "vision", "bob": "speech", "cy": "speech"}
 
 @dataclass
 class Machines:
-    """All that a picture asks of an engine."""
+    """Engine with only the methods that a cluster state needs."""
 
     there: list[Node] = field(default_factory=lambda: nodes(2, 4))
 
@@ -55,7 +55,7 @@ class Machines:
 
 
 class World:
-    """A store and the pictures over it, and what a loop would do with both."""
+    """Store with cluster states over it, and the actions of a control loop."""
 
     def __init__(self, home: Path, seed: int = 0) -> None:
         self.draw, self.at, self.home = random.Random(seed), 1_000_000.0, home
@@ -67,7 +67,7 @@ class World:
         self.first_requested: dict[RequestKey, float] = {}  # when each has asked first
 
     def afresh(self) -> ClusterStateManager:
-        """Those of a service that was just started."""
+        """Return the cluster state of a restarted service."""
         archive, storage = Archive(self.home / "snapshots"), CheckpointStorage(str(self.home / "checkpoints"))
         preparation = Preparation(archive, SingleWorkspace(self.workspace), lambda pool: None, lambda: None)
         searches = Searches(self.store, lambda experiment: pytest.fail("nobody searches"))
@@ -90,7 +90,7 @@ class World:
         return self.store.add_experiment(draft, self.at)[0].number
 
     async def decide(self) -> list[Start]:
-        """A round as the loop has it."""
+        """Decide and apply, like a round of the control loop."""
         async with self.cluster_state.settled() as cluster:
             decisions = decide(cluster)
             self.cluster_state.decided(cluster, decisions)
@@ -113,7 +113,7 @@ class World:
         return [RequestKey(each.experiment, each.index) for each in self.store.live_trials() if each.state in wanted]
 
     def ends(self, key: RequestKey, event: e.Event, outcome: Outcome) -> None:
-        """A gang has ended: first its trial moves on, then its attempt is closed."""
+        """End a gang: advance its trial first, then close its attempt."""
         trial = self.store.advance_trial(*key[:2], event, self.at)
         attempt = self.store.attempts(*key[:2])[-1]
         self.store.advance_attempt(attempt.id, e.Ended(), self.at, outcome=outcome)
@@ -131,7 +131,7 @@ class World:
         self.store.accept(attempt.id, [started, done], self.at)
 
     async def something(self) -> None:
-        """Anything that can happen."""
+        """Apply a random event."""
         draw, running = self.draw, self.running()
         self.at += draw.choice((1.0, 70.0, 500.0, 4000.0, 40000.0))
         match draw.choice(
@@ -192,7 +192,7 @@ def world(made: Callable[[int], World]) -> Iterator[World]:
 
 
 def same(kept: ClusterState, afresh: ClusterState) -> None:
-    """All that a decision reads is the same."""
+    """Assert that everything that a decision reads is equal in both states."""
     at = kept.at
     assert {key: replace(run, leaving=None) for key, run in kept.runs.items()} == {
         key: replace(run, leaving=None) for key, run in afresh.runs.items()

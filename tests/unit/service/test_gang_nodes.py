@@ -1,4 +1,4 @@
-"""Launchers of a gang's nodes over a store: they begin together, hear of each other's ends, and leave when fenced."""
+"""Test launchers of a gang's nodes over a store: they start together, learn of failures, and exit when fenced."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TWO = tuple(Share(node=f"wanted-{n}", kind="cpu", address="", slots=(0,)) for n 
 
 
 class Cluster:
-    """A store with one attempt on two nodes, and the service's view of their launchers."""
+    """Store with one attempt on two nodes, and the service's part that coordinates their launchers."""
 
     def __init__(self, folder: Path) -> None:
         self.store = SqlStore(folder / "trials.db")

@@ -1,4 +1,4 @@
-"""Numbers for monitoring systems, of clusters that are larger than tests can run."""
+"""Test metrics for monitoring systems, for clusters that are larger than tests can run."""
 
 from __future__ import annotations
 

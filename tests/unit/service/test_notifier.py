@@ -1,4 +1,4 @@
-"""A bell wakes whoever listens, and who is cancelled meanwhile is cancelled."""
+"""Test that a notifier wakes all waiting tasks, and that cancelled tasks stay cancelled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers go on after the largest that anything names, and a database that is older than its folders says so."""
+"""Test that numbers continue after the largest in use, and that a database older than its folders is reported."""
 
 from __future__ import annotations
 

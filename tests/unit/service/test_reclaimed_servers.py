@@ -1,4 +1,4 @@
-"""A notebook server is stopped by the rule alone: looked at once more before, and written down."""
+"""Test that a notebook server is stopped only by the rule, after another look at it, and with an audit entry."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOW = 1_800_000_000.0
 
 
 class Standing:
-    """Servers that are there until they are stopped; while it is away, it says so."""
+    """Hub whose servers run until they are stopped; while it is `away`, its calls raise an error."""
 
     def __init__(self, *there: Server) -> None:
         self.there, self.away, self.stopped = list(there), False, list[str]()
@@ -44,7 +44,7 @@ def dave(active: float, slots: int = 4) -> Server:
 
 @pytest.fixture(autouse=True)
 def now(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No time passes from a decision to its deed, which is told in minutes."""
+    """Keep the time between a decision and its action at zero, as audit entries name minutes."""
     monkeypatch.setattr("kernel_backend.service.notebook_servers.time.time", lambda: NOW)
 
 
@@ -56,7 +56,7 @@ def store(tmp_path: Path) -> Iterator[SqlStore]:
 
 
 def cluster(server: Server) -> Cluster:
-    """dave has all of it, and vision wants what is guaranteed to it."""
+    """Return a cluster of which dave holds all slots, while vision requests its guaranteed ones."""
     c = Cluster(*nodes(1, 4), groups={"vision": {"guarantee": 2}}, rules=Rules(idle_servers=HOUR))
     c.at(NOW)
     take_in(c.picture, [server])

@@ -1,4 +1,4 @@
-"""Test that a search is read by its changes, and that what is told is then what a first reader would be told."""
+"""Test that a search is read incrementally, with the same results as when all is read at once."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ HERE = (Share(node="here", kind="cpu", address="127.0.0.1", slots=(0,)),)
 
 
 class Counting(SqlStore):
-    """A store that remembers which trials were read (None: all), and after which entries the log was."""
+    """Store that records which trials were read (None: all), and from which entries on the log was read."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -55,7 +55,7 @@ def store(tmp_path: Path) -> Counting:
 
 
 class Run:
-    """A search in a store, of which things become known one after the other."""
+    """Search in a store, to which a test adds events one after another."""
 
     def __init__(self, store: SqlStore) -> None:
         self.store, self.entries, self.reports = store, 0, 0
@@ -67,14 +67,14 @@ class Run:
         self.trials: list[AttemptId] = []
 
     def begin(self) -> None:
-        """Start one more trial."""
+        """Start another trial."""
         index = len(self.trials) + 1
         made = Create(trial=index, params={"lr": 1 / index}, until=9)
         self._log(Vacancy(), made, [Added(index, {"lr": 1 / index}, until=9)])
         self.trials.append(self.store.add_attempt(1, index, HERE, None, "", at=2.0).id)
 
     def report(self, key: AttemptId, unit: int, value: float) -> None:
-        """Report of a trial after a unit, which the search is told."""
+        """Report a trial's value after a unit to the search."""
         self.reports += 1
         told = Report(number=self.reports, at=3.0, kind="validation", step=unit, epoch=unit, metrics={"loss": value})
         self.store.accept(key, [told], at=3.0)
@@ -82,7 +82,7 @@ class Run:
         self._log(Reported(trial=key.trial, unit=unit, value=value), decision, [])
 
     def end(self, key: AttemptId) -> None:
-        """End of a trial whose search gives it up."""
+        """End a trial that its search abandons."""
         self.store.advance_trial(1, key.trial, e.Prune(), at=4.0)
         self.store.advance_attempt(key, e.Ended(), at=5.0, outcome=Outcome.RELEASED)
 
@@ -93,7 +93,7 @@ class Run:
 
 
 def outcome(store: SqlStore) -> Any:
-    """What a history makes of the whole log, and what it makes of its brief form."""
+    """Return the history from the complete log, and from its brief form."""
     config = store.experiment(1).config
     whole, brief = (SearchHistory(settings_of(config), store.experiment(1).space, 1.0) for _ in range(2))
     whole.take(store.search_log(1))
@@ -104,7 +104,7 @@ def outcome(store: SqlStore) -> Any:
 
 
 def told(reader: SearchReader, experiment: Experiment, sort: str = "best") -> SearchStatus:
-    """Status without what is measured by the clock while trials hold slots."""
+    """Return the status without values that depend on the clock while trials hold slots."""
     page = Page(sort=sort, limit=200)
     found = asyncio.run(reader.status(experiment, settings_of(experiment.config), page))
     rows = tuple(row.model_copy(update={"seconds": float(row.seconds > 0)}) for row in found.trials)

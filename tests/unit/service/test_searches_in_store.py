@@ -1,4 +1,4 @@
-"""Searches over a store, without trainings: what they hear, what they look at, and what is left of them."""
+"""Test searches over a store, without trainings: the reports that they process, what they read, what they leave."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HERE = (Share(node="here", kind="cpu", address="127.0.0.1", slots=(0,)),)
 
 
 class Mine:
-    """The class of a custom search; it answers once it may."""
+    """Custom search class that answers once a test allows it."""
 
     def __init__(self) -> None:
         self.may, self.asked, self.closed, self.answer = threading.Event(), threading.Event(), False, "x" * 10_000
@@ -47,7 +47,7 @@ class Mine:
 
 
 class World:
-    """A store with one search in it."""
+    """Store with one search."""
 
     def __init__(self, folder: Path, **search: Any) -> None:
         self.store, self.mine, self.made = SqlStore(folder / "trials.db"), Mine(), list[Mine]()
@@ -80,7 +80,7 @@ class World:
         self.searches.forget(1)
 
     def settle(self) -> None:
-        """Wait for the thread that is at work for the search."""
+        """Wait for the thread that works on the search."""
         for thread in threading.enumerate():
             if thread.name == "search-1":
                 thread.join()

@@ -1,4 +1,4 @@
-"""Slow users' files: the scheduler waits for none, and a user whose files answer keeps their turn."""
+"""Test that users with slow files neither delay the scheduler nor other users."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PATIENCE_S = 60.0  # after which a round that waits for a user's files is given 
 
 
 class Slow(Environments):
-    """Environments that are all built, on a disk that answers when it is told to."""
+    """Environments that are all built, on a disk that answers only when a test allows it."""
 
     def __init__(self, home: Path) -> None:
         super().__init__(home)
@@ -52,7 +52,7 @@ def answers(world: World) -> None:
 
 
 def locked(world: World) -> int:
-    """An experiment of Ada's in a locked environment."""
+    """Return an experiment of Ada's in a locked environment."""
     snapshot = Snapshot(version="", numerics=1, pieces=(), roles_from=1, environment=record())
     id, data = pack_snapshot("", snapshot)
     Archive(world.home / "snapshots").put(id, data)

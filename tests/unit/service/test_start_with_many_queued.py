@@ -1,4 +1,4 @@
-"""A service that starts with many experiments in its queue."""
+"""Test the start of a service with many queued experiments."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ AWAY = HERE.model_copy(update={"healthy": False})  # whatever fits there waits
 
 
 def service(home: Path, slots: list[int]) -> tuple[Service, SqlStore]:
-    """A service that has not begun, and its store with an experiment for each of these numbers of slots."""
+    """Return a service that was not started, with a queued experiment for each of these numbers of slots."""
     home.mkdir()
     store = SqlStore(home / "daylight.db")
     for count in slots:
@@ -39,7 +39,7 @@ def service(home: Path, slots: list[int]) -> tuple[Service, SqlStore]:
 
 
 def statements(home: Path, count: int) -> int:
-    """Count the SQL statements of the first round with so many experiments in the queue."""
+    """Return the number of SQL statements in the first round with this many queued experiments."""
     made, store = service(home, [1] * count)
     asked: list[str] = []
     event.listen(store._database.engine, "before_cursor_execute", lambda *args: asked.append(args[2]))

@@ -1,4 +1,4 @@
-"""Test that a search that was packed is what it was, and that what another version packed is left."""
+"""Test that a packed search is restored unchanged, and that data of other versions is ignored."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TRIALS = {
 
 
 def searched(asked: Settings) -> CachedSearch:
-    """A search of which eight trials have reported, one of them no number."""
+    """Return a search of which eight trials have reported, one of them a value that is not finite."""
     search = Logged(searcher(method=asked.method))
     for trial, value in zip(
         create(search, 8), (0.5, 0.7, math.nan, 0.2, 0.1 + 0.2, 5e-324, 0.9, math.inf), strict=True
@@ -35,7 +35,7 @@ def searched(asked: Settings) -> CachedSearch:
 
 
 def facts(cached: CachedSearch) -> str:
-    """All that is shown of a search, as text: NaN equals itself in it."""
+    """Return all data that views show of a search, as text, since NaN does not equal itself."""
     history = cached.history
     ladders = [[(rung.unit, rung.places) for rung in bracket.rungs] for bracket in history.brackets]
     course = (history.trials, history.incumbent, history.columns, history.trained, history.diverged, history.entries)

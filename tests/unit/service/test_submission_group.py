@@ -1,4 +1,4 @@
-"""For whom slots are asked: in a group of one's own, and in no other."""
+"""Test that slots are requested for one of the user's own groups, and for no other."""
 
 from __future__ import annotations
 

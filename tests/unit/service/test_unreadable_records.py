@@ -1,4 +1,4 @@
-"""A stored record that cannot be read holds its own experiment, and nobody else's."""
+"""Test that a damaged record in the store affects only its own experiment."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def damage(world: World, statement: str) -> None:
-    """Damage the record, and begin anew as after a restart."""
+    """Damage the record, and return the service's parts as after a restart."""
     assert isinstance(world.store, SqlStore)
     with world.store._writing() as tx:
         tx.db.execute(text(statement))

@@ -25,7 +25,7 @@ GANG = (Share(node="here", kind="cpu", address="127.0.0.1", slots=(0,)),)
 
 
 class Counting(SqlStore):
-    """A store that knows what was read of its stream."""
+    """Store that records how its message stream was read."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -74,7 +74,7 @@ def watching(store: Counting, watch: Watch) -> None:
 
 
 async def some(frames: AsyncIterator[EncodedMessage], upto: int) -> list[int]:
-    """The numbers that come, up to one of them."""
+    """Return the sequence numbers that arrive, up to one of them."""
     seqs: list[int] = []
     while not seqs or seqs[-1] < upto:
         seqs.append((await anext(frames)).seq)

@@ -1,4 +1,4 @@
-"""Archives of snapshots: named by content, checked before they are stored."""
+"""Test archives of snapshots: they are named by content, and checked before they are stored."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_a_bomb_is_refused_before_it_is_unpacked(archive: Archive, monkeypatch: 
 
 
 def lying(data: bytes, name: str, size: int) -> bytes:
-    """The same archive, whose table says that a member has `size` bytes."""
+    """Return the same archive, whose directory claims that a member has `size` bytes."""
     at = data.rindex(b"PK\1\2", 0, data.rindex(name.encode()))
     return data[: at + 24] + size.to_bytes(4, "little") + data[at + 28 :]
 

@@ -40,7 +40,7 @@ def test_outside_of_git_there_is_none(tmp_path: Path):
 
 @pytest.mark.parametrize("setting", ["", "diff.noprefix=true", "diff.mnemonicPrefix=true", "diff.context=0"])
 def test_the_difference_makes_the_commit_into_the_files_as_they_were(checkout: Path, setting: str):
-    """Whatever git is set to show a person: `git apply` takes only one way of it."""
+    """The diff applies with `git apply`, whatever options of git the user has set."""
     if setting:
         run(checkout, "config", *setting.split("="))
     (checkout / "a.py").write_text("two\nlast\n")

@@ -18,7 +18,7 @@ from kernel_backend.snapshots.installed import digest_of, own_files, own_root, s
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of distributions that leads the module path."""
+    """Provide a folder of distributions that comes first on the module path."""
     folder = tmp_path / "site-packages"
     folder.mkdir()
     monkeypatch.syspath_prepend(str(folder))
@@ -26,7 +26,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def distribution(site: Path, name: str, version: str = "1.0", url: dict | None = None, **files: str) -> Path:
-    """A dist-info folder as pip makes it."""
+    """Write a dist-info folder like pip does."""
     info = site / f"{name}-{version}.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")

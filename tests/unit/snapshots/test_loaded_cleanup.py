@@ -62,7 +62,7 @@ def test_to_use_one_keeps_it_and_what_is_not_there_cannot_be_used(tmp_path: Path
 
 
 def test_one_is_never_removed_while_somebody_begins_to_use_it(tmp_path: Path) -> None:
-    """Whoever was told that it is there finds it there: a definition is used or removed, and never both."""
+    """If a process was told that a definition exists, the definition is not removed."""
     for index in range(KEPT):
         used(tmp_path, f"s_{index:03}", 1)
     for turn in range(20):

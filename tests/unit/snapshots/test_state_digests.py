@@ -1,4 +1,4 @@
-"""Digests of values: equal for what is equal, in any process, and different for what is not."""
+"""Test digests of values: equal for equal values in any process, and different for others."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def net(value: float) -> torch.nn.Module:
 
 
 def own(source: str, module: str = "__main__") -> object:
-    """A value of classes that a notebook's cell, or a job's definition, has made."""
+    """Return a value of classes that a notebook cell, or a job's definition, defines."""
     namespace = {"__name__": module}
     exec(source, namespace)
     return namespace["value"]

@@ -1,4 +1,4 @@
-"""One table of options for notebook and command line: any order, no guesses, and every refusal names the way out."""
+"""Test the options of notebook and command line: any order, no abbreviations, and errors that name a remedy."""
 
 from __future__ import annotations
 
@@ -341,7 +341,7 @@ def test_an_allocation_that_cannot_be_kept_is_refused(line, said):
 
 @pytest.mark.parametrize("word", ["auto", "auto:256", "64"])
 def test_a_batch_size_is_a_number_or_found_and_a_later_one_replaces_it(word: str):
-    """Also where the configuration of an earlier experiment is changed, as in a rerun."""
+    """This also holds for a rerun, which changes an earlier experiment's configuration."""
     assert config(" ".join(to_options(config(f"--batch-size {word}")))) == config(f"--batch-size {word}")
     for before in ("auto:9", "128"):
         asked = Rerun(config=specified_settings(parse_options(["--batch-size", word], "notebook")))

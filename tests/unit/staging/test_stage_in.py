@@ -1,4 +1,4 @@
-"""A node fetches the code of a training once, checks its digest, and removes what dead launchers have left."""
+"""Test that a node fetches a training's code once, checks its digest, and removes files of dead launchers."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def spec(attempt: int = 1) -> LaunchSpec:
 
 
 class Service:
-    """What launchers ask a service for: each call may fail first, and downloads may be damaged."""
+    """Service as launchers use it: calls may fail at first, and downloads may be damaged."""
 
     def __init__(self, spec: LaunchSpec, downloads: list[bytes] | None = None) -> None:
         self.spec, self.downloads, self.fetched = spec, downloads or [], 0
@@ -74,7 +74,7 @@ class Service:
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Retry at once."""
+    """Retry without a pause."""
     monkeypatch.setattr(retry, "RETRY", RetryPolicy((0.001,), limit=30.0))
 
 
@@ -84,7 +84,7 @@ def home(tmp_path: Path) -> NodeHome:
 
 
 def staged(home: NodeHome, service: Service) -> AttemptFolder:
-    """Stage an attempt in; its folder."""
+    """Stage an attempt in, and return its folder."""
     key = service.spec.id
     request = StagingRequest(key=str(key), urls=("http://login:1",), uid=None, token="secret")
     folder = AttemptFolder(attempt_folder(home.path, key))
@@ -150,7 +150,7 @@ def test_the_token_is_taken_out_of_the_environment(monkeypatch):
 
 
 def aged(path: Path, seconds: float) -> Path:
-    """Make a folder with everything in it look as old."""
+    """Set the modification times of a folder and its content to an old date."""
     for each in (*path.rglob("*"), path):
         os.utime(each, (time.time() - seconds,) * 2)
     return path

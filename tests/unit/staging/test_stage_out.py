@@ -1,4 +1,4 @@
-"""What the service reads of an attempt's folder reaches it once and complete, whatever fails meanwhile."""
+"""Test that the service gets all files of an attempt's folder once and complete, whatever fails meanwhile."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from kernel_backend.staging.stage_out import StageOut
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look and retry at once."""
+    """Look and retry without pauses."""
     monkeypatch.setattr(stage_out, "PERIOD_S", 0.001)
     monkeypatch.setattr(stage_out, "RETRY_S", 0.001)
 
 
 class Receiver:
-    """What a service has: the order in which files came, and what they hold."""
+    """Service that records the order and the content of the files that it receives."""
 
     def __init__(self, before: Callable[[str], None] = lambda name: None) -> None:
         self.files: dict[str, bytes] = {}

@@ -1,4 +1,4 @@
-"""A command is captured with its program and project, and submitted in the same way from notebook and terminal."""
+"""Test that a command is captured with its program and project, in the same way from notebook and terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test the files that a submission takes along without being asked, and those that it leaves out."""
+"""Test which files a submission includes without a request, and which it leaves out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--local` trains in this process, and leaves it as it was."""
+"""Test that `--local` trains in this process, and restores the process's state."""
 
 from __future__ import annotations
 

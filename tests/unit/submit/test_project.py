@@ -1,4 +1,4 @@
-"""Local modules and included files: which of a project's files travel, and what is said where they cannot."""
+"""Test which local modules and included files a snapshot contains, and the messages about missing ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jupyter_ext.project import Imported, ProjectFiles, collect, place_of
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A project whose notebooks lie in `notebooks` and whose code lies in `src`, as a kernel there has it."""
+    """Provide a project with notebooks in `notebooks` and code in `src`."""
     root = tmp_path / "project"
     write(root, {"pyproject.toml": "", "notebooks/a.ipynb": ""})
     monkeypatch.chdir(root / "notebooks")

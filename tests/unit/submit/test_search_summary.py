@@ -1,4 +1,4 @@
-"""A search in sentences: what is looked for, and from how little to how much that trains."""
+"""Test the summary of a search: its parameters, and the bounds of its training time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Secrets never enter a snapshot: what looks like one is refused by its place, and its text is never repeated."""
+"""Test that snapshots never contain secrets: a likely one is refused, and the message never repeats it."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def archived(checked: PreparedSubmission) -> bytes:
 
 
 def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> PreparedSubmission:
-    """A cell that is checked with a secret planted in one way."""
+    """Return a checked cell in which a secret is hidden in one of several ways."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     cells, namespace, captured, include, given = list[str](), dict[str, object](), list[str](), list[str](), {}

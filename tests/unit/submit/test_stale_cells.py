@@ -1,4 +1,4 @@
-"""A cell that was edited after it ran is named, as far as the notebook's file tells."""
+"""Test the warning about cells that were edited after they ran, according to the notebook's file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quotas, the queue and nodes in words: what the terminal and a cell print of them."""
+"""Test the text of quotas, the queue and nodes, in the terminal and in a cell."""
 
 from __future__ import annotations
 

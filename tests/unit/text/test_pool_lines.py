@@ -1,4 +1,4 @@
-"""What `daylight pool` says about allocations that searches keep."""
+"""Test the output of `daylight pool` about allocations that searches keep."""
 
 from __future__ import annotations
 
