@@ -1028,7 +1028,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Return the seconds that each part of a training takes, by rank, and the main cause of lost time. */
+        /** Return the seconds that each part of a training takes, by rank, and the main cause of delay. */
         get: {
             parameters: {
                 query?: {
@@ -1079,7 +1079,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Return use of GPU, CPU and memory of each rank's slot, now and as curves; of a search all trials, or one. */
+        /** Return the use of GPU, CPU and memory by rank, now and as curves; for a search, of all trials or one. */
         get: {
             parameters: {
                 query?: {
@@ -2434,7 +2434,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Report the state of a node's ranks, and wait for news of other nodes, with the attempt's own token. */
+        /** Report the state of a node's ranks, and wait for changes on other nodes; needs the attempt's own token. */
         post: {
             parameters: {
                 query?: never;
@@ -3334,7 +3334,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Return what experiments have used, by user, group, month or experiment: for admins all, else one's own. */
+        /** Return slot-hours, energy and cost by user, group, month or experiment. */
         get: {
             parameters: {
                 query?: {
@@ -3383,7 +3383,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Return the same as CSV. */
+        /** Return slot-hours, energy and cost as CSV. */
         get: {
             parameters: {
                 query?: {
@@ -3813,7 +3813,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Report the answers of a node's probe, and wait for orders, with the token of the check. */
+        /** Store the answers of a node's probe program, and wait for orders; needs the token of the check. */
         post: {
             parameters: {
                 query?: never;
@@ -4966,7 +4966,7 @@ export interface components {
         };
         /**
          * HeldAllocation
-         * @description Job of a site's queue that a search keeps for its trials, or waits for.
+         * @description Job of a site's queue that a search keeps for its trials, or that it waits for.
          */
         HeldAllocation: {
             id: string;
@@ -5039,7 +5039,7 @@ export interface components {
         };
         /**
          * Instruction
-         * @description Answer to a delivery: the number of the last accepted record, and whether the ranks go on or end.
+         * @description Answer to a delivery: the number of the last accepted record, and whether the ranks continue or end.
          */
         Instruction: {
             accepted: number;
@@ -5104,7 +5104,7 @@ export interface components {
         };
         /**
          * LogEntry
-         * @description Entry of a search's log: an event and the decision that it led to. Entries are numbered from 1.
+         * @description Entry of a search's log: an event, and the decision that followed. Entries are numbered from 1.
          */
         LogEntry: {
             number: number;
@@ -5537,7 +5537,7 @@ export interface components {
         };
         /**
          * PoolStatus
-         * @description Pool as the service sees it: its settings, its size, and why it cannot be used, if so.
+         * @description Status of a pool: its settings, its size, and the problem due to which it cannot be used, if any.
          */
         PoolStatus: {
             name: string;
@@ -5946,7 +5946,7 @@ export interface components {
         };
         /**
          * Server
-         * @description Notebook server with the slots that it holds; 0 where the hub knows of none.
+         * @description Notebook server with the slots that it holds; 0 if the hub does not know of any.
          */
         Server: {
             owner: string;
@@ -5981,7 +5981,7 @@ export interface components {
         };
         /**
          * SlotUse
-         * @description Use of a slot in the `seconds` up to `at`; a value that cannot be measured is None, never 0.
+         * @description Use of a slot in the `seconds` before `at`; a value that cannot be measured is None, never 0.
          *
          *     Bytes and temperature are the largest of the period, all others its mean.
          */
@@ -6021,7 +6021,7 @@ export interface components {
         };
         /**
          * Spending
-         * @description Slots that some attempts have used. Of the lost slot-hours each counts in one of three parts.
+         * @description Slot-hours, energy and cost of some attempts. Each lost slot-hour is counted in exactly one of three fields.
          */
         Spending: {
             name: string;
@@ -6156,7 +6156,7 @@ export interface components {
         };
         /**
          * Trace
-         * @description Recording that an attempt was asked for, until its ranks have answered.
+         * @description Requested recording of an attempt, until its ranks have answered.
          */
         Trace: {
             id: string;
@@ -6680,7 +6680,9 @@ export interface components {
         };
         /**
          * Delivery
-         * @description Body of `POST /api/attempts/KEY/records`, with what was measured since the last one; empty, it is a heartbeat.
+         * @description Body of `POST /api/attempts/KEY/records`: records, and measurements since the last delivery.
+         *
+         *     Empty, it is a heartbeat.
          */
         DeliveryInput: {
             /** @default [] */
@@ -6815,7 +6817,7 @@ export interface components {
         };
         /**
          * NewWebhook
-         * @description Body of `POST /api/webhooks`: an address, and the events it is notified of.
+         * @description Body of `POST /api/webhooks`: an address, and the events of which it is notified.
          */
         NewWebhookInput: {
             url: string;
@@ -7318,7 +7320,7 @@ export interface components {
         };
         /**
          * SlotUse
-         * @description Use of a slot in the `seconds` up to `at`; a value that cannot be measured is None, never 0.
+         * @description Use of a slot in the `seconds` before `at`; a value that cannot be measured is None, never 0.
          *
          *     Bytes and temperature are the largest of the period, all others its mean.
          */
@@ -7515,7 +7517,7 @@ export interface components {
         };
         /**
          * Traced
-         * @description A trace was recorded that the attempt had been asked for, or could not be; `text` is a note for the user.
+         * @description Record: a requested trace was recorded or failed; `text` is a note for the user.
          */
         TracedInput: {
             /**
