@@ -65,7 +65,7 @@ class Observation:
         self.before = now, sum(map(len, cluster.free.values())) - taken
 
     def _capacity(self, cluster: ClusterState, decisions: Decisions, slots: int) -> float:
-        """Return the time at which so many slots are free if nothing else is started."""
+        """Return the time at which that many slots will be free, if nothing else is started."""
         runs = [*cluster.runs.values(), *(start.run(cluster.at) for start in decisions.starts)]
         free, at = self.slots - sum(run.slots for run in runs), cluster.at
         for end, count in sorted((run.since + self.ends[run.key.experiment], run.slots) for run in runs):
@@ -76,7 +76,7 @@ class Observation:
 
 
 def trace(slots: int, gangs: int, seed: int, spread: float) -> list[Workload]:
-    """More than anybody can train, and a gang every so often."""
+    """Return arrivals that exceed the capacity: more plain trainings than can run, and a gang every two days."""
     draw = random.Random(seed)
     until = EVERY * (gangs + 1)
     jobs = []

@@ -24,8 +24,10 @@ from jupyter_ext.capture.statements import analyse
 
 
 def history(count: int) -> list[str]:
-    """Cells as people write them, 11 lines on average: of 10, 2 look, 3 set values (8 lines), 3 define helpers (10),
-    1 loops (14) and 1 is a class of 40. Each calls an earlier helper; calls go three deep.
+    """Return the cells of a synthetic notebook, 11 lines each on average.
+
+    Of 10 cells, 2 display something, 3 set values (8 lines), 3 define helpers (10), 1 loops (14) and 1 is a class of 40
+    lines. Each calls an earlier helper; calls are nested three deep.
     """
     makers = [look, settings, helper, helper, settings, loop, look, settings, helper, layers]
     return ["import math\ncfg = {'a': 1}\n" + helper(0), *(makers[i % 10](i) for i in range(1, count))]
@@ -69,19 +71,19 @@ def layers(i: int) -> str:
 
 
 def last(i: int) -> int:
-    """The last cell before `i` that defines a helper."""
+    """Return the last cell before `i` that defines a helper."""
     return next(each for each in range(i - 1, -1, -1) if each == 0 or each % 10 in (2, 3, 8))
 
 
 def chain(count: int) -> list[str]:
-    """Helpers that each call the one before, called in every cell."""
+    """Return a notebook of `count` cells, each of which defines a helper that calls the one before, and calls it."""
     first = "cfg = {'a': 1}\ndef helper_0(x): return x\nr0 = helper_0(0)"
     text = "def helper_{}(x):\n    y = helper_{}(x) + cfg['a']\n    return y\nr{} = helper_{}({})"
     return [first, *(text.format(i, i - 1, i, i, i) for i in range(1, count))]
 
 
 def best(work: Callable[[], object]) -> float:
-    """Milliseconds of CPU, the least of five."""
+    """Return the milliseconds of CPU time of a call, the least of five."""
     times = []
     for _ in range(5):
         began = time.process_time()
@@ -91,7 +93,7 @@ def best(work: Callable[[], object]) -> float:
 
 
 def figures(cells: list[str], target: str) -> list[float]:
-    """Cold, warm, and cloudpickle's."""
+    """Return the times of a cold capture, of a warm capture and of cloudpickle."""
 
     def cold() -> None:
         analyse.cache_clear()

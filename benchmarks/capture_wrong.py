@@ -28,12 +28,12 @@ from tests.torture.notebooks import Writer, describe
 
 
 def whole(cells: Sequence[Cell], target: str) -> str:
-    """All cells that ran to their end, in order."""
+    """Return all cells that ran to their end, in order."""
     return "\n".join([*(cell.source for cell in cells if cell.error_line is None), target])
 
 
 def last_definitions(cells: Sequence[Cell], target: str) -> str:
-    """For each name the last statement that binds it, back from the target."""
+    """Return the target after the last statements that bind the names it needs."""
     binders: dict[str, ast.stmt] = {}
     for cell in cells:
         try:

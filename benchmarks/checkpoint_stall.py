@@ -50,7 +50,7 @@ INTERVAL = 30  # steps between checkpoints, of the throughput that is lost
 
 
 def steps(run: Training) -> Iterator[None]:
-    """Take steps, one each time that the next is asked for."""
+    """Yield the steps of an endless training, one at a time."""
     for batch in loop.batches(run):
         loop.take_step(run, batch)
         run.step += 1
@@ -58,7 +58,7 @@ def steps(run: Training) -> Iterator[None]:
 
 
 class Cycle(NamedTuple):
-    """Some steps that began with a checkpoint, in seconds."""
+    """Record the seconds that a few steps took, with a checkpoint before the first."""
 
     whole: float
     blocked: float
@@ -66,7 +66,7 @@ class Cycle(NamedTuple):
 
 
 def cycle(run: Training, taken: Iterator[None], way: Way, count: int) -> Cycle:
-    """Save, and take so many steps."""
+    """Save a checkpoint, then train that many steps; return the times."""
     timed = Timed(way)
     run.checkpoints = timed  # type: ignore[assignment]
     began = time.perf_counter()
@@ -81,7 +81,7 @@ def cycle(run: Training, taken: Iterator[None], way: Way, count: int) -> Cycle:
 
 
 def measure(width: int, batch: int, threads: int, count: int, rounds: int, folder: Path) -> None:
-    """Print what a checkpoint costs by each way."""
+    """Print the stall that each contender's checkpoint causes."""
     run = ours.build(
         folder / "training",
         SOURCE,
@@ -112,7 +112,7 @@ def measure(width: int, batch: int, threads: int, count: int, rounds: int, folde
 
 
 def table(found: dict[str, list[Cycle]], count: int, size: int, threads: int) -> None:
-    """Print the medians, and Daylight's ratios."""
+    """Print the medians, and Daylight's ratios to the others."""
     plain = [each.whole for each in found.pop("no checkpoint")]
     step = statistics.median(plain) / count
     print(f"\n{size / 1e6:.0f} MB, steps of {step:.2f} s by {threads} threads, {len(plain)} cycles of {count} steps")
@@ -132,13 +132,13 @@ def table(found: dict[str, list[Cycle]], count: int, size: int, threads: int) ->
 
 
 def tensors(run: Training) -> dict[str, dict[str, torch.Tensor]]:
-    """Every tensor of model and optimizer, live."""
+    """Return every tensor of the model and the optimizer, not copied."""
     parts = {"model": run.model.state_dict(), "optimizer": run.objectives[0].optimizers[""].state_dict()}
     return {name: flatten(state)[1] for name, state in parts.items()}
 
 
 def compare(count: int, folder: Path) -> None:
-    """Print how many checkpoints hold what the training held when they were taken."""
+    """Print how many checkpoints equal the state of the training at the moment of the save."""
     run = ours.build(folder, SOURCE, {"width": 512}, steps=ours.FOR_EVER, checkpoint_every=ours.NEVER)
     home = open_storage(str(folder / "checkpoints"))
     way, taken, equal = Daylight(run.checkpoints), steps(run), 0
@@ -155,7 +155,7 @@ def compare(count: int, folder: Path) -> None:
 
 
 def main() -> None:
-    """Measure, then compare."""
+    """Measure the stalls, then compare the checkpoints with the live state."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5, help="paired rounds (default: %(default)s)")
     parser.add_argument("--steps", type=int, default=4, help="steps of a cycle (default: %(default)s)")

@@ -1,4 +1,4 @@
-"""Cost of the clock that measures where a step's time goes, against a step of 10 ms, beside the profilers of others.
+"""Measure the cost of the clock that measures where a step's time goes, against a step of 10 ms and other profilers.
 
 First the calls of the clock alone that a step of the runner's loop makes, whatever the model. Second a loop by hand
 with a tiny model, a DataLoader and SGD, as it is and with the timed calls of torch (backward pass, optimizer, batches):

@@ -22,7 +22,7 @@ HOUR = 3600.0
 
 
 class Policy(NamedTuple):
-    """Costs of a way to survive crashes, in seconds."""
+    """Describe a way to survive crashes by its costs, in seconds."""
 
     name: str
     every: float  # of work between checkpoints; infinite: there are none
@@ -33,14 +33,14 @@ class Policy(NamedTuple):
 
 
 class Life(NamedTuple):
-    """A job from beginning to end."""
+    """Record how long a job took, and what each of its crashes cost."""
 
     seconds: float
     crashes: list[float]  # seconds that each has cost
 
 
 def live(policy: Policy, work: float, between: float, draw: random.Random) -> Life:
-    """A job of so much work, with so many seconds between crashes on average."""
+    """Simulate a job of `work` seconds of training, with a mean time of `between` seconds between crashes."""
     wall = safe = start = 0.0
     crashes: list[float] = []
     while True:
@@ -56,12 +56,12 @@ def live(policy: Policy, work: float, between: float, draw: random.Random) -> Li
 
 
 def duration(policy: Policy, work: float) -> float:
-    """Seconds for so much work, with the stalls for its checkpoints."""
+    """Return the seconds that so much training takes, with the stalls for its checkpoints."""
     return work + math.floor(work / policy.every) * policy.stall
 
 
 def committed(policy: Policy, seconds: float) -> float:
-    """The work that is in a checkpoint when a training that ran for so long dies."""
+    """Return the seconds of work that are saved in a checkpoint if a training dies after `seconds`."""
     if math.isinf(policy.every):
         return 0.0
     count = math.floor((seconds - policy.write) / (policy.every + policy.stall))
@@ -69,12 +69,12 @@ def committed(policy: Policy, seconds: float) -> float:
 
 
 def percentile(values: list[float], share: float) -> float:
-    """The value that so large a share of all does not exceed."""
+    """Return the value that the given share of all values does not exceed."""
     return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
 
 
 def compare(policies: list[Policy], args: argparse.Namespace, mtbf: float) -> None:
-    """Print what a crash costs by each policy, and what the job comes to."""
+    """Print what a crash costs under each policy, and how long the whole job takes."""
     print(f"\na crash each {mtbf:g} hours on average, {args.runs} jobs of {args.hours:g} hours on {args.slots} slots")
     print(f"  {'':26}{'GPU-hours lost a crash':>26}{'crashes':>10}{'job takes':>12}{'GPU-hours lost a job':>28}")
     print(f"  {'':26}{'mean':>16}{'p95':>10}{'a job':>10}{'':>12}{'mean':>16}{'p95':>12}")

@@ -86,7 +86,7 @@ CASES: dict[str, tuple[dict[str, Any], int]] = {
 
 
 def paired(params: dict[str, Any], workers: int, pairs: int) -> tuple[float, float]:
-    """The median of (with digests / without) over pairs of neighbouring steps, and the best step without, in seconds.
+    """Return the median of (with digests / without) over pairs of steps, and the best step without, in seconds.
 
     Where workers load ahead, blocks of steps are compared: batches of the block before are still on their way.
     """
@@ -113,7 +113,7 @@ def paired(params: dict[str, Any], workers: int, pairs: int) -> tuple[float, flo
 
 
 def alone(params: dict[str, Any]) -> float:
-    """Seconds that the digests of one batch take, at best."""
+    """Return the least seconds that the digests of one batch take."""
     made: dict[str, Any] = {}
     exec(WORK, made)
     data = made["train_data"](**{name: value for name, value in params.items() if name in ("side", "kind", "source")})

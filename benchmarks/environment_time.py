@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def recorded(rounds: int) -> tuple[float, float]:
-    """Seconds of the first record of a process, and of each further one."""
+    """Return the seconds of a process's first record of its environment, and of each further one."""
     code = "import time; from kernel_backend.snapshots.environment import record; t = time.perf_counter(); record(); "
     code += "print(time.perf_counter() - t)"
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
@@ -81,7 +81,7 @@ def anew(kept: Environments, environment: Environment, python: Path) -> None:
 
 
 def by_pip(folder: Path, python: Path) -> None:
-    """The same requirements, with hashes, by pip into a fresh venv."""
+    """Install the same requirements, with hashes, by pip in a fresh venv."""
     shutil.rmtree(folder / "venv", ignore_errors=True)
     subprocess.run([PYTHON, "-m", "venv", folder / "venv"], check=True)
     pip = [folder / "venv" / "bin" / "python", "-m", "pip", "install", "-qq", "--no-deps", "--require-hashes"]
@@ -90,7 +90,7 @@ def by_pip(folder: Path, python: Path) -> None:
 
 
 def sizes(venv: Path) -> tuple[int, int]:
-    """Bytes that are an environment's own, and those that it shares by hard links."""
+    """Return the bytes that only this environment uses, and those that it shares by hard links."""
     stats = [path.lstat() for path in venv.rglob("*") if not path.is_dir()]
     return sum(s.st_size for s in stats if s.st_nlink == 1), sum(s.st_size for s in stats if s.st_nlink > 1)
 

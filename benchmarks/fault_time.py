@@ -1,4 +1,4 @@
-"""From a fault to the first step of what comes after it: a rank killed, a rank that hangs; against torchrun's restarts.
+"""Measure the time from a fault (a rank that is killed or hangs) to the next step, against torchrun's restarts.
 
     python benchmarks/fault_time.py [--runs 5]
 
@@ -80,9 +80,10 @@ while True:
 
 
 class Times(NamedTuple):
-    """Seconds after a fault; infinite where it did not go on within a minute, which torchrun's workers may not.
+    """Record seconds after a fault; they are infinite if the training did not continue within a minute.
 
-    Their restarted process groups do not always find each other, and each try takes some seconds.
+    torchrun's workers may not: their restarted process groups do not always find each other, and each try takes some
+    seconds.
     """
 
     gone: float
@@ -90,7 +91,7 @@ class Times(NamedTuple):
 
 
 def killed(world: World) -> Times:
-    """Ours: rank 1 is killed somewhere between two checkpoints."""
+    """Kill rank 1 of Daylight's training between two checkpoints; return the times."""
     number = world.submit(**OPTIONS, pause=0.05).experiment.number
     world.reached(number, 12)
     time.sleep(random.random() * 0.2)
@@ -101,7 +102,7 @@ def killed(world: World) -> Times:
 
 
 def hung(world: World, timeout: float) -> Times:
-    """Ours: rank 1 hangs."""
+    """Make rank 1 of Daylight's training hang; return the times."""
     marker = world.home / f"hang-{timeout}-{random.random()}"
     options = OPTIONS | {"hang_timeout": timeout, "marker": str(marker)}
     number = world.submit(DEFINITION + HANG, **options, pause=0.05).experiment.number
@@ -127,7 +128,7 @@ def _afterwards(world: World, number: int, at: float, gone: float) -> Times:
 
 @contextlib.contextmanager
 def torchrun() -> Iterator[Path]:
-    """torchrun over two workers, which write their steps' times into the folder."""
+    """Start torchrun with two workers, which write their steps' times into the folder."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "train.py").write_text(TORCHRUN)
@@ -143,7 +144,7 @@ def torchrun() -> Iterator[Path]:
 
 
 def killed_under_torchrun() -> Times:
-    """torch's own: rank 1 is killed."""
+    """Kill rank 1 of torchrun's training; return the times."""
     with torchrun() as folder:
         steps = folder / "steps"
         until(lambda: steps.exists() and len(steps.read_text().split()) >= 12, "it trains")
@@ -171,7 +172,7 @@ def alive(process: psutil.Process) -> bool:
 
 
 def said(name: str, times: list[Times]) -> None:
-    """Print one row."""
+    """Print one row of the table."""
     gone, again = (sorted(each[index] for each in times) for index in (0, 1))
     print(
         f"  {name:34} gone after {statistics.median(gone):5.2f} s (most {gone[-1]:5.2f}), "
@@ -181,7 +182,7 @@ def said(name: str, times: list[Times]) -> None:
 
 
 def main() -> None:
-    """Kill, hang, print."""
+    """Measure the times after a kill and after a hang, and print them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=5, help="faults of each kind (default: %(default)s)")
     runs = parser.parse_args().runs

@@ -1,4 +1,4 @@
-"""Measure the fingerprint of 20,000 files: the first one, one without a change, and one after a file has changed.
+"""Measure the fingerprint of 20,000 files: the first, one without a change, and one after one file has changed.
 
 The named peers: `git add` and `git status` of the same folder, which keep such a cache too.
 

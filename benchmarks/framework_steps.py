@@ -1,4 +1,4 @@
-"""Step time of a LightningModule, a Keras model and a Trainer in a job on one slot, of each framework alone.
+"""Measure the step time of a LightningModule, a Keras model and a Trainer, in a job and by the framework alone.
 
 The same cell is trained by its framework and by Daylight, on one thread, in processes of their own that take turns
 (`contenders/round_robin.py`); a step is everything from one batch in hand to the next. In the job all is on that is on

@@ -1,4 +1,4 @@
-"""Bytes that a checkpoint of a LoRA fine-tune writes, with the base written once and with all of it each time.
+"""Measure the bytes of a LoRA fine-tune's checkpoints, with the base model written once and written each time.
 
     python benchmarks/frozen_weights.py [--checkpoints 20]
 
@@ -35,7 +35,7 @@ from tests.unit.runner.test_checkpointer import CPU, job
 
 
 def adapted() -> Any:
-    """A BERT of 4 million parameters, of which 25 thousand are trained."""
+    """Return a BERT of 4 million parameters, of which 25 thousand are trained."""
     torch.manual_seed(0)
     config = BertConfig(hidden_size=256, num_hidden_layers=4, num_attention_heads=4, intermediate_size=1024)
     lora = LoraConfig(task_type="SEQ_CLS", r=4, target_modules=["query", "value"])
@@ -43,7 +43,7 @@ def adapted() -> Any:
 
 
 def train(model: Any, folder: Path, checkpoints: int) -> Directory:
-    """Save a checkpoint after each of so many steps."""
+    """Train that many steps and save a checkpoint after each; return their folder."""
     optimizer = torch.optim.AdamW([each for each in model.parameters() if each.requires_grad], lr=1e-3)
     home = Directory(folder / "1" / "1")
     parts = {"model": Model(model), "optimizer": Optimizer(optimizer)}
@@ -60,18 +60,18 @@ def train(model: Any, folder: Path, checkpoints: int) -> Directory:
 
 
 def exported(model: Any) -> dict[str, torch.Tensor]:
-    """The weights of the merged model."""
+    """Return the weights of the merged model."""
     return dict(model.merge_and_unload().state_dict())
 
 
 def sizes(manifest: Manifest) -> tuple[int, int]:
-    """Bytes of the parts that are written each time, and of those that are shared."""
+    """Return the bytes of the parts that each checkpoint writes, and of those that checkpoints share."""
     shared = sum(part.size for part in manifest.parts if part.name.endswith(FROZEN))
     return manifest.bytes - shared, shared
 
 
 def main() -> None:
-    """Train, count, compare."""
+    """Measure the sizes, and compare the exported weights."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--checkpoints", type=int, default=20)
     count = parser.parse_args().checkpoints

@@ -24,7 +24,7 @@ from tests.support.world import World, until
 
 
 def again(world: World, site: KubernetesSite, victim: str) -> float:
-    """Return the seconds from a loss to the next step."""
+    """Return the seconds from the loss to the next step."""
     seconds, node = resumed(
         world, lambda rank, node: rank.send_signal(signal.SIGKILL) if victim == "rank" else site.nodes.lose(node)
     )

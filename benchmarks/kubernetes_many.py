@@ -31,7 +31,7 @@ PODS = 100  # of a node; Kubernetes allows 110
 
 
 class Costs:
-    """Processor time and memory of the service, and its requests, since a moment."""
+    """Measure the CPU time and memory of the service, and its requests, since a given moment."""
 
     def __init__(self, site: Counted) -> None:
         self._site = site
@@ -41,7 +41,7 @@ class Costs:
         self._cpu, self._requests, self._begun = self._used(), site.requests(), time.monotonic()
 
     def text(self) -> str:
-        """Return what was used so far."""
+        """Return the costs so far as text."""
         wall, cpu = time.monotonic() - self._begun, self._used() - self._cpu
         memory, requests = self._process.memory_info().rss / 1e6, self._site.requests() - self._requests
         return f"{wall:.0f} s, {cpu:.1f} s of processor time ({cpu / wall:.0%}), {memory:.0f} MB, {requests} requests"
@@ -52,7 +52,7 @@ class Costs:
 
 
 def measure(site: Counted, gangs: int) -> None:
-    """Start so many gangs, keep them for a minute, end them; print what each part cost."""
+    """Start that many gangs, keep them for a minute, end them; print what each part cost."""
     seen = Counter[str]()
 
     def all_run() -> bool:
@@ -80,7 +80,7 @@ def measure(site: Counted, gangs: int) -> None:
 
 
 def main() -> None:
-    """Measure one number of gangs."""
+    """Measure with the given number of gangs."""
     given = parser(__doc__.splitlines()[0])
     given.add_argument("--gangs", type=int, default=500)
     asked = given.parse_args()

@@ -29,7 +29,7 @@ MINUTE_S = 60.0
 
 
 class Count:
-    """Number of all requests, watches included."""
+    """Count all requests to an API server, watches included."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -43,7 +43,7 @@ class Count:
 
 
 async def measure(folder: Path, gangs: int, count: Count) -> None:
-    """Print what a number of gangs costs."""
+    """Print the number of requests for that many gangs."""
     engine: KubernetesEngine = sleeping_engine(folder, service=f"s{gangs}")
     make = specifications(folder, folder / "home", "python")
     jobs = [make(number).model_copy(update={"pool": "cloud", "experiment": gangs}) for number in range(1, gangs + 1)]
@@ -73,7 +73,7 @@ async def _all(folder: Path) -> None:
 
 
 def main() -> None:
-    """Count for each number of gangs."""
+    """Print the counts for each number of gangs."""
     with (
         tempfile.TemporaryDirectory() as name,
         control_plane() as plane,

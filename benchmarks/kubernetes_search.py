@@ -28,7 +28,7 @@ PATIENCE_S = 3600.0
 
 
 def search(site: Counted, trials: int, parallel: int) -> None:
-    """Run a search to its end, and print what it took."""
+    """Run a search to its end; print its time and requests."""
     before, begun = site.requests(), time.monotonic()
     options = {"slots": 1, "epochs": 2, "backend": "torch", "pool": "cluster", "pause": SECONDS / STEPS}
     method = Search(method="random", trials=trials, parallel=parallel)

@@ -110,7 +110,7 @@ def main() -> None:
 
 
 def watched(world: World, client: Client, browser: Browser, jupyter: Jupyter, seconds: float) -> None:
-    """Lag and the kernel's CPU, of each kind of view in turn."""
+    """Return the delay of the drawing and the kernel's CPU time, for each kind of view in turn."""
     number = world.submit(slots=1, epochs=100_000, pause=0.05).experiment.number
     world.reached(number, 50)
     cells = {
@@ -137,7 +137,7 @@ def watched(world: World, client: Client, browser: Browser, jupyter: Jupyter, se
 
 
 def spread(lag: list[float]) -> str:
-    """Median and 95th percentile."""
+    """Return the median and the 95th percentile."""
     if len(lag) < 2:
         return "none: it never drew a newer one"
     p50, p95 = statistics.median(lag), statistics.quantiles(lag, n=20)[-1]
@@ -145,13 +145,13 @@ def spread(lag: list[float]) -> str:
 
 
 def lags(client: Client, number: int, seen: list[tuple[int, float]]) -> list[float]:
-    """Seconds from each report that was drawn as the newest to its drawing."""
+    """Return the seconds from each report that was drawn as the newest to its drawing."""
     told = {report.step: report.at for report in client.reports(number, kind="training")}
     return [at - told[step] for step, at in seen if step in told]
 
 
 def first_paint(world: World, browser: Browser, jupyter: Jupyter) -> None:
-    """From asking for an experiment of many reports to the frame in which it is drawn."""
+    """Return the seconds from asking for an experiment of many reports to the frame in which it is drawn."""
     number = world.submit(slots=1, epochs=1).experiment.number
     newest = world.ended(number).trials[0].step
     world.kill_service()
@@ -171,7 +171,7 @@ def first_paint(world: World, browser: Browser, jupyter: Jupyter) -> None:
 
 
 def painted(page: Lab, ask: Any, reload: bool = False) -> float:
-    """Seconds from `ask` until a step is seen."""
+    """Return the seconds from the call of `ask` until a step is shown."""
     if reload:
         page.reload(kernel=False)  # in front is the tab of the experiment
         page.command("application:close-all")
@@ -184,7 +184,7 @@ def painted(page: Lab, ask: Any, reload: bool = False) -> float:
 
 
 def fill(world: World, number: int, newest: int) -> None:
-    """Give an experiment many reports, as if it had trained for long."""
+    """Give an experiment many reports, like those of a long training."""
     from kernel_backend.store.sql import SqlStore
 
     store, key = SqlStore(world.home / "daylight.db"), AttemptId(number, 1, 1)
@@ -206,7 +206,7 @@ def fill(world: World, number: int, newest: int) -> None:
 
 
 def opened(browser: Browser, jupyter: Jupyter, name: str, cell: str, run: bool = True) -> tuple[Lab, str]:
-    """A page with a notebook of its own whose second cell is `cell`, run."""
+    """Open a page with a new notebook, and run its second cell, `cell`."""
     notebook = write(jupyter.notebooks / f"{name.replace(' ', '-')}.ipynb", LOAD, cell)
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     context.set_default_timeout(90_000)
@@ -217,12 +217,12 @@ def opened(browser: Browser, jupyter: Jupyter, name: str, cell: str, run: bool =
 
 
 def session_of(jupyter: Jupyter, notebook: str) -> Any:
-    """The session of a notebook."""
+    """Return the session of a notebook."""
     return next(each for each in jupyter.request("GET", "api/sessions") if each["path"] == notebook)
 
 
 def kernel_of(jupyter: Jupyter, notebook: str) -> psutil.Process:
-    """The process of a notebook's kernel."""
+    """Return the process of a notebook's kernel."""
     kernel = session_of(jupyter, notebook)["kernel"]["id"]
 
     def look() -> psutil.Process | None:

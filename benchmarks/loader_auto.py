@@ -1,4 +1,4 @@
-"""Share of the time that waits for data with `--loader-workers auto`, beside plain DataLoaders with fixed numbers.
+"""Measure the share of time that waits for data with `--loader-workers auto`, beside DataLoaders with fixed numbers.
 
 Two loaders, of batches of 8 samples: one whose samples wait (for a disk or a network), and one whose samples compute.
 A step computes for 30 ms. The plain loop has `num_workers=0`, as without the argument, and each of several numbers, the
@@ -47,7 +47,7 @@ def loss(output, target):
 
 
 class Rows(Dataset[tuple[torch.Tensor, torch.Tensor]]):
-    """Samples that take a while to load."""
+    """Dataset whose samples take a while to load."""
 
     def __init__(self, load: str) -> None:
         self.load = load
@@ -68,7 +68,7 @@ def busy(seconds: float) -> None:
 
 
 def compute() -> None:
-    """Stand for what a step computes on a GPU: this process waits for it."""
+    """Wait as a process waits for a GPU to compute a step."""
     time.sleep(STEP_S)
 
 
@@ -92,7 +92,7 @@ def plain(load: str, workers: int, steps: int) -> float:
 
 
 def tuned(load: str, steps: int) -> tuple[float, float, list[str]]:
-    """Return the shares of Daylight's first and last steps, and what it noted."""
+    """Return the shares of Daylight's first and last steps, and the notes that it wrote."""
     notes: list[str] = []
     shares: list[tuple[float, float]] = []
     training = ours.build(
@@ -110,7 +110,7 @@ def tuned(load: str, steps: int) -> tuple[float, float, list[str]]:
 
 
 def noting(say: Callable[..., None], notes: list[str]) -> Callable[..., None]:
-    """Return a function that also collects texts of notes."""
+    """Return a function that writes a note and also appends its text to a list."""
 
     def saying(record: object) -> None:
         notes.extend([record.text] if hasattr(record, "text") else [])
@@ -120,7 +120,7 @@ def noting(say: Callable[..., None], notes: list[str]) -> Callable[..., None]:
 
 
 def watching(tick: Callable[..., None], shares: list[tuple[float, float]]) -> Callable[..., None]:
-    """Return a function that also collects what the clock shows at each step."""
+    """Return a function that also appends what the clock shows at each step."""
 
     def ticking(phase: str, number: int) -> None:
         tick(phase, number)

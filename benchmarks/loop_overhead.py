@@ -1,4 +1,4 @@
-"""Step time on one slot of functions, `train(run)` and a LightningModule, against by hand, Lightning and Accelerate.
+"""Measure the step time of each form of job on one slot, against loops by hand, Lightning and Accelerate.
 
 Ours is the runner's own loop with all that is on by default: derived seeds, reports to the spool, the signs of life,
 deterministic operations. None takes checkpoints: `checkpoint_stall.py` says what those cost. A step is everything from

@@ -99,7 +99,7 @@ def attempt(number: int, index: int, nth: int) -> Attempt:
 
 
 def fill(store: SqlStore, trials: int) -> int:
-    """Fill an empty store; the number of the search, which is the newest."""
+    """Fill an empty store; return the number of the search, which is the newest experiment."""
     draw, space = random.Random(0), parse_line(["lr=0..1", "width=32,64", "drop=0..1", "act=relu,gelu"]).space
     number = 50
     made = [experiment(each, None, Space()) for each in range(1, number)]

@@ -62,14 +62,14 @@ with open("times.json", "w") as file:
 
 
 class Step(NamedTuple):
-    """The median time of a step, in milliseconds."""
+    """Record the median time of a step, in milliseconds."""
 
     wall: float
     cpu: float
 
 
 def step_of(folder: Path) -> Step:
-    """Return the median times of a step that a program has written down."""
+    """Return the median step times from the file that a program wrote."""
     times = json.loads((folder / "times.json").read_text())[20:]
     return Step(*(_median_ms(clock) for clock in zip(*times, strict=True)))
 
@@ -86,7 +86,7 @@ def bare(source: str) -> Step:
 
 
 def job(source: str, every: str) -> tuple[Step, list[dict[str, float]]]:
-    """Return the step time as a job of one slot, and what its checkpoints took."""
+    """Run the program as a job; return its step time, and the stalls of its checkpoints."""
     folder = Path(tempfile.mkdtemp())
     (folder / "code").mkdir()
     (folder / "code" / "definition.py").write_text(source)

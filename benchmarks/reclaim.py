@@ -1,4 +1,4 @@
-"""From an ask within a guarantee to its first step, when all slots are lent: where the time goes.
+"""Measure the time from a request within a guarantee to its first step, when all slots are lent to others.
 
     python benchmarks/reclaim.py [--runs 5] [--width 16]
 
@@ -34,7 +34,7 @@ def spool(lent: Lent, number: int) -> list[SpoolRecord]:
 
 
 def taken_back(lent: Lent, width: int) -> list[float]:
-    """Seconds of each part."""
+    """Record the seconds of each part of the time to the first step."""
     borrower = lent.asks(BORROWS, epochs=1000, pause=0.05, width=width, checkpoint_every={"steps": 8})
     lent.checkpointed(borrower)
     begun = time.time()

@@ -1,4 +1,4 @@
-"""Reports per second that the store accepts, against plain sqlite3 in the same run.
+"""Measure the reports per second that the store accepts, against plain sqlite3 in the same run.
 
 Claim: accepting reports (each once, the first word about a step, the trial's progress, one transaction a batch)
 costs at most a few times what bare `executemany` into one table costs, and is far faster than a commit a report.

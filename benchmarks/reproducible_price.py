@@ -1,4 +1,4 @@
-"""The price of equal bits: step time at --reproducible host and portable, of that at off.
+"""Measure the price of equal bits: step time at --reproducible host and portable, against off.
 
 `host`, the default, has torch choose deterministic operations: on a CPU there are few others. `portable` also forbids
 the instructions that not every x86-64 has, so that the bits hold across CPUs. What a rank is to do is read from its
@@ -36,13 +36,13 @@ MODELS: dict[str, dict[str, Any]] = {
 
 
 def contender(model: str, scope: Scope, threads: int, **options: Any) -> Contender:
-    """A training with such numerics."""
+    """Return a contender with the given setting of `--reproducible`."""
     train = partial(ours.train, batch_size=BATCH_SIZE, reproducible=scope, threads=threads, **options)
     return Contender(train, (MODELS[model],), env=numerics_env(scope, threads))
 
 
 def compare(model: str, threads: int, rounds: int, steps: int) -> None:
-    """Print the step time of a model in each scope."""
+    """Print a model's step time at each setting of `--reproducible`."""
     contenders = {scope: contender(model, scope, threads) for scope in SCOPES}
     on = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
     if torch.cuda.is_available():

@@ -1,4 +1,4 @@
-"""kill -9 and resume: are the weights those of the training that nobody killed? Lightning, Accelerate, torchdata, ours.
+"""Compare the final weights after kill -9 and resume with those of an undisturbed training, with four libraries.
 
 Everybody trains the same definition (`contenders/breakable.py`: 48 steps, a checkpoint every 4) in one process with two
 loader workers on the CPU, with seeds fixed and deterministic algorithms on. First twice without a kill: whoever differs
@@ -52,7 +52,7 @@ Start = Callable[[Path], Training]
 
 
 def train(start: Start, folder: Path, kills: Sequence[Kill]) -> Outcome:
-    """Train to the end; each kill comes when its step is first begun."""
+    """Train to the end, and kill the training when each of the given steps is first begun."""
     training, left, killed = start(folder), list(kills), 0
     deadline = time.monotonic() + PATIENCE_S
     while not training.over():
@@ -69,7 +69,7 @@ def train(start: Start, folder: Path, kills: Sequence[Kill]) -> Outcome:
 
 
 def lineage(attempts: Sequence[Attempt]) -> list[Step]:
-    """The steps that the final weights come from: what was trained after a checkpoint that was resumed is undone."""
+    """Return the steps that led to the final weights, without those that a resume undid."""
     steps: list[Step] = []
     for attempt in attempts:
         steps = steps[: attempt.resumed] + attempt.steps
@@ -87,18 +87,18 @@ def misfed(steps: Sequence[Step]) -> tuple[int, int]:
 
 
 def lost(attempts: Sequence[Attempt]) -> list[int]:
-    """Steps begun that had to be taken again, for each resume."""
+    """Return the number of steps that had to be trained again, for each resume."""
     return [before.reached - after.resumed for before, after in itertools.pairwise(attempts)]
 
 
 def farthest(weights: dict[str, torch.Tensor], others: dict[str, torch.Tensor]) -> float:
-    """The largest difference of a weight; what BatchNorm counts is none."""
+    """Return the largest difference of a weight; counters of BatchNorm are not compared."""
     floats = {name: other for name, other in others.items() if other.is_floating_point()}
     return max(float((weights[name] - other).abs().max()) for name, other in floats.items())
 
 
 def digest(weights: dict[str, torch.Tensor]) -> str:
-    """Equal where every bit is."""
+    """Return a digest of the weights, equal only where every bit is."""
     found = hashlib.sha256()
     for name, tensor in sorted(weights.items()):
         found.update(name.encode() + tensor.contiguous().numpy().tobytes())
@@ -106,13 +106,13 @@ def digest(weights: dict[str, torch.Tensor]) -> str:
 
 
 def schedule(draw: random.Random, count: int) -> list[Kill]:
-    """So many kills in one training, at steps of which no two are equal."""
+    """Draw that many kills in one training, at different steps."""
     steps = sorted(draw.sample(range(3, STEPS), count))
     return [Kill(step, draw.random() * 0.03) for step in steps]
 
 
 def examine(name: str, start: Start, folder: Path, schedules: Sequence[Sequence[Kill]]) -> None:
-    """Print a contender's row."""
+    """Train without and with kills, and print the contender's row."""
     quiet = [train(start, folder / f"quiet-{number}", ()) for number in range(2)]
     if problem := quiet[0].problem or quiet[1].problem:
         print(f"  {name:28} did not train: {problem}", flush=True)

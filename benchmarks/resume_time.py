@@ -1,4 +1,4 @@
-"""From the start of a rank to the end of its first step, resumed at 1 %, 50 % and 99 % of ten million samples.
+"""Measure the time from the start of a rank to its first step, resumed at 1 %, 50 % and 99 % of ten million samples.
 
 Cold is a new interpreter; what importing torch, Horovod and the runner takes in one is measured beside it and taken
 off. Warm is a rank forked by the forkserver that an attempt before has left, where nothing is to be imported. Two
@@ -57,7 +57,7 @@ print(time.time() - float(sys.argv[1]))
 
 
 def checkpoints(home: Path) -> dict[float, str]:
-    """Save a training as it would stand at each of the places; the checkpoints' names."""
+    """Save a checkpoint of a training at each of the given places; return the checkpoints' names."""
     params, importable = {"log": str(home / "first.log")}, list(sys.path)
     run = ours.build(home, SOURCE, params, batch_size=BATCH_SIZE, keep=Keep(latest=len(PLACES)))
     loop.take_step(run, next(loop.batches(run)))
@@ -72,7 +72,7 @@ def checkpoints(home: Path) -> dict[float, str]:
 
 
 def resume(home: Path, name: str, number: int, warm: bool) -> float:
-    """Seconds from the start of a rank to the end of its first step."""
+    """Return the seconds from the start of a rank to the end of its first step."""
     log = home / f"{number}.log"
     job = ours.a_job(home, SOURCE, {"log": str(log)}, batch_size=BATCH_SIZE, keep=Keep(latest=len(PLACES)))
     job = job.model_copy(update={"attempt": number, "resume_from": name})
@@ -89,14 +89,14 @@ def resume(home: Path, name: str, number: int, warm: bool) -> float:
 
 
 def importing(home: Path) -> float:
-    """Seconds from the start of an interpreter until it has imported what a rank needs."""
+    """Return the seconds from the start of an interpreter until it has imported what a rank needs."""
     command = [sys.executable, "-P", "-c", IMPORTS, str(time.time())]
     done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=home)
     return float(done.stdout)
 
 
 def skipping(place: float) -> float:
-    """Seconds until Accelerate has skipped to a place and has its batch."""
+    """Return the seconds until Accelerate has skipped to a place and has read its batch."""
     from accelerate import skip_first_batches
 
     namespace: dict[str, type] = {}
@@ -108,7 +108,7 @@ def skipping(place: float) -> float:
 
 
 def measure(home: Path, runs: int) -> None:
-    """Print medians, place by place."""
+    """Print the medians for each place."""
     names = checkpoints(home)
     numbers = iter(range(2, 1000))
     resume(home, names[PLACES[0]], next(numbers), warm=True)  # leaves a forkserver
@@ -131,7 +131,7 @@ def _lines(log: Path) -> list[str]:
 
 
 def main() -> None:
-    """Measure in a home of its own."""
+    """Measure in a temporary DAYLIGHT_HOME."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=3, help="pairs at each place (default: %(default)s)")
     parser.add_argument("--quick", action="store_true", help="one pair")

@@ -1,4 +1,4 @@
-"""Cost of sampling the use of slots: the share of a core that the launcher of a node with 8 ranks takes for it.
+"""Measure the share of a core that the launcher of a node with 8 ranks needs to sample the use of slots.
 
 Eight processes stand for the ranks, each with two children as its loader processes; further processes stand for the
 others of a busy node, since each sample looks through all. A sample is timed by the CPU time of its thread, with the
@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def started(until: contextlib.ExitStack, *command: str) -> subprocess.Popen[bytes]:
-    """Start a process that is ended, with its children, when `until` is left."""
+    """Start a process; it and its children are ended when `until` is left."""
     process = subprocess.Popen(command, start_new_session=True)
     until.callback(process.wait)
     until.callback(end, process.pid)

@@ -46,7 +46,7 @@ ROUNDS = 10
 
 
 def fill(store: SqlStore, count: int) -> None:
-    """So many experiments of a trial each, all queued."""
+    """Submit that many experiments of one trial each, all queued."""
     many, trials = [], []
     for number, request in enumerate(asks(count), 1):
         config = Config(
@@ -76,7 +76,7 @@ def fill(store: SqlStore, count: int) -> None:
 
 
 def loop_of(world: World) -> Loop:
-    """The loop of a service over the same store and nodes."""
+    """Return the loop of a service on the same store and nodes."""
     home, storage = world.home, CheckpointStorage(str(world.home / "checkpoints"))
     archive, workspaces = Archive(home / "snapshots"), SingleWorkspace(world.workspace)
     context = Context(world.store, archive, world.engine, storage, workspaces, home)  # type: ignore[arg-type]

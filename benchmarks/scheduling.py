@@ -72,7 +72,10 @@ def carry_out(picture: ClusterState, decisions: Decisions) -> None:
 
 
 def decision_times(queued: int) -> tuple[float, float, float, int]:
-    """Milliseconds: from an empty cluster, with ten ends, with a hundred; and how many gangs run."""
+    """Return the milliseconds of decisions, and the number of gangs that run.
+
+    The decisions are those from an empty cluster, after ten ends and after a hundred.
+    """
     draw = random.Random(1)
     quotas = {f"g{nth}": Quota(guarantee=200, limit=2000) for nth in range(20)}
     many = [replace(request, group=f"g{int(request.owner[1:]) % 20}") for request in asks(queued + 1500)]
@@ -101,7 +104,10 @@ def policies() -> dict[str, Callable[[], Callable[[ClusterState], Decisions]]]:
 
 
 def fair_trace(days: float, seed: int) -> list[Workload]:
-    """Every user alone wants a sixth of the cluster, the first five thirds of it; the second asks with a priority."""
+    """Return a trace in which each user asks for more than a fair share of the cluster.
+
+    Each asks for a sixth of the cluster, the first for five thirds of it, and the second with a higher priority.
+    """
     work = 4.55 * 1.649 * 1800.0 * 2.9  # slot-seconds of a submission: mean size, mean of the lognormal, bursts
     rate = 256 / 6 / work
     users = {name: rate * (10 if name == "u00" else 2 if WEIGHTS[name] > 1 else 1) for name in WEIGHTS}
@@ -110,7 +116,7 @@ def fair_trace(days: float, seed: int) -> list[Workload]:
 
 
 def busy_trace(days: float, seed: int) -> list[Workload]:
-    """A load of about 95 % by twenty users."""
+    """Return a trace of twenty users with a load of about 95 %."""
     work = 5.2 * 1.649 * 1800.0 * 2.9
     return synthetic(seed, {f"u{nth:02}": 1.06 * 256 / 20 / work for nth in range(20)}, days * 86400.0, sizes=SIZES)
 

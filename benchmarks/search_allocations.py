@@ -39,14 +39,14 @@ STEPS = 16  # of a trial
 
 
 def submitted(world: World, trials: int, parallel: int, seconds: float, keep: float | None) -> int:
-    """Submit a search of trials of about so many seconds of training."""
+    """Submit a search whose trials each train for that many seconds."""
     search = Search(method="random", trials=trials, parallel=parallel, keep_allocation=keep)
     options = {"slots": 1, "epochs": 2, "backend": "torch", "pool": "cluster", "pause": seconds / STEPS}
     return world.submit(space="dropout=0.1..0.5", search=search, **options).experiment.number
 
 
 def kept(world: World, number: int) -> Spans:
-    """Return when trials ran in each allocation, as their holders tell it."""
+    """Return when trials ran in each allocation, as the allocations' holders report it."""
     told: dict[Path, list[dict]] = {}
     while world.overview(number).state != "completed":
         for path in world.home.glob(f"allocations/{number}-*/{EVENTS}"):
@@ -65,7 +65,7 @@ def _spans(events: list[dict]) -> Iterator[tuple[float, float]]:
 
 
 def single(world: World, site: Slurm, number: int, parallel: int) -> float:
-    """Return the utilisation of slots by jobs of one trial each, whose times Slurm knows to the second."""
+    """Return the utilisation of slots by jobs of one trial each, from the times that Slurm records to the second."""
     while world.overview(number).state != "completed":
         time.sleep(0.3)
     site.idle()
@@ -94,7 +94,7 @@ def report(spans: Spans) -> None:
 
 
 def requests(site: Slurm, folder: Path, gangs: int, seconds: float = 30.0) -> float:
-    """Return the requests to the controller a minute while so many gangs wait in the queue."""
+    """Return the requests per minute to the controller while that many gangs wait in the queue."""
     home = folder / f"home-{gangs}"
     engine = SlurmEngine(home, Pool(name="gpu", settings=PoolSettings(engine="slurm", extra=("--hold",))), home.name)
     job = specifications(folder, home, sys.executable)
@@ -117,7 +117,7 @@ def requests(site: Slurm, folder: Path, gangs: int, seconds: float = 30.0) -> fl
 
 
 def main() -> None:
-    """Measure, and print the figures."""
+    """Measure utilisation and requests, and print them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--trials", type=int, default=100)
     parser.add_argument("--single", type=int, default=12, help="trials of the search with a job for each")

@@ -46,7 +46,7 @@ def settings(sampler: str) -> Settings:
 
 
 def ours(sampler: str, trials: int) -> dict[str, float]:
-    """Microseconds of each kind of call."""
+    """Return the microseconds of each kind of call."""
     search, random = make(settings(sampler), SPACE), np.random.default_rng(0)
     times: dict[str, list[float]] = {"create": [], "resume": [], "report": []}
     made = 0
@@ -70,7 +70,7 @@ def ours(sampler: str, trials: int) -> dict[str, float]:
 
 
 def optuna_ask(trials: int) -> float:
-    """Microseconds of an ask after so many trials that have been told."""
+    """Return the microseconds of Optuna's `ask` after that many finished trials."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -97,7 +97,7 @@ def optuna_ask(trials: int) -> float:
 
 
 class Written:
-    """A searcher's log, as the service writes it."""
+    """Log a search's events as the service logs them, until there are `events` of them."""
 
     def __init__(self, searcher: Any, events: int) -> None:
         self._searcher, self._events = searcher, events

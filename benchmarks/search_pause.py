@@ -39,7 +39,7 @@ class Pausing:
 
 
 class Held(NamedTuple):
-    """A trial that has come to its end."""
+    """Record a trial that has ended: how long its attempts held the slot, and the time between them."""
 
     slot: float  # seconds
     idle: float  # seconds between two attempts

@@ -59,7 +59,7 @@ DATA = digits()
 
 
 class Training:
-    """One trial: plain SGD, its learning rate falling to `decay` of itself over a whole training."""
+    """Train one trial by plain SGD, with a learning rate that falls to `decay` of its start over a whole training."""
 
     def __init__(self, params: Mapping[str, Any], seed: int) -> None:
         torch.manual_seed(seed)
@@ -77,7 +77,7 @@ class Training:
         self.random = torch.Generator().manual_seed(seed)
 
     def unit(self) -> float:
-        """Train one unit; the validation loss after it."""
+        """Train one unit; return the validation loss after it."""
         x, y, held_x, held_y = DATA
         self.model.train()
         for _ in range(STEPS):
@@ -92,7 +92,7 @@ class Training:
 
 
 class Real:
-    """Trials that are trained when they are asked for their next value; `spent` counts the seconds of that."""
+    """Problem whose trials are trained when their next value is asked for; `spent` counts the seconds of training."""
 
     units = UNITS
 
@@ -114,7 +114,7 @@ class Real:
 
 
 class Bounded:
-    """A search that ends when its trainings have taken so long."""
+    """Search that ends when its trainings have taken a given time."""
 
     def __init__(self, searcher: Any, problem: Real, limit: float) -> None:
         self._searcher, self._problem, self._limit = searcher, problem, limit
@@ -127,7 +127,7 @@ class Bounded:
 
 
 def table(trials: int, file: Path | None) -> list[dict[str, Any]]:
-    """Random configurations trained to their end: the seconds of each, and its losses; kept in `file`."""
+    """Train random configurations to their end, or read them from `file`; return each one's seconds and losses."""
     known = [json.loads(line) for line in file.read_text().splitlines()] if file and file.exists() else []
     sampler = make(Settings(method="random", units=UNITS, trials=trials, seed=2**31), SPACE)
     for number in range(1, trials + 1):
@@ -144,7 +144,7 @@ def table(trials: int, file: Path | None) -> list[dict[str, Any]]:
 
 
 class Blind(NamedTuple):
-    """Random search: how many of the trainings come to the goal, and the seconds that one of these takes."""
+    """Record how many trainings of random search reach the goal, and the mean seconds until one does."""
 
     hits: int
     seconds: float
@@ -153,7 +153,7 @@ class Blind(NamedTuple):
 
 
 def random_search(known: list[dict[str, Any]], goal: float) -> Blind:
-    """It would end each training at the goal, where it comes there."""
+    """Return these figures, if random search ended each training as soon as it reaches the goal."""
     spent, hits = 0.0, 0
     for each in known:
         reached = next((at for at, loss in enumerate(each["losses"], 1) if loss <= goal), None)

@@ -57,7 +57,7 @@ Run = dict[str, Any]
 
 
 class Enough:
-    """A search that ends once it has come to the goal and spent its budget; or has spent all that it may, in units."""
+    """Search that ends once it has reached the goal and spent its budget, or has spent its maximum, in units."""
 
     def __init__(self, searcher: Any, goal: float, budget: float, most: float) -> None:
         self._searcher, self._goal, self._budget, self._most = searcher, goal, budget, most
@@ -113,7 +113,7 @@ def _finite(value: float) -> float | None:
 def results(
     contenders: dict[str, Make], workers: Sequence[int], asked: int, most: float, file: Path | None
 ) -> Iterator[tuple[int, str, list[Run]]]:
-    """All runs of each contender at each number of workers; those that `file` knows are taken from there."""
+    """Return all runs of each contender at each number of workers; runs that are in `file` are read from there."""
     kept = [json.loads(line) for line in file.read_text().splitlines()] if file and file.exists() else []
     known = {tuple(each["key"]): each for each in kept}
     for count in workers:
@@ -160,7 +160,7 @@ def _all(runs: list[Run], name: str) -> list[float]:
 
 
 def mean_time(runs: list[Run], name: str) -> float:
-    """In R; who never got there counts with its end."""
+    """Return the mean time to the goal, in R; a run that never reached it counts with its end."""
     return fmean(each["ended"] if each[name] is None else each[name] for each in runs)
 
 
@@ -170,7 +170,7 @@ def _mean(runs: list[Run], name: str) -> str:
 
 
 def against(found: dict[str, list[Run]]) -> str:
-    """Return a line of ratios: the time of each other search by ours, on the runs that both have."""
+    """Return a line of ratios: each other search's time by ours, on the runs that both have."""
     ours = {tuple(each["key"][1:4]): each for each in found.get("asha", [])}
     ratios = []
     for name, runs in found.items():

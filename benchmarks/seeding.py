@@ -37,7 +37,7 @@ SAMPLES = 10**7
 
 
 class Numbers(Dataset):  # type: ignore[type-arg]
-    """Its samples cost nothing, so that what is left is the way to them."""
+    """Dataset whose samples cost nothing, so that only the order and the seeding are measured."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -50,7 +50,7 @@ class Numbers(Dataset):  # type: ignore[type-arg]
 
 
 def best(call: Callable[[], object], rounds: int, number: int = 1) -> float:
-    """Seconds of a call, in the best round."""
+    """Return the seconds of a call, in the best round."""
     return min(timeit.repeat(call, number=number, repeat=rounds)) / number
 
 
@@ -61,7 +61,7 @@ def by_hand(value: int) -> None:
 
 
 def picture(data: bytes) -> torch.Tensor:
-    """Decode, flip, crop, jitter: what a sample of a picture does at the least."""
+    """Decode, flip, crop and jitter a picture, the least that an augmenting dataset does."""
     pixels = torch.frombuffer(bytearray(data), dtype=torch.uint8).view(3, 256, 256)
     top, left = random.randrange(32), int(np.random.randint(32))
     crop = pixels[:, top : top + 224, left : left + 224].float().div_(255)
@@ -80,7 +80,7 @@ def a_sample(rounds: int) -> None:
 
 
 def an_order(count: int, rounds: int) -> None:
-    """A batch in the middle of an epoch, and the epoch's beginning with its first batch."""
+    """Measure the order of a batch in the middle of an epoch, and the start of the epoch with its first batch."""
     order, middle = Permutation(0, 1, count), count // 2
     batch = best(lambda: order.slice(middle, middle + BATCH), rounds, 200) * 1e6
     begin = best(lambda: Permutation(0, 1, count).slice(0, BATCH), rounds) * 1e3
@@ -94,7 +94,7 @@ def an_order(count: int, rounds: int) -> None:
 
 
 def a_start(share: float, rounds: int) -> None:
-    """A training that goes on in mid-epoch, to its first batch."""
+    """Measure the start of a training in the middle of an epoch, to its first batch."""
     first = int(share * SAMPLES) // BATCH
 
     def ours() -> None:
@@ -113,7 +113,10 @@ def a_start(share: float, rounds: int) -> None:
 
 
 def stateful(first: int) -> float | None:
-    """Seconds that StatefulDataLoader takes to its next batch, given the state after so many; None: it is not here."""
+    """Return the seconds that StatefulDataLoader takes to its next batch from a saved state.
+
+    None if it is not installed.
+    """
     try:
         from torchdata.stateful_dataloader import StatefulDataLoader
     except ImportError:
@@ -133,7 +136,7 @@ def stateful(first: int) -> float | None:
 
 
 def main() -> None:
-    """Print all of it."""
+    """Print all figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7, help="of each measurement (default: 7)")
     rounds = parser.parse_args().rounds

@@ -1,4 +1,4 @@
-"""Peak memory of a rank with the whole model (`ddp`) and with its part of it (`fsdp2`).
+"""Measure the peak memory of a rank that has the whole model (`ddp`) or its part of it (`fsdp2`).
 
     python benchmarks/sharded_memory.py [--slots 2 4] [--layers 16 48]
 
@@ -48,7 +48,7 @@ def loss(output, target):
 
 
 class Peak(NamedTuple):
-    """Growth of a rank's memory in MB."""
+    """Record the growth of a rank's memory in MB."""
 
     whole: float
     files: float
@@ -70,7 +70,7 @@ def _growth(log: str) -> Peak:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Print the growth of memory for each size and number of slots."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--slots", type=int, nargs="+", default=[2, 4])
     parser.add_argument("--layers", type=int, nargs="+", default=[16, 48])
@@ -84,7 +84,7 @@ def main() -> None:
 
 
 def measure(layers: int, slots: int, strategy: str) -> tuple[Peak, Peak]:
-    """Train, and train on from the checkpoint; return the peak of each."""
+    """Train, then resume from the checkpoint; return the peak of each."""
     with tempfile.TemporaryDirectory() as folder:
         own = {"strategy": strategy, "until": 5}
         source = SOURCE.replace("WIDTH", str(WIDTH)).replace("LAYERS", str(layers))

@@ -23,7 +23,7 @@ from tests.torture.nodes import cluster
 
 
 def again(world: World, site: Slurm, victim: str) -> float:
-    """Return the seconds from a loss to the next step."""
+    """Return the seconds from the loss to the next step."""
     seconds, node = resumed(
         world, lambda rank, node: rank.send_signal(signal.SIGKILL) if victim == "rank" else site.kill(node)
     )

@@ -1,4 +1,4 @@
-"""Step time of the runner's loop and reducer on two ranks, against DDP and Horovod's DistributedOptimizer by hand.
+"""Measure the step time of the runner's loop and reducer on two ranks, against DDP and Horovod's DistributedOptimizer.
 
 Every contender trains the same model on the same data, held in memory, with one thread a rank, in processes of its own
 that take turns (`contenders/round_robin.py`). A ratio is the median over rounds of (ours / theirs in the same round);
@@ -35,7 +35,7 @@ MODELS: dict[str, tuple[dict[str, Any], int]] = {  # and the global batch
 
 
 def theirs(step: Any, name: str, params: dict[str, Any], batch: int) -> None:
-    """A loop by hand, on this rank's share of every batch."""
+    """Train by a loop by hand, on this rank's share of every batch."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     net = work.model(**{key: value for key, value in params.items() if key != "augmented"})
@@ -53,7 +53,7 @@ def theirs(step: Any, name: str, params: dict[str, Any], batch: int) -> None:
 
 
 def distributed(name: str, net: nn.Module) -> tuple[nn.Module, torch.optim.Optimizer]:
-    """The model and its optimizer, made to sum gradients over the ranks; as they are for a loop on one rank."""
+    """Return the model and an optimizer that sums gradients over the ranks."""
     optimizer: torch.optim.Optimizer = work.optimizer(net.parameters())
     if name == "ddp":
         torch.distributed.init_process_group("gloo")

@@ -1,4 +1,4 @@
-"""From submitting to the first training step, against `python train.py` of the same model by hand.
+"""Measure the time from submitting to the first training step, against `python train.py` of the same model.
 
     python benchmarks/submit_latency.py [--runs 5] [--locked]
 
@@ -47,7 +47,7 @@ for x, y in torch.utils.data.DataLoader(data, batch_size=32, shuffle=True):
 
 
 def by_hand(folder: Path) -> float:
-    """Seconds from the start of `python train.py` to its first step."""
+    """Return the seconds from the start of `python train.py` to its first step."""
     script = folder / "train.py"
     script.write_text(DEFINITION + BY_HAND)
     begun = time.time()
@@ -56,7 +56,7 @@ def by_hand(folder: Path) -> float:
 
 
 def by_daylight(folder: Path, slots: int, env: Literal["current", "locked"] = "current") -> float:
-    """Seconds from the call of submit to the first step that was reported."""
+    """Return the seconds from the call of `submit` to the first step that was reported."""
     from jupyter_ext.capture import capture_file
     from jupyter_ext.submit.submit import submit
     from kernel_backend.client import Client
@@ -78,7 +78,7 @@ def by_daylight(folder: Path, slots: int, env: Literal["current", "locked"] = "c
 
 
 def main() -> None:
-    """Print medians, and what Daylight takes above the hand-written script."""
+    """Print the medians, and the difference to the hand-written script."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--locked", action="store_true", help="measure the locked environment, too")

@@ -122,7 +122,7 @@ class Connection:
 
 
 def requests(full: Full, experiments: int) -> dict[str, Callable[[random.Random], str]]:
-    """Return what is measured: by name, a path drawn at random."""
+    """Return the requests to measure: by name, a function that draws a path at random."""
     search = f"/experiments/{full.search}"
     return {
         "list: the newest 50": lambda draw: "/experiments?limit=50",
@@ -145,7 +145,7 @@ def requests(full: Full, experiments: int) -> dict[str, Callable[[random.Random]
 
 
 class Reporter:
-    """Client by which attempts go on to report in turns, each from where it was."""
+    """Client that sends reports for attempts in turns, each from the step where it was."""
 
     def __init__(self, client: Client, full: Full, rate: float) -> None:
         """Create the client; `rate` reports a second will follow in all."""
@@ -154,7 +154,7 @@ class Reporter:
 
     @contextlib.contextmanager
     def reporting(self, attempts: Sequence[AttemptId]) -> Iterator[None]:
-        """Let these attempts report while the block runs."""
+        """Send reports for these attempts while the block runs."""
         over, turns = threading.Event(), itertools.cycle(attempts)
 
         def report() -> None:
@@ -183,7 +183,7 @@ class Reporter:
 
 
 def live(full: Full) -> list[AttemptId]:
-    """Return the attempts of the search that go on to report."""
+    """Return the attempts of the search that continue to report."""
     return [AttemptId(full.search, 1 + nth, 1) for nth in range(LIVE)]
 
 

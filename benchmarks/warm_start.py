@@ -1,4 +1,4 @@
-"""From the start of a launcher to its ranks' first words, forked from a forkserver against started cold.
+"""Measure the time from a launcher's start to its ranks' first messages, forked from a forkserver or started cold.
 
     python benchmarks/warm_start.py [--runs 5]
 
@@ -35,7 +35,7 @@ from tests.support.world import DEFINITION, World, until
 
 
 def job(home: Path, number: int, slots: int, backend: str) -> LaunchSpec:
-    """An attempt that trains for longer than anybody watches."""
+    """Create an attempt whose training does not end during the measurement."""
     code = home / "code"
     code.mkdir(parents=True, exist_ok=True)
     (code / "definition.py").write_text(DEFINITION)
@@ -56,7 +56,7 @@ def job(home: Path, number: int, slots: int, backend: str) -> LaunchSpec:
 
 
 def launch(job: LaunchSpec, warm: bool) -> tuple[float, float, list[tuple[int, int]]]:
-    """Seconds from the launcher's start to rank 0's first word and first step; each rank's own and whole MiB."""
+    """Return the seconds from a launcher's start to rank 0's first message and first step, and each rank's MiB."""
     folder = AttemptFolder(Path(job.home) / "attempts" / str(job.id))
     folder.prepare(job, "no service listens")
     environment = {**os.environ, "DAYLIGHT_HOME": job.home, "DAYLIGHT_WARM": "1" if warm else "0"}
@@ -101,7 +101,7 @@ def measure(home: Path, slots: int, backend: str, runs: int) -> None:
 
 
 def main() -> None:
-    """One and two ranks, each with a forkserver of its own."""
+    """Measure one and two ranks, each with a forkserver of its own."""
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--runs", type=int, default=5)
     runs = arguments.parse_args().runs

@@ -36,7 +36,7 @@ GANG = (Share(node="here", kind="cpu", address="127.0.0.1", slots=(0,)),)
 
 
 def filled(path: Path, messages: int) -> SqlStore:
-    """Two experiments: the first has told much and tells nothing any more."""
+    """Create two experiments, of which the first has many messages and gets no more."""
     store = SqlStore(path)
     for _ in range(2):
         draft = NewExperiment(owner="a", group="g", snapshot="0", config=Config(), params={}, python="python", cwd="/")
@@ -47,7 +47,7 @@ def filled(path: Path, messages: int) -> SqlStore:
 
 
 async def alone(store: SqlStore, bus: Notifier, after: int, experiment: int) -> AsyncIterator[str]:
-    """A watcher that reads for itself whenever anything has happened."""
+    """Watch an experiment by reading the store at each change, without sharing what is read."""
     while True:
         event = bus.listen()
         messages = await asyncio.to_thread(store.messages, after, experiment)
@@ -64,7 +64,7 @@ async def shared(feed: WatcherFeed, after: int, experiment: int) -> AsyncIterato
 
 
 async def quiet(store: SqlStore, how: str, pages: int, seconds: float) -> float:
-    """The share of a core that pages on the ended experiment cost while the other one reports."""
+    """Return the share of a core that pages on the ended experiment cost while the other one reports."""
     bus, last = Notifier(), store.last_seq()
     feed = WatcherFeed(store, bus)
     watchers = [alone(store, bus, last, 1) if how == "alone" else shared(feed, last, 1) for _ in range(pages)]
@@ -82,7 +82,7 @@ async def quiet(store: SqlStore, how: str, pages: int, seconds: float) -> float:
 
 
 async def replayed(store: SqlStore, how: str, replays: int) -> None:
-    """Watchers that begin at the beginning, and whose sockets take a moment for each message."""
+    """Run watchers that read from the beginning, and that pause a moment after every 50 messages."""
     bus, last = Notifier(), store.last_seq()
     feed = WatcherFeed(store, bus)
 
@@ -142,7 +142,7 @@ def main() -> None:
 
 
 def filled_anew(path: Path, messages: int) -> None:
-    """The same store without what was reported during a measurement."""
+    """Replace the store by a new one, without what was reported during a measurement."""
     for file in path.parent.glob(f"{path.name}*"):
         file.unlink()
     filled(path, messages).close()

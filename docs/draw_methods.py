@@ -17,7 +17,7 @@ JUDGED = {"end": "at its end", "midway": "at the ends of rounds", "rungs": "at r
 
 
 def row(method: SearchMethod) -> str:
-    """One method: what it does, its options, how many trials it has, and when it judges one."""
+    """Return a method's row of the table: its purpose, its options, its number of trials, and when it judges one."""
     name = f"{method.name}:CLASS" if method.own_class else method.name
     uses = [f"`--{field.replace('_', '-')}`" for field in method.uses if field != "source"]
     trials = str(method.trials or "its own number")
@@ -26,7 +26,7 @@ def row(method: SearchMethod) -> str:
 
 
 def drawn(page: str) -> str:
-    """The page with its table drawn anew."""
+    """Return the page with its table written anew."""
     head = "| method | what it does | its options | trials | sampler | judges a trial |\n|---|---|---|---|---|---|"
     table = "\n".join([head, *(row(method) for method in BUILT_IN if method.space != "none")])
     return between(page, "methods", table)

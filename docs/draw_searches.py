@@ -37,13 +37,13 @@ COLOURS = {"random": GREY, "hyperband": "#e8710a", "asha --sampler random": "#7c
 
 
 def trace(task: Task, seed: int, asked: dict[str, Any], workers: int = WORKERS, length: float = LENGTH) -> Trace:
-    """One simulated search."""
+    """Run one simulated search, and record its trials."""
     settings = Settings(units=UNITS, trials=1000, max_time=1e9, seed=seed, **asked)
     return simulate(make(settings, SPACE), task.problem(), workers, seed, max_time=length * UNITS)
 
 
 def lives(axes: Axes, found: Trace, title: str) -> None:
-    """The units that each trial trained; those that came to the end in colour."""
+    """Draw the units that each trial trained; trials that were trained to the end are in colour."""
     trials = [trial for trial in found.trials.values() if trial.values]
     lines = [[(trial.number, trial.reached - len(trial.values)), (trial.number, trial.reached)] for trial in trials]
     colours = [BLUE if trial.reached == UNITS else GREY for trial in trials]
@@ -64,7 +64,7 @@ def draw_lives(task: Task) -> None:
 
 
 def draw_progress() -> None:
-    """The best loss over time, in the median of seeds and tasks, above the lowest there is."""
+    """Draw the best loss over time, as the distance from the lowest there is, in the median of seeds and tasks."""
     figure, axes = plt.subplots(figsize=(6.4, 3.4), layout="constrained")
     times = np.linspace(0.02, LENGTH, 200)
     for name, asked in METHODS.items():

@@ -38,7 +38,7 @@ def arrows(table: dict[Any, Any]) -> dict[tuple[StrEnum, StrEnum], list[str]]:
 
 
 def diagram(table: dict[Any, Any], first: StrEnum, ended: frozenset[Any]) -> str:
-    """One Mermaid state diagram: where it begins, its arrows in the table's order, where it may end."""
+    """Return one Mermaid state diagram: the initial state, the arrows in the table's order, the final states."""
     lines = ["stateDiagram-v2", f"    [*] --> {first}"]
     lines += [f"    {a} --> {b}: {', '.join(events)}" for (a, b), events in arrows(table).items()]
     lines += [f"    {state} --> [*]" for state in type(first) if state in ended]
@@ -46,7 +46,7 @@ def diagram(table: dict[Any, Any], first: StrEnum, ended: frozenset[Any]) -> str
 
 
 def drawn(page: str) -> str:
-    """The page, each block from `<!-- states: NAME -->` to `<!-- end -->` drawn anew; raises KeyError."""
+    """Return the page with each block from `<!-- states: NAME -->` to `<!-- end -->` drawn anew; raises KeyError."""
 
     def block(found: re.Match[str]) -> str:
         return f"{found[1]}\n```mermaid\n{diagram(*MACHINES[found[2]])}\n```\n{found[3]}"

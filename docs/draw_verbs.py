@@ -46,7 +46,7 @@ def section(verb: Verb) -> list[str]:
 
 
 def words(option: Option) -> str:
-    """Return an argument as it is written, with the name of its value."""
+    """Return how an argument is written on the command line, with the name of its value."""
     value = option.kwargs.get("metavar") or "\\|".join(option.kwargs.get("choices", ()))
     if not option.flags[0].startswith("-"):
         return str(value or option.dest.upper())

@@ -25,7 +25,7 @@ SHOWN = 4  # lines of a cell's source
 
 
 class Narrator(NotebookClient):
-    """A client that prints each cell's first lines, then its output while it comes."""
+    """Client that prints each cell's first lines, then its output as it arrives."""
 
     def process_message(self, msg: dict[str, Any], cell: Any, cell_index: int) -> Any:
         """Print the text of a message of the kernel, then handle it as always."""
@@ -48,7 +48,7 @@ def introduce(cell: Any, cell_index: int) -> None:
 
 
 def run(notebook: Any) -> str | None:
-    """Execute all cells; None, or the error of the cell that failed."""
+    """Execute all cells; return None, or the error of the cell that failed."""
     client = Narrator(
         notebook,
         timeout=600,
@@ -67,7 +67,7 @@ def run(notebook: Any) -> str | None:
 
 
 def belongs_to(home: Path, process: psutil.Process) -> bool:
-    """Return True for a process that was started with this DAYLIGHT_HOME: the service, a launcher, a rank."""
+    """Return True for a process that was started with this DAYLIGHT_HOME, such as the service, a launcher or a rank."""
     try:
         return process.pid != os.getpid() and process.environ().get("DAYLIGHT_HOME") == str(home)
     except psutil.Error:
@@ -75,7 +75,7 @@ def belongs_to(home: Path, process: psutil.Process) -> bool:
 
 
 def end_all(home: Path) -> None:
-    """End the service of this home, and after a failure whatever else of it still lives."""
+    """End the service of this home, and after a failure its other processes too."""
     mine = [process for process in psutil.process_iter() if belongs_to(home, process)]
     for process in mine:
         process.terminate()
@@ -84,7 +84,7 @@ def end_all(home: Path) -> None:
 
 
 def main(folder: Path, name: str = "quickstart") -> int:
-    """Run the notebook, save it, end what it started."""
+    """Run the notebook, save it, and end the processes that it started."""
     home, executed = folder / "demo", folder / f"{name}.executed.ipynb"
     end_all(home)
     shutil.rmtree(home, ignore_errors=True)

@@ -32,14 +32,14 @@ EXPERIMENT = "application/vnd.daylight.experiment+json"
 
 
 def smaller(png: str) -> str:
-    """Return a picture with few colours."""
+    """Return the picture with fewer colours."""
     stored = io.BytesIO()
     Image.open(io.BytesIO(b64decode(png))).convert("RGB").quantize(COLOURS).save(stored, "png", optimize=True)
     return b64encode(stored.getvalue()).decode()
 
 
 def without_view(output: Any) -> Any:
-    """Keep of an output what a page without JupyterLab can show."""
+    """Return the parts of an output that a page without JupyterLab can show."""
     data = output.get("data", {})
     if data.pop(EXPERIMENT, None) is not None and "image/png" in data:
         del data["text/html"]  # the same picture once more
@@ -62,7 +62,7 @@ def page(notebook: Any) -> Any:
 
 
 def main(names: list[str]) -> int:
-    """Execute and store; the first failure ends it."""
+    """Execute and store the notebooks; stop at the first that fails."""
     for name in names or NAMES:
         with tempfile.TemporaryDirectory() as folder:
             if demo.main(Path(folder), name):

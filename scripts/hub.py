@@ -1,4 +1,4 @@
-"""A JupyterHub with Daylight on this machine, to try things out: `make hub`. Ctrl-C ends all of it.
+"""Run a JupyterHub with Daylight on this machine, to try it: `make hub`. Ctrl-C ends all of it.
 
 The configuration is the one of examples/jupyterhub; ports are free ones, and the folder is build/hub.
 """
@@ -36,7 +36,7 @@ START_S = 120
 
 
 def main() -> None:
-    """Start it, say where to go, and end it all at Ctrl-C."""
+    """Start the hub, print its address, and end its processes at Ctrl-C."""
     folder = ROOT / "build" / "hub"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -81,7 +81,7 @@ def main() -> None:
 
 
 def wait(url: str, process: subprocess.Popen[bytes], folder: Path) -> None:
-    """Return when the hub answers; exits with the end of its log where it does not."""
+    """Wait until the hub answers; if it does not, exit with the end of its log."""
     deadline = time.monotonic() + START_S
     while time.monotonic() < deadline and process.poll() is None:
         try:
@@ -93,7 +93,7 @@ def wait(url: str, process: subprocess.Popen[bytes], folder: Path) -> None:
 
 
 def end(process: subprocess.Popen[bytes], folder: Path) -> None:
-    """End the hub, then what was started beneath it in sessions of its own: trainings, too."""
+    """End the hub, then the processes that were started beneath it in sessions of their own, trainings included."""
     process.send_signal(signal.SIGTERM)
     try:
         process.wait(30)

@@ -1,4 +1,4 @@
-"""Print the OpenAPI document of the service, from its code: no service has to run."""
+"""Print the OpenAPI document of the service, made from its code; no service has to run."""
 
 from __future__ import annotations
 

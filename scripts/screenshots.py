@@ -53,14 +53,14 @@ SUBMIT = "%%dlsubmit --slots 2 --epochs 300 --batch-size 64 --name digits width=
 
 
 def definition() -> str:
-    """The cell of the README, which these pictures illustrate."""
+    """Return the cell of the README, which the pictures illustrate."""
     found = README.search((ROOT / "README.md").read_text(encoding="utf-8"))
     assert found is not None, "README.md has no %%dlsubmit cell"
     return found[1]
 
 
 def take(picture: Locator | Lab, name: str) -> None:
-    """Keep a picture, small."""
+    """Save a picture, made small."""
     path = IMAGES / f"{name}.png"
     (picture.page if isinstance(picture, Lab) else picture).screenshot(path=path, animations="disabled")
     Image.open(path).convert("RGB").quantize(COLOURS).save(path, optimize=True)
@@ -68,14 +68,14 @@ def take(picture: Locator | Lab, name: str) -> None:
 
 
 def opened(browser: Browser, jupyter: Jupyter, notebook: str | None, width: int = 1360, height: int = 860) -> Lab:
-    """A page of JupyterLab, twice as fine as a usual screen."""
+    """Open a page of JupyterLab at twice the usual resolution."""
     context = browser.new_context(viewport={"width": width, "height": height}, device_scale_factor=1.5)
     context.set_default_timeout(60_000)
     return Lab(context.new_page(), jupyter).open(notebook)
 
 
 def past(world: World) -> tuple[int, int]:
-    """Two experiments that are done, to be compared, and one that failed."""
+    """Train two experiments to compare, and one that fails."""
     source = definition()
     slow = world.submit(source, name="digits, small", epochs=40, batch_size=64, width=16, lr=0.003).experiment.number
     fast = world.submit(source, name="digits, wide", epochs=40, batch_size=64, width=256, lr=0.01).experiment.number
@@ -87,7 +87,7 @@ def past(world: World) -> tuple[int, int]:
 
 
 def show(world: World, browser: Browser, folder: Path) -> None:
-    """The notebook with a running experiment beside the panel; then two compared; then the same in the dark."""
+    """Show the notebook with a running experiment beside the panel, then two compared, then the dark theme."""
     small, wide = past(world)
     jupyter = Jupyter(world, folder / "light")
     write(jupyter.notebooks / "digits.ipynb", LOAD, SUBMIT + definition())
@@ -124,7 +124,7 @@ def show(world: World, browser: Browser, folder: Path) -> None:
 
 
 def searched(world: World, browser: Browser, folder: Path) -> None:
-    """A search that is done: who was the best by when, the rungs, the table."""
+    """Show a search that is done: the best loss over time, the rungs, the table."""
     line = "lr=1e-4..1e-1:log width=16,32,64,128 dropout=0..0.5"
     asked = {"search": {"method": "asha", "trials": 48, "eta": 3}, "metric": {"name": "accuracy", "mode": "max"}}
     size = {"epochs": 27, "slots": 1, "batch_size": 64}
@@ -142,7 +142,7 @@ def searched(world: World, browser: Browser, folder: Path) -> None:
 
 
 def tell_apart(world: World, browser: Browser, folder: Path) -> None:
-    """Leslie's training and Dave's, months later in the same notebook, laid beside each other in a cell."""
+    """Show the differences of two trainings of the same notebook, months apart, in a cell."""
     jupyter = Jupyter(world, folder / "why")
     samples = jupyter.notebooks / "samples"
     samples.mkdir(parents=True)
@@ -166,7 +166,7 @@ def tell_apart(world: World, browser: Browser, folder: Path) -> None:
 
 
 def shared(browser: Browser, folder: Path) -> None:
-    """The page of the cluster as an admin sees it: what runs and waits, and who may have what."""
+    """Show the cluster page as an admin sees it: what runs and waits, and the quotas."""
     folder.mkdir()
     cluster = Cluster(folder)
     try:
@@ -189,7 +189,7 @@ def shared(browser: Browser, folder: Path) -> None:
 
 
 def main() -> int:
-    """Run all of it in a home of its own, and leave nothing running."""
+    """Take all pictures in a temporary DAYLIGHT_HOME, and end every process."""
     IMAGES.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         browser = chromium.launch(playwright)

@@ -1,8 +1,8 @@
-"""A definition that has everything of which a resume may lose something, and that says what it trains on.
+"""Define a training whose state has all the parts that a resume can lose, and which logs the samples it trains on.
 
-Convolutions, BatchNorm and dropout, AdamW, a cosine schedule, averaged weights, fp16 with a gradient scaler, and
-samples that are augmented with random numbers of python, numpy and torch in loader workers. A target is a label and
-the number of its sample, which `loss` writes to `log`, with the epoch, before it does anything else.
+It has convolutions, BatchNorm and dropout, AdamW, a cosine schedule, averaged weights, fp16 with a gradient scaler, and
+samples that are augmented with random numbers of python, numpy and torch in loader workers. A target is a label and the
+number of its sample, which `loss` writes to `log`, with the epoch, before it does anything else.
 """
 
 import os
@@ -20,7 +20,7 @@ WORKERS = 2
 
 
 class Augmented(torch.utils.data.Dataset):
-    """Noise, shifted, scaled and blurred anew whenever it is read."""
+    """Noise that is shifted, scaled and blurred at random each time a sample is read."""
 
     def __init__(self):
         generator = torch.Generator().manual_seed(7)

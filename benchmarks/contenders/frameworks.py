@@ -1,4 +1,4 @@
-"""Cells of Lightning, Keras and Hugging Face, each trained for ever by its framework alone and in a job of Daylight."""
+"""Return cells of Lightning, Keras and Hugging Face that train without end, alone or as a job of Daylight."""
 
 from __future__ import annotations
 
@@ -71,5 +71,5 @@ def _prepared(cell: str) -> Any:
 
 
 def _silent() -> contextlib.AbstractContextManager[Any]:
-    """Drop what is printed for each epoch."""
+    """Discard what the framework prints in each epoch."""
     return contextlib.redirect_stdout(open(os.devnull, "w"))

@@ -1,4 +1,4 @@
-"""A cell that Keras alone trains, and Daylight: a CNN on noise, which tells of each step."""
+"""Define a cell that Keras alone and Daylight can train: a CNN on noise, with a callback before each step."""
 
 import keras
 
@@ -8,7 +8,7 @@ WIDTH = 8  # channels: a step of some 10 ms on one core
 
 
 class Turn(keras.callbacks.Callback):
-    """Tell of each batch before it is trained on."""
+    """Call the hook before each batch is trained."""
 
     def on_train_batch_begin(self, batch, logs=None):
         step_hook.step()

@@ -1,4 +1,4 @@
-"""Trainings of `breakable` that may be killed at any time, and what they say of themselves."""
+"""Run trainings of `breakable` that may be killed at any time, and read their logs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Step(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """A record of one process of a training: the step at which it resumed, and the steps that it trained."""
+    """Record one process of a training: the step at which it resumed, and the steps that it trained."""
 
     pid: int
     resumed: int
@@ -52,12 +52,12 @@ class Attempt(NamedTuple):
 
     @property
     def reached(self) -> int:
-        """The newest step that was begun, counted from 1."""
+        """Return the newest step that was begun, counted from 1."""
         return self.resumed + len(self.steps)
 
 
 class Outcome(NamedTuple):
-    """Final weights of a training, its attempts, and the error where it failed."""
+    """Record the final weights of a training and its attempts, or the error if it failed."""
 
     weights: dict[str, torch.Tensor]
     attempts: list[Attempt]
@@ -65,20 +65,20 @@ class Outcome(NamedTuple):
 
 
 class Training(Protocol):
-    """A training that is under way."""
+    """Base class of a training that is running."""
 
     def over(self) -> bool:
         """Return True once the training has completed or has failed for good."""
 
     def attempts(self) -> list[Attempt]:
-        """Its processes so far."""
+        """Return the attempts of the training so far."""
 
     def outcome(self) -> Outcome:
         """Return the final weights, the attempts and the error, if any."""
 
 
 class Peer:
-    """A training by one of the functions of `survivors`, started again by us whenever it was killed."""
+    """Training by one of the functions of `survivors`, whose process is started again each time it is killed."""
 
     def __init__(self, train: Callable[[Path, str], None], folder: Path) -> None:
         folder.mkdir(parents=True)
@@ -88,14 +88,14 @@ class Peer:
         self._start()
 
     def over(self) -> bool:
-        """Return True once the training has completed or failed; start it again where its process was killed."""
+        """Return True once the training has completed or failed; restart its process if that was killed."""
         code = self._process.exitcode
         if code == -signal.SIGKILL:
             self._start()
         return code not in (None, -signal.SIGKILL)
 
     def attempts(self) -> list[Attempt]:
-        """Its processes so far."""
+        """Return the attempts of the training so far."""
         found: list[Attempt] = []
         for pid, words in _lines(self.log):
             if words[0] == "resumed":
@@ -117,7 +117,7 @@ class Peer:
 
 
 class Daylight:
-    """A training that is submitted and left alone."""
+    """Training that is submitted to Daylight, which restarts it by itself."""
 
     def __init__(self, world: World, folder: Path) -> None:
         folder.mkdir(parents=True)
@@ -137,7 +137,7 @@ class Daylight:
         return self._world.overview(self._number).experiment.state in EXPERIMENT_ENDED
 
     def attempts(self) -> list[Attempt]:
-        """Its attempts so far, of those that came to a step."""
+        """Return the attempts so far that have begun a step."""
         found: dict[int, list[Step]] = {}
         for pid, words in _lines(self.log):
             found.setdefault(pid, []).append(_step(words))
@@ -146,7 +146,7 @@ class Daylight:
         return [Attempt(pid, self._resumed[pid], steps) for pid, steps in found.items() if pid in self._resumed]
 
     def _look(self) -> None:
-        """Learn where its processes resumed."""
+        """Find the step at which each attempt resumed."""
         for attempt in self._world.overview(self._number).attempts:
             ranks = self._world.home / "attempts" / f"{self._number}.1-{attempt.number}" / "ranks.json"
             if ranks.exists():
@@ -163,7 +163,7 @@ class Daylight:
 
 
 def _lines(log: Path) -> list[tuple[int, list[str]]]:
-    """The whole lines of a log: who wrote it, and its words."""
+    """Return the complete lines of a log as pairs of process id and text."""
     whole = log.read_text().rpartition("\n")[0]
     found = (line.split() for line in whole.splitlines())
     return [(int(words[0]), words[1:]) for words in found]

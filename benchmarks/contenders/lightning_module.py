@@ -1,6 +1,6 @@
-"""A cell that Lightning alone trains, and Daylight: the shared work as a LightningModule, which tells of each step.
+"""Define the shared training as a LightningModule that calls the hook before each step.
 
-Who trains it sets `step`, `params`, `batch_size` and `workers` before.
+The contender that trains it sets `step`, `params`, `batch_size` and `workers` before the cell is executed.
 """
 
 import lightning
@@ -9,7 +9,7 @@ from contenders import peers, work
 
 
 class Shared(lightning.LightningModule):
-    """The shared work."""
+    """The shared training as a LightningModule."""
 
     def __init__(self):
         super().__init__()

@@ -1,4 +1,4 @@
-"""A training of the runner in this process: everything of it but its launcher."""
+"""Run Daylight's training loop in this process, without a launcher."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ PATIENCE_S = 600.0
 
 
 def train(step: Any, params: dict[str, Any], **options: Any) -> None:
-    """Train the shared work for ever by the runner's own loop; no checkpoint is taken."""
+    """Train the shared model without end by the runner's own loop; no checkpoint is taken."""
     training = build(Path(tempfile.mkdtemp()), WORK, params, steps=FOR_EVER, checkpoint_every=NEVER, **options)
     training.progress = _Telling(training, step)
     loop.train(training)
 
 
 def train_loop(step: Any, params: dict[str, Any], batch_size: int, workers: int) -> None:
-    """Train the shared work for ever in a loop of the user's own, `train(run)`, that reports each step."""
+    """Train the shared model without end in a loop of the user's own, `train(run)`, that reports each step."""
     options = {"steps": FOR_EVER, "epochs": FOR_EVER, "checkpoint_every": NEVER, "loader_workers": workers}
     loop_form = LoopTraining(context(Path(tempfile.mkdtemp()), LOOP, {}, **options))
     vars(sys.modules["definition"]).update(step=step, params=params, batch_size=batch_size)
@@ -66,7 +66,7 @@ def train_loop(step: Any, params: dict[str, Any], batch_size: int, workers: int)
 
 
 def train_lightning(step: Any, params: dict[str, Any], batch_size: int, workers: int) -> None:
-    """Train the shared work for ever as a LightningModule."""
+    """Train the shared model without end as a LightningModule."""
     from kernel_backend.runner.forms.lightning.training import LightningTraining
 
     options = {"steps": FOR_EVER, "checkpoint_every": NEVER, "loader_workers": workers}
@@ -76,7 +76,7 @@ def train_lightning(step: Any, params: dict[str, Any], batch_size: int, workers:
 
 
 def build(folder: Path, source: str, params: dict[str, Any], **options: Any) -> Training:
-    """The training that a definition describes, as rank RANK of WORLD_SIZE, at its beginning."""
+    """Build the training of a definition, as rank RANK of WORLD_SIZE, before its first step."""
     prepared = context(folder, source, params, **options)
     training = form.build(prepared)
     form.begin(training, prepared.numerics, prepared.functions.schedules_know_length)
@@ -84,7 +84,7 @@ def build(folder: Path, source: str, params: dict[str, Any], **options: Any) -> 
 
 
 def context(folder: Path, source: str, params: dict[str, Any], **options: Any) -> RankContext:
-    """Build what a form's training needs, as rank RANK of WORLD_SIZE."""
+    """Build what the training of a form needs, as rank RANK of WORLD_SIZE."""
     size, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
     job = a_job(folder, source, params, slots=size, **options)
     kind = "cuda" if torch.cuda.is_available() and job.config.device == "auto" else "cpu"
@@ -101,7 +101,7 @@ def context(folder: Path, source: str, params: dict[str, Any], **options: Any) -
 
 
 def a_job(folder: Path, source: str, params: dict[str, Any], **options: Any) -> LaunchSpec:
-    """An attempt in a folder, which gets the definition and will get the checkpoints."""
+    """Create an attempt's folder with the definition; checkpoints will be saved there too."""
     code = folder / "code"
     code.mkdir(parents=True, exist_ok=True)
     (code / "definition.py").write_text(source)
@@ -123,21 +123,21 @@ def a_job(folder: Path, source: str, params: dict[str, Any], **options: Any) -> 
 
 
 def an_attempt(job: LaunchSpec) -> AttemptFolder:
-    """The folder of an attempt, ready for its ranks."""
+    """Return the folder of an attempt, ready for its ranks."""
     folder = AttemptFolder(Path(job.home) / "attempts" / str(job.id))
     folder.prepare(job, "no token")
     return folder
 
 
 class _Telling(Progress):
-    """Progress that also calls `step` at the beginning of each."""
+    """Progress that also calls `step` at the beginning of each step."""
 
     def __init__(self, training: Training, step: Any) -> None:
         super().__init__(Path(tempfile.mkdtemp()), training.ranks.rank)
         self._step = step
 
     def tick(self, phase: Any, step: int) -> None:
-        """A step begins, or something else goes on."""
+        """Note that a step begins, or that another phase does."""
         super().tick(phase, step)
         if phase in ("first step", "step"):
             self._step()

@@ -1,4 +1,4 @@
-"""Others' loops over the same work: by hand, by Lightning and by Accelerate, each as its documentation begins."""
+"""Train the shared model by hand, by Lightning and by Accelerate, each as its documentation shows first."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def by_hand(step: Any, params: dict[str, Any], batch_size: int, workers: int) -> None:
-    """The loop of torch's own tutorial."""
+    """Train by the loop of PyTorch's own tutorial."""
     data, net, optimizer = parts(params, batch_size, workers)
     for _ in range(FOR_EVER):
         for x, y in data:
@@ -28,7 +28,7 @@ def by_hand(step: Any, params: dict[str, Any], batch_size: int, workers: int) ->
 
 
 def lightning(step: Any, params: dict[str, Any], batch_size: int, workers: int) -> None:
-    """A LightningModule and a Trainer that logs, saves and draws nothing."""
+    """Train a LightningModule by a Trainer that neither logs, saves nor shows progress."""
     import lightning
 
     from contenders import lightning_module as cell
@@ -49,7 +49,7 @@ def lightning(step: Any, params: dict[str, Any], batch_size: int, workers: int) 
 
 
 def accelerate(step: Any, params: dict[str, Any], batch_size: int, workers: int) -> None:
-    """The loop of its quick tour."""
+    """Train by the loop of Accelerate's quick tour."""
     from accelerate import Accelerator
 
     _hush()

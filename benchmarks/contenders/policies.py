@@ -18,7 +18,7 @@ NOTHING = Decisions((), (), ())
 
 
 def in_line(key: Callable[[ClusterState, SlotRequest], Any], strict: bool) -> Callable[[ClusterState], Decisions]:
-    """Start asks in the order of `key`; `strict` stops at the first that does not fit, the others go on with the next.
+    """Start requests in the order of `key`; with `strict` stop at the first that does not fit, else try the next.
 
     No limits, guarantees, reservations or preemption.
     """
@@ -57,9 +57,10 @@ def _placed(cluster: ClusterState, allocation: SlotsByNode, taken: dict[str, int
 
 
 class FairShareOfJobs:
-    """A time slice for each job: who has held least goes first, whoever's it is; ten jobs get ten shares.
+    """Share the slots equally among jobs, by time slices: the job that has held slots for the least time goes first.
 
-    Those that have had `quantum` seconds step aside for jobs that had less.
+    The user of a job does not matter: ten jobs of one user get ten shares. Jobs that have run for `quantum` seconds
+    make room for jobs that ran for less.
     """
 
     def __init__(self, quantum: float = 1800.0) -> None:

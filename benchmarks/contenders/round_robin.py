@@ -1,7 +1,7 @@
-"""Contenders that train in processes of their own and take turns, frozen in between.
+"""Run contenders in processes of their own, which take turns and are frozen in between.
 
-So whatever else the machine does meets all of them, and none runs beside another. A ratio is the median over rounds of
-(ours / theirs in the same round).
+So other load on the machine affects all of them alike, and none runs beside another. A ratio is the median over rounds
+of (ours / theirs in the same round).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _FRESH = multiprocessing.get_context("spawn")
 
 
 class Contender(NamedTuple):
-    """A training function, its arguments and its number of ranks.
+    """Describe a contender: its training function, the arguments and the number of ranks.
 
     `env` is set in each of its processes before torch is imported.
     """
@@ -50,7 +50,10 @@ class Contender(NamedTuple):
 
 
 def contest(contenders: Mapping[str, Contender], rounds: int, steps: int, warm_up: int = 10) -> dict[str, list[float]]:
-    """Median step times in seconds by contender, one a round of so many steps; who begins a round changes."""
+    """Return the step times of each contender in seconds, the median of each round.
+
+    A different contender begins each round.
+    """
     gangs: dict[str, Gang] = {}
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # nobody shall stay behind, frozen
     try:
@@ -69,12 +72,12 @@ def contest(contenders: Mapping[str, Contender], rounds: int, steps: int, warm_u
 
 
 def ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """The median over rounds of ours / theirs."""
+    """Return the median over rounds of ours / theirs."""
     return statistics.median(mine / other for mine, other in zip(ours, theirs, strict=True))
 
 
 class Gang:
-    """A contender's ranks, each the leader of a process group with its loader workers: they are frozen with it."""
+    """Ranks of a contender, each the leader of a process group that also has its loader workers, frozen together."""
 
     def __init__(self, contender: Contender) -> None:
         self._folder = tempfile.TemporaryDirectory()
@@ -101,7 +104,7 @@ class Gang:
             raise SystemExit("a contender has ended: its own words are above") from None
 
     def steps(self, count: int) -> list[float]:
-        """Seconds of each of the next steps, on rank 0."""
+        """Return the seconds of each of the next steps on rank 0."""
         self._signal(signal.SIGCONT)
         for pipe in self._pipes:
             pipe.send(count)
@@ -110,7 +113,7 @@ class Gang:
         return list(answers[0])
 
     def close(self) -> None:
-        """End the ranks and what they have started."""
+        """End the ranks and the processes that they have started."""
         self._signal(signal.SIGKILL)
         for process in self._processes:
             process.join()
@@ -139,9 +142,9 @@ class Gang:
 
 
 class RoundRobin:
-    """A callback that a contender calls once a step; it returns when the contender may go on.
+    """Callback that a contender calls once a step; it returns when it is the contender's turn.
 
-    Steps run ahead of a GPU; with one, all steps of a turn get the same share of it.
+    A GPU runs behind the calls; so with one, all steps of a turn get an equal share of the turn's time.
     """
 
     def __init__(self, commands: Connection) -> None:
@@ -151,7 +154,7 @@ class RoundRobin:
         self._gpu = torch.cuda.is_available()
 
     def step(self) -> None:
-        """A step begins, and the one before it is over."""
+        """Note that a step begins, and that the one before has ended."""
         if self._left:
             self._times.append(time.perf_counter() - self._last)
             self._left -= 1

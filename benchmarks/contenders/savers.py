@@ -1,4 +1,4 @@
-"""Ways of saving a training that goes through the runner's loop: its own, torch.save and dcp.async_save."""
+"""Save a training of the runner's loop in several ways: by the runner, torch.save and dcp.async_save."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ class Way(Protocol):
     """A way of saving a training; the runner's loop calls `settle` before each update."""
 
     def save(self, position: Position) -> None:
-        """Begin, or do it at once."""
+        """Save a checkpoint, or begin to."""
 
     def settle(self) -> None:
-        """The state is about to change."""
+        """Prepare for an update of the state, which is called before each."""
 
     def wait(self) -> None:
-        """Return when the checkpoint is on the disk."""
+        """Wait until the checkpoint is on the disk."""
 
 
 class Peer:
-    """Base class of the peers that save: a folder for each checkpoint, of which the newest stays."""
+    """Base class of the contenders that write a folder for each checkpoint, and keep the newest."""
 
     def __init__(self, run: Training, folder: Path) -> None:
         self._run, self._folder = run, folder
@@ -44,17 +44,17 @@ class Peer:
         return self._folder / "checkpoint"
 
     def settle(self) -> None:
-        """Nothing is under way that an update could harm."""
+        """Do nothing: no save is in progress that an update could harm."""
 
     def wait(self) -> None:
-        """It is there already."""
+        """Do nothing: the checkpoint is already on the disk."""
 
 
 class TorchSave(Peer):
-    """torch.save, flushed to the disk."""
+    """Save with torch.save, flushed to the disk."""
 
     def save(self, position: Position) -> None:
-        """Write all of it."""
+        """Write the whole checkpoint."""
         with self._fresh().open("wb") as file:
             torch.save(self._state(), file)
             file.flush()
@@ -62,26 +62,26 @@ class TorchSave(Peer):
 
 
 class AsyncSave(Peer):
-    """dcp.async_save with what it chooses by itself: it copies, then writes in a thread."""
+    """Save with dcp.async_save at its defaults: it copies the state, then writes it in a thread."""
 
     def save(self, position: Position) -> None:
-        """Copy."""
+        """Copy the state, and begin to write it."""
         saved = dcp.async_save(self._state(), checkpoint_id=self._fresh(), no_dist=True)
         self._written: Any = saved
 
     def wait(self) -> None:
-        """Join its thread."""
+        """Wait for the thread that writes."""
         self._written.result()
 
 
 class AsyncStaging(AsyncSave):
-    """dcp.async_save with a stager that copies in a thread and keeps its buffers."""
+    """Save with dcp.async_save and a stager that copies in a thread and reuses its buffers."""
 
     _stager: DefaultStager | None = None
     _staged: Any = None
 
     def save(self, position: Position) -> None:
-        """Begin to copy."""
+        """Begin to copy the state."""
         if self._stager is None:
             gpu = self._run.device.type == "cuda"
             self._stager = DefaultStager(StagingOptions(gpu, False, True, gpu))
@@ -89,41 +89,41 @@ class AsyncStaging(AsyncSave):
         self._staged, self._written = saved.staging_completion, saved.upload_completion
 
     def settle(self) -> None:
-        """Have the copy."""
+        """Wait until the state is copied."""
         if self._staged is not None:
             self._staged.result()
             self._staged = None
 
 
 class Daylight:
-    """The runner's own."""
+    """Save with the runner's own checkpoints."""
 
     def __init__(self, checkpoints: Checkpointer) -> None:
         self._checkpoints = checkpoints
 
     def save(self, position: Position) -> None:
-        """Begin to copy."""
+        """Begin to copy the state."""
         self._checkpoints.save(position)
 
     def settle(self) -> None:
-        """Have the copy, and begin to write."""
+        """Wait until the state is copied, then begin to write it."""
         self._checkpoints.settle()
 
     def wait(self) -> None:
-        """Poll: the runner itself never waits for it."""
+        """Poll until the checkpoint is on the disk; the runner itself never waits for that."""
         while self._checkpoints.busy:
             time.sleep(0.005)
 
 
 class Nobody(Peer):
-    """No checkpoint: what the others are compared with."""
+    """Take no checkpoint; the other ways are compared with this one."""
 
     def save(self, position: Position) -> None:
         """Save nothing."""
 
 
 class Timed:
-    """A way whose calls are timed, in the place of the loop's own checkpoints."""
+    """Measure the calls of another way, in the place of the loop's own checkpoints."""
 
     due = False  # no copy has to be taken again
 
@@ -131,13 +131,13 @@ class Timed:
         self._way, self.blocked = way, 0.0
 
     def save(self, position: Position) -> None:
-        """Begin."""
+        """Begin a checkpoint, and measure the time."""
         began = time.perf_counter()
         self._way.save(position)
         self.blocked += time.perf_counter() - began
 
     def settle(self) -> None:
-        """The state is about to change."""
+        """Prepare for an update of the state, and measure the time."""
         began = time.perf_counter()
         self._way.settle()
         self.blocked += time.perf_counter() - began

@@ -1,8 +1,8 @@
-"""Searches of other libraries behind our protocol, so that all of them play on one simulated clock.
+"""Adapt the searches of other libraries to our protocol, so that all of them run on one simulated clock.
 
-Each adapter asks the library's own classes, as its documentation does, at their defaults; nothing of theirs is written
-anew. What a library cannot do, it cannot do here: a trial that it stops is gone, and one that it pauses goes on. Each
-proposal is replaced by the table's nearest row, and each library is told the row. All know the same ranges.
+Each adapter calls the library's own classes as its documentation does, with their defaults, and reimplements nothing. A
+trial that a library stops cannot be continued; one that it pauses can. Each proposal is replaced by the nearest row of
+the table, which is reported to the library. All know the same ranges.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Verdict = Continue | Pause | Prune | Complete
 
 
 class Contender:
-    """Base class of the adapters: propose new trials while the table has rows, each to be trained to the end."""
+    """Base class of the adapters: propose new trials until the table has no more rows, and train each to the end."""
 
     def __init__(self, space: Space, units: int, most: int) -> None:
         self._space, self._units, self._most = space, units, most
@@ -36,16 +36,16 @@ class Contender:
         self.made = 0
 
     def wants(self) -> int:
-        """A new trial, while there are rows."""
+        """Ask for a new trial, unless the table has no more rows."""
         return self._most - self.made
 
     def on_slot(self) -> Create | Resume | None:
-        """A new trial."""
+        """Start a new trial."""
         params = self.propose(next(self._numbers))
         return self._create(params)
 
     def propose(self, trial: int) -> dict[str, Value]:
-        """The hyperparameters of a new trial."""
+        """Return the hyperparameters of a new trial."""
         raise NotImplementedError
 
     def _create(self, params: dict[str, Value]) -> Create:
@@ -53,7 +53,7 @@ class Contender:
         return Create(trial=self.made, params=params, until=self._units)
 
     def told(self, trial: int, params: dict[str, Value]) -> None:
-        """The row that it got."""
+        """Tell the library which row of the table its trial got."""
         raise NotImplementedError
 
     def on_report(self, trial: int, unit: int, value: float) -> Verdict:
@@ -62,13 +62,16 @@ class Contender:
 
 
 def ranges(space: Space) -> dict[str, tuple[float, float]]:
-    """Low and high of each hyperparameter; all of them are logarithmic."""
+    """Return the lowest and the highest value of each hyperparameter; all of them are logarithmic."""
     domains = {each.name: each.domain for each in space.parameters}
     return {name: (each.low, each.high) for name, each in domains.items() if isinstance(each, Range)}
 
 
 class Optuna(Contender):
-    """`study.ask()` and `study.tell()`; with a pruner, `trial.report()` and `trial.should_prune()` at each unit."""
+    """Search with Optuna's `study.ask()` and `study.tell()`.
+
+    With a pruner it also calls `trial.report()` and `trial.should_prune()` at each unit.
+    """
 
     def __init__(self, space: Space, units: int, most: int, sampler: Any, pruner: Any) -> None:
         import optuna
@@ -128,9 +131,9 @@ class _RayTrial:
 
 
 class Ray(Contender):
-    """Ray Tune's scheduler over random configurations, between its controller's calls.
+    """Run a scheduler of Ray Tune on random configurations, calling it as Ray's controller does.
 
-    As in `TuneController`: up to 200 trials wait, the scheduler may say which of them or of the paused ones is next.
+    As in `TuneController`, up to 200 trials wait, and the scheduler may choose the next of them or of the paused ones.
     """
 
     PENDING = 200
@@ -199,7 +202,7 @@ class Ray(Contender):
         return Complete() if unit == self._units else Prune()
 
     def _stop(self, trial: _RayTrial) -> None:
-        """As `TuneController.stop_trial` does for one that waits."""
+        """Stop a trial that waits, as `TuneController.stop_trial` does."""
         if trial.status in ("PENDING", "PAUSED"):
             self._pending -= trial.status == "PENDING"
             self._scheduler.on_trial_remove(self._controller, trial)
@@ -207,7 +210,7 @@ class Ray(Contender):
 
 
 class SyneTune(Contender):
-    """A scheduler of Syne Tune, as its `Tuner` calls it."""
+    """Run a scheduler of Syne Tune, calling it as Syne Tune's `Tuner` does."""
 
     def __init__(self, space: Space, units: int, most: int, scheduler: Any) -> None:
         super().__init__(space, units, most)
@@ -299,7 +302,7 @@ def _syne_tunes() -> dict[str, Make]:
 
 
 def installed() -> tuple[dict[str, Make], list[str]]:
-    """The contenders that can be had here by name, and what is missing."""
+    """Return the contenders whose library is installed, by name, and the names of the missing libraries."""
     warnings.simplefilter("ignore")
     found: dict[str, Make] = {}
     missing = []

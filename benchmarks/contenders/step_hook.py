@@ -1,4 +1,4 @@
-"""Hook that a cell calls before each step; a contender sets it before the cell is executed."""
+"""Keep the hook that a cell calls before each step; a contender sets it before the cell is executed."""
 
 from collections.abc import Callable
 
@@ -8,6 +8,6 @@ def step() -> None:
 
 
 def install(hook: Callable[[], None]) -> None:
-    """Have cells call `hook` before each step."""
+    """Set the hook that cells call before each step."""
     global step
     step = hook

@@ -1,7 +1,7 @@
-"""Peers that train `breakable` and resume from the newest checkpoint in their folder, as their documentation advises.
+"""Train `breakable` with other libraries, and resume from the newest checkpoint as their documentation advises.
 
 Each function trains to the end in this process and leaves the weights in `final.pt`. A checkpoint that cannot be read,
-because the process died while it was written, is passed over for the one before.
+because the process died while it was written, is skipped for the one before.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LOADER: dict[str, Any] = {"batch_size": work.BATCH_SIZE, "shuffle": True, "num_w
 
 
 def lightning(folder: Path, log: str) -> None:
-    """Trainer with ModelCheckpoint and EMAWeightAveraging, resumed by `ckpt_path="last"`.
+    """Train by Lightning's Trainer with ModelCheckpoint and EMAWeightAveraging, resumed by `ckpt_path="last"`.
 
     After "Saving and loading checkpoints (basic)" and "Reproducibility" of Lightning's documentation.
     """
@@ -75,7 +75,7 @@ def lightning(folder: Path, log: str) -> None:
 
 
 def accelerate(folder: Path, log: str) -> None:
-    """A loop with save_state, load_state and skip_first_batches.
+    """Train by a loop with Accelerate's save_state, load_state and skip_first_batches.
 
     After "Checkpointing" and the example `by_feature/checkpointing.py` of Accelerate's documentation, with the seedable
     sampler that it offers for reproducible runs.
@@ -114,7 +114,7 @@ def accelerate(folder: Path, log: str) -> None:
 
 
 def torchdata(folder: Path, log: str) -> None:
-    """A loop by hand that saves all it knows of with the state of its StatefulDataLoader.
+    """Train by a hand-written loop that also saves the state of torchdata's StatefulDataLoader.
 
     After "Stateful DataLoader Tutorial" of torchdata's documentation and "Reproducibility" of PyTorch's.
     """
@@ -177,7 +177,7 @@ def _update(net: nn.Module, optimizer: Any, schedule: Any, average: AveragedMode
 
 
 def _newest(folder: Path, pattern: str) -> Iterator[Path]:
-    """Checkpoints, the newest first."""
+    """Return the checkpoints of a folder, the newest first."""
     yield from sorted(folder.glob(pattern), key=lambda path: int(path.stem.removeprefix("step_")), reverse=True)
 
 
@@ -197,7 +197,7 @@ def _set_random(states: Any) -> None:
 
 
 def _seed_worker(number: int) -> None:
-    """As PyTorch's notes on reproducibility have it."""
+    """Seed the generators of a loader worker, as PyTorch's notes on reproducibility advise."""
     seed = torch.initial_seed() % 2**32
     np.random.seed(seed)
     random.seed(seed)

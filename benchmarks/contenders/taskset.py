@@ -1,4 +1,7 @@
-"""Recorded trainings as problems of a search: 6 tasks of TaskSet, 1,000 configurations each. See data/README.md."""
+"""Offer recorded trainings as problems of a search: 6 tasks of TaskSet, 1,000 configurations each.
+
+See data/README.md.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ SPACE = Space(
 
 
 class Task(NamedTuple):
-    """One task; lower losses are better."""
+    """Recorded trainings of one task; lower losses are better."""
 
     name: str
     configs: NDArray[np.float64]  # 1,000 x 8
@@ -44,33 +47,33 @@ class Task(NamedTuple):
 
     @property
     def best(self) -> NDArray[np.float64]:
-        """The lowest loss of each configuration at any unit; infinite where there is none."""
+        """Return the lowest loss of each configuration at any unit, infinite for a configuration that has none."""
         return np.where(np.isnan(self.curves), np.inf, self.curves).min(axis=1)
 
     @property
     def goal(self) -> float:
-        """Within 1 %: what is no more than 1 % above the lowest loss of any configuration at any unit."""
+        """Return the highest loss that is within 1 % of the lowest loss of any configuration at any unit."""
         return 1.01 * float(self.best.min())
 
     @property
     def top_ten(self) -> float:
-        """The tenth best configuration's lowest loss: whoever reports it has found one of the ten best."""
+        """Return the tenth best configuration's lowest loss; a run that reports it has found one of the ten best."""
         return float(np.sort(self.best)[9])
 
     @property
     def top_tenth(self) -> set[int]:
-        """The best tenth of all configurations."""
+        """Return the configurations of the best tenth."""
         return set(np.argsort(self.best)[: len(self.best) // 10].tolist())
 
     def problem(self) -> TableProblem:
-        """The table anew, with no row taken."""
+        """Return the table as a new problem, of which no row is taken."""
         names = [each.name for each in SPACE.parameters]
         return TableProblem(names, self.configs, self.curves, SPACE)
 
 
 @cache
 def tasks() -> list[Task]:
-    """All six."""
+    """Return all six tasks."""
     with np.load(FILE, allow_pickle=False) as file:
         names, configs, curves = file["names"], file["configs"].copy(), file["curves"]
     configs[:, :, 1:3] = 1 - configs[:, :, 1:3]

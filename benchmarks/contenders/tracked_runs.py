@@ -44,7 +44,7 @@ def fill_mlflow(folder: Path, runs: int, reports: int) -> None:
 
 
 def _rows(models: Any, experiment: int, folder: Path, runs: int, reports: int) -> Iterator[tuple[Any, list[Any]]]:
-    """Yield the rows of a run after the other, by table."""
+    """Yield the rows of the tables for one run after the other."""
     params = {"lr": "0.01", "width": "64", "drop": "0.1", "act": "relu"}
     for run in range(1, runs + 1):
         mine = {"run_uuid": _id(run)}

@@ -1,4 +1,4 @@
-"""A cell that Hugging Face's Trainer alone trains, and Daylight: a small BERT on noise, which tells of each step."""
+"""Define a cell that Hugging Face's Trainer alone and Daylight can train: a small BERT on noise, with a step hook."""
 
 import tempfile
 
@@ -16,7 +16,7 @@ from contenders import step_hook, work
 
 
 class Turn(TrainerCallback):
-    """Tell of each step before it begins."""
+    """Call the hook before each step."""
 
     def on_step_begin(self, args, state, control, **kwargs):
         step_hook.step()

@@ -1,4 +1,4 @@
-"""A definition that the contenders train: a small network by name, on noise that lies in memory or is augmented."""
+"""Define the training of the contenders: a small network by name, on noise that is held in memory or augmented."""
 
 import itertools
 
@@ -11,7 +11,7 @@ WORDS, LENGTH = 1000, 32
 
 
 class Augmented(torch.utils.data.Dataset):
-    """Samples that are flipped or not when they are read: the least that an augmenting dataset does."""
+    """Dataset whose samples are flipped at random when they are read, the least that an augmenting dataset does."""
 
     def __init__(self, *tensors: Tensor) -> None:
         self.x, self.y = tensors
@@ -25,7 +25,7 @@ class Augmented(torch.utils.data.Dataset):
 
 
 class Transformer(nn.Module):
-    """Two layers over words."""
+    """Transformer of two layers over sequences of words."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ def cnn(width: int) -> nn.Module:
 
 
 def deep() -> nn.Module:
-    """3 million parameters, BatchNorm after each convolution."""
+    """Return a CNN of 3 million parameters, with BatchNorm after each convolution."""
     widths = itertools.pairwise([3, 64, 128, 256, 512])
     layers: list[nn.Module] = []
     for inputs, outputs in widths:

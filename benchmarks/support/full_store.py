@@ -1,4 +1,4 @@
-"""Fill a store with a search of many trials and many small experiments, as years of use would leave it."""
+"""Fill a store with a search of many trials and many small experiments, like one that was used for years."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ START = 1.75e9  # when the first experiment was submitted, in seconds since the 
 
 
 class Full(NamedTuple):
-    """Content of a full store: experiments of one trial, then those to compare, then the search."""
+    """Describe the content of a full store: experiments of one trial, then those to compare, then the search."""
 
     experiments: int
     trials: int
@@ -76,7 +76,7 @@ def fill(home: Path, trials: int, reports: int, experiments: int, method: str) -
 
 
 class _Writer:
-    """Insert rows of many tables, many at once; numbers messages."""
+    """Insert rows into many tables in large batches, and number the messages."""
 
     def __init__(self, store: SqlStore) -> None:
         self._store = store
@@ -223,7 +223,7 @@ def _search(writer: _Writer, number: int, trials: int, reports: int, method: str
 def _trained(
     writer: _Writer, experiment: Experiment, at: float, entries: Iterator[int], units: dict[int, int], trials: int
 ) -> Iterator[tuple[int, dict[str, Any], Decision]]:
-    """Have a searcher train its trials one after the other; yield each when it is known how far it went."""
+    """Run a searcher's trials one after the other; yield each with the number of units that it trained."""
     searcher = make(settings_of(experiment.config), experiment.space)
     params: dict[int, dict[str, Any]] = {}
     last: dict[int, Decision] = {}

@@ -1,4 +1,4 @@
-"""A service on Kubernetes for benchmarks, on a real control plane or on the stand-in, whose requests are counted."""
+"""Run a service on Kubernetes for benchmarks, on a real control plane or the simulated one, and count its requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.world import World
 
 
 class Counted(NamedTuple):
-    """A service, and what its API server knows."""
+    """Give access to a service and to the counters of its API server."""
 
     world: World
     pods: Callable[[], list[Manifest]]
@@ -30,7 +30,10 @@ def parser(description: str) -> argparse.ArgumentParser:
 
 @contextmanager
 def counted(folder: Path, simulated: bool, **settings: Any) -> Iterator[Counted]:
-    """Serve with a pool `cluster`; `simulated` chooses the stand-in, and `settings` are those of nodes and pool."""
+    """Run a service with a pool `cluster`.
+
+    `simulated` chooses the simulated API server; `settings` are those of nodes and pool.
+    """
     if simulated:
         with stand_in(folder, **settings) as (world, stub):
             yield Counted(world, stub.pods, lambda: int(stub.do(lambda found: found.requests.total())))
