@@ -147,7 +147,10 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(
         f"{ONE}/delete", verb("deletion.delete", "Delete one that has ended; its disk is freed after a day.", page=True)
     ),
-    Endpoint(f"{ONE}/undelete", verb("deletion.undelete", "Bring a deleted one back, within a day.", page=True)),
+    Endpoint(
+        f"{ONE}/undelete",
+        verb("deletion.undelete", "Restore a deleted one, within a day.", page=True),
+    ),
     Endpoint(f"{ONE}/resume", {"POST": Operation(Overview, body=Resumption, optional=True, page=True, again=True)}),
     Endpoint(f"{ONE}/rerun", {"POST": Operation(Overview, body=Rerun, optional=True, status=201, page=True)}),
     Endpoint(f"{ONE}/verify", {"POST": Operation(Overview, body=Rerun, optional=True, status=201)}),

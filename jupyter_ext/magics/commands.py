@@ -17,7 +17,7 @@ HELP = "\n".join(
         "%dl VERB ...",
         "",
         *(f"  {verb.usage():<42}{verb.help}" for verb in VERBS.values()),
-        f"  {'help [VERB]':<42}this text, or the help of a verb",
+        f"  {'help [VERB]':<42}this text, or the help of a command",
     ]
 )
 

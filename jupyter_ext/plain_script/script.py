@@ -163,7 +163,7 @@ def _check(source: str, definition: Definition, config: Config) -> None:
             continue
         names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [each.name for each in node.names]
         if any(name.split(".")[0] in ("daylight", "kernel_backend") for name in names):
-            problems.append(f"line {node.lineno} imports daylight, which a plain script shall not need: leave it out")
+            problems.append(f"line {node.lineno} imports daylight, which a plain script does not need: leave it out")
     if problems:
         raise InvalidRequest("\n".join(problems))
 

@@ -38,7 +38,7 @@ def wait(
         else:
             overview = _drawing(client, overview, LiveView(client, captured, widget=widget))
     except KeyboardInterrupt:
-        tell(f"#{number} goes on without you; %dl stop {number} ends it")
+        tell(f"#{number} continues in the background; %dl stop {number} ends it")
         return None
     raise_if_failed(overview)
     return overview

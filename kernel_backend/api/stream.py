@@ -76,7 +76,7 @@ class StreamHandler(AuthenticatedHandler, WebSocketHandler):
                 self.close(REFUSED, error.message[:100])
                 return
             if person != self.who:
-                self.close(GOING_AWAY if person else REFUSED, "who you are has changed")
+                self.close(GOING_AWAY if person else REFUSED, "the user of this connection has changed")
                 return
 
     async def _speak(self) -> None:

@@ -146,7 +146,7 @@ def _service() -> Iterator[Finding]:
     if address is None:
         yield Finding("service", True, "none runs", "nothing: the first use starts one, as does daylight serve")
         if server := database_server(home()):
-            yield Finding("database", True, server, f"is looked at by the service; does this open it? psql '{server}'")
+            yield Finding("database", True, server, f"only the service opens it; to try it: psql '{server}'")
         return
     try:
         client = Client(lambda: address, patience=2)

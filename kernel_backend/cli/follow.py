@@ -32,7 +32,7 @@ def wait(client: Client, overview: Overview, stream: TextIO) -> tuple[Overview |
     try:
         ended = follow(client, overview, stream)
     except KeyboardInterrupt:
-        say(f"#{number} goes on without you; daylight stop {number} ends it")
+        say(f"#{number} continues in the background; daylight stop {number} ends it")
         return None, INTERRUPTED
     if ended.stuck is not None:
         say(f"#{number} is paused: {ended.stuck.message}; then: daylight resume {number}")

@@ -281,7 +281,7 @@ def _versions(theirs: str, detail: str) -> str:
         way_out = "install the hub's version here, or ask the hub's admins for this one"
     else:
         way_out = "end the service, whose trainings go on, and the next use starts one of this version"
-    both = f"the service is {who}, this is Daylight {__version__}, and they do not understand each other"
+    both = f"the service is {who}, this is Daylight {__version__}, and their versions do not work together"
     return f"{both} ({detail}): {way_out}"
 
 

@@ -214,7 +214,9 @@ class HeadClient:
         except OSError as error:
             raise InvitationRefused(unreachable(self._host, self._port, error)) from error
         except http.client.HTTPException as error:
-            raise InvitationRefused(f"{where} does not speak as a head does ({error!r}): look at the port") from error
+            raise InvitationRefused(
+                f"{where} answers unlike the head of a cluster ({error!r}): look at the port"
+            ) from error
         finally:
             connection.close()
         if answer.status == HTTPStatus.FORBIDDEN:

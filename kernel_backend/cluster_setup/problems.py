@@ -54,7 +54,7 @@ def before_setup(machine: Machine, head: bool, slurm_conf: bytes | None, force: 
         command = install_command(machine, head)
         todo = f"{command} (or add --install)" if command else "install Slurm and munge from the distribution"
         if command.startswith("dnf"):
-            todo += "; on RHEL and its kin they are in EPEL: dnf install -y epel-release"
+            todo += "; on RHEL and its derivatives they are in EPEL: dnf install -y epel-release"
         found.append(Problem(f"{', '.join(lacking)} not found", todo))
     if machine.name in ("", "localhost"):
         todo = "hostnamectl set-hostname n1, or another name that no other machine has"

@@ -95,7 +95,7 @@ def leave(say: Say, dry_run: bool) -> str:
         try:
             output(("scontrol", "update", f"nodename={machine.name}", "state=down", "reason=left"))
         except SetupFailed as error:
-            say(f"note: the head was not told: {error.message}")
+            say(f"note: the head could not be informed: {error.message}")
     System(machine.systemd).carry_out(steps, say)
     if isinstance(mine, Member):
         return f"on {mine.head} write: daylight cluster remove {machine.name}"

@@ -62,7 +62,7 @@ def attribute(client: Client, a: int, b: int, tell: Callable[[str], None]) -> At
             rows.append(_row(step.label, look.overview, metric, baseline))
     except KeyboardInterrupt:
         going = ", ".join(f"#{each.experiment.number}" for _, each in begun if isinstance(each, Overview))
-        raise InvalidRequest(f"{going} go on without you: %dl diff tells of each once it has ended") from None
+        raise InvalidRequest(f"{going} continue in the background: %dl diff shows each once it has ended") from None
     return Attribution(
         a=a,
         b=b,

@@ -62,7 +62,7 @@ def chosen(found: CheckpointList, action: str, options: argparse.Namespace) -> l
     Raises InvalidRequest and NotFound with a hint.
     """
     if action not in ACTIONS:
-        raise InvalidRequest(f"{action!r} is nothing that can be done to a checkpoint: {', '.join(ACTIONS)}")
+        raise InvalidRequest(f"{action!r} is no action on a checkpoint: {', '.join(ACTIONS)}")
     if action != "download" and (options.to or options.force):
         raise InvalidRequest(f"--to and --force belong to download, not to {action}")
     if _means_all(action, options):
@@ -117,7 +117,7 @@ def act(
 
 
 def _why(info: CheckpointInfo) -> str:
-    return f"it stays ({', '.join(info.kept)})" if info.kept else "the rules let it go"
+    return f"it stays ({', '.join(info.kept)})" if info.kept else "the retention rules do not keep it"
 
 
 def _step(text: str) -> int:

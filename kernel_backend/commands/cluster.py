@@ -127,7 +127,7 @@ def _queue(call: Call) -> Answer:
     else:
         near = nearest(action, ("priority", "first"))
         known = f"{command} priority 12 5, or {command} first 12"
-        raise InvalidRequest(f"{command} {' '.join(said)}: that is nothing to do{near}; write {known}")
+        raise InvalidRequest(f"{command} {' '.join(said)}: there is no such action{near}; write {known}")
     was, become = _priority(before), _priority(after)
     change = f"{words.priority_text(was)} -> {words.priority_text(become)}"
     lines = [f"#{number}: priority {change}; it is {state_text(after)}"]
@@ -161,7 +161,7 @@ def _nodes(call: Call) -> Answer:
     if said[0] not in ("drain", "undrain") or len(said) != 2:
         near = nearest(said[0], ("drain", "undrain"))
         known = f"{command} drain NAME, or {command} undrain NAME"
-        raise InvalidRequest(f"{command} {' '.join(said)}: that is nothing to do{near}; write {known}")
+        raise InvalidRequest(f"{command} {' '.join(said)}: there is no such action{near}; write {known}")
     node = client.drain(said[1]) if said[0] == "drain" else client.undrain(said[1])
     return Answer(node, [Text(words.drained_lines(node, command, time.time()))])
 

@@ -65,7 +65,7 @@ def _facts(call: Call) -> Answer:
     client, (experiment, trial, _) = call.client, call.reference
     facts = client.facts(experiment, trial or client.front(experiment))
     snapshot = client.source(experiment)[1]
-    lines = fact_lines(known(facts), snapshot) or ["nothing is known yet: it is told by a rank that trains"]
+    lines = fact_lines(known(facts), snapshot) or ["nothing is known yet: the ranks report it once they train"]
     return Answer({"facts": facts, "data": snapshot.data, "commits": snapshot.commits}, [Text(lines)])
 
 

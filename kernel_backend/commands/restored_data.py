@@ -90,7 +90,7 @@ def _moves(declared: Sequence[Data], words: Sequence[str]) -> dict[str, str]:
         found = [(each, name) for each in declared for name in (each.name, each.path) if word.startswith(f"{name}=")]
         if not found:
             known = ", ".join(each.name for each in declared) or "none"
-            how = "a rerun is told where declared data is now, as --data leslie=/mnt/leslie"
+            how = "a rerun takes the new place of the data as --data leslie=/mnt/leslie"
             raise InvalidRequest(f"--data {word}: {how}; declared is: {known}")
         data, name = max(found, key=lambda each: len(each[1]))
         place = word[len(name) + 1 :]

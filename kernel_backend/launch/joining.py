@@ -84,7 +84,7 @@ class Joining:
             if answer.probe and self._index.node:
                 reached = reached_addresses(answer.probe, answer.port, answer.process)
             asked.wait(ASK_S)
-        raise Left("it was asked to leave before its ranks had begun", "released")
+        raise Left("it was asked to end before its ranks had started", "released")
 
     def _say(self, reason: str) -> None:
         if reason != self._told:

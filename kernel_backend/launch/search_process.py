@@ -118,7 +118,7 @@ class ChildSearchProcess:
         try:
             found = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise SearchFailed(f"what {what} answered cannot be read: {error}") from None
+            raise SearchFailed(f"the answer of {what} cannot be read: {error}") from None
         if "failure" in found:
             failure = read(Failure, found["failure"])
             where = f" ({failure.frames[-1].where})" if failure.frames else ""

@@ -113,7 +113,7 @@ def _repeated(failure: Failure) -> str:
     if failure.type == InvalidDefinition.__name__:
         return "not tried again: the definition must be changed first"
     if failure.type == NotFinite.__name__:
-        return "not tried again: the same steps would lead there once more"
+        return "not tried again: the same steps would end with the same error"
     if failure.type == USAGE_ERROR:
         return "not tried again: the program refuses its command line"
     place = "before the first step" if failure.step is None else f"at step {failure.step}"

@@ -97,7 +97,7 @@ def _message(error: BaseException) -> str:
     try:
         return str(error)
     except Exception as broken:  # raised by the user's own exception class
-        return f"its text cannot be had: __str__ raised {type(broken).__name__}"
+        return f"its text is not available: __str__ raised {type(broken).__name__}"
 
 
 def _plain(text: str) -> str:

@@ -75,7 +75,7 @@ def _make_room(
             if coming >= 0:
                 break
             if each.id not in found:
-                found[each.id] = f"a gang of {rival.owner or 'another user'} has the better claim"
+                found[each.id] = f"a gang of {rival.owner or 'another user'} is ahead in the queue"
                 coming += each.slots
     return found
 

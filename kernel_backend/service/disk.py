@@ -30,7 +30,7 @@ class DiskMeter:
         Raises Forbidden for `everyone` unless the user is an admin.
         """
         if everyone and not who.admin:
-            raise Forbidden("what others have on disk is for admins: daylight du shows yours")
+            raise Forbidden("only admins see the disk usage of other users: daylight du shows yours")
         return await asyncio.to_thread(self._report, None if everyone else who.name, who.admin)
 
     async def used(self, owner: str) -> Mapping[str, int]:
@@ -85,7 +85,7 @@ class DiskMeter:
                     done[workspace] = workspace.disk()
                 found[owner] = done[workspace]
             except (DaylightError, OSError) as error:
-                warnings.append(f"the disk of {owner} could not be looked at: {error}")
+                warnings.append(f"the disk of {owner} could not be measured: {error}")
         return found
 
     def _database(self) -> int:

@@ -90,7 +90,7 @@ class StorageLimits:
             try:
                 by_group = await self._meter.used(owner)
             except (DaylightError, OSError) as error:
-                _log.warning("the disk of %s could not be looked at for the storage limit: %s", owner, error)
+                _log.warning("the disk of %s could not be measured for the storage limit: %s", owner, error)
                 by_group = {} if before is None else before.by_group
             self._measured[owner] = _Measured(time.monotonic(), by_group)
             return by_group

@@ -83,9 +83,9 @@ def _trials(store: Store, experiment: Experiment, metric: Metric) -> list[PriorT
 def _unheard(number: int, metric: Metric, reports: Sequence[StoredReport]) -> str:
     names = sorted({name for report in reports for name in report.metrics})
     if not names:
-        return f"experiment #{number} has no validation that says anything yet: there is nothing to know of it"
+        return f"experiment #{number} has no validation yet, so that it has no results to use"
     if metric.name in names:
-        return f"experiment #{number} has come to the end of no epoch yet: there is nothing to know of it"
+        return f"experiment #{number} has not completed an epoch yet, so that it has no results to use"
     return (
         f"experiment #{number} reported no {metric.name}{nearest(metric.name, names)}, only {' '.join(names)}: "
         "search with --metric of one of these"

@@ -114,7 +114,7 @@ def changed_lines(before: Account, after: Account, command: str) -> list[str]:
     same = [label(name) for name in _differ(before, after) if name not in names]
     said = ", ".join(words)
     if not names:
-        said = f"as before, but for whose number it is: {', '.join(same)}" if same else "nothing has changed"
+        said = f"as before, except for who has set the number: {', '.join(same)}" if same else "nothing has changed"
     lines = [f"{who}: {said}"]
     lines += [f"note: {warning}" for warning in after.warnings]
     undo = undo_text(before, after, command)

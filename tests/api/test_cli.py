@@ -180,7 +180,7 @@ def test_interrupting_only_stops_waiting(service, file, tmp_path):
     time.sleep(0.5)
     waiting.send_signal(signal.SIGINT)
     _, said = waiting.communicate(timeout=120)
-    assert "#1 goes on without you; daylight stop 1 ends it" in said
+    assert "#1 continues in the background; daylight stop 1 ends it" in said
     assert "Traceback" not in said
     assert waiting.returncode == 130
     assert service.client().experiment(1).state in ("starting", "running")

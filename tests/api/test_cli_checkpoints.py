@@ -120,7 +120,7 @@ def test_pinning_deleting_and_collecting(service: Served, three: Path, capsys: C
     size = sum(file.stat().st_size for file in (folder(three) / "20-1").glob("*.safetensors"))
     assert lines == [
         "checkpoint 20-1 of 1.1 is kept until it is unpinned",
-        "checkpoint 20-1 of 1.1 is not pinned any more: the rules let it go",
+        "checkpoint 20-1 of 1.1 is not pinned any more: the retention rules do not keep it",
         f"1.1  20-1  {size} B  beyond the rules",
         f"1.1  10-1  {size} B  stays: best",
         f"1.1  30-1  {size} B  stays: fall-back",

@@ -117,11 +117,11 @@ REFUSED = {
     "quota clear user ada --limit 3": "clear takes no number, not --limit 3",
     "quota show user ada --all": "--all shows everybody",
     "quota --limit 3": "numbers are set with: daylight quota set user NAME --limit 8",
-    "queue frist 1": "nothing to do (did you mean first?)",
+    "queue frist 1": "there is no such action (did you mean first?)",
     "queue priority 1 high": "priority high: must be a whole number",
     "queue priority 1 2000": "priority 2000: must be from -1000 to 1000",
     "queue first 9": "there is no experiment #9",
-    "nodes drain": "nothing to do",
+    "nodes drain": "there is no such action",
     "nodes drain there": "there is no node there (did you mean here?); there are here",
     "audit all": "daylight audit takes no 'all'",
 }

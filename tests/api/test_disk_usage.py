@@ -73,7 +73,7 @@ def test_a_workspace_that_cannot_be_looked_at_is_named(
     monkeypatch.setattr(served.service.disk, "_workspaces", SingleWorkspace(OwnWorkspace(served.home / "away")))
     report = client["dave"].disk()
     (warning,) = report.warnings
-    assert re.match("the disk of dave could not be looked at: .*No such file or directory: .*away", warning)
+    assert re.match("the disk of dave could not be measured: .*No such file or directory: .*away", warning)
     assert (report.size, [each.total for each in report.experiments]) == (None, [0])
 
 

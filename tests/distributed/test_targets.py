@@ -131,7 +131,7 @@ def test_a_search_without_its_metric_fails_at_the_first_validation(trial):
     assert ran.codes == [1, 1], ran.logs()
     failure = ran.failures()[0]
     assert failure.type == "InvalidDefinition"
-    assert failure.message.startswith("--metric error: the validation says nothing of that name, only loss accuracy;")
+    assert failure.message.startswith("--metric error: the validation reports no such metric, only loss accuracy;")
 
 
 def test_a_search_without_validation_is_refused_before_its_first_step(trial):

@@ -79,7 +79,7 @@ def test_the_best_checkpoint_stays_whatever_came_after_it(tmp_path):
 def test_a_metric_that_nobody_reports_is_told(tmp_path):
     trial = Trial(tmp_path / "trial", epochs=1, options={"metric": {"name": "f1", "mode": "max"}})
     assert any(
-        "--metric f1: the validation says nothing of that name, only loss accuracy" in n for n in trial.run().notes()
+        "--metric f1: the validation reports no such metric, only loss accuracy" in n for n in trial.run().notes()
     )
 
 

@@ -76,7 +76,7 @@ def test_it_can_be_looked_at_again_paused_and_resumed(notebook: Notebook, world:
 def test_an_interrupt_ends_the_waiting_and_not_the_experiment(notebook: Notebook, world: World):
     cell = f"%%dlsubmit --again --slots 1 --epochs 500 --backend torch --wait pause=0.2{DEFINITION}"
     text = notebook.run(cell, interrupt_when="#2 ")
-    assert "#2 goes on without you; %dl stop 2 ends it" in text
+    assert "#2 continues in the background; %dl stop 2 ends it" in text
     assert "error" not in notebook.kinds()
     assert world.overview(2).experiment.state == "active"
 

@@ -116,7 +116,7 @@ def test_a_metric_that_nobody_reports_fails_the_search_at_the_first_report(world
     assert overview.experiment.state == "failed"
     failure = overview.trials[0].failure
     assert failure is not None
-    assert "--metric accuracy: the validation says nothing of that name, only loss error" in failure.message
+    assert "--metric accuracy: the validation reports no such metric, only loss error" in failure.message
     assert overview.trials[0].step <= 8
 
 

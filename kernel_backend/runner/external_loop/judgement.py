@@ -110,7 +110,7 @@ class Judgement:
 
     def _missing(self, metrics: Mapping[str, float]) -> None:
         known = " ".join(metrics)
-        text = f"--metric {self._config.metric.name}: the validation says nothing of that name, only {known}"
+        text = f"--metric {self._config.metric.name}: the validation reports no such metric, only {known}"
         if self._config.search is not None or self._config.patience is not None:
             what = "a search" if self._config.search is not None else "--patience"
             raise InvalidDefinition(f"{text}; {what} goes by it: choose one of these{self._way_out}")

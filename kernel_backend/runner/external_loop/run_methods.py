@@ -135,7 +135,7 @@ class RunMethods:
         if self._settings.in_job:
             self._logged += 1
             if self._logged == MOST_NOTES + 1:
-                self._settings.note(f"run.log was called {MOST_NOTES} times: what it says from here on is in the logs")
+                self._settings.note(f"run.log was called {MOST_NOTES} times: later values are in the logs alone")
             if self._logged > MOST_NOTES:
                 print(text)
                 return

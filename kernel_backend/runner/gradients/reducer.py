@@ -218,7 +218,7 @@ class Buckets:
                 raise InvalidDefinition(
                     f"parameter {name} was frozen when the training began and is trained now, but the ranks sum the "
                     "gradients of those parameters alone that were trainable then: let it require gradients from the "
-                    "start, and freeze it in the model's `forward` for as long as it shall stay as it is"
+                    "start, and freeze it in the model's `forward` until it is to be trained"
                 )
 
     def _read_word(self) -> ControlWord:

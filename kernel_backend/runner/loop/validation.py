@@ -121,7 +121,7 @@ def judge(run: Training, between: bool) -> bool:
     metric = run.config.metric
     if metric.name not in run.validation_metrics:
         known = " ".join(run.validation_metrics)
-        text = f"--metric {metric.name}: the validation says nothing of that name, only {known}"
+        text = f"--metric {metric.name}: the validation reports no such metric, only {known}"
         if run.config.search is not None or run.config.patience is not None:
             what = "a search" if run.config.search is not None else "--patience"
             raise InvalidDefinition(f"{text}; {what} goes by it: choose one of these, or have metrics() return it")

@@ -43,7 +43,7 @@ class TraceVerbs:
             raise Conflict(f"trial {trial.id} is {trial.state}: a trace is recorded while it is running")
         attempt = await asyncio.to_thread(self._store.attempt, AttemptId(number, index, trial.attempt))
         if attempt.trace is not None:
-            raise Conflict(f"attempt {attempt.id} is recording a trace already: its end is told in a note")
+            raise Conflict(f"attempt {attempt.id} is recording a trace already: a note reports its end")
         _check(wanted, attempt)
         trace = Trace(id=secrets.token_hex(4), steps=wanted.steps, ranks=tuple(sorted(set(wanted.ranks))))
         async with self._lock:

@@ -509,7 +509,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Bring a deleted one back, within a day. */
+        /** Restore a deleted one, within a day. */
         post: {
             parameters: {
                 query?: never;

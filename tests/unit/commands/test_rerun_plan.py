@@ -163,8 +163,11 @@ def test_a_person_says_where_data_is_now(folder: Path, tmp_path: Path):
 @pytest.mark.parametrize(
     ("word", "said"),
     [
-        ("leslie", "--data leslie: a rerun is told where declared data is now, as --data leslie=/mnt/leslie; declared"),
-        ("lesley=/tmp", "--data lesley=/tmp: a rerun is told .*; declared is: leslie"),
+        (
+            "leslie",
+            "--data leslie: a rerun takes the new place of the data as --data leslie=/mnt/leslie; declared",
+        ),
+        ("lesley=/tmp", "--data lesley=/tmp: a rerun takes .*; declared is: leslie"),
         ("leslie=/nowhere", "--data /nowhere is not there"),
     ],
 )

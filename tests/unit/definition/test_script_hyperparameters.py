@@ -251,7 +251,7 @@ def test_epochs_that_cannot_be_given_are_refused_with_the_reason(source: str, wh
         ),
         ({"amp": "bf16"}, "--amp is for"),
         ({"seed": 3}, "torch.manual_seed"),
-        ({"patience": 2}, "break where it shall stop"),
+        ({"patience": 2}, "break where the loop is to end"),
     ],
 )
 def test_options_that_the_program_decides_are_refused(given: dict[str, Any], message: str) -> None:

@@ -108,7 +108,7 @@ def test_a_loss_that_is_not_finite_is_not_tried_again():
     not_finite = user_error().model_copy(update={"type": "NotFinite"})
     assert follow(trial(), Outcome.FAILED, not_finite, progress=True)[0] is TrialState.FAILED
     (note,) = attempt_end(trial(), attempt(), Outcome.FAILED, not_finite, True, 5).notes
-    assert note == "not tried again: the same steps would lead there once more"
+    assert note == "not tried again: the same steps would end with the same error"
 
 
 def test_the_same_error_of_the_users_code_twice_before_the_first_step_ends_it_too():

@@ -87,5 +87,5 @@ def test_patience_ends_with_a_note_and_begins_anew_in_a_continued_experiment(jud
 
 
 def test_patience_needs_its_metric(judgement):
-    with pytest.raises(InvalidDefinition, match="says nothing of that name, only f1; --patience goes by"):
+    with pytest.raises(InvalidDefinition, match="reports no such metric, only f1; --patience goes by"):
         judgement(patience=1).validation(1, {"f1": 0.5})

@@ -324,7 +324,7 @@ def test_an_import_that_fails_shows_the_users_line_alone(tmp_path, monkeypatch):
 
 def test_an_error_that_cannot_be_put_into_words_is_told_all_the_same(tmp_path):
     mute = "class Mute(Exception):\n    def __str__(self): raise RuntimeError\nraise Mute()"
-    assert failure_of(mute, tmp_path).message == "its text cannot be had: __str__ raised RuntimeError"
+    assert failure_of(mute, tmp_path).message == "its text is not available: __str__ raised RuntimeError"
     torn = failure_of("raise ValueError('half \\ud800 of a pair')", tmp_path)
     write(torn, tmp_path)
     assert torn.message == r"half \ud800 of a pair"

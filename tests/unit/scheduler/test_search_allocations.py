@@ -96,7 +96,7 @@ def test_who_has_used_less_gets_room_after_a_minute_in_the_sites_queue_and_no_mo
     cluster.at(59.0)
     assert back(cluster, held("7-a"), held("7-b")) == {}
     cluster.at(61.0)
-    assert back(cluster, held("7-a"), held("7-b")) == {"7-a": "a gang of ben has the better claim"}
+    assert back(cluster, held("7-a"), held("7-b")) == {"7-a": "a gang of ben is ahead in the queue"}
 
 
 def test_what_is_being_given_back_counts_as_room():
@@ -112,7 +112,7 @@ def test_within_a_group_the_users_shares_decide():
     used(cluster, "ada", "vision")
     waiting(cluster, "ben", 2, "vision")
     cluster.at(61.0)
-    assert back(cluster, held()) == {"7-a": "a gang of ben has the better claim"}
+    assert back(cluster, held()) == {"7-a": "a gang of ben is ahead in the queue"}
 
 
 def test_who_has_used_more_waits_for_the_site():

@@ -72,7 +72,7 @@ def test_a_change_tells_before_and_after_and_how_to_take_it_back():
     hubs = account("a b", quota={"limit": 8}, changed={})
     here = account("a b", quota={"limit": 8}, changed={"limit": 8})
     assert cluster.changed_lines(hubs, here, "daylight quota") == [
-        "user a b: as before, but for whose number it is: limit",
+        "user a b: as before, except for who has set the number: limit",
         "to take it back: daylight quota clear user 'a b' --limit",
     ]
 
