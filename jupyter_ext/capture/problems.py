@@ -23,7 +23,7 @@ class Problem:
 
 
 def is_experiment(value: object) -> bool:
-    """Return True if a value is a Job; its class's name tells, as importing the class here would be circular."""
+    """Return True if a value is a Job. The name of its class decides, as importing Job here would be circular."""
     return type(value).__module__ == "jupyter_ext.job.job"
 
 

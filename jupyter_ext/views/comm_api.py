@@ -1,4 +1,4 @@
-"""Answer requests to the service that a page sends through its kernel, as far as pages may make them."""
+"""Answer the requests to the service that a page sends through its kernel, and refuse those that pages may not make."""
 
 from __future__ import annotations
 

@@ -77,9 +77,10 @@ def value_functions(found: Mapping[str, Assigned]) -> dict[str, Function]:
 
 
 def check_values(functions: Mapping[str, Function]) -> None:
-    """Raise InvalidDefinition if an optimizer value uses a model that a function returns, or a schedule likewise.
+    """Raise InvalidDefinition if an optimizer is a value but `model` is a function, or there is no model.
 
-    Such a model does not exist yet when the optimizer is created.
+    The value would hold parameters of another model than the one that the function creates for each training. The same
+    applies to a schedule that is a value, and its optimizer.
     """
     for role, other in (("optimizer", "model"), ("schedule", "optimizer")):
         own, needed = functions.get(role), functions.get(other)

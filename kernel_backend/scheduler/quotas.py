@@ -138,8 +138,8 @@ class Ledger:
     def hold_back(self, request: SlotRequest) -> None:
         """Reserve a part of the limits for a starving request, so that later requests cannot use it up.
 
-        Of the group's limit a part is reserved only if the owner's own limit leaves enough for the request. Nothing is
-        reserved if slot-hours are used up: until they recover, the account starts nothing anyway.
+        If the owner's own limit does not leave enough for the request, nothing of the group's limit is reserved.
+        Nothing is reserved either if slot-hours are used up, since the account then starts nothing until they recover.
         """
         accounts = self._both(request)
         if any(quota.slot_hours is not None and self.spent(kind, name) for kind, name, quota in accounts):

@@ -97,7 +97,7 @@ class AgentCheckpoints:
         self._ask("sweep", _NONE, attempt=attempt)
 
     def clear(self) -> None:
-        """Delete the fences and the empty folder of a trial without checkpoints."""
+        """Delete the empty folder of a trial without checkpoints, and the records of which attempt may write there."""
         self._ask("clear", _NONE)
 
     def pin(self, checkpoint: str, pinned: bool) -> None:

@@ -25,7 +25,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def asked(served: Served, data: bytes, **more: object) -> httpx.Response:
-    """Return the answer to an upload if it is refused, else to the submission."""
+    """Upload a snapshot and submit it; return the answer to the submission, or to the upload if that is refused."""
     id = hashlib.sha256(data).hexdigest()
     stored = HTTP.put(f"{served.url}/api/snapshots/{id}", content=data)
     if stored.is_error:

@@ -99,7 +99,7 @@ class UseSampler(threading.Thread):
             return (*self._latest.values(), *[*self._ended][:periods])
 
     def delivered(self, slots: Sequence[DeliveredUse]) -> None:
-        """Record that the service has received this use."""
+        """Forget these samples, as the service has received them; newer ones of the same rank are kept."""
         with self._lock:
             for each in slots:
                 if self._latest.get(each.rank) == each:

@@ -338,9 +338,9 @@ def parts_of(model: nn.Module) -> dict[str, nn.Module]:
 
 
 def step_result(role: str, result: Any) -> tuple[Tensor, Mapping[str, Any]] | None:
-    """Return the loss and the logged values that a training step returned; None if it returned None: nothing to train.
+    """Return the loss and the logged values that a training step returned, or None if it returned None.
 
-    Raises InvalidDefinition for any other kind of result.
+    None means that this step trains nothing. Raises InvalidDefinition for any other kind of result.
     """
     if result is None:
         return None

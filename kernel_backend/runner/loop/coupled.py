@@ -44,7 +44,7 @@ def compares(run: Training) -> bool:
 
 
 def _callable_apart(run: Training) -> bool:
-    """Return True if rank 0 can call the loss once more while other ranks do not, without side effects."""
+    """Return True if rank 0 alone can call the loss once more without side effects."""
     keeps = run.streams is not None and bool(run.generators)  # rank 0 alone would advance these generators
     by_loss = all(each.function is None for each in run.objectives)
     return by_loss and not keeps and not run.strategy.sharded  # a loss may call the model, which needs all ranks

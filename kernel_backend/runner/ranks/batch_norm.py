@@ -63,7 +63,7 @@ def synchronize(modules: Iterable[nn.Module], shared: SharedStatistics) -> None:
 
 
 class _Synchronized(_BatchNorm):
-    """BatchNorm module whose class `synchronize` has replaced by this one."""
+    """BatchNorm with statistics of all ranks' samples; `synchronize` sets it as the class of existing modules."""
 
     _shared_statistics: SharedStatistics
 

@@ -375,9 +375,9 @@ class Searches:
         event: Happening,
         effects: Callable[[Decision | None], Sequence[Effect]] = lambda decision: (),
     ) -> list[Trial]:
-        """Apply an event to the searcher; store the event, the searcher's decision, and the effects of that decision.
+        """Apply an event to the searcher; store the event, the searcher's decision and its effects on trials.
 
-        `effects` returns the effects of a decision. Returns the trials that they changed.
+        The function `effects` converts a decision to effects. Returns the trials that they changed.
         """
         with self._believing(experiment):
             decision = apply_event(known.searcher, event)

@@ -192,7 +192,7 @@ class NoCopy(HostCopy):
     """Substitute for a HostCopy, for tensors that nothing modifies: it copies nothing."""
 
     def begin(self, parts: Parts, lazily: bool) -> Copying:
-        """Return the tensors themselves, as nothing modifies them."""
+        """Return a copy that shares the tensors' memory."""
         return Copying(parts, [], lambda: None)
 
 

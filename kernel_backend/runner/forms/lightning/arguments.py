@@ -15,9 +15,9 @@ NEVER = 2**62  # steps between Lightning's own logs
 def trainer_arguments(given: Mapping[str, Any], config: Config, automatic: bool) -> dict[str, Any]:
     """Return the arguments of the job's Trainer, without Daylight's own plugins.
 
-    `given` are the arguments of the cell's Trainer. Settings that both the job's options and these arguments have come
-    from the configuration, whose defaults are the arguments. `automatic` means automatic optimization with a single
-    optimizer.
+    `given` are the arguments of the cell's Trainer. A setting that is both an option of the job and one of these
+    arguments is read from `config`, whose defaults are these arguments. `automatic` means automatic optimization with a
+    single optimizer.
     """
     found = {name: value for name, value in given.items() if name in KEPT}
     if given.get("gradient_clip_algorithm", "norm") == "norm":

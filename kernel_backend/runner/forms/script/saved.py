@@ -48,7 +48,7 @@ class ProgramPart:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take the state at each loop, and the random states at the program's start, from a checkpoint."""
+        """Restore from a checkpoint the state at each loop, and the random states at the program's start."""
         blobs: Blobs = state[BLOBS] | self._modules.contents_of(state.get(SHARED, {}))
         self.stations = [
             Station(each["loop"], each["finished"], Snapshot(each["graph"].numpy().tobytes(), blobs), each["returned"])
