@@ -110,7 +110,7 @@ class Daylight(OutboxSettings, Program):
         config=True
     )
     default_pool = Unicode(
-        help="pool of trainings that name none, or several as gpu,cloud: the first that can start them has them; by "
+        help="pool of trainings that name none, or several as gpu,cloud: the first that can start them runs them; by "
         "default this machine"
     ).tag(config=True)
     launchers = Unicode(

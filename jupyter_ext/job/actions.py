@@ -175,7 +175,7 @@ class JobActions(JobBase):
         Parameters
         ----------
         pool : str
-            Name of the pool; or several, as ``"gpu,cloud"``: the first of them that can start it has it.
+            Name of the pool; or several, as ``"gpu,cloud"``: the first of them that can start it runs it.
 
         Returns
         -------

@@ -67,7 +67,7 @@ def _completion(call: Call) -> Answer:
 
 COMPLETION = Verb(
     "completion",
-    "print what makes a shell complete `daylight`: verbs, options, numbers, states",
+    "print a script with which a shell completes `daylight`: verbs, options, numbers, states",
     _completion,
     (argument("shell", metavar="SHELL", choices=tuple(SHELLS), help="bash, zsh or fish"),),
     (

@@ -208,7 +208,7 @@ def _installed(name: str) -> bool:
 
 DOCTOR = Verb(
     "doctor",
-    "tell what works here and what to do",
+    "check what works here, and say what to change",
     _doctor,
     (
         argument(

@@ -27,7 +27,7 @@ POINTS = 28  # points of a curve over a week: one per six hours
 
 _HELP = {
     "weight": ("W", "of two that both want more, one of weight 2 gets twice as much"),
-    "guarantee": ("N", "slots that are theirs on demand, and borrowed by others while they want none"),
+    "guarantee": ("N", "slots guaranteed to them, which others may use while they do not need them"),
     "limit": ("N", "the most slots they may hold; none: no limit"),
     "slot_hours": ("H/T", "what they may use in a rolling window: 500/7d, 40/12h; none: no limit"),
     "max_slots_per_trial": ("N", "the most slots of one trial; none: no limit"),

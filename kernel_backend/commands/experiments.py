@@ -197,7 +197,7 @@ CHANGE = (
                 "--pool",
                 metavar="NAME",
                 required=True,
-                help="the pool, or several as gpu,cloud: the first of them that can start it has it",
+                help="the pool, or several as gpu,cloud: the first of them that can start it runs it",
             ),
             JSON,
         ),

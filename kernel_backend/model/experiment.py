@@ -199,7 +199,7 @@ class Config(Record):
         """Return the names of pools without spaces and repetitions."""
         names = [] if pool is None else [name.strip() for name in pool.split(",")]
         if not all(names):
-            raise ValueError("name a pool, or several as gpu,cloud: the first that can start it has it")
+            raise ValueError("name a pool, or several as gpu,cloud: the first that can start it runs it")
         return ",".join(dict.fromkeys(names)) or None
 
     @property

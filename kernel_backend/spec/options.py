@@ -99,7 +99,7 @@ OPTIONS: tuple[Option, ...] = (
         "--pool",
         "resources",
         "NAME",
-        "the pool of nodes to train on, or several as gpu,cloud: the first that can start it has it [the default pool]",
+        "pool of nodes to train on, or several as gpu,cloud: the first that can start it runs it [the default pool]",
     ),
     _setting("--group", "resources", "NAME", "your group to which the slots are charged [your first]"),
     _setting("--priority", "resources", "N", "higher is served first, as far as your quota allows [0]"),

@@ -116,9 +116,9 @@ def python(tmp_path: Path) -> str:
 
 @pytest.fixture
 def launched(tmp_path: Path, python: str):
-    """`launched(way=...)`: two ranks of 60 steps, the second of which stops at step 4; the launcher's record.
+    """Provide `launched(way=...)`, which runs two ranks of 60 steps, the second of which stops at step 4.
 
-    `farewell` is how long one that has left waits for the other.
+    It returns the folder and the launcher's record. `farewell` is how long a rank that has ended waits for the other.
     """
 
     def launch(way: str, farewell: float = FAREWELL_S, **params) -> tuple[AttemptFolder, AttemptResult]:

@@ -16,7 +16,7 @@ export const FIELDS: readonly Field[] = [
   {
     name: 'guarantee',
     title: 'Guarantee',
-    hint: 'slots that are theirs on demand; borrowed by others while they want none',
+    hint: 'slots guaranteed to them, which others may use while they do not need them',
     width: 5
   },
   { name: 'limit', title: 'Limit', hint: 'the most slots they may hold', width: 5 },
