@@ -1,9 +1,11 @@
-"""Compare the views of 10,000 trials with those of MLflow and TensorBoard: requests, start and first paint.
+"""Compare the views of many trials with those of MLflow and TensorBoard: requests, start and first paint.
 
-    python benchmarks/tracked_views.py --peers PYTHON [--runs 10000] [--reports 50] [--home FOLDER]
+    python benchmarks/tracked_views.py --peers PYTHON [--runs 2000] [--reports 50] [--home FOLDER]
 
 `PYTHON` is the interpreter of an environment that has `mlflow` and `tensorboard`, which would change the packages of
 this one: python -m venv peers && peers/bin/pip install mlflow tensorboard setuptools. Those that it lacks are skipped.
+With 2,000 runs it takes some minutes, half of them to fill the three stores; with `--home` they are kept for the next
+time, as one wants for 10,000.
 Each has the same runs of five metrics: Daylight as the trials of a search, MLflow in a database in SQLite, TensorBoard
 in a file of events for each run. Requests are those that its page sends for a list of 100 runs and for the curve of
 one; their CPU time is that of all processes of the server. Start is the time from the start of the server to its first
@@ -91,13 +93,13 @@ class Measured(NamedTuple):
         return f"p95 {self.p95:7.1f} ms  p50 {self.median:7.1f} ms  CPU {self.cpu:7.1f} ms"
 
 
-def measured(server: Server, request: Callable[[int], Request]) -> Measured:
-    """Return the times of a kind of request; the first one is not counted."""
+def measured(server: Server, runs: int, request: Callable[[int], Request]) -> Measured:
+    """Return the times of a kind of request, which are given runs from 1 to `runs`; the first one is not counted."""
     server.ask(request(1))
     cpu, times = server.cpu_s(), []
     for nth in range(COUNT):
         began = time.perf_counter()
-        server.ask(request(2 + 7 * nth))
+        server.ask(request(1 + 7 * nth % runs))
         times.append(1000 * (time.perf_counter() - began))
     spent = 1000 * (server.cpu_s() - cpu) / COUNT
     return Measured(statistics.quantiles(times, n=20)[-1], statistics.median(times), spent)
@@ -165,7 +167,9 @@ def ours(home: Path, runs: int, reports: int) -> dict[str, Measured]:
     world = World(home)
     try:
         if not (home / "daylight.db").exists():
+            began = time.monotonic()
             fill(home, runs, reports, 100, "random")
+            print(f"Daylight: filled in {time.monotonic() - began:.0f} s")
         world.serve()
         address = discovery.find(home)
         assert address is not None
@@ -176,8 +180,8 @@ def ours(home: Path, runs: int, reports: int) -> dict[str, Measured]:
         server.ask(Request(f"{path}/search?sort=best&limit=100"))
         print(f"Daylight: first list {time.monotonic() - began:.2f} s after a start")
         found = {
-            "list": measured(server, lambda nth: Request(f"{path}/search?sort=best&limit=100")),
-            "curve": measured(server, lambda nth: Request(f"{path}/curves?trial={nth}")),
+            "list": measured(server, runs, lambda nth: Request(f"{path}/search?sort=best&limit=100")),
+            "curve": measured(server, runs, lambda nth: Request(f"{path}/curves?trial={nth}")),
         }
         report("Daylight", found, server)
         return found
@@ -195,17 +199,21 @@ def mlflow(python: Path, folder: Path, options: argparse.Namespace) -> dict[str,
         {"experiment_ids": ["1"], "max_results": 100, "order_by": ["metrics.`accuracy` DESC"]},
     )
     with started(command, port, folder) as server:
-        took = wait_for(server, listed, lambda answer: len(answer["runs"]) == 100, options.limit)
-        print(f"MLflow: first list {took} s after a start")
+        enough = min(100, options.runs)
+        took = wait_for(server, listed, lambda answer: len(answer["runs"]) == enough, options.limit)
+        if took is None:
+            print(f"MLflow: no list within {options.limit:g} s of a start")
+            return {}
+        print(f"MLflow: first list {took:.2f} s after a start")
         history = "/ajax-api/2.0/mlflow/metrics/get-history?metric_key=accuracy&run_id="
         found = {
-            "list": measured(server, lambda nth: listed),
-            "curve": measured(server, lambda nth: Request(f"{history}{nth:032x}")),
+            "list": measured(server, options.runs, lambda nth: listed),
+            "curve": measured(server, options.runs, lambda nth: Request(f"{history}{nth:032x}")),
         }
         report("MLflow", found, server)
         rows = "() => document.body.innerText.split('run-').length > 15"
         url = f"http://127.0.0.1:{port}/#/experiments/1/runs"
-        print(f"  first paint {first_paint(url, rows, options, 'mlflow.png')} ms")
+        say_first_paint(url, rows, options, "mlflow.png")
     return found
 
 
@@ -215,19 +223,26 @@ def tensorboard(python: Path, folder: Path, options: argparse.Namespace) -> dict
     command = [str(python), "-m", "tensorboard.main", "--logdir", str(folder / "runs"), "--port", str(port)]
     with started(command, port, folder) as server:
         took = wait_for(server, Request("/data/runs"), lambda found: len(found) >= options.runs, options.limit)
-        print(f"TensorBoard: all runs {took} s after a start")
         if took is None:
+            print(f"TensorBoard: not all runs within {options.limit:g} s of a start")
             return {}
+        print(f"TensorBoard: all runs {took:.2f} s after a start")
         scalars = "/data/plugin/scalars/scalars?tag=accuracy&run="
         found = {
-            "list": measured(server, lambda nth: Request("/data/plugin/scalars/tags")),
-            "curve": measured(server, lambda nth: Request(f"{scalars}{quote(f'run-{nth}')}")),
+            "list": measured(server, options.runs, lambda nth: Request("/data/plugin/scalars/tags")),
+            "curve": measured(server, options.runs, lambda nth: Request(f"{scalars}{quote(f'run-{nth}')}")),
         }
         report("TensorBoard", found, server)
         drawn = "() => document.querySelector('scalar-card line-chart') !== null"
-        url = f"http://127.0.0.1:{port}/#scalars"
-        print(f"  first paint {first_paint(url, drawn, options, 'tensorboard.png')} ms")
+        url = f"http://127.0.0.1:{port}/#timeseries"
+        say_first_paint(url, drawn, options, "tensorboard.png")
     return found
+
+
+def say_first_paint(url: str, painted: str, options: argparse.Namespace, screenshot: str) -> None:
+    took = first_paint(url, painted, options, screenshot)
+    if took is not None:
+        print(f"  first paint {took:.0f} ms")
 
 
 def report(name: str, found: dict[str, Measured], server: Server) -> None:
@@ -238,15 +253,18 @@ def report(name: str, found: dict[str, Measured], server: Server) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--peers", type=Path, default=Path(sys.executable), help="an interpreter that has them")
-    parser.add_argument("--runs", type=int, default=10_000, help="(default: %(default)s)")
+    own = Path(sys.executable)
+    absolute = lambda text: Path(text).absolute()  # noqa: E731 - servers run in folders of their own
+    parser.add_argument("--peers", type=absolute, default=own, help="an interpreter that has them")
+    parser.add_argument("--runs", type=int, default=2000, help="(default: %(default)s)")
     parser.add_argument("--reports", type=int, default=50, help="of each run (default: %(default)s)")
     parser.add_argument(
-        "--limit", type=float, default=600.0, help="seconds to wait for a server (default: %(default)s)"
+        "--limit", type=float, default=120.0, help="seconds to wait for a server or a page (default: %(default)s)"
     )
-    parser.add_argument("--home", type=Path, help="a folder that is kept; filled unless it exists")
-    parser.add_argument("--screenshots", type=Path, help="a folder for pictures of what is measured")
+    parser.add_argument("--home", type=absolute, help="a folder that is kept; filled unless it exists")
+    parser.add_argument("--screenshots", type=absolute, help="a folder for pictures of what is measured")
     options = parser.parse_args()
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # a file shows how far it has come
     found = subprocess.run([options.peers, FILLER, "versions"], capture_output=True, text=True, check=True)
     versions: dict[str, str] = json.loads(found.stdout)
     with tempfile.TemporaryDirectory() as temporary:
@@ -260,11 +278,14 @@ def main() -> None:
             if not place.exists():
                 place.mkdir(parents=True)
                 arguments = [name, place, str(options.runs), str(options.reports)]
+                began = time.monotonic()
                 subprocess.run([options.peers, FILLER, *arguments], check=True)
+                print(f"{name}: filled in {time.monotonic() - began:.0f} s")
             print(f"{name} {versions[name]}")
             for kind, theirs in measure(options.peers, place, options).items():
-                wall, cpu = our[kind].median / theirs.median, our[kind].cpu / theirs.cpu
-                print(f"  {kind}: ours / theirs {wall:.2f}, of CPU {cpu:.2f}")
+                wall = our[kind].median / theirs.median
+                cpu = f", of CPU {our[kind].cpu / theirs.cpu:.2f}" if theirs.cpu else ""
+                print(f"  {kind}: ours / theirs {wall:.2f}{cpu}")
 
 
 if __name__ == "__main__":
