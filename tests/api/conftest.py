@@ -10,7 +10,8 @@ import pytest
 
 from kernel_backend import discovery
 from kernel_backend.client import Client
-from tests.api.served import DEFINITION, SECOND, TOKEN, Served, StillEngine, until
+from tests.api.served import DEFINITION, SECOND, TOKEN, Served, StillEngine
+from tests.support.world import until
 
 
 @pytest.fixture

@@ -7,9 +7,8 @@ import hashlib
 import io
 import json
 import threading
-import time
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -61,8 +60,8 @@ from kernel_backend.service.outbox.config import OutboxConfig
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.store.sql import SqlStore
 from kernel_backend.workspaces.own import OwnWorkspace, SingleWorkspace
+from tests.support.world import PATIENCE_S, until
 
-PATIENCE_S = 120.0
 TOKEN = "the-right-token"
 DEFINITION = """\
 def model(width=8):
@@ -275,14 +274,6 @@ def submit(client: Client, name: str = "digits", **config: Any) -> Overview:
     python = "/usr/bin/python3"
     asked = Submission(snapshot=id, config=Config(**config), name=name, python=python, cwd="/", again=True)
     return client.submit(asked)
-
-
-def until(look: Callable[[], object], what: str) -> None:
-    """Wait until a condition is true."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not look():
-        assert time.monotonic() < deadline, f"did not happen: {what}"
-        time.sleep(0.02)
 
 
 def paused(served: Served, client: Client, key: AttemptId) -> None:

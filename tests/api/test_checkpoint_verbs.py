@@ -20,7 +20,8 @@ from kernel_backend.model.experiment import Keep, Metric
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.service.garbage import collect
 from tests.api.committed import commit, folder, names, spoil
-from tests.api.served import Served, ended, paused, submit, token_of, until
+from tests.api.served import Served, ended, paused, submit, token_of
+from tests.support.world import until
 
 BOB = Person(name="bob")
 

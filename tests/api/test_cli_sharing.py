@@ -11,7 +11,8 @@ from jupyter_ext.magics.commands import run_command
 from kernel_backend.cli import main
 from kernel_backend.client import Client
 from kernel_backend.identity.local import LocalIdentity
-from tests.api.served import TOKEN, Served, submit, until
+from tests.api.served import TOKEN, Served, submit
+from tests.support.world import until
 
 ME = LocalIdentity(TOKEN)._person.name
 Said = Callable[..., str]

@@ -22,7 +22,8 @@ from kernel_backend.model.search.records import Search
 from kernel_backend.model.search.space import Choices, Parameter, Space
 from tests.api.committed import commit, names
 from tests.api.people import FakeHub
-from tests.api.served import Served, StillEngine, archive, ended, keep, report, started, submit, token_of, until
+from tests.api.served import Served, StillEngine, archive, ended, keep, report, started, submit, token_of
+from tests.support.world import until
 
 KEY = AttemptId(1, 1, 1)
 
@@ -124,7 +125,10 @@ def test_a_checkpoint_that_another_begins_from_stays_for_as_long_as_that_is_ther
     after_a_day(served)
     assert committed(tmp_path) == {"10-1"}
     assert list((tmp_path / "snapshots").glob("*.zip"))
+    second = AttemptId(2, 1, 1)
+    token_of(served, second)
     completed.stop(2)
+    served.engine.step_aside(second)
     until(lambda: completed.experiment(2).ended, "#2 has ended")
     completed.delete_experiment(2)
     after_a_day(served)
@@ -150,6 +154,7 @@ def test_results_that_a_search_begins_with_stay(served: Served, client: Client, 
     told = Delivery(records=(started(), report(9).model_copy(update={"number": 2})))
     client.deliver(key, token_of(served, key), told)
     client.stop(first)
+    served.engine.step_aside(key)
     until(lambda: client.experiment(first).ended, "it has ended")
     second = search("tpe", warm=(str(first),))
     assert client.usage_of(first).needed[0] == f"its results stay: #{second} searches with them"

@@ -18,8 +18,8 @@ from kernel_backend import discovery
 from kernel_backend.api import connection_limits
 from kernel_backend.client import Client
 from tests.accounts.unix import needed
-from tests.api.served import TOKEN, Served, StillEngine, until
-from tests.support.world import World
+from tests.api.served import TOKEN, Served, StillEngine
+from tests.support.world import World, until
 
 NOBODY = 65534
 CROWD = """

@@ -10,8 +10,9 @@ from kernel_backend.client import Client
 from kernel_backend.errors import ImpossibleAsk, InvalidRequest
 from kernel_backend.model.cluster.quotas import Quota
 from kernel_backend.model.ids import AttemptId
-from tests.api.served import HERE, SECOND, StillEngine, submit, until
+from tests.api.served import HERE, SECOND, StillEngine, submit
 from tests.api.test_pool_verbs import named, reason, site
+from tests.support.world import until
 
 
 def first(number: int, attempt: int = 1) -> AttemptId:

@@ -15,7 +15,8 @@ from kernel_backend.model.resources import Node
 from kernel_backend.model.times import RankTimes, Split
 from kernel_backend.scheduler.rules import Rules
 from kernel_backend.text import gang_text, table_row
-from tests.api.served import HERE, SECOND, Served, StillEngine, paused, started, submit, token_of, until
+from tests.api.served import HERE, SECOND, Served, StillEngine, paused, started, submit, token_of
+from tests.support.world import until
 
 FOUR = HERE.model_copy(update={"slots": 4, "cores": 4})
 RULES = Rules(min_run=0.0, restarts=1.0)

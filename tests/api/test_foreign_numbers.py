@@ -18,7 +18,8 @@ from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.reports import Committed, Delivery
 from kernel_backend.scheduler.rules import Rules
 from tests.api.people import FakeHub
-from tests.api.served import Served, StillEngine, started, submit, token_of, until
+from tests.api.served import Served, StillEngine, started, submit, token_of
+from tests.support.world import until
 
 
 @pytest.fixture

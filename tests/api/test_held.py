@@ -8,8 +8,9 @@ from kernel_backend.client import Client
 from kernel_backend.errors import ImpossibleAsk, InvalidRequest
 from kernel_backend.model.cluster.quotas import Quota
 from kernel_backend.model.ids import AttemptId
-from tests.api.served import Served, submit, token_of, until
+from tests.api.served import Served, submit, token_of
 from tests.api.test_put_aside import trains
+from tests.support.world import until
 
 
 def test_a_training_whose_time_is_over_is_paused_and_has_as_long_again_when_it_is_resumed(

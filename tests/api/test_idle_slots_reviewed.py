@@ -15,7 +15,8 @@ from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.launch.utilisation import DeliveredUse, SlotUse
 from kernel_backend.model.reports import Delivery
 from kernel_backend.text.cluster import node_row
-from tests.api.served import Served, StillEngine, started, submit, token_of, until
+from tests.api.served import Served, StillEngine, started, submit, token_of
+from tests.support.world import until
 
 FIRST = AttemptId(1, 1, 1)
 

@@ -29,7 +29,8 @@ from kernel_backend.model.snapshot import Environment, Snapshot
 from kernel_backend.snapshots.archive import pack_snapshot, unpack
 from kernel_backend.snapshots.loaded import loaded
 from tests.api.committed import commit, spoil
-from tests.api.served import TOKEN, Served, archive, ended, started, token_of, until
+from tests.api.served import TOKEN, Served, archive, ended, started, token_of
+from tests.support.world import until
 
 DEFINITION = """\
 from torch import nn

@@ -17,8 +17,9 @@ from kernel_backend.model.webhooks.rules import HostRules
 from kernel_backend.retry import RetryPolicy
 from kernel_backend.service.outbox import sender
 from kernel_backend.service.outbox.config import OutboxConfig
-from tests.api.served import Served, StillEngine, ended, submit, until
+from tests.api.served import Served, StillEngine, ended, submit
 from tests.support.mail import MailServer
+from tests.support.world import until
 
 
 @pytest.fixture

@@ -16,10 +16,11 @@ from kernel_backend.model.search.records import Search
 from kernel_backend.spec.assignments import parse_line
 from kernel_backend.store.sql import SqlStore
 from tests.api.people import FakeHub
-from tests.api.served import HERE, SECOND, Served, StillEngine, archive, submit, token_of, until
+from tests.api.served import HERE, SECOND, Served, StillEngine, archive, submit, token_of
 from tests.api.test_either_pool import attempts, first
 from tests.api.test_pool_verbs import named, site
 from tests.api.test_put_aside import trains
+from tests.support.world import until
 
 POOLS = {"second": SECOND.to_json()}
 

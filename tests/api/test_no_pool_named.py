@@ -10,9 +10,10 @@ import pytest
 
 from kernel_backend.cli import main
 from kernel_backend.errors import InvalidRequest
-from tests.api.served import SECOND, Served, StillEngine, submit, until
+from tests.api.served import SECOND, Served, StillEngine, submit
 from tests.api.test_either_pool import first
 from tests.api.test_pool_verbs import named
+from tests.support.world import until
 
 
 def test_what_names_no_pool_trains_in_the_default_pool(two_pools: Any):

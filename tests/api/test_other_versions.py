@@ -39,7 +39,8 @@ from kernel_backend.routes import Operation
 from kernel_backend.spec.resume import Resumption
 from kernel_backend.text.provenance import provenance_line
 from tests.api.later import KEY, LATER, SEARCH, Later, told
-from tests.api.served import SECOND, TOKEN, Served, archive, report, submit, token_of, until
+from tests.api.served import SECOND, TOKEN, Served, archive, report, submit, token_of
+from tests.support.world import until
 
 NOWHERE = "http://127.0.0.1:9/"
 VERBS: dict[str, Callable[[Client], Any]] = {

@@ -10,7 +10,8 @@ from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.cluster.servers import Server
 from kernel_backend.model.resources import Holder, Node
 from tests.api.people import FakeHub
-from tests.api.served import Served, StillEngine, submit, until
+from tests.api.served import Served, StillEngine, submit
+from tests.support.world import until
 
 HELD = (Holder(name="pod ml/web", slots=1), Holder(name="pod jhub/jupyter-dave", slots=2, server="dave/"))
 NODE = Node(name="n1", kind="cuda", address="10.0.0.1", slots=4, held_by=HELD)

@@ -11,8 +11,9 @@ from kernel_backend.engines.base import GangStatus
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.states import Outcome
 from kernel_backend.scheduler.requests import Reservation
-from tests.api.served import Served, StillEngine, submit, token_of, until
+from tests.api.served import Served, StillEngine, submit, token_of
 from tests.api.test_put_aside import trains
+from tests.support.world import until
 
 
 def lose(engine: StillEngine, key: AttemptId) -> None:

@@ -17,7 +17,8 @@ from kernel_backend.model.cluster.pools import Pool, PoolSettings, PoolStatus
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.states import AttemptState
 from tests.api.people import FakeHub
-from tests.api.served import HERE, SECOND, Served, StillEngine, submit, until
+from tests.api.served import HERE, SECOND, Served, StillEngine, submit
+from tests.support.world import until
 
 SITE = StillEngine.caps.model_copy(update={"places": False})
 ONE, TWO, THREE = (AttemptId(number, 1, 1) for number in (1, 2, 3))

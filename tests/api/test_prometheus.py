@@ -22,8 +22,9 @@ from kernel_backend.model.resources import Node
 from kernel_backend.model.trial import Failure
 from kernel_backend.routes import ATTEMPT
 from tests.api.people import FakeHub
-from tests.api.served import Served, StillEngine, ended, report, started, submit, token_of, until
+from tests.api.served import Served, StillEngine, ended, report, started, submit, token_of
 from tests.support.ports import free_ports
+from tests.support.world import until
 
 ROOT = Path(__file__).parents[2]
 HTTP = httpx.Client(timeout=30, trust_env=False)

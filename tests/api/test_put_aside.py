@@ -14,7 +14,8 @@ from kernel_backend.model.cluster.quotas import Quota
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.reports import Committed, Delivery
 from kernel_backend.scheduler.rules import Rules
-from tests.api.served import Served, StillEngine, started, submit, token_of, until
+from tests.api.served import Served, StillEngine, started, submit, token_of
+from tests.support.world import until
 
 
 def trains(served: Served, client: Client, key: AttemptId) -> None:

@@ -23,7 +23,8 @@ from kernel_backend.model.search.records import Search
 from kernel_backend.model.states import Hold, TrialState
 from kernel_backend.model.views.search_status import Extension
 from kernel_backend.spec.assignments import parse_line
-from tests.api.served import DEFINITION, Served, archive, report, started, submit, token_of, until
+from tests.api.served import DEFINITION, Served, archive, report, started, submit, token_of
+from tests.support.world import until
 
 VALIDATION = "def validation_data():\n    return []\n"
 LINE = "lr=0.01..1:log width=8,16"

@@ -18,6 +18,7 @@ from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.experiment import Config
 from kernel_backend.store.base import NewExperiment
 from kernel_backend.store.sql import SqlStore
+from tests.support.forked_service import ForkedService
 from tests.support.postgres import PostgresServer, postgres, postgres_server
 from tests.support.world import PATIENCE_S, until
 
@@ -37,20 +38,8 @@ def home(tmp_path: Path) -> Iterator[Path]:
     discovery.end(home)
 
 
-def start(home: Path, *arguments: str, **variables: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "kernel_backend", *arguments],
-        env={**os.environ, "DAYLIGHT_HOME": str(home), **variables},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
 def run(home: Path, *arguments: str, **variables: str) -> tuple[int, str]:
-    process = start(home, *arguments, **variables)
-    _, told = process.communicate(timeout=PATIENCE_S)
-    return process.returncode, told
+    return ForkedService(home, *arguments, **variables).ended()
 
 
 def add(at: str | Path) -> None:
@@ -116,15 +105,13 @@ def test_a_server_that_is_down_is_waited_for(home: Path) -> None:
     with postgres_server() as server:
         url = server.create()
         server.kill()
-        process = start(home, f"--db-url={url}")
-        log = process.stderr
-        assert log is not None
-        told = until(lambda: log.readline(), "it tells what it waits for")
+        process = ForkedService(home, f"--db-url={url}")
+        told = process.output.readline()
         assert re.search(r"Connection refused: waiting up to (59|60) s for it", told)
         server.start()
         until(lambda: discovery.find(home), "it serves")
         process.terminate()
-        process.communicate(timeout=PATIENCE_S)
+        process.ended()
         server.kill()
         code, told = run(home, f"--db-url={url}", SHORT)
         assert code == 1
@@ -143,13 +130,13 @@ def test_a_database_that_does_not_exist_is_told_at_once(home: Path, postgres: Po
 
 def test_a_second_service_is_kept_out_of_a_database(home: Path, postgres: PostgresServer, tmp_path: Path) -> None:
     url, other = postgres.create(), tmp_path / "other"
-    process = start(home, f"--db-url={url}")
+    process = ForkedService(home, f"--db-url={url}")
     until(lambda: discovery.find(home), "it serves")
     code, told = run(other, f"--db-url={url}", SHORT)
     assert code == 1
     assert f"is in use by another service (daylight {os.uname().nodename[:40]} {process.pid}, since " in told
     process.terminate()
-    process.communicate(timeout=PATIENCE_S)
+    process.ended()
     assert run(other, f"--db-url={url}", IDLE)[0] == 0
 
 
@@ -174,6 +161,12 @@ def test_a_url_that_cannot_be_is_told_without_its_password(home: Path, url: str,
 
 def test_a_missing_driver_is_told_with_what_to_install(home: Path, tmp_path: Path) -> None:
     (tmp_path / "psycopg.py").write_text("raise ModuleNotFoundError(\"No module named 'psycopg'\")\n")
-    code, told = run(home, "--db-url=postgresql:///db", PYTHONPATH=str(tmp_path))
-    assert code == 1
-    assert "pip install 'daylight[postgresql]'" in told
+    done = subprocess.run(
+        [sys.executable, "-m", "kernel_backend", "--db-url=postgresql:///db"],
+        env={**os.environ, "DAYLIGHT_HOME": str(home), "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode == 1
+    assert "pip install 'daylight[postgresql]'" in done.stderr

@@ -22,9 +22,8 @@ from kernel_backend.client import Client
 from kernel_backend.discovery import CannotStart
 from kernel_backend.engines.folders import MARK
 from kernel_backend.errors import ServiceUnreachable
+from tests.support.forked_service import ForkedService
 from tests.support.world import PATIENCE_S, until
-
-SERVE = [sys.executable, "-m", "kernel_backend"]
 
 
 @pytest.fixture
@@ -55,11 +54,8 @@ def stop(home: Path) -> None:
         process.wait(PATIENCE_S)
 
 
-def run(home: Path, *args: str, **kwargs) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "DAYLIGHT_HOME": str(home)}
-    return subprocess.run(
-        [*SERVE, *args], env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False, **kwargs
-    )
+def run(home: Path, *arguments: str) -> tuple[int, str]:
+    return ForkedService(home, *arguments).ended()
 
 
 def serving(home: Path) -> list[int]:
@@ -104,9 +100,9 @@ def test_it_listens_on_this_machine_only(running):
     pid = discovery.find(running).pid
     listening = [c.laddr.ip for c in psutil.Process(pid).net_connections() if c.status == psutil.CONN_LISTEN]
     assert listening == ["127.0.0.1"]
-    refused = run(running, "--host=0.0.0.0")
-    assert refused.returncode == 1
-    assert "this machine only" in refused.stderr
+    code, told = run(running, "--host=0.0.0.0")
+    assert code == 1
+    assert "this machine only" in told
 
 
 def test_many_who_start_at_once_find_one_service(home):
@@ -118,9 +114,9 @@ def test_many_who_start_at_once_find_one_service(home):
 
 def test_a_second_service_goes_away_and_tells_where_the_first_is(running):
     first = discovery.find(running)
-    second = run(running)
-    assert second.returncode == 0
-    assert first.url in second.stdout
+    code, told = run(running)
+    assert code == 0
+    assert first.url in told
     assert discovery.find(running) == first
 
 
@@ -167,7 +163,7 @@ def test_a_deleted_lock_lets_no_second_service_in(home):
     running = discovery.start(home)
     (home / "service.lock").unlink()
     until(lambda: (home / "service.lock").exists(), "there is a lock again")
-    until(lambda: "already" in run(home).stdout, "a second one goes away")
+    until(lambda: "already" in run(home)[1], "a second one goes away")
     assert discovery.find(home) == running
 
 
@@ -203,7 +199,13 @@ def test_a_service_on_another_machine_is_named(home):
 
 
 def test_an_idle_service_ends_by_itself(home):
-    done = run(home, "--idle-timeout=0.5")
+    done = subprocess.run(
+        [sys.executable, "-m", "kernel_backend", "--idle-timeout=0.5"],
+        env={**os.environ, "DAYLIGHT_HOME": str(home)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
     assert done.returncode == 0
     assert "nothing to do" in done.stderr
     assert discovery.find(home) is None
@@ -212,25 +214,25 @@ def test_an_idle_service_ends_by_itself(home):
 def test_the_files_settings_hold_and_the_command_line_has_the_last_word(home, tmp_path):
     settings = tmp_path / "settings.py"
     settings.write_text("c.Daylight.idle_timeout = 0.5\nc.Daylight.port = 1\n")
-    done = run(home, f"--config={settings}", "--port=0")
-    assert done.returncode == 0
-    assert "for 0.5 s" in done.stderr
+    code, told = run(home, f"--config={settings}", "--port=0")
+    assert code == 0
+    assert "for 0.5 s" in told
 
 
 def test_a_bad_pool_of_the_settings_is_told_and_the_service_runs(home, tmp_path):
     settings = tmp_path / "settings.py"
     settings.write_text("c.Daylight.idle_timeout = 0.5\nc.Daylight.pools = {'gpu': {'engine': 'slrm'}}\n")
-    done = run(home, f"--config={settings}")
-    assert done.returncode == 0
-    assert "pool gpu cannot be used: engine: Input should be 'slurm' or 'kubernetes', not 'slrm'" in done.stderr
+    code, told = run(home, f"--config={settings}")
+    assert code == 0
+    assert "pool gpu cannot be used: engine: Input should be 'slurm' or 'kubernetes', not 'slrm'" in told
 
 
 def test_a_taken_port_is_said_in_a_sentence(home):
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        done = run(home, f"--port={taken.getsockname()[1]}")
-    assert done.returncode == 1
-    assert "Traceback" not in done.stderr
-    assert "in use" in done.stderr
+        code, told = run(home, f"--port={taken.getsockname()[1]}")
+    assert code == 1
+    assert "Traceback" not in told
+    assert "in use" in told
 
 
 def test_a_service_that_cannot_start_shows_the_end_of_its_log(home):

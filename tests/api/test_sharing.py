@@ -24,7 +24,8 @@ from kernel_backend.model.states import Outcome
 from kernel_backend.model.views.overview import Overview
 from kernel_backend.model.views.search_status import Extension
 from tests.api.people import FakeHub
-from tests.api.served import Served, StillEngine, archive, submit, token_of, until
+from tests.api.served import Served, StillEngine, archive, submit, token_of
+from tests.support.world import until
 
 NODES = [Node(name=name, kind="cuda", address=f"10.0.0.{slots}", slots=slots) for name, slots in (("n1", 4), ("n2", 8))]
 

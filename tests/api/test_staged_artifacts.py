@@ -20,8 +20,9 @@ from kernel_backend.model.launch.staging import LIMIT, PIECE, StagingRequest
 from kernel_backend.model.stream import Message
 from kernel_backend.staging.artifact_sender import DAMAGED, ArtifactSender
 from kernel_backend.store.sql import SqlStore
-from tests.api.served import Served, submit, token_of, until
+from tests.api.served import Served, submit, token_of
 from tests.support.disks import small_disk
+from tests.support.world import until
 
 KEY = AttemptId(1, 1, 1)
 

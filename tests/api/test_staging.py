@@ -17,7 +17,8 @@ from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.launch.launch_spec import read_job
 from kernel_backend.model.reports import ArtifactSaved, NodeEnd
 from kernel_backend.snapshots.archive import digest
-from tests.api.served import TOKEN, Served, archive, submit, token_of, until
+from tests.api.served import TOKEN, Served, archive, submit, token_of
+from tests.support.world import until
 
 KEY = AttemptId(1, 1, 1)
 NET = ArtifactSaved(name="net", size=1, digest="0" * 32, media="image/png", file="net.png", step=1)

@@ -16,9 +16,10 @@ from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.launch.utilisation import DeliveredUse, SlotUse
 from kernel_backend.model.reports import Delivery, Measurements
 from kernel_backend.model.times import Part, RankTimes, Split
-from tests.api.served import Served, started, submit, token_of, until
+from tests.api.served import Served, started, submit, token_of
 from tests.api.test_cli import submitted
 from tests.api.test_searching import begun, search
+from tests.support.world import until
 
 FIRST = AttemptId(1, 1, 1)
 

@@ -16,8 +16,9 @@ from kernel_backend.errors import Conflict, InvalidRequest
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.launch.trace import OPERATIONS, RankTrace, Trace, TracedOperation, TraceRequest
 from kernel_backend.model.reports import Delivery, Traced
-from tests.api.served import Served, keep, started, submit, token_of, until
+from tests.api.served import Served, keep, started, submit, token_of
 from tests.api.test_cli import submitted
+from tests.support.world import until
 
 FIRST = AttemptId(1, 1, 1)
 

@@ -23,8 +23,9 @@ from kernel_backend.retry import RetryPolicy
 from kernel_backend.service.outbox import http, sender
 from kernel_backend.service.outbox.config import OutboxConfig
 from tests.api.people import FakeHub
-from tests.api.served import TOKEN, Served, StillEngine, report, started, submit, token_of, until
+from tests.api.served import TOKEN, Served, StillEngine, report, started, submit, token_of
 from tests.support.receivers import Message, Receiver
+from tests.support.world import until
 
 EVERYTHING = ("submitted", "completed", "failed", "stopped")
 

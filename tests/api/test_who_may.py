@@ -21,8 +21,9 @@ from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.diff import Rerun
 from kernel_backend.model.ids import AttemptId
 from tests.api.people import PEOPLE, FakeHub
-from tests.api.served import Served, StillEngine, archive, submit, token_of, until
+from tests.api.served import Served, StillEngine, archive, submit, token_of
 from tests.api.test_every_route import EXAMPLES
+from tests.support.world import until
 
 HTTP = httpx.Client(timeout=20, trust_env=False)
 ONE = "/api/experiments/{number}"

@@ -14,7 +14,8 @@ from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.resources import Node
 from kernel_backend.model.states import Outcome
 from tests.api.people import FakeHub
-from tests.api.served import Served, StillEngine, submit, until
+from tests.api.served import Served, StillEngine, submit
+from tests.support.world import until
 
 NODES = [Node(name=name, kind="cuda", address=f"10.0.0.{slots}", slots=slots) for name, slots in (("n1", 4), ("n2", 8))]
 MEMBERS = {"dave": ("vision",), "danielle": ("vision",), "eve": ("speech",)}

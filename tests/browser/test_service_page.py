@@ -15,11 +15,11 @@ from kernel_backend.api.cluster_page import BUNDLE
 from kernel_backend.model.disk import nearly_full
 from kernel_backend.model.resources import Node
 from kernel_backend.service import disk
-from tests.api.served import until
 from tests.browser.cluster_page import ClusterPage
 from tests.browser.conftest import cannot
 from tests.browser.shared_cluster import MEMBERS, Cluster
 from tests.browser.test_readable_by_all import AXE, RUN
+from tests.support.world import until
 
 pytestmark = pytest.mark.browser
 SEEN = "document.activeElement.matches('body') || getComputedStyle(document.activeElement).outlineStyle !== 'none'"

@@ -13,9 +13,10 @@ from kernel_backend import __version__
 from kernel_backend.client import Client
 from kernel_backend.model.views.overview import Overview
 from tests.api.later import LATER, SEARCH, Later, told
-from tests.api.served import Served, until
+from tests.api.served import Served
 from tests.api.test_other_versions import BODIES
 from tests.jupyter.hosted import Hosted
+from tests.support.world import until
 
 
 @pytest.fixture
