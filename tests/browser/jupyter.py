@@ -27,6 +27,8 @@ START_LIMIT_S = 5  # how long a page waits for a service that cannot start
 BASE_URL = "/user/dave/"  # as behind a hub: a URL that forgets it is not found
 CLASSES = {"lab": "LabApp", "notebook": "JupyterNotebookApp"}
 MODULES = {"lab": "jupyterlab", "notebook": "notebook"}
+# Each page that is loaded would have the server run Node.js, to say whether JupyterLab ought to be built again.
+UNBUILT = {"buildAvailable": False, "buildCheck": False}
 QUIET = {"@jupyterlab/apputils-extension:notification": {"checkForUpdates": False, "fetchNews": "false"}}
 
 
@@ -125,14 +127,14 @@ class Jupyter:
         if theme:
             overrides["@jupyterlab/apputils-extension:themes"] = {"theme": theme}
         _write(config / "labconfig" / "default_setting_overrides.json", overrides)
+        disabled = {} if self.ours else {"disabledExtensions": {"daylight": True}}
+        _write(config / "labconfig" / "page_config.json", UNBUILT | disabled)
         if self.ours:
             extensions = {"ServerApp": {"jpserver_extensions": {"jupyter_ext": True}}}
             _write(config / "jupyter_server_config.d" / "daylight.json", extensions)
             # First on the path, so that what was built here is tested and not what may be installed beside it; a copy,
             # so that a build meanwhile takes nothing away.
             shutil.copytree(LABEXTENSION, self.folder / "labextensions" / "daylight")
-        else:
-            _write(config / "labconfig" / "page_config.json", {"disabledExtensions": {"daylight": True}})
 
 
 def _write(path: Path, content: Any) -> None:
