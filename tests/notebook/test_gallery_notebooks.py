@@ -1,4 +1,7 @@
-"""Test the notebooks of the gallery, one for each kind of model, with one shared service."""
+"""Test the notebooks of the gallery, one for each kind of model, with one shared service.
+
+The tests of `distributed/` cover the mechanisms of those that are marked `long`, with smaller models.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,13 @@ def said(executed: Callable[..., list[Any]]) -> Any:
 
 @pytest.mark.parametrize(
     ("name", "least"),
-    [("raw-loop", 90), ("cnn", 90), ("text", 80), ("contrastive", 90), ("keras", 90)],
+    [
+        ("raw-loop", 90),
+        ("keras", 90),
+        pytest.param("cnn", 90, marks=pytest.mark.long),
+        pytest.param("text", 80, marks=pytest.mark.long),
+        pytest.param("contrastive", 90, marks=pytest.mark.long),
+    ],
     ids=lambda each: str(each),
 )
 def test_a_network_learns_what_its_notebook_says(said, name, least):
@@ -40,22 +49,26 @@ def test_a_network_learns_what_its_notebook_says(said, name, least):
     assert percent >= least
 
 
+@pytest.mark.long
 def test_a_keras_model_learns_on_tensorflow(said, tmp_path, monkeypatch):
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
     (percent,) = said("keras-tensorflow", kernel=kernel_of_tensorflow(tmp_path))
     assert percent >= 90
 
 
+@pytest.mark.long
 def test_series_of_any_length_are_forecast(said):
     _, off, still = said("time-series")
     assert off < still / 1.15
 
 
+@pytest.mark.long
 def test_points_are_made_of_noise(said):
     distance, noise = said("diffusion")
     assert distance < noise / 2
 
 
+@pytest.mark.long
 def test_an_adapter_learns_what_the_frozen_model_does_not_know(said):
     before, after, trained = said("lora")
     assert before < 50 < 65 <= after
