@@ -160,6 +160,7 @@ def test_a_locked_environment_is_built_where_the_training_runs(hub: Hub, noteboo
     assert not any("not in the locked environment" in each for each in overview.warnings), overview.warnings
 
 
+@pytest.mark.long
 def test_the_quickstart_runs_unchanged(notebook: Notebook) -> None:
     said = ""
     for cell in nbformat.read(ROOT / "binder" / "quickstart.ipynb", as_version=4).cells:
