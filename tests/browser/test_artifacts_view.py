@@ -149,6 +149,7 @@ def test_everybody_can_read_them_in_both_themes(lab: Lab, world: World):
         assert not found, "\n".join(found)
 
 
+@pytest.mark.long
 def test_a_widget_shows_them_through_its_kernel(
     pages: Callable[[Jupyter], Lab], applications: Callable[..., Jupyter], world: World
 ):
