@@ -144,6 +144,7 @@ def test_the_weights_and_an_artifact_arrive_in_the_kernel(notebook: Notebook, su
 
 
 @needs_index
+@pytest.mark.long
 def test_a_locked_environment_is_built_where_the_training_runs(hub: Hub, notebook: Notebook) -> None:
     locked = CELL.replace("--slots 1", "--slots 1 --env locked").replace("--wait ", "")
     said = notebook.run(
