@@ -56,15 +56,11 @@ def test_a_server_beyond_a_quota_is_refused_with_what_may_be_had(hub: Hub) -> No
     assert not hub.api("GET", "users/frank")["servers"]
 
 
-def test_a_server_within_it_starts_and_leaves_no_token_behind(hub: Hub) -> None:
-    with server(hub, "frank", slots=1):
-        notes = [token["note"] for token in hub.api("GET", "users/frank/tokens")["api_tokens"]]
-        assert "Daylight's profiles" not in notes
-
-
-def test_what_a_server_holds_is_held_in_the_service_until_it_ends(hub: Hub) -> None:
+def test_a_server_within_it_leaves_no_token_behind_and_its_slots_are_held_until_it_ends(hub: Hub) -> None:
     hub.until(lambda: used(hub) == 0, "what ran before has ended")
     with server(hub, "frank", slots=2):
+        notes = [token["note"] for token in hub.api("GET", "users/frank/tokens")["api_tokens"]]
+        assert "Daylight's profiles" not in notes
         hub.until(lambda: used(hub) == 2, "the service has counted it")
         (run,) = hub.client("dave").nodes()[0].runs
         assert (run.server, run.owner, run.slots, run.experiment) == ("frank/", "frank", 2, None)
