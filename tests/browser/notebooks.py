@@ -12,7 +12,9 @@ from kernel_backend.client import Client
 from tests.support.world import DEFINITION, World
 
 LOAD = "%load_ext daylight"
-EPOCHS = 250  # of 1.6 s, until the gate is opened: longer than a test may take
+# Until the gate is opened, 400 s: longer than a test may take. Few and slow steps, as all that are left are taken, kept
+# and drawn once it is.
+EPOCHS, PAUSE_S = 80, 0.5  # ten pauses an epoch
 
 
 class Gate:
@@ -27,7 +29,7 @@ class Gate:
 
     def submit(self, world: World, source: str | None = None, **options: Any) -> int:
         """Submit an experiment that the gate holds, without a notebook, and return its number."""
-        slow = {"slots": 1, "epochs": EPOCHS, "pause": 0.2}
+        slow = {"slots": 1, "epochs": EPOCHS, "pause": PAUSE_S}
         return world.submit(source or self.definition, **(slow | options)).experiment.number
 
     @property
@@ -39,7 +41,7 @@ class Gate:
         return "import os\n" + DEFINITION.replace(slow, hurry).lstrip()
 
 
-def submitting(definition: str, options: str = "", params: str = "pause=0.2") -> str:
+def submitting(definition: str, options: str = "", params: str = f"pause={PAUSE_S}") -> str:
     """Return a cell that submits a definition, on one slot."""
     line = f"%%dlsubmit --again --slots 1 --epochs {EPOCHS} --batch-size 8 --threads 1 {options} {params}"
     return f"{line.rstrip()}\n{definition.strip()}"
