@@ -71,6 +71,7 @@ def denied(accounts: Accounts, user: str, site: Slurm, *command: str) -> str:
     return done.stderr
 
 
+@pytest.mark.long
 def test_each_users_gangs_are_their_own_jobs_through_restarts_of_everything(accounts, site):
     """Two users train, one on two nodes; the service, all agents and the helper are killed in turn."""
     slots = {accounts.leslie: 2, accounts.dave: 1}
@@ -121,15 +122,6 @@ def test_each_users_gangs_are_their_own_jobs_through_restarts_of_everything(acco
     site.wait(lambda: jobs(site, accounts.leslie) == jobs(site, accounts.dave) == [], "all jobs have ended")
 
 
-def test_slurms_files_are_nobody_elses_to_read(accounts):
-    for user in users(accounts):
-        folders = list(accounts.area(user).glob("attempts/*/slurm.json"))
-        assert folders, user
-        for path in (each for folder in folders for each in (folder.parent, *folder.parent.iterdir())):
-            about = path.lstat()
-            assert (about.st_uid, about.st_mode & 0o077) == (accounts.user(user).pw_uid, 0), path
-
-
 def test_a_check_of_the_pool_runs_as_whoever_asks(accounts):
     check = accounts.client(accounts.dave).check_pool("cluster", python=accounts.python)
     assert {each.name for each in check.findings if not each.ok} <= {"versions", "host"}, check
@@ -172,6 +164,15 @@ def test_a_stop_ends_ones_own_job_alone_and_then_an_admin_removes_the_pool(accou
     assert len(jobs(site, accounts.leslie, "R")) == 1
     hurry.touch()
     assert accounts.ended(accounts.leslie, theirs).state == "completed"
+
+
+def test_slurms_files_are_nobody_elses_to_read(accounts):
+    for user in users(accounts):
+        folders = list(accounts.area(user).glob("attempts/*/slurm.json"))
+        assert folders, user
+        for path in (each for folder in folders for each in (folder.parent, *folder.parent.iterdir())):
+            about = path.lstat()
+            assert (about.st_uid, about.st_mode & 0o077) == (accounts.user(user).pw_uid, 0), path
 
 
 def _removed(accounts: Accounts, name: str) -> bool:

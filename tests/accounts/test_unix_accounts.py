@@ -383,7 +383,7 @@ while True:
                 os.kill(int(folder.name), signal.SIGSTOP)
         except (OSError, ValueError):
             pass
-    time.sleep(0.01)
+    time.sleep(0.05)
 """
 
 
@@ -396,6 +396,7 @@ def refused(accounts: Accounts, number: int) -> str:
     return ""
 
 
+@pytest.mark.long
 def test_a_user_who_stops_every_agent_holds_up_himself_and_nobody_else(accounts, trained):
     mine = accounts.submit(accounts.dave, epochs=20, pause=0.05)
     accounts.reached(accounts.dave, mine, 2)

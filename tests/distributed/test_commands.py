@@ -308,6 +308,7 @@ def test_an_attempt_that_saves_nothing_commits_nothing(tmp_path: Path) -> None:
     assert ended(trial.run(), [1]).committed() == []
 
 
+@pytest.mark.long
 def test_a_search_pauses_a_ddp_script_on_all_ranks_at_its_own_checkpoint(tmp_path: Path) -> None:
     pattern = r"epoch (?P<epoch>\d+) loss: (?P<error>[\d.]+)"
     trial = program(
@@ -372,7 +373,7 @@ def test_a_paused_program_that_survives_sigterm_is_killed_if_its_epoch_is_saved(
     assert not (trial.folder / "survived").exists()
 
 
-@pytest.mark.parametrize("seconds", ["0.5", "8"])
+@pytest.mark.parametrize("seconds", ["0.5", pytest.param("8", marks=pytest.mark.long)])
 def test_a_preempted_program_that_survives_sigterm_is_killed_once_it_has_saved(tmp_path: Path, seconds: str) -> None:
     trial = program(tmp_path / "trial", PREEMPTED, "{checkpoints}", seconds, slots=2)
     attempt = trial.start()

@@ -44,7 +44,14 @@ def metrics():
     return {"both": both, "auc": Auc(num_classes=2), "spread": Spread()}
 """
 EVERY_SETTING = pytest.mark.parametrize(
-    ("slots", "backend"), [(1, "torch"), (2, "torch"), (4, "torch"), (2, "horovod"), (4, "horovod")]
+    ("slots", "backend"),
+    [
+        (1, "torch"),
+        (4, "torch"),
+        (2, "horovod"),
+        pytest.param(2, "torch", marks=pytest.mark.long),
+        pytest.param(4, "horovod", marks=pytest.mark.long),
+    ],
 )
 
 

@@ -129,7 +129,9 @@ def test_horovod_gives_the_bits_of_torch(trial, whole):
     assert as_json(ran.reports("validation")) == as_json(whole[2].attempt.reports("validation"))
 
 
-@pytest.mark.parametrize(("slots", "step"), [(1, 3), (1, 6), (2, 4), (2, 9)])
+@pytest.mark.parametrize(
+    ("slots", "step"), [(1, 6), (2, 4), *(pytest.param(*each, marks=pytest.mark.long) for each in [(1, 3), (2, 9)])]
+)
 def test_a_killed_training_goes_on_to_the_same_bits(trial, whole, slots, step):
     killed = trial(source=NESTED, slots=slots, every="1steps", params={"pause": 0.02})
     first = killed.start(hold=step + 1).reaches(step)

@@ -66,6 +66,7 @@ def test_a_program_that_goes_on_exactly_is_exact_to_the_step(trial):
     assert checkpoints
 
 
+@pytest.mark.long
 def test_a_checkpoint_is_rehearsed_though_newer_ones_have_replaced_it(trial):
     text, _ = verdict(trial, PROGRAM.replace("COUNTED", "0"), every="1steps")
     assert text.startswith("exact to the step: any kill, 1 slot, on this kind of CPU; rehearsed at steps ")

@@ -23,7 +23,7 @@ SPLITS = {  # calls that are split; 0: all run whole on each rank
 DRAWS = {"drawing", "parted"}
 
 
-@pytest.fixture(scope="module", params=["torch", "horovod"])
+@pytest.fixture(scope="module", params=["torch", pytest.param("horovod", marks=pytest.mark.long)])
 def two(request, tmp_path_factory) -> dict[str, list[Ran]]:
     """Provide the results of all programs on two ranks, with the numbers of split calls."""
     return run(tmp_path_factory.mktemp(request.param), list(PROGRAMS.values()), 2, request.param)

@@ -101,7 +101,7 @@ def test_an_attempt_that_begins_at_its_target_asks_at_once_and_says_its_value_ag
     assert list(third.reports("validation")) == [6, 12]
 
 
-@pytest.mark.parametrize("rng", ["derived", "stream"])
+@pytest.mark.parametrize("rng", ["stream", pytest.param("derived", marks=pytest.mark.long)])
 def test_a_target_between_epochs_is_validated_and_leaves_no_trace(tmp_path, rng):
     def train(name, until=None):
         options = {"steps": 14, "rng": rng}

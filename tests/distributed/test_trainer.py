@@ -51,7 +51,9 @@ raise AssertionError("what stands behind train() is not run")
 """
 
 
-@pytest.mark.parametrize(("slots", "backend"), [(1, "torch"), (2, "torch"), (2, "horovod")])
+@pytest.mark.parametrize(
+    ("slots", "backend"), [(1, "torch"), (2, "horovod"), pytest.param(2, "torch", marks=pytest.mark.long)]
+)
 def test_a_kill_in_the_middle_of_an_epoch_changes_no_bit(tmp_path, slots, backend):
     whole = Trial(tmp_path / "whole", CELL, slots=slots, backend=backend)
     first = whole.run()
