@@ -1,6 +1,7 @@
 """Read the status and the learning curves of searches, from a cache that is updated by what has changed.
 
-The cache is stored, so that after a restart of the service only what has changed since then is read.
+The cache is stored, so that after a restart of the service only what has changed since then is read. It is stored after
+the answer, which need not wait for it.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ class SearchReader:
         self._cache: dict[int, CachedSearch] = {}  # most recently used last
         self._locks: defaultdict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._stored: dict[int, int] = {}  # number of the last log entry in what is stored of a search
+        self._unstored = set[int]()  # searches in the cache that have grown enough to be stored
+        self._has_unstored = asyncio.Event()
 
     async def status(self, experiment: Experiment, settings: Settings, page: Page) -> SearchStatus:
         """Return the status of a search with the trials of a page; raises InvalidRequest for an unknown column."""
@@ -71,6 +74,19 @@ class SearchReader:
 
     async def run(self, active: Callable[[], Collection[Experiment]]) -> None:
         """Update the stored caches of active searches until cancelled; `active` returns these searches."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._store_what_was_read())
+            tasks.create_task(self._look_at(active))
+
+    async def _store_what_was_read(self) -> None:
+        while True:
+            await self._has_unstored.wait()
+            try:
+                await self.store_grown()
+            except DaylightError as error:
+                _log.warning("the histories of searches are stored later: %s", error)
+
+    async def _look_at(self, active: Callable[[], Collection[Experiment]]) -> None:
         known: dict[int, Experiment] = {}
         while True:
             await asyncio.sleep(KEEP_UP_S)
@@ -79,7 +95,7 @@ class SearchReader:
                 ended = [await asyncio.to_thread(self._store.experiment, number) for number in known.keys() - now]
                 await self.keep_up([*now.values(), *ended])
             except DaylightError as error:
-                _log.warning("the histories of searches are stored later: %s", error)
+                _log.warning("the histories of searches are read later: %s", error)
             else:
                 known = now
 
@@ -88,6 +104,18 @@ class SearchReader:
         for experiment in experiments:
             if await asyncio.to_thread(self._has_grown, experiment):
                 await self._answer(experiment, settings_of(experiment.config), lambda cached: None)
+
+    async def store_grown(self) -> None:
+        """Store the searches that have grown by much since they were stored, as they are in the cache."""
+        self._has_unstored.clear()
+        while self._unstored:
+            number = self._unstored.pop()
+            async with self._locks[number]:
+                cached = self._cache.get(number)
+                if cached is not None:
+                    packed = await asyncio.to_thread(pack, cached)
+                    await asyncio.to_thread(self._store.keep_search_history, number, packed)
+                    cached.stored = self._stored[number] = cached.history.entries
 
     def _has_grown(self, experiment: Experiment) -> bool:
         after = self._stored.get(experiment.number, 0) + _grown(experiment) - 1
@@ -101,7 +129,11 @@ class SearchReader:
                 cached = None
             cached = await asyncio.to_thread(self._follow, experiment, settings, cached)
             self._keep(number, cached)
-            return await asyncio.to_thread(answer, cached)
+            found = await asyncio.to_thread(answer, cached)
+            if cached.history.entries - cached.stored >= _grown(experiment):
+                self._unstored.add(number)
+                self._has_unstored.set()
+            return found
 
     def _keep(self, number: int, cached: CachedSearch) -> None:
         self._cache[number] = cached
@@ -118,9 +150,6 @@ class SearchReader:
             cached = CachedSearch(SearchHistory(settings, experiment.space, experiment.created_at))
         self._read_log(number, cached.history)
         self._update(number, cached, time.time())
-        if cached.history.entries - cached.stored >= _grown(experiment):
-            self._store.keep_search_history(number, pack(cached))
-            cached.stored = self._stored[number] = cached.history.entries
         return cached
 
     def _restored(self, experiment: Experiment, settings: Settings) -> CachedSearch | None:

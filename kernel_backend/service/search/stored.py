@@ -114,7 +114,8 @@ def _summary(trial: TrialSummary) -> list[Any]:
 
 def _unpacked_summary(row: list[Any]) -> TrialSummary:
     index, state, attempt, failure, best = row
-    found = best and Best(value=best[0], step=best[1], epoch=best[2])
+    # Not `Best(...)`: this module has packed it, and to check each of thousands takes a third of the time.
+    found = best and Best.model_construct(value=best[0], step=best[1], epoch=best[2])
     return TrialSummary(index, TrialState(state), attempt, failure, found)
 
 

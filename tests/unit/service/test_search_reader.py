@@ -178,7 +178,10 @@ def test_a_reader_of_a_later_service_continues_from_what_was_stored(
     for _ in range(3):
         run.begin()
     run.report(run.trials[1], 1, math.nan)
-    told(SearchReader(store), run.experiment)  # stores four entries
+    first = SearchReader(store)
+    told(first, run.experiment)
+    assert store.search_history(1) is None  # nobody waits for it
+    asyncio.run(first.store_grown())  # four entries
     run.report(run.trials[1], 2, 0.5)
     store.logs.clear()
     store.read.clear()
@@ -195,6 +198,7 @@ def test_a_search_that_nobody_looks_at_is_stored_as_it_grows(store: Counting, mo
     for _ in range(6):
         run.begin()
         asyncio.run(reader.keep_up([run.experiment]))
+        asyncio.run(reader.store_grown())
         found.append(store.search_history(1))
     assert found[:2] == [None, None]
     assert found[2] == found[3] == found[4] != found[5]

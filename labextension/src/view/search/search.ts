@@ -123,13 +123,14 @@ export class SearchPart {
   }
 
   update(look: Look): void {
-    const saved = look.overview && (look.search?.standing ?? statusOf(look.overview));
-    show(this.root, saved !== null);
+    // Not once the service has told it: trials report many times a second, and all would be sorted each time.
+    const status = this._answers.status ?? (look.overview && (look.search?.standing ?? statusOf(look.overview)));
+    show(this.root, status !== null);
     this._look = look;
-    if (look.overview === null || saved === null) {
+    if (look.overview === null || status === null) {
       return;
     }
-    const { status = saved, curves = look.search?.curves ?? null, importance = null } = this._answers;
+    const { curves = look.search?.curves ?? null, importance = null } = this._answers;
     this._seen = { status, curves, importance, look, trial: this.trial };
     this._draw();
     this._again();
@@ -147,7 +148,8 @@ export class SearchPart {
   private _again(now = false): void {
     const look = this._look;
     const seq = look?.overview?.seq ?? -1;
-    const heard = look !== null && ['live', 'ended'].includes(look.connection);
+    // Once the service has answered; a first picture need not wait for the stream to open.
+    const heard = look?.heard === true && ['connecting', 'live', 'ended'].includes(look.connection);
     if (!heard || !this._sight.visible || (seq === this._seq && !now) || look.overview === null) {
       return;
     }
