@@ -32,14 +32,17 @@ class ExperimentsHandler(ApiHandler):
     async def get(self) -> None:
         """List experiments, newest first: the user's own, or an owner's or a group's.
 
-        `group=` lists all that the user may see. `tag=a,b` lists those that have all of these tags.
+        `group=` lists all that the user may see. `tag=a,b` lists those that have all of these tags, and
+        `notebook=a/b.ipynb` those from notebooks whose path ends like this. The next page is that with `before=` the
+        last number of this one.
         """
-        state, search, owner, group = (
-            self.get_query_argument(name, None) for name in ("state", "search", "owner", "group")
+        state, search, owner, group, notebook = (
+            self.get_query_argument(name, None) for name in ("state", "search", "owner", "group", "notebook")
         )
-        limit = self.integer("limit", 50, least=1, most=1000)
+        limit, before = self.integer("limit", 50, least=1, most=1000), self.maybe_integer("before", least=1)
         tags = split_tags(self.get_query_argument("tag", ""))
-        self.reply({"experiments": await self.service.overviews(self.user, state, search, limit, owner, group, tags)})
+        found = await self.service.overviews(self.user, state, search, limit, owner, group, tags, notebook, before)
+        self.reply({"experiments": found})
 
     async def post(self) -> None:
         """Submit an experiment whose snapshot has been stored.

@@ -39,7 +39,7 @@ from kernel_backend.routes import Operation
 from kernel_backend.spec.resume import Resumption
 
 PAGE = 10_000  # reports per request
-ROWS = 1000  # trials of a search per request
+ROWS = 1000  # experiments, or trials of a search, per request
 
 
 class Client(ClusterCalls, NoticeCalls, AttemptCalls, MeasuredCalls):
@@ -120,9 +120,16 @@ class Client(ClusterCalls, NoticeCalls, AttemptCalls, MeasuredCalls):
 
         An empty `group` selects all that the user may see; `tags` selects those that have all of these tags.
         """
-        asked = given(state=state, search=search, limit=limit, owner=owner, group=group, tag=",".join(tags) or None)
-        body = self._service.json("GET", "/api/experiments", params=asked)
-        return self._list(Overview, body, "experiments")
+        found: list[Overview] = []
+        asked = given(state=state, search=search, owner=owner, group=group, tag=",".join(tags) or None)
+        while len(found) < limit:
+            page = min(ROWS, limit - len(found))
+            asked |= {"limit": page} | ({"before": found[-1].experiment.number} if found else {})
+            more = self._list(Overview, self._service.json("GET", "/api/experiments", params=asked), "experiments")
+            found += more
+            if len(more) < page:
+                break
+        return found
 
     def experiment(self, number: int) -> Overview:
         """Return the current state of one experiment; raises NotFound."""

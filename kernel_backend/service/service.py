@@ -203,14 +203,18 @@ class Service:
         owner: str | None = None,
         group: str | None = None,
         tags: Sequence[str] = (),
+        notebook: str | None = None,
+        before: int | None = None,
     ) -> list[Overview]:
         """Return the newest `limit` experiments of the user, or of `owner` or `group` as far as the user may see them.
 
         They are ordered newest first. An empty `group` selects all experiments that the user may see; `tags` selects
-        those that have all of these tags.
+        those that have all of these tags, `notebook` those from notebooks whose path ends with these names, and
+        `before` those with lower numbers.
         """
         mine = who.name if owner is None and group is None else owner
-        known = await asyncio.to_thread(self._store.overviews, mine, state, search, limit, group or None, who, tags)
+        chosen = mine, state, search, limit, group or None, who, tags, notebook, before
+        known = await asyncio.to_thread(self._store.overviews, *chosen)
         return await self._overviews.complete(who, known)
 
     async def ended(self, who: Person, since: float) -> EndedExperiments:

@@ -179,12 +179,15 @@ class Store(QuotaStore, MeasuredStore, OutboxStore, Protocol):
         group: str | None = None,
         seen_by: Person | None = None,
         tags: Sequence[str] = (),
+        notebook: str | None = None,
+        before: int | None = None,
     ) -> list[Overview]:
         """Return at most `limit` experiments for display, newest first: with trials, attempts, and notes as warnings.
 
         Only the newest ten attempts of each trial are read, for speed. Wait reasons and snapshot warnings are added by
         the service. `group` selects experiments that request slots for it; `seen_by` leaves out experiments that this
-        user may not see; `tags` selects experiments that have all of these tags, ignoring case.
+        user may not see; `tags` selects experiments that have all of these tags, ignoring case. `notebook` selects
+        experiments from notebooks whose path ends with these names, `before` those with lower numbers.
         """
 
     def experiment_before(self, experiment: Experiment) -> Experiment | None:

@@ -105,9 +105,12 @@ class SqlExperimentStore(Store):
         group: str | None = None,
         seen_by: Person | None = None,
         tags: Sequence[str] = (),
+        notebook: str | None = None,
+        before: int | None = None,
     ) -> list[Overview]:
+        query = find_experiments(owner, state, search, group, seen_by, tags, notebook, before)
         with self._reading() as db:
-            return self._overviews.read(db, find_experiments(owner, state, search, group, seen_by, tags).limit(limit))
+            return self._overviews.read(db, query.limit(limit))
 
     @override
     def experiment_before(self, experiment: Experiment) -> Experiment | None:

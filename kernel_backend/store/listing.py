@@ -27,9 +27,19 @@ def find_experiments(
     group: str | None = None,
     seen_by: Person | None = None,
     tags: Sequence[str] = (),
+    notebook: str | None = None,
+    before: int | None = None,
 ) -> Select[Any]:
-    """Return the query that lists experiments, newest first; raises InvalidRequest for an unknown state."""
+    """Return the query that lists experiments, newest first; raises InvalidRequest for an unknown state.
+
+    `notebook` is the end of a notebook's path; `before` selects experiments with lower numbers, for the next page.
+    """
     query = rows_of(Experiment, experiments).order_by(experiments.c.number.desc())
+    if before is not None:
+        query = query.where(experiments.c.number < before)
+    if notebook:
+        path = func.replace("/" + experiments.c.notebook, "\\", "/", type_=Text)
+        query = query.where(path.endswith("/" + notebook.lstrip("/"), autoescape=True))
     if owner is not None:
         query = query.where(experiments.c.owner == owner)
     if group is not None:

@@ -2,15 +2,17 @@
 
 import type { Overview } from '../src/api/types';
 import { Experiments } from '../src/panel/experiments';
+import { PAGE } from '../src/panel/list';
 import { Memory, NOTHING_REMEMBERED, rememberedIn } from '../src/panel/remembered';
 import { LiveSettings } from '../src/panel/settings';
 import { ServiceError } from '../src/service/source';
 import type { Query, Source, Subscription } from '../src/service/source';
-import { done, overview } from './fakes';
+import { done, experiment, overview } from './fakes';
 
 /** A service with these experiments; its answers to the list wait while `held`. */
 class Service implements Source {
   found: Overview[] | ServiceError = [overview()];
+  answer: ((query: Query) => Overview[]) | null = null; // in place of `found`
   readonly asked: string[] = [];
   readonly queries: Query[] = [];
   held: Promise<void> | null = null;
@@ -34,7 +36,7 @@ class Service implements Source {
       return { users: [], experiments: [], shared: {}, free: 1, size: 100, warnings: this.disk };
     }
     this.queries.push(query);
-    const found = this.found;
+    const found = this.answer?.(query) ?? this.found;
     await this.held;
     if (found instanceof ServiceError) {
       throw found;
@@ -171,17 +173,84 @@ test('the queue and the quotas are asked for while they are shown', async () => 
   expect(experiments.queue).toBeNull();
 });
 
-test('more is asked for in steps of fifty, and another filter begins anew', async () => {
-  service.found = Array.from({ length: 50 }, () => overview());
-  await watched();
-  expect(experiments.hasMore).toBe(true);
-  experiments.more();
-  await pass(0.01);
-  expect(service.queries.at(-1)).toEqual({ limit: 100 });
-  expect(experiments.hasMore).toBe(false);
-  experiments.filter = { search: 'a', state: null, notebook: null };
-  await pass(0.01);
-  expect(service.queries.at(-1)).toEqual({ search: 'a', limit: 50 });
+describe('a list of many experiments', () => {
+  const numbered = (number: number): Overview => overview({ experiment: experiment({ number }) });
+  const numbers = (): number[] => experiments.list.map(each => each.experiment.number);
+  const down = (from: number, to: number): number[] =>
+    Array.from({ length: from - to + 1 }, (_, place) => from - place);
+  let all: number[] = [];
+
+  async function look(): Promise<Query[]> {
+    const before = service.queries.length;
+    experiments.refresh();
+    await pass(0.01);
+    return service.queries.slice(before);
+  }
+
+  beforeEach(async () => {
+    all = down(170, 1);
+    service.answer = ({ before = Infinity }) =>
+      all
+        .filter(number => number < Number(before))
+        .slice(0, PAGE)
+        .map(numbered);
+    await watched();
+  });
+
+  async function readToTheEnd(): Promise<void> {
+    while (experiments.hasMore) {
+      experiments.more();
+      await pass(0.01);
+    }
+  }
+
+  test('is read page by page, to its end', async () => {
+    expect(numbers()).toEqual(down(170, 121));
+    await readToTheEnd();
+    expect(numbers()).toEqual(all);
+    expect(service.queries.every(({ limit }) => limit === PAGE)).toBe(true);
+  });
+
+  test('is read again by the first page, and one of the others in turn', async () => {
+    await readToTheEnd();
+    const read = [await look(), await look(), await look(), await look()];
+    expect(read.map(([first]) => first?.before)).toEqual([undefined, undefined, undefined, undefined]);
+    expect(read.map(([, other]) => other?.before)).toEqual([121, 71, 21, 121]);
+  });
+
+  test('has what is new, and no longer what was deleted', async () => {
+    await readToTheEnd();
+    all = [172, 171, ...all.filter(number => ![170, 121, 120, 70, 1].includes(number))];
+    for (let turn = 0; turn < 4; turn += 1) {
+      await look();
+    }
+    expect(numbers()).toEqual(all);
+  });
+
+  test('begins anew where so many are new that some in between are unknown', async () => {
+    await readToTheEnd();
+    all = down(300, 1);
+    await look();
+    expect(numbers()).toEqual(down(300, 251));
+    await readToTheEnd();
+    expect(numbers()).toEqual(all);
+  });
+
+  test('is read again where one of it was changed', async () => {
+    await readToTheEnd();
+    const asked = service.queries.length;
+    await experiments.act(60, 'stop');
+    await pass(0.01);
+    expect(service.queries[asked + 1]?.before).toBe(61);
+  });
+
+  test('begins anew with another filter', async () => {
+    await readToTheEnd();
+    experiments.filter = { search: 'a', state: null, notebook: null };
+    await pass(0.01);
+    expect(service.queries.at(-1)).toEqual({ search: 'a', limit: PAGE });
+    expect(numbers()).toEqual(down(170, 121));
+  });
 });
 
 test('no more than twenty are chosen to be compared', () => {

@@ -6,11 +6,10 @@ import {
   hasMoved,
   isActive,
   isNarrow,
-  maybeMore,
   nextPause,
   numbersIn,
   numbersLabel,
-  ofNotebook,
+  PAGE,
   placeAfter,
   queryFor
 } from '../src/panel/list';
@@ -61,18 +60,21 @@ test('a newer number or another count is something new', () => {
   expect(hasMoved([overview()], [])).toBe(true);
 });
 
-test('only what narrows the list is asked for', () => {
-  expect(queryFor(EVERYTHING, 50)).toEqual({ limit: 50 });
-  expect(queryFor({ search: ' digits ', state: 'failed', notebook: null }, 100)).toEqual({
+test('only what narrows the list is asked for, page by page', () => {
+  expect(queryFor(EVERYTHING)).toEqual({ limit: PAGE });
+  expect(queryFor({ search: ' digits ', state: 'failed', notebook: null }, 951)).toEqual({
     search: 'digits',
     state: 'failed',
-    limit: 100
+    before: 951,
+    limit: PAGE
   });
 });
 
-test('for one notebook more are looked through, but never more than the service tells', () => {
-  expect(queryFor({ ...EVERYTHING, notebook: 'a.ipynb' }, 50)).toEqual({ limit: 500 });
-  expect(queryFor(EVERYTHING, 1050)).toEqual({ limit: 1000 });
+test.each([
+  ['nets/a.ipynb', 'nets/a.ipynb'],
+  ['RTC:nets/a.ipynb', 'nets/a.ipynb']
+])('a notebook that JupyterLab has as %s is asked for as %s', (path, asked) => {
+  expect(queryFor({ ...EVERYTHING, notebook: path })).toEqual({ notebook: asked, limit: PAGE });
 });
 
 test('a filter is narrow when it leaves something out', () => {
@@ -80,34 +82,6 @@ test('a filter is narrow when it leaves something out', () => {
   expect(isNarrow({ ...EVERYTHING, search: '  ' })).toBe(false);
   expect(isNarrow({ ...EVERYTHING, state: 'failed' })).toBe(true);
   expect(isNarrow({ ...EVERYTHING, notebook: 'a.ipynb' })).toBe(true);
-});
-
-test('a full page may have more behind it', () => {
-  const page = Array.from({ length: 50 }, () => overview());
-  expect(maybeMore(page, queryFor(EVERYTHING, 50))).toBe(true);
-  expect(maybeMore(page.slice(1), queryFor(EVERYTHING, 50))).toBe(false);
-  const all = Array.from({ length: 1000 }, () => overview());
-  expect(maybeMore(all, queryFor(EVERYTHING, 2000))).toBe(false);
-});
-
-function from(notebook: string | null): Overview {
-  return overview({ experiment: experiment({ notebook }) });
-}
-
-test.each([
-  ['/home/ada/nets/a.ipynb', 'nets/a.ipynb', true],
-  ['C:\\Users\\ada\\nets\\a.ipynb', 'nets/a.ipynb', true],
-  ['a.ipynb', 'a.ipynb', true],
-  ['/home/ada/nets/a.ipynb', 'RTC:nets/a.ipynb', true],
-  ['/home/ada/data.ipynb', 'a.ipynb', false],
-  ['/home/ada/other/a.ipynb', 'nets/a.ipynb', false],
-  [null, 'a.ipynb', false]
-])('%s was submitted from the notebook %s: %s', (notebook, path, expected) => {
-  expect(ofNotebook([from(notebook)], path)).toHaveLength(expected ? 1 : 0);
-});
-
-test('without a notebook all are shown', () => {
-  expect(ofNotebook([from(null), from('/a.ipynb')], null)).toHaveLength(2);
 });
 
 test('a tab with many experiments is named by the first, and by how many there are', () => {

@@ -469,6 +469,20 @@ class StoreContract:
         assert numbers(search="#3") == numbers(search="3") == [3]
         assert numbers(owner="ada", search="digits") == [1]
 
+    def test_experiments_are_listed_by_notebook_and_page_by_page(self, store: Store) -> None:
+        for notebook in ("/home/ada/a/b.ipynb", "/home/ada/b.ipynb", None, "C:\\work\\a\\b.ipynb"):
+            store.add_experiment(draft(notebook=notebook), at=1.0)
+
+        def numbers(**where: Any) -> list[int]:
+            return [each.experiment.number for each in store.overviews(**where)]
+
+        assert numbers(notebook="b.ipynb") == [4, 2, 1]
+        assert numbers(notebook="a/b.ipynb") == [4, 1]
+        assert numbers(notebook="_.ipynb") == numbers(notebook="home") == []
+        assert numbers(before=4, limit=2) == [3, 2]
+        assert numbers(before=2) == [1]
+        assert numbers(before=1) == []
+
     def test_experiments_are_found_by_note_and_tags(self, store: Store) -> None:
         for labels in (
             {"note": "diverged at 50%", "tags": ("baseline", "größer")},

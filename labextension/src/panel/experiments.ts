@@ -10,9 +10,10 @@ import { announce } from '../service/changes';
 import { ServiceError } from '../service/source';
 import type { ActionBody, Source } from '../service/source';
 import type { Act } from '../service/watch';
-import { hasMoved, isActive, maybeMore, MOST_COMPARED, nextPause, ofNotebook, PAGE, queryFor } from './list';
+import { hasMoved, isActive, MOST_COMPARED, nextPause, queryFor } from './list';
 import type { Filter } from './list';
 import type { GroupBy } from './groupby';
+import { Pages } from './pages';
 import { NOTHING_REMEMBERED } from './remembered';
 import type { Memory } from './remembered';
 import type { LiveSettings } from './settings';
@@ -26,7 +27,7 @@ export class Experiments implements IDisposable {
   private readonly _poll: Poll;
   private readonly _changed = new Signal<this, void>(this);
   private readonly _chosen = new Set<number>();
-  private _found: readonly Overview[] = [];
+  private _pages = new Pages();
   private _nodes: readonly NodeUse[] = [];
   private _warnings: readonly string[] = [];
   private _queue: Queue | null = null;
@@ -37,7 +38,6 @@ export class Experiments implements IDisposable {
   private _filter: Filter;
   private _group: GroupBy;
   private _here: boolean; // narrow the list to the first notebook in front
-  private _limit = PAGE;
   private _loaded = false;
   private _watched = false;
   private _turn = 0; // number of the current request; answers to earlier ones are ignored
@@ -71,7 +71,7 @@ export class Experiments implements IDisposable {
 
   /** Experiments that match the filter, newest first. */
   get list(): readonly Overview[] {
-    return ofNotebook(this._found, this._filter.notebook);
+    return this._pages.list;
   }
 
   get nodes(): readonly NodeUse[] {
@@ -104,7 +104,8 @@ export class Experiments implements IDisposable {
 
   set filter(filter: Filter) {
     this._filter = filter;
-    this._limit = PAGE;
+    this._pages = new Pages();
+    this._loaded = false;
     this._remember();
     this._changed.emit();
     this.refresh();
@@ -155,11 +156,11 @@ export class Experiments implements IDisposable {
   }
 
   get hasMore(): boolean {
-    return maybeMore(this._found, queryFor(this._filter, this._limit));
+    return this._pages.hasMore;
   }
 
   more(): void {
-    this._limit = Number(queryFor(this._filter, this._limit).limit) + PAGE;
+    this._pages.more();
     this.refresh();
   }
 
@@ -184,7 +185,7 @@ export class Experiments implements IDisposable {
   }
 
   find(number: number): Overview | null {
-    return this._found.find(each => each.experiment.number === number) ?? null;
+    return this.list.find(each => each.experiment.number === number) ?? null;
   }
 
   /** Return the current state of an experiment, listed or not; throws ServiceError. */
@@ -215,6 +216,7 @@ export class Experiments implements IDisposable {
   async act(number: number, verb: Act, asked?: ActionBody): Promise<void> {
     await this._source.post(`/experiments/${number}/${verb}`, asked);
     announce(number);
+    this._pages.again(number);
     this.refresh();
   }
 
@@ -233,15 +235,19 @@ export class Experiments implements IDisposable {
 
   private async _look(): Promise<void> {
     const turn = ++this._turn;
+    const before = this._pages.next();
     try {
-      const [found, nodes, queue] = await Promise.all([
-        this._source.get('/experiments', queryFor(this._filter, this._limit)),
+      const [first, page, nodes, queue] = await Promise.all([
+        this._page(null),
+        before === null ? [] : this._page(before),
         this._source.get('/nodes'),
         this._queueShown ? this._lookAtQueue() : null
       ]);
       if (turn === this._turn) {
         this._queue = queue;
-        this._take((found as { experiments: Overview[] }).experiments, (nodes as { nodes: NodeUse[] }).nodes);
+        const known = this._pages.list;
+        this._pages.take(first, page, before);
+        this._take(known, (nodes as { nodes: NodeUse[] }).nodes);
         void this._lookAtDisk();
       }
     } catch (error) {
@@ -249,6 +255,11 @@ export class Experiments implements IDisposable {
         this._fail(error);
       }
     }
+  }
+
+  private async _page(before: number | null): Promise<readonly Overview[]> {
+    const found = await this._source.get('/experiments', queryFor(this._filter, before));
+    return (found as { experiments: Overview[] }).experiments;
   }
 
   private async _lookAtQueue(): Promise<Queue> {
@@ -270,14 +281,13 @@ export class Experiments implements IDisposable {
     }
   }
 
-  private _take(found: readonly Overview[], nodes: readonly NodeUse[]): void {
-    const moved = !this._loaded || this._error !== null || hasMoved(this._found, found);
+  private _take(before: readonly Overview[], nodes: readonly NodeUse[]): void {
+    const moved = !this._loaded || this._error !== null || hasMoved(before, this.list);
     this._at = Date.now() / 1000;
-    this._found = found;
     this._nodes = nodes;
     this._error = null;
     this._loaded = true;
-    this._next({ failed: false, moved, active: isActive(found) });
+    this._next({ failed: false, moved, active: isActive(this.list) });
   }
 
   private _fail(error: unknown): void {

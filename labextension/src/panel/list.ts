@@ -5,8 +5,6 @@ import { ended, stateOf } from '../model/overview';
 import type { Query } from '../service/source';
 
 export const PAGE = 50; // experiments
-const OF_A_NOTEBOOK = 500; // experiments that are searched for those of a notebook
-const MOST = 1000; // largest number that the service returns at once
 const LONGEST_S = 15; // longest interval between requests
 const SLOWER = 1.5;
 
@@ -28,33 +26,18 @@ export function isNarrow(filter: Filter): boolean {
   return filter.search.trim() !== '' || filter.state !== null || filter.notebook !== null;
 }
 
-export function queryFor(filter: Filter, limit: number): Query {
+/** Return the query for a page: the newest experiments, or those with numbers below `before`. */
+export function queryFor(filter: Filter, before: number | null = null): Query {
   const search = filter.search.trim();
+  // The service has a notebook's absolute path, JupyterLab its path below the server's root, perhaps with a drive.
+  const notebook = filter.notebook?.replace(/^[^/:]*:/, '');
   return {
     ...(search ? { search } : {}),
     ...(filter.state ? { state: filter.state } : {}),
-    limit: Math.min(filter.notebook === null ? limit : Math.max(limit, OF_A_NOTEBOOK), MOST)
+    ...(notebook ? { notebook } : {}),
+    ...(before === null ? {} : { before }),
+    limit: PAGE
   };
-}
-
-/** Return whether there may be more matching experiments than in this answer. */
-export function maybeMore(found: readonly Overview[], query: Query): boolean {
-  const limit = Number(query.limit);
-  return found.length >= limit && limit < MOST;
-}
-
-/**
- * Return the experiments of a notebook; the service has its absolute path, JupyterLab its path below the server's root.
- */
-export function ofNotebook(found: readonly Overview[], notebook: string | null): readonly Overview[] {
-  if (notebook === null) {
-    return found;
-  }
-  const path = notebook.replace(/^[^/:]*:/, ''); // without the name of a drive
-  return found.filter(({ experiment }) => {
-    const whole = experiment.notebook?.replaceAll('\\', '/');
-    return whole === path || !!whole?.endsWith(`/${path}`);
-  });
 }
 
 /** Properties of an answer that determine the next interval. */
