@@ -9,6 +9,7 @@ from kernel_backend.engines.probing.callers import CallingProbes
 from kernel_backend.errors import DaylightError
 from kernel_backend.model.cluster.allocations import HeldAllocation
 from kernel_backend.model.cluster.pool_check import PoolFinding
+from kernel_backend.model.cluster.site_load import SiteLoad
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.record import Record
@@ -91,6 +92,14 @@ class LimitedEngine(Protocol):
 
     def limit(self) -> str:
         """Return the limit as a sentence for users; "" if there is none."""
+
+
+@runtime_checkable
+class SharedEngine(Protocol):
+    """Engine whose nodes others use, too, and which can read what is free there and what others wait for."""
+
+    async def site_load(self) -> SiteLoad:
+        """Return the load of the pool now; raise DaylightError without an answer."""
 
 
 class Engine(Protocol):

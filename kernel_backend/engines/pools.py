@@ -16,6 +16,7 @@ from kernel_backend.engines.base import (
     Engine,
     GangStatus,
     LimitedEngine,
+    SharedEngine,
     Unconfirmed,
 )
 from kernel_backend.engines.marks import Marks
@@ -132,6 +133,11 @@ class PoolEngines:
             if each.pool.settings.shared and isinstance(engine, AllocatingEngine):
                 found[name] = engine
         return found
+
+    def shared(self) -> dict[str, SharedEngine]:
+        """Return by pool the engines that can read what others use there, and wait for."""
+        engines: dict[str, object] = {name: each.engine for name, each in self._pools.items()}
+        return {name: engine for name, engine in engines.items() if isinstance(engine, SharedEngine)}
 
     def allocations(self) -> list[HeldAllocation]:
         """Return the allocations that searches have or wait for, in all pools."""

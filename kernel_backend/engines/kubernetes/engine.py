@@ -16,7 +16,7 @@ from kernel_backend.engines.kubernetes import check
 from kernel_backend.engines.kubernetes.admission import grouped
 from kernel_backend.engines.kubernetes.api import Api
 from kernel_backend.engines.kubernetes.cluster.nodes import PoolNodes
-from kernel_backend.engines.kubernetes.cluster.pods import ClusterPods
+from kernel_backend.engines.kubernetes.cluster.pods import ClusterPods, cluster_pod
 from kernel_backend.engines.kubernetes.discovery import Discovery
 from kernel_backend.engines.kubernetes.events import PodEvents
 from kernel_backend.engines.kubernetes.leftovers import Leftovers
@@ -33,6 +33,7 @@ from kernel_backend.errors import Conflict
 from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.model.cluster.pool_check import PoolFinding
 from kernel_backend.model.cluster.pools import Pool
+from kernel_backend.model.cluster.site_load import SiteLoad
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.launch.launch_spec import LaunchSpec, token_digest
 from kernel_backend.model.resources import Node
@@ -72,6 +73,12 @@ class KubernetesEngine(FolderEngine):
     async def nodes(self) -> Sequence[Node]:
         """Return the nodes on which pods may run, at most half a minute old; raises EngineUnavailable."""
         return await self._nodes.newest()
+
+    async def site_load(self) -> SiteLoad:
+        """Return what is free on the pool's nodes, and which pods of others wait for them."""
+        at = time.time()
+        own = alive(await self._pods.listed(), at, self._nodes.away)
+        return await self._nodes.load(at, [cluster_pod(each) for each in own])
 
     def limit(self) -> str:
         """Return a sentence for users about the namespace's quotas, if they limit the pool to less than its nodes."""

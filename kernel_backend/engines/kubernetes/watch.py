@@ -131,6 +131,10 @@ class PodCache(PodFollower):
         pods, _ = await self._api.list(await self._api.of("pods"), {"labelSelector": f"{GANG}={gang}"})
         return _by_gang({each["metadata"]["name"]: each for each in pods}).get(gang, {})
 
+    async def listed(self) -> Sequence[dict[str, Any]]:
+        """Return all pods of the pool as the API server lists them now; raises EngineUnavailable and Refused."""
+        return (await self._api.list(await self._api.of("pods"), self._query))[0]
+
     async def absent(self, gangs: Collection[str]) -> set[str]:
         """Return which of these gangs have no pod in the API server now; raises EngineUnavailable and Refused.
 
@@ -138,8 +142,7 @@ class PodCache(PodFollower):
         """
         if len(gangs) <= FEW:
             return {name for name in gangs if not await self.fresh(name)}
-        pods, _ = await self._api.list(await self._api.of("pods"), self._query)
-        return set(gangs) - {each["metadata"].get("labels", {}).get(GANG) for each in pods}
+        return set(gangs) - {each["metadata"].get("labels", {}).get(GANG) for each in await self.listed()}
 
     def _replace(self, pods: Sequence[dict[str, Any]]) -> None:
         new = {each["metadata"]["name"]: each for each in pods}

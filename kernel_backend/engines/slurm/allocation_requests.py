@@ -15,6 +15,7 @@ from kernel_backend.engines.slurm.allocation_choice import Demand, length, margi
 from kernel_backend.engines.slurm.allocations import LOG, Allocation, AllocationRecord
 from kernel_backend.engines.slurm.commands import SlurmRefused, cleaned, partition_limit, run
 from kernel_backend.engines.slurm.parse import limit_text, parse_job_id, too_many
+from kernel_backend.engines.slurm.script import comment_mark
 from kernel_backend.home import allocation_folder
 from kernel_backend.model.cluster.pools import Pool
 from kernel_backend.model.launch.launch_spec import LaunchSpec
@@ -44,7 +45,7 @@ class AllocationRequests:
             python=job.python,
             options=demand.options,
             seconds=length(job.keep_allocation or 0.0, await self._partition_limit()),
-            comment=f"daylight:{self._service}:{self._pool.name}:allocation:{id}",
+            comment=f"{comment_mark(self._service, self._pool.name)}allocation:{id}",
             at=time.time(),
         )
         held = Allocation(allocation_folder(self._home, id), record)

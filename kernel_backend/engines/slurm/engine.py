@@ -31,7 +31,8 @@ from kernel_backend.engines.slurm.parse import (
     too_many,
     was_preempted,
 )
-from kernel_backend.engines.slurm.script import comment, job_env, sbatch_options, scratch_folder, script
+from kernel_backend.engines.slurm.script import comment, comment_mark, job_env, sbatch_options, scratch_folder, script
+from kernel_backend.engines.slurm.site_load import PartitionLoad
 from kernel_backend.engines.slurm.status import StatusReader
 from kernel_backend.engines.slurm.submission import Submission, locked, read_submission, write_submission
 from kernel_backend.errors import Conflict
@@ -39,6 +40,7 @@ from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.model.cluster.allocations import HeldAllocation
 from kernel_backend.model.cluster.pool_check import PoolFinding
 from kernel_backend.model.cluster.pools import Pool
+from kernel_backend.model.cluster.site_load import SiteLoad
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.launch.launch_spec import LaunchSpec, token_digest
 from kernel_backend.model.resources import Node
@@ -66,11 +68,16 @@ class SlurmEngine(FolderEngine):
         self._kept = AllocatedGangs(home, pool, service, self._controller, self._folders)
         self._statuses = StatusReader(self._folders, self._scratch, self._kept)
         self._nodes, self._accounting = PartitionNodes(pool), Accounting()
+        self._load = PartitionLoad(pool, comment_mark(service, pool.name))
         self._delayed = DelayedGangs(self._folders, self._controller, self.submit)
 
     async def nodes(self) -> Sequence[Node]:
         """Return the nodes of the partition, at most half a minute old; raise EngineUnavailable without an answer."""
         return await self._nodes.newest()
+
+    async def site_load(self) -> SiteLoad:
+        """Return what is free in the partition, and which jobs of others wait for its nodes."""
+        return await self._load.read(await self._nodes.newest())
 
     async def submit(self, job: LaunchSpec, token: str) -> None:
         """Submit a Slurm job for a gang, unless it has one; if Slurm refuses it for good, the gang is listed as ended.

@@ -115,14 +115,14 @@ def parse_limit(text: str) -> float | None:
 def parse_sinfo(text: str, pool: Pool) -> list[Node]:
     """Return the nodes of a pool in the output of `sinfo -N -h -o SINFO`, with at most `most_slots` slots in total."""
     settings, rows = pool.settings, _rows(text, pool)
-    gpus = settings.gpus if settings.gpus is not None else any(_gpus(row[4], settings.gpu_type) for row in rows)
+    gpus = settings.gpus if settings.gpus is not None else any(gpu_count(row[4], settings.gpu_type) for row in rows)
     nodes, left = dict[str, Node](), settings.most_slots
     rows.sort(key=lambda row: bool(_DOWN.search(row[2])))  # nodes that are down do not use up `most_slots`
     for name, _, state, cpus, gres, reason in rows:
         if name in nodes:  # a node may be in several partitions
             continue
         cores = int(cpus.rstrip("+"))
-        slots = _gpus(gres, settings.gpu_type) if gpus else cores // settings.cpus_per_slot
+        slots = gpu_count(gres, settings.gpu_type) if gpus else cores // settings.cpus_per_slot
         if left is not None:
             slots = min(slots, left)
             left -= slots
@@ -262,7 +262,14 @@ def _expected(start: str, now: datetime) -> str:
     return f", expected to start {at:%H:%M}" if at.date() == now.date() else f", expected to start {at:%Y-%m-%d %H:%M}"
 
 
-def _gpus(gres: str, kind: str | None) -> int:
+def gpu_count(gres: str, kind: str | None) -> int:
+    """Return how many GPUs Slurm's name of generic resources counts, of one kind if that is given.
+
+    Examples
+    --------
+    >>> gpu_count("gpu:a100:2(IDX:0-1),gpu:h100:1(IDX:4)", "a100"), gpu_count("gres/gpu:3", None)
+    (2, 3)
+    """
     return sum(int(number) for name, number in _GPU.findall(gres) if kind is None or name == kind)
 
 

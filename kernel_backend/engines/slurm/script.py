@@ -51,7 +51,12 @@ def comment(service: str, job: LaunchSpec, digest: str) -> str:
 
     Job names are not unique, and after a database is restored, new attempts have the keys of earlier ones.
     """
-    return f"daylight:{service}:{job.pool}:{job.id}:{digest[:16]}"
+    return f"{comment_mark(service, job.pool)}{job.id}:{digest[:16]}"
+
+
+def comment_mark(service: str, pool: str) -> str:
+    """Return with what the comments of all jobs of a service's pool begin."""
+    return f"daylight:{service}:{pool}:"
 
 
 def sbatch_options(job: LaunchSpec, pool: Pool, folder: Path, comment: str) -> list[str]:

@@ -11,6 +11,7 @@ from kernel_backend.engines.base import EngineUnavailable
 from kernel_backend.engines.kubernetes.api import Api
 from kernel_backend.engines.kubernetes.cluster.capacity import holders, limited, under_quota, with_new_nodes
 from kernel_backend.engines.kubernetes.cluster.devices import device_names, device_word, shared_by
+from kernel_backend.engines.kubernetes.cluster.load import CPU, site_load, slot_unit
 from kernel_backend.engines.kubernetes.cluster.pods import ClusterPod, ClusterPods
 from kernel_backend.engines.kubernetes.cluster.quotas import costs, quota_limit, whole_slots
 from kernel_backend.engines.kubernetes.cluster.taints import termination_notice, tolerated
@@ -18,11 +19,17 @@ from kernel_backend.engines.kubernetes.manifests import RESOURCE
 from kernel_backend.engines.kubernetes.quantities import quantity
 from kernel_backend.engines.kubernetes.refusals import Refused, advice
 from kernel_backend.model.cluster.pools import Pool, PoolSettings
+from kernel_backend.model.cluster.site_load import SiteLoad
 from kernel_backend.model.resources import Node
 
 EVERY_S = 30.0
 PATH = "/api/v1/nodes"
-CPU, SHARED = "cpu", "shared devices"
+SHARED = "shared devices"
+_QUEUED = "Kueue admits its gangs, and what waits in its queues cannot be seen by its pods"
+_NOT_EVERYWHERE = (
+    "the service may not list the pods of other namespaces, so that it cannot see whether they wait for slots: "
+    "let its account list and watch pods in the whole cluster"
+)
 
 
 class PoolNodes:
@@ -68,6 +75,19 @@ class PoolNodes:
             raise EngineUnavailable(f"Kubernetes has no node for this pool: {_wanted(self._pool.settings)}")
         return self._nodes
 
+    async def load(self, at: float, own: Sequence[ClusterPod]) -> SiteLoad:
+        """Return what is free on the nodes now, and which pods of others wait for them; raises EngineUnavailable.
+
+        `own` are the pool's own pods, listed at time `at`.
+        """
+        nodes = await self.newest()
+        if self._pool.settings.queue:
+            return SiteLoad(at=at, problem=_QUEUED, hidden=True)
+        if not self._pods.everywhere:
+            return SiteLoad(at=at, problem=_NOT_EVERYWHERE, hidden=True)
+        others = [pod for pod in self._pods.last() if not pod.own]
+        return site_load(at, nodes, self._items, self._pool, own, others)
+
     async def _read_quotas(self) -> list[dict[str, Any]]:
         """Return the namespace's quotas.
 
@@ -98,7 +118,7 @@ def pool_nodes(
     there: defaultdict[str, list[ClusterPod]] = defaultdict(list)
     for pod in pods:
         there[pod.node].append(pod)
-    unit, per_slot = (resource, 1.0) if gpus else (CPU, float(settings.cpus_per_slot))
+    unit, per_slot = slot_unit(settings, gpus)
     nodes = [_node(each, pool, unit, per_slot, there[each["metadata"]["name"]]) for each in mine]
     nodes = with_new_nodes(nodes, pool, "cuda" if gpus else "cpu")
     limit = None if quotas is None else quota_limit(quotas.items, quotas.namespace, pods, costs(settings, unit))

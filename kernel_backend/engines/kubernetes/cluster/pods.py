@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from kernel_backend.engines.kubernetes.api import Api
@@ -27,6 +28,8 @@ class ClusterPod(NamedTuple):
     own: bool = False  # of this service and pool
     server: str = ""  # full name of the notebook server that it is, such as `ada/`
     of_the_node: bool = False  # of a DaemonSet, or static: the node always has it
+    selector: Mapping[str, str] = MappingProxyType({})  # labels that its node must have
+    gated: bool = False  # kept from being scheduled, such as by Kueue
 
     @property
     def namespace(self) -> str:
@@ -76,7 +79,7 @@ class ClusterPods(PodFollower):
         self._changes += self._pods.get(uid) != before
 
 
-def cluster_pod(pod: Mapping[str, Any], own: Mapping[str, str]) -> ClusterPod:
+def cluster_pod(pod: Mapping[str, Any], own: Mapping[str, str] = MappingProxyType({})) -> ClusterPod:
     """Return the pod that an API object describes; `own` are the labels of the pool's own pods."""
     metadata, spec = pod["metadata"], pod.get("spec", {})
     about = metadata.get("annotations") or {}
@@ -89,6 +92,8 @@ def cluster_pod(pod: Mapping[str, Any], own: Mapping[str, str]) -> ClusterPod:
         own=own.items() <= (metadata.get("labels") or {}).items(),
         server=f"{about[_USER]}/{about.get(_SERVER, '')}" if about.get(_USER) else "",
         of_the_node=bool(owners & _OF_THE_NODE),
+        selector=spec.get("nodeSelector") or {},
+        gated=bool(spec.get("schedulingGates")),
     )
 
 
