@@ -18,7 +18,7 @@ from kernel_backend.model.resources import Node, Placement, Share
 from kernel_backend.scheduler.backfill import Fit, fit
 from kernel_backend.scheduler.backfill_risk import STEPS, Due, due, late, risk_of
 from kernel_backend.scheduler.decisions import Decisions, Preempt, Start
-from kernel_backend.scheduler.elastic import enlarged, growth, kept_for, may_grow
+from kernel_backend.scheduler.elastic import enlarged, growth, kept_for, may_grow, unplaced
 from kernel_backend.scheduler.fair_share import FairOrder
 from kernel_backend.scheduler.order import reserved_for
 from kernel_backend.scheduler.placement import Capacity, SlotsByNode, feasible
@@ -27,6 +27,7 @@ from kernel_backend.scheduler.queue import QueueKey, UserQueue
 from kernel_backend.scheduler.quotas import Ledger, borrowed_slots
 from kernel_backend.scheduler.requests import Allocation, RequestKey, Reservation, Shape, SlotRequest
 from kernel_backend.scheduler.reservations import Plan, SlotRelease, plan, releases
+from kernel_backend.scheduler.site import Site, at_site, given_back, planned_starts, site_of
 from kernel_backend.scheduler.state import ClusterState, Name
 
 MOST_KEPT = 32  # maximum number of requests per pool with a reservation
@@ -50,6 +51,8 @@ def decide(cluster: ClusterState) -> Decisions:
     if across.left - across.served:  # in the pool to which they were left, others came first
         for each in passes.values():
             each.serve_others()
+    for each in passes.values():
+        each.serve_site_queue()
     for each in passes.values():
         each.serve_elastic()
     return Decisions(
@@ -140,27 +143,45 @@ class _Pass:
         """Give the slots for which no request waits to elastic gangs: those that start now, else one that grows."""
         starting = [start for start in self.starts if start.request.larger]
         growing = [run for run in self._elastic if may_grow(run, self._cluster.rules, self._at)]
-        free = any(capacity.total for capacity in self._capacities.values())
+        site, hidden = self._site, self._pool in self._cluster.site_loads and self._site is None
+        capacities = self._capacities if site is None else site.capacities
+        free = not hidden and any(capacity.total for capacity in capacities.values())
         if not (starting or growing) or not free or self._somebody_waits():
             return
-        where = enlarged(starting, self._capacities, self._ledger)
+        whole = site.whole if site is not None else None
+        least = {start.request.key: start.by_node for start in starting} if site is None else site.starts
+        where = enlarged(starting, capacities, self._ledger, least, whole)
+        if site is not None:
+            where = planned_starts(starting, site.starts | where, self._capacities)
         if where:
             self._taken.clear()
             self.starts = [
                 replace(start, placement=self._placed(where.get(start.request.key, start.by_node)))
                 for start in self.starts
             ]
-        usable = {node.name for node in self._nodes}
-        growing = [run for run in growing if run.key not in self._across.preempts and run.by_node.keys() <= usable]
+        usable = {node.name for node in (self._nodes if site is None else site.nodes)}
+        growing = [run for run in growing if run.key not in self._across.preempts]
+        growing = [run for run in growing if self._held(run).by_node.keys() <= usable]
         if self._pool not in self._cluster.closed_pools and not any(run.returns for run in self._elastic):
-            grows = growth(growing, self._capacities, self._ledger, self._at)
+            grows = growth(growing, capacities, self._ledger, self._at, self._held, whole)
             if grows is not None:
                 self._across.preempts[grows.run.key] = grows
+
+    def serve_site_queue(self) -> None:
+        """Have elastic gangs give slots to those who wait for them in the queue of the pool's site."""
+        rules, preempts = self._cluster.rules, self._across.preempts
+        going = unplaced(self._elastic, self._cluster.placed, rules, self._at)
+        preempts |= {each.run.key: each for each in going if each.run.key not in preempts}
+        if self._site is None or not self._site.waiting:
+            return
+        candidates = [run for run in preemptible_now(self._elastic, rules, self._at) if run.key not in preempts]
+        for name, source in given_back(self._site, candidates, self._leaving(), self._plans):
+            preempts[source.run.key] = _preempt(source, f"{name} waits for slots of pool {self._pool}", self._at)
 
     def _somebody_waits(self) -> bool:
         """Return whether a request of the pool waits for slots, or a gang that restarts with another size."""
         queue = self._cluster.queue
-        if self._plans or self._cluster.returning:
+        if self._plans or self._cluster.returning or (self._site is not None and self._site.waiting):
             return True
         if any(queue.requests[key].within(self._pool) for key in queue.ineligible):
             return True
@@ -362,10 +383,7 @@ class _Pass:
         rules, runs = self._cluster.rules, self._runs
         theirs = {run.key: run.slots for run in runs if (run.key in self._borrowed if borrowed else run.passed)}
         taken = {run.key: run.surplus for run in self._elastic if run.surplus} | theirs
-        leaving = [Source(run, run.freed) for run in runs if run.leaving is not None]
-        leaving += [
-            Source(each.run, each.freed) for each in self._across.preempts.values() if each.run.pool == self._pool
-        ]
+        leaving = self._leaving()
         candidates = preemptible_now((run for run in runs if run.key in taken), rules, self._at)
         candidates = [run for run in candidates if run.key not in self._across.preempts]
         extra = surpluses(candidates)
@@ -394,6 +412,12 @@ class _Pass:
                 self._ledger.commit(request)
         return made
 
+    def _leaving(self) -> list[Source]:
+        """Return what gangs of the pool give up that are leaving, or are asked to by this decision."""
+        leaving = [Source(run, run.freed) for run in self._runs if run.leaving is not None]
+        preempts = (each for each in self._across.preempts.values() if each.run.pool == self._pool)
+        return [*leaving, *(Source(each.run, each.freed) for each in preempts)]
+
     def _victims(self, request: SlotRequest, candidates: list[Source], leaving: list[Source]) -> list[Source]:
         return victims(request, self._capacities, self._nodes, candidates, leaving, self._plans)
 
@@ -405,6 +429,19 @@ class _Pass:
     @cached_property
     def _runs(self) -> list[Allocation]:
         return [run for run in self._cluster.runs.values() if run.pool == self._pool]
+
+    @cached_property
+    def _site(self) -> Site | None:
+        """Return the pool as its site sees it, once all starts are decided; None if Daylight places gangs there.
+
+        None also if its load is not known.
+        """
+        load = self._cluster.site_loads.get(self._pool)
+        return None if load is None or load.problem else site_of(self._cluster, self._pool, load, self.starts)
+
+    def _held(self, run: Allocation) -> Allocation:
+        """Return a gang with the slots that it holds in truth, if its site has chosen them."""
+        return run if self._site is None else at_site(run, self._site)
 
     @cached_property
     def _elastic(self) -> list[Allocation]:

@@ -6,7 +6,7 @@ They get only slots for which no request waits, and release them as soon as one 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from math import inf
 
 from kernel_backend.scheduler.decisions import Preempt, Start
@@ -61,13 +61,19 @@ def divided(free: int, requests: Sequence[SlotRequest]) -> list[int]:
     return sizes
 
 
-def largest_fit(request: SlotRequest, above: int, most: float, capacity: Capacity) -> SlotsByNode | None:
+def largest_fit(
+    request: SlotRequest, above: int, most: float, capacity: Capacity, whole: Mapping[str, int] | None = None
+) -> SlotsByNode | None:
     """Return a placement for the largest gang of more than `above` and at most `most` slots; None if none fits.
 
-    The slots that the gang holds already must be free in `capacity`.
+    The slots that the gang holds already must be free in `capacity`. With `whole`, the slots of each node, only sizes
+    that use whole nodes are considered.
     """
     sizes = request.larger
     low, high = bisect_right(sizes, above), bisect_right(sizes, min(most, capacity.total))
+    if whole is not None:
+        fits = (capacity.place(size, request.one_node, request.excluded) for size in reversed(sizes[low:high]))
+        return next((each for each in fits if each and all(count == whole[name] for name, count in each)), None)
     found: SlotsByNode | None = None
     while low < high:
         middle = (low + high) // 2
@@ -80,23 +86,28 @@ def largest_fit(request: SlotRequest, above: int, most: float, capacity: Capacit
 
 
 def enlarged(
-    starts: Sequence[Start], capacities: Mapping[str, Capacity], ledger: Ledger
+    starts: Sequence[Start],
+    capacities: Mapping[str, Capacity],
+    ledger: Ledger,
+    least: Mapping[RequestKey, SlotsByNode],
+    whole: Mapping[str, int] | None = None,
 ) -> dict[RequestKey, SlotsByNode]:
     """Return larger placements for elastic gangs that start now, where free slots are left.
 
-    The free slots are divided among them; `capacities` and `ledger` are updated.
+    The free slots are divided among them; `capacities` and `ledger` are updated. `least` has where they get their least
+    numbers, and `whole` the slots of each node if all gangs get whole nodes.
     """
     found: dict[RequestKey, SlotsByNode] = {}
     for kind, capacity in capacities.items():
-        theirs = [start for start in starts if start.placement[0].kind == kind]
+        theirs = [start for start in starts if start.placement[0].kind == kind and start.request.key in least]
         parts: list[float] = [*divided(capacity.total, [start.request for start in theirs])]
         # Limits and nodes may keep some of them from using their part, which the others then get.
         for bounds in (parts, [inf] * len(theirs)):
             for start, most in zip(theirs, bounds, strict=True):
-                request, before = start.request, found.get(start.request.key, start.by_node)
+                request, before = start.request, found.get(start.request.key, least[start.request.key])
                 held = sum(count for _, count in before)
                 capacity.give(before)
-                placed = largest_fit(request, held, min(most, ledger.room(request, held)), capacity)
+                placed = largest_fit(request, held, min(most, ledger.room(request, held)), capacity, whole)
                 capacity.take(placed or before)
                 if placed is not None:
                     ledger.commit(request, more=sum(count for _, count in placed) - held)
@@ -104,8 +115,19 @@ def enlarged(
     return found
 
 
-def growth(runs: Iterable[Allocation], capacities: Mapping[str, Capacity], ledger: Ledger, at: float) -> Preempt | None:
-    """Return the decision to grow one of these gangs; if several could grow, that of the user with the least usage."""
+def growth(
+    runs: Iterable[Allocation],
+    capacities: Mapping[str, Capacity],
+    ledger: Ledger,
+    at: float,
+    held: Callable[[Allocation], Allocation] = lambda run: run,
+    whole: Mapping[str, int] | None = None,
+) -> Preempt | None:
+    """Return the decision to grow one of these gangs; if several could grow, that of the user with the least usage.
+
+    `held` returns a gang with the slots that it has in `capacities`; `whole` has the slots of each node if all gangs
+    get whole nodes.
+    """
 
     def order(run: Allocation) -> tuple[float, float, float, RequestKey]:
         return ledger.group_share(run.group), ledger.member_share(run.group, run.owner), run.since, run.key
@@ -114,15 +136,27 @@ def growth(runs: Iterable[Allocation], capacities: Mapping[str, Capacity], ledge
         request, capacity = run.elastic, capacities.get(run.kind)
         if request is None or capacity is None:
             continue
-        own = tuple(run.by_node.items())
+        own = tuple(held(run).by_node.items())
         capacity.give(own)
-        placed = largest_fit(request, run.slots, ledger.room(request, run.slots), capacity)
+        placed = largest_fit(request, run.slots, ledger.room(request, run.slots), capacity, whole)
         capacity.take(own)
         more = sum(count for _, count in placed or ())
         gain = worth_growing(run, more) if placed else None
         if gain is not None:
             return Preempt(run, growth_reason(run, more, gain), "grow", kept_for(run, at))
     return None
+
+
+def unplaced(runs: Iterable[Allocation], placed: Container[RequestKey], rules: Rules, at: float) -> Iterator[Preempt]:
+    """Yield elastic gangs that wait in their site's queue for more than their least numbers, and do so in vain.
+
+    `placed` are the gangs whose nodes the site has granted, though they have not begun there yet.
+    """
+    for run in runs:
+        waits = run.waiting and run.leaving is None and run.key not in placed
+        if waits and run.surplus and at - run.since >= rules.unplaced:
+            reason = f"the site has not given it {run.slots} slots within {_about(rules.unplaced)}"
+            yield Preempt(run, reason, "shrink", kept_for(run, at))
 
 
 def kept_for(run: Allocation, at: float) -> Reservation:

@@ -21,12 +21,13 @@ class Rules:
     starving: float = 86400.0  # time at the head of a user queue after which a request gets a reservation
     risk: float = 0.05  # maximum probability with which all gangs backfilled by forecast may delay a reservation
     restarts: float = 0.05  # maximum fraction of its time for which an elastic gang restarts in order to grow
+    unplaced: float = 60.0  # time in a site's queue after which an elastic gang takes its least number of slots
     idle_servers: float | None = None  # idle time after which a notebook server may be stopped; None: never
 
     def __post_init__(self) -> None:
         if self.half_life <= 0:
             raise ValueError(f"a half-life of {self.half_life} s: use would never count")
-        for name in ("advance", "min_run", "grace", "soon", "patience", "starving"):
+        for name in ("advance", "min_run", "grace", "soon", "patience", "starving", "unplaced"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} of {getattr(self, name)} s lies in the past")
         if not 0 < self.restarts <= 1:

@@ -10,6 +10,7 @@ from kernel_backend.model.times import AttemptTimes, Split, added
 from kernel_backend.model.trial import Attempt, Trial
 
 LEAST_STEPS = 10  # of the newest attempt; fewer say nothing
+MOST_WAIT_S = 60.0  # counted of each wait in a site's queue: gangs grow when slots are free, not when it is full
 
 
 class Progress(NamedTuple):
@@ -17,7 +18,7 @@ class Progress(NamedTuple):
 
     left: float  # until its end with the slots that it has
     elapsed: float  # since its second step with them
-    restart: float  # that its start took, until that step
+    restart: float  # that its start took, until that step, with its wait in a site's queue
     step_times: tuple[tuple[int, float], ...]  # per step, by number of slots with which it has trained, ascending
 
 
@@ -45,7 +46,20 @@ def measured_progress(
     else:
         left = max(0, trial.total_steps - trial.step) * now.seconds / now.steps
     step_times = ((size, _step_time(splits)) for size, splits in sorted(sizes.items()))
-    return Progress(left, now.seconds, max(0.0, at - begun - now.seconds), tuple(step_times))
+    restart = max(0.0, at - begun - now.seconds) + _queued(attempts)
+    return Progress(left, now.seconds, restart, tuple(step_times))
+
+
+def _queued(attempts: Sequence[Attempt]) -> float:
+    """Return the time that the newest attempt has waited in a site's queue, with those before it that got no slots."""
+    whole, own = 0.0, True
+    for each in reversed(attempts):
+        until = each.ended_at if each.granted_at is None else each.granted_at
+        if not own and each.granted_at is not None:
+            break
+        whole += min(MOST_WAIT_S, max(0.0, (until or each.created_at) - each.created_at))
+        own = False
+    return whole
 
 
 def _step_time(splits: Sequence[Split]) -> float:

@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any
 
 from kernel_backend.model.cluster.quotas import Quota, Use
+from kernel_backend.model.cluster.site_load import SiteLoad
 from kernel_backend.model.cluster.usage import UsageInterval
 from kernel_backend.model.resources import LOCAL, Node
 from kernel_backend.scheduler.decisions import Preempt
@@ -99,6 +100,8 @@ class ClusterState:
         self._usual_pool: str | None = None
         self.closed_pools: Mapping[str, str] = {}  # reason why nothing is started in a pool now, by pool
         self.limits_of_pools: Mapping[str, str] = {}  # what limits a pool to fewer slots than its nodes offer
+        self.site_loads: Mapping[str, SiteLoad] = {}  # of pools whose site chooses the nodes of gangs, by pool
+        self.placed: Collection[RequestKey] = ()  # gangs with nodes of their site whose launchers have not begun yet
         self.runs: dict[RequestKey, Allocation] = {}
         self.returning: Collection[
             RequestKey

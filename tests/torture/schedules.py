@@ -3,7 +3,8 @@
     python -m tests.torture.schedules [--histories 10000] [--seed 0]
 
 A history has one or two pools, users and groups with quotas, gangs of all sizes, some of them elastic, some for either
-pool, priorities, faults, lost nodes, preemption. It ends when every job has.
+pool, priorities, faults, lost nodes, preemption. It ends when every job has. Each state of it is decided once more as
+if others used the pools, too, with free slots, requests of theirs and gangs in the site's queue drawn at random.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from kernel_backend.model.cluster.quotas import Quota, SlotHours
+from kernel_backend.model.cluster.site_load import OtherRequest, SiteLoad
 from kernel_backend.model.resources import Node
 from kernel_backend.scheduler.backfill import fit
 from kernel_backend.scheduler.decide import decide
@@ -78,6 +80,9 @@ def _who_goes_may_be_asked_to(cluster: ClusterState, decisions: Decisions) -> No
     for preempt in decisions.preempts:
         run = cluster.runs[preempt.run.key]
         assert run.leaving is None
+        if run.waiting:  # it has nothing to lose in its site's queue
+            assert preempt.change == "shrink"
+            continue
         assert run.committed is not None
         assert run.committed + cluster.rules.min_run <= cluster.at
     assert not {start.request.key for start in decisions.starts} & {each.run.key for each in decisions.preempts}
@@ -230,6 +235,48 @@ def _who_hears_that_it_starts_does(cluster: ClusterState, decisions: Decisions) 
         assert "starting" not in wait.reason, f"{request}: {wait.reason}"
 
 
+def at_a_site(cluster: ClusterState, draw: random.Random) -> ClusterState:
+    """The same cluster, as if its nodes were also used by others, who wait for some."""
+    other = copy.copy(cluster)
+    other.runs = {
+        key: replace(run, actual=run.placement, waiting=run.committed is None and draw.random() < 0.2)
+        for key, run in cluster.runs.items()
+    }
+    other.site_loads = {}
+    for pool in sorted(cluster.pools):
+        free = {node.name: draw.randint(0, len(cluster.free[node.name])) for node in cluster.usable(pool)}
+        waiting = tuple(
+            OtherRequest(name=f"job {nth}", slots=draw.choice((1, 2, 4, 8)), one_node=draw.random() < 0.5)
+            for nth in range(draw.choice((0, 0, 1, 1, 3)))
+        )
+        other.site_loads |= {pool: SiteLoad(at=cluster.at + 1, free=free, waiting=waiting)}
+    return other
+
+
+def check_site(cluster: ClusterState, decisions: Decisions) -> None:
+    """Assert that elastic gangs take nothing that others wait for, and give it back if that is enough for them."""
+    _nothing_is_given_twice(cluster, decisions)
+    _no_limit_is_exceeded(cluster, decisions)
+    _who_goes_may_be_asked_to(cluster, decisions)
+    _elastic_gangs_get_only_what_nobody_waits_for(cluster, decisions)
+    for pool, load in cluster.site_loads.items():
+        free, nodes = sum(load.free.values()), cluster.usable(pool)
+        others = [each for each in load.waiting if feasible(nodes, each.slots, (), each.one_node)]
+        runs = [run for run in cluster.runs.values() if run.pool == pool]
+        queued = [run.slots - run.surplus for run in runs if run.waiting and run.leaving is None]
+        starts = [start for start in decisions.starts if start.request.pool == pool]
+        larger = [_size(start) for start in starts if _size(start) > start.request.slots]
+        preempts = [each for each in decisions.preempts if each.run.pool == pool]
+        wanted = sum(each.slots for each in others) + sum(queued)
+        growing = any(each.change == "grow" for each in preempts)
+        assert not (larger or growing) or wanted + sum(larger) + growing <= free, "others wait for these slots"
+        if len(others) == 1 and not (others[0].one_node or queued or starts or decisions.reservations):
+            ready = free + sum(run.freed for run in runs if run.leaving is not None) + sum(e.freed for e in preempts)
+            going = {each.run.key for each in preempts}
+            could = sum(run.surplus for run in runs if run.key not in going and _ripe(run, cluster))
+            assert ready >= others[0].slots or ready + could < others[0].slots, "others wait for what could be given"
+
+
 def shuffled(cluster: ClusterState, draw: random.Random) -> ClusterState:
     """Return the same cluster, built in another order."""
     other = copy.copy(cluster)
@@ -275,6 +322,10 @@ def play(seed: int) -> SimulationResult:
         assert _state(cluster) == state, "deciding changes nothing"
         assert decide(shuffled(cluster, order)) == decisions, "a decision depends on the order in which things are told"
         check(cluster, decisions)
+        site = at_a_site(cluster, order)
+        shared = decide(site)
+        assert decide(shuffled(site, order)) == shared, "a decision depends on the order in which things are told"
+        check_site(site, shared)
         growths.update(each.run.key.experiment for each in decisions.preempts if each.change == "grow")
 
     played = simulate(

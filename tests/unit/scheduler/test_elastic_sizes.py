@@ -302,7 +302,8 @@ def times(number: int, steps: int, seconds: float, rank: int = 0) -> AttemptTime
 
 
 def test_progress_is_measured_by_size_and_a_restart_up_to_the_second_step():
-    attempts = [attempt(1, (share((0,)),), created_at=0.0), attempt(2, granted_at=100.0), attempt(3, granted_at=200.0)]
+    attempts = [attempt(1, (share((0,)),), created_at=0.0), attempt(2, granted_at=100.0)]
+    attempts.append(attempt(3, created_at=200.0, granted_at=200.0))
     known = [times(1, 20, 8.0), times(2, 20, 4.0), times(3, 40, 8.0), times(3, 40, 9.0, rank=1)]
     running = trial(attempt=3, step=80, total_steps=100)
     assert measured_progress(running, attempts, known, at=213.0) == Progress(

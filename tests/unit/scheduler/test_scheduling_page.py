@@ -7,6 +7,7 @@ from pathlib import Path
 
 from kernel_backend.model.cluster.quotas import Quota
 from kernel_backend.model.cluster.servers import Server
+from kernel_backend.model.cluster.site_load import OtherRequest, SiteLoad
 from kernel_backend.model.experiment import FIRST
 from kernel_backend.model.states import Outcome
 from kernel_backend.scheduler.explain.explain import explain
@@ -22,7 +23,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "scheduling.md"
 
 def test_every_example_of_the_page_says_what_happens():
     names = {"Cluster": Cluster, "nodes": nodes, "Quota": Quota, "FIRST": FIRST, "Rules": Rules, "Server": Server}
-    names |= {"Outcome": Outcome, "Progress": Progress}
+    names |= {"Outcome": Outcome, "Progress": Progress, "OtherRequest": OtherRequest, "SiteLoad": SiteLoad}
     names |= {"Key": RequestKey, "Lengths": Lengths, "explain": explain, "estimate_text": estimate_text}
     done = doctest.testfile(str(PAGE), module_relative=False, globs=names, optionflags=doctest.NORMALIZE_WHITESPACE)
     assert done.attempted > 50
