@@ -73,10 +73,10 @@ def check_possible(cluster: ClusterState, config: Config, owner: str, group: str
         raise ImpossibleAsk(never.reason.removesuffix(".") + way_out, asked=asked, largest=never.largest)
 
 
-def check_elastic(config: Config, places: bool) -> None:
+def check_elastic(config: Config, refusal: str) -> None:
     """Raise InvalidRequest for an elastic training with options that a changing number of slots would contradict.
 
-    `places` says whether Daylight chooses the nodes of gangs in its pool.
+    `refusal` is why its pools can have no elastic gangs; "" if they can.
     """
     if config.least_slots is None:
         return
@@ -84,7 +84,7 @@ def check_elastic(config: Config, places: bool) -> None:
     if config.least_slots > config.slots:
         raise InvalidRequest(f"{flag}: the least number of slots comes first")
     conflicts = {
-        f"--pool {config.pool}": (not places, "gangs wait in the site's own queue there, again after each change"),
+        f"--pool {config.pool}": (bool(refusal), refusal),
         f"--search {config.search.method if config.search else ''}": (
             config.search is not None,
             "a search uses free slots for further trials",

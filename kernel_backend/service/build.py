@@ -29,14 +29,15 @@ def build(context: Context) -> Service:
         ExperimentSearchProcess, archive=context.archive, preparation=preparation, workspaces=context.workspaces
     )
     searches = Searches(store, search_process)
-    request_builder = RequestBuilder(store, searches, preparation, checkpoint_copies, engines.places)
+    site_loads = context.site_loads
+    request_builder = RequestBuilder(store, searches, preparation, checkpoint_copies, engines.places, site_loads.newer)
     cluster_state = ClusterStateManager(
         store,
         context.nodes,
         context.stored_quotas,
         request_builder,
         context.rules,
-        pool_states=partial(pool_states, engines),
+        pool_states=partial(pool_states, engines, site_loads),
     )
     notebooks = Notebooks(store, context.stored_quotas, context.servers, wake)
     ends = AttemptEnder(context, searches, SpoolIntake(store, engines))

@@ -26,6 +26,7 @@ from kernel_backend.service.notebook_servers import Servers
 from kernel_backend.service.notifier import Notifier
 from kernel_backend.service.outbox.config import OutboxConfig
 from kernel_backend.service.state.nodes import MarkedNodes
+from kernel_backend.service.state.site_loads import SiteLoads
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.store.base import Store
 from kernel_backend.workspaces.base import Workspaces
@@ -74,6 +75,7 @@ class Context:
     engines: PoolEngines = field(init=False)
     stored_quotas: StoredQuotas = field(init=False)
     nodes: MarkedNodes = field(init=False)
+    site_loads: SiteLoads = field(init=False)
     next_round: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     def __post_init__(self, engine: Engine) -> None:
@@ -89,6 +91,7 @@ class Context:
             _log.error("default_pool in %s: %s", self.configured_in, problem)
         object.__setattr__(self, "stored_quotas", StoredQuotas(self.store, self.each_user))
         object.__setattr__(self, "nodes", MarkedNodes(self.store, self.engines, self.stored_quotas))
+        object.__setattr__(self, "site_loads", SiteLoads(self.engines))
 
     @property
     def default_pool_problem(self) -> str:

@@ -96,6 +96,7 @@ class Service:
             context.stored_quotas,
             loop.notebooks,
         )
+        self._site_loads = context.site_loads
         self._curves = CurveReader(store)
         self._confined = Confined()
         self._retention = Retention(context)
@@ -353,7 +354,8 @@ class Service:
         cluster = await self._loop.cluster_state.now()
         check_possible(cluster, config, before.owner, before.group)
         check_workers(config)
-        check_elastic(config, all(self._engine.places(pool) for pool in pools_of(config, cluster)))
+        refusal = await self._site_loads.refusal(pools_of(config, cluster)) if config.least_slots is not None else ""
+        check_elastic(config, refusal)
         await self._change(who, number, e.Resumed(), set(), config=config)
         if config.least_slots is None:  # else a note says so when its next attempt starts
             await asyncio.to_thread(self._note_slots, before, config)

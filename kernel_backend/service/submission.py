@@ -49,6 +49,7 @@ class SubmissionValidator:
         self._workspaces, self._stored_quotas = context.workspaces, context.stored_quotas
         self._cluster_state, self._preparation = cluster_state, preparation
         self._root, self._context = context.checkpoint_storage.root, context
+        self._site_loads = context.site_loads
         self._checkpoints, self._confined, self._storage = checkpoints, confined, storage
 
     async def draft(self, who: Person, submission: Submission, begins_from: str | None = None) -> NewExperiment:
@@ -124,7 +125,7 @@ class SubmissionValidator:
         settings = {pool: self._engine.settings(pool) for pool in pools}
         for pool in pools:
             check_staging(pool, settings[pool], self._root)
-        check_elastic(config, all(self._engine.places(pool) for pool in pools))
+        check_elastic(config, await self._site_loads.refusal(pools) if config.least_slots is not None else "")
         keeping = [pool for pool in pools if pool in self._engine.keeping()]
         check_keeping(config, pools[0], settings[pools[0]], bool(keeping))
         # On this machine the interpreter must exist; other pools may name their own, which replaces it there.

@@ -228,6 +228,7 @@ class Served:
                 configured_in=self.configured_in,
                 make=self.make,
                 outbox=self.outbox,
+                launcher_urls=lambda: (self.url,),
             )
         )
         self.use = Activity()

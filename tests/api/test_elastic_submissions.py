@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from kernel_backend.client import Client
+from kernel_backend.engines.base import GangStatus
 from kernel_backend.errors import Conflict, ImpossibleAsk, InvalidRequest
+from kernel_backend.model.cluster.site_load import OtherRequest, SiteLoad
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.reports import Committed, Delivery
 from kernel_backend.model.resources import Node
 from kernel_backend.model.times import RankTimes, Split
 from kernel_backend.scheduler.rules import Rules
+from kernel_backend.service.state import site_loads
 from kernel_backend.text import gang_text, table_row
 from tests.api.served import HERE, SECOND, Served, StillEngine, paused, started, submit, token_of
 from tests.support.world import until
@@ -115,23 +120,82 @@ def test_what_excludes_a_change_of_slots_is_refused(served: Served, client: Clie
         submit(client, **(UP_TO_4 | options))
 
 
-def test_it_is_refused_in_a_pool_whose_site_chooses_and_where_its_least_is_too_much(tmp_path: Path) -> None:
-    site = StillEngine([Node(name="s1", kind="cpu", address="s1", slots=4, pool="second")])
-    site.caps = site.caps.model_copy(update={"places": False})
+class SharedEngine(StillEngine):
+    """Four slots of a site that others use, too; the site gives gangs their nodes when told."""
+
+    def __init__(self) -> None:
+        super().__init__([Node(name="s1", kind="cpu", address="s1", slots=4, pool="second")])
+        self.caps = self.caps.model_copy(update={"places": False})
+        self.load = SiteLoad(free={"s1": 4})
+
+    async def site_load(self) -> SiteLoad:
+        return self.load.model_copy(update={"at": time.time()})
+
+    async def statuses(self) -> list[GangStatus]:
+        pending = [GangStatus(key=key, phase="pending", reason="Slurm: Resources") for key in self.jobs]
+        return [self.ended.get(each.key) or each for each in pending]
+
+
+@contextmanager
+def at_a_site(home: Path, site: StillEngine, **rules: float) -> Iterator[Client]:
     pools = {"second": SECOND.model_dump(exclude_defaults=True)}
-    served = Served(tmp_path, StillEngine([FOUR]), pools=pools, others={"second": site})
-    client = served.client()
-    try:
-        with pytest.raises(
-            InvalidRequest, match="--pool second exclude each other: gangs wait in the site's own queue"
-        ):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(site_loads, "EVERY_S", 0.0)
+        served = Served(
+            home,
+            StillEngine([FOUR]),
+            pools=pools,
+            others={"second": site},
+            rules=Rules(min_run=0.0, restarts=1.0, **rules),
+        )
+        client = served.client()
+        try:
+            yield client
+        finally:
+            client.close()
+            served.stop()
+
+
+def test_it_is_refused_where_others_cannot_be_seen_and_where_its_least_is_too_much(tmp_path: Path) -> None:
+    site = SharedEngine()
+    with at_a_site(tmp_path, site) as client:
+        site.load = SiteLoad(problem="the site hides the jobs of other users", hidden=True)
+        with pytest.raises(InvalidRequest, match="--pool second exclude each other: the site hides the jobs of other"):
             submit(client, **UP_TO_4, pool="second")
         with pytest.raises(ImpossibleAsk, match=r"8 slots requested; here has 4\. Largest gang there: 4"):
             submit(client, slots=16, least_slots=8)
         assert submit(client, slots=16, least_slots=4).experiment.config.slot_range == "4..16"
-    finally:
-        client.close()
-        served.stop()
+
+
+def test_it_is_refused_where_gangs_are_their_owners_own_jobs(tmp_path: Path) -> None:
+    site = StillEngine([Node(name="s1", kind="cpu", address="s1", slots=4, pool="second")])
+    site.caps = site.caps.model_copy(update={"places": False})
+    with at_a_site(tmp_path, site) as client, pytest.raises(InvalidRequest, match="gangs there are their owners' own"):
+        submit(client, **UP_TO_4, pool="second")
+
+
+def test_a_gang_starts_with_what_others_have_left_of_a_site(tmp_path: Path) -> None:
+    site = SharedEngine()
+    other = OtherRequest(name="job 31 of bob", slots=1)
+    site.load = SiteLoad(free={"s1": 3}, waiting=(other,))
+    with at_a_site(tmp_path, site) as client:
+        submit(client, **UP_TO_4, pool="second")
+        until(lambda: FIRST in site.jobs, "it starts")
+        assert slots(client) == 2
+
+
+def test_a_gang_that_its_site_does_not_give_its_slots_goes_on_with_its_least(tmp_path: Path) -> None:
+    site = SharedEngine()
+    with at_a_site(tmp_path, site, unplaced=0.5) as client:
+        submit(client, **UP_TO_4, pool="second", max_restarts=0)
+        until(lambda: client.experiment(1).trials[0].state == "releasing", "it is asked to give way")
+        until(lambda: client.experiment(1).warnings, "it is told")
+        says = "attempt 1 shrinks: the site has not given it 4 slots within 0 s; it goes on with fewer slots"
+        assert client.experiment(1).warnings[-1] == says
+        site.step_aside(FIRST)
+        until(lambda: SHRUNK in site.jobs, "it goes on")
+        assert slots(client) == 1
+        assert client.experiment(1).trials[0].failures == 0
 
 
 def test_resuming_makes_a_training_elastic_or_takes_that_back(served: Served, client: Client) -> None:

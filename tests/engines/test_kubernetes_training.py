@@ -12,9 +12,10 @@ from kernel_backend.checkpoints.storage import open_storage
 from kernel_backend.client import Client
 from kernel_backend.model.cluster.pool_check import PoolFinding
 from kernel_backend.model.cluster.pools import read_pool
-from tests.support.kubernetes_stub import Stub, node
+from tests.support.kubernetes_stub import Stub, node, other_pod
 from tests.support.object_store import object_store
 from tests.support.process_kubelet import ProcessKubelet
+from tests.support.shared_site import SharedSite
 from tests.support.world import World, until
 
 POOL = {"engine": "kubernetes", "image": "test", "gpus": False, "python": sys.executable}
@@ -76,4 +77,34 @@ def test_two_pods_train_over_the_service_and_leave_nothing_in_the_namespace(site
     overview = world.ended(number, 200.0)
     assert overview.experiment.state == "completed", overview
     assert open_storage(f"{bucket}/{number}/1").committed()
+    until(lambda: not stub.pods(), "the objects of the gang are deleted")
+
+
+@pytest.fixture
+def shared(site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedSite]:
+    """Another service on the same cluster, whose elastic trainings change quickly, and whose pods see its home."""
+    _, stub, _ = site
+    home = tmp_path_factory.mktemp("shared") / "home"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KUBECONFIG", str(stub.config))
+        volumes = [{"claim": "home", "at": str(home)}]
+        made = SharedSite(home, **POOL, shared=True, volumes=volumes)
+        yield made
+        made.close()
+
+
+def test_an_elastic_gang_gives_a_node_to_anothers_pod_and_takes_it_again(site, shared):
+    _, stub, _ = site
+    options = {"epochs": 30, "checkpoint_every": {"steps": 4}, "logical_workers": 2}
+    number = shared.lasting(pool="cluster", slots=2, least_slots=1, **options)
+    shared.trains(number, attempt=1, slots=2)
+    stub.do(lambda cluster: cluster.create("pods", other_pod("web", cpu=1)))
+    shrunk = shared.trains(number, attempt=2, slots=1)
+    assert any("attempt 1 shrinks: pod jhub/web waits for slots" in each for each in shrunk.warnings), shrunk.warnings
+    stub.do(lambda cluster: cluster.put("pods", cluster.get("pods", "web"), "DELETED"))
+    grown = shared.trains(number, attempt=3, slots=2)
+    assert any("attempt 2 grows: nobody waits for 1 more slot" in each for each in grown.warnings), grown.warnings
+    shared.hurry(number, attempt=3)
+    ended = shared.ended(number)
+    assert (ended.state, ended.trials[0].failures) == ("completed", 0)
     until(lambda: not stub.pods(), "the objects of the gang are deleted")

@@ -11,6 +11,7 @@ from kernel_backend.cli import main
 from kernel_backend.client import Client
 from kernel_backend.errors import DaylightError
 from kernel_backend.model.cluster.pools import PoolSettings
+from tests.support.shared_site import SharedSite
 from tests.support.slurm import Slurm, slurm
 from tests.support.world import DEFINITION, World, until
 
@@ -146,3 +147,34 @@ def test_the_doctor_finds_all_of_a_good_pool_green(two, site, monkeypatch, capsy
     print(told)
     assert site.run("squeue", "-h", "-t", "PD,R", "-o", "%j") == ""
     assert list(two.home.glob("check-*")) == []
+
+
+@pytest.fixture
+def shared(site: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedSite]:
+    """Another service on the same Slurm, whose elastic trainings change quickly."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("SLURM_CONF", "PATH"):
+            patch.setenv(name, site.environment[name])
+        patch.setenv("DAYLIGHT_SLOTS", "2")
+        made = SharedSite(tmp_path_factory.mktemp("shared") / "home", engine="slurm", partition="main")
+        yield made
+        made.close()
+
+
+def test_an_elastic_gang_gives_a_node_to_anothers_job_takes_it_again_and_keeps_its_bits(shared, site):
+    options = {"epochs": 30, "checkpoint_every": {"steps": 4}, "logical_workers": 2}
+    number = shared.lasting(pool="cluster", slots=2, least_slots=1, **options)
+    shared.trains(number, attempt=1, slots=2)
+    other = site.run("sbatch", "--parsable", "--nodes=2", "--wrap=sleep 600", "--output=/dev/null").strip()
+    site.wait(lambda: "RUNNING" in site.run("squeue", "-h", "-j", other, "-o", "%T"), "the job of another runs")
+    shrunk = shared.trains(number, attempt=2, slots=1)
+    assert any("attempt 1 shrinks: job" in each and "waits for slots" in each for each in shrunk.warnings)
+    site.run("scancel", other)
+    grown = shared.trains(number, attempt=3, slots=2)
+    assert any("attempt 2 grows: nobody waits for 1 more slot" in each for each in grown.warnings), grown.warnings
+    shared.hurry(number, attempt=3)
+    ended = shared.ended(number)
+    assert (ended.state, ended.trials[0].failures) == ("completed", 0)
+    alone = shared.submit(slots=2, **options).experiment.number
+    assert shared.ended(alone).state == "completed"
+    assert shared.weights(number) == shared.weights(alone)

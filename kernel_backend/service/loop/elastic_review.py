@@ -9,21 +9,23 @@ from kernel_backend.scheduler.requests import Allocation, RequestKey
 from kernel_backend.scheduler.speedup import Progress, measured_progress
 from kernel_backend.scheduler.state import ClusterState
 from kernel_backend.service.state.cluster_state import ClusterStateManager
+from kernel_backend.service.state.site_loads import SiteLoads
 from kernel_backend.store.base import Store
 
 LOOK_S = 5.0  # between measurements of a gang
 
 
 class ElasticReview:
-    """Review of the elastic gangs that could grow into free slots; each round of the loop calls it."""
+    """Review of the elastic gangs; each round of the loop calls it."""
 
-    def __init__(self, store: Store, cluster_state: ClusterStateManager) -> None:
-        self._store, self._cluster_state = store, cluster_state
+    def __init__(self, store: Store, site_loads: SiteLoads, cluster_state: ClusterStateManager) -> None:
+        self._store, self._site_loads, self._cluster_state = store, site_loads, cluster_state
         self._looked: dict[RequestKey, float] = {}  # when each gang was measured, by time.monotonic()
 
     async def review(self) -> None:
         """Update the cluster state with the progress of gangs that were not measured recently."""
         cluster, now = await self._cluster_state.now(), time.monotonic()
+        await self._site_loads.look({run.pool for run in cluster.runs.values() if run.elastic is not None})
         could = {run.key for run in cluster.runs.values() if _could_grow(run, cluster)}
         self._looked = {key: at for key, at in self._looked.items() if key in could}
         for key in could:

@@ -68,7 +68,7 @@ class Loop:
         self.cluster_state, self.searches, self.notebooks = cluster_state, searches, notebooks
         self._checkpoint_copies, self._starts, self._ends = checkpoint_copies, starts, ends
         self._allocations = AllocationReview(context.engines, cluster_state)
-        self._elastic = ElasticReview(context.store, cluster_state)
+        self._elastic = ElasticReview(context.store, context.site_loads, cluster_state)
         self._isolated = IsolatedTasks(self.wake, cluster_state.reconcile_all)
         self.settling = asyncio.Lock()  # held while experiments are being ended
         self._rounded = time.monotonic()
@@ -93,7 +93,7 @@ class Loop:
         """Reconcile the running gangs and the store once; return whether there is any unfinished work."""
         await self.cluster_state.now()
         statuses = {status.key: status for status in await self._engine.statuses()}
-        self.cluster_state.pending = {key: each.reason for key, each in statuses.items() if each.reason}
+        self.cluster_state.set_statuses([*statuses.values()])
         busy = await self._look_at_gangs(statuses)
         await self._end_times()
         busy |= await self._reconcile()

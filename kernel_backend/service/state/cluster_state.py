@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from typing import Any
 
+from kernel_backend.engines.base import GangStatus
 from kernel_backend.model.cluster.quotas import Quota
 from kernel_backend.model.cluster.usage import UsageInterval
 from kernel_backend.model.experiment import Experiment, ScheduledExperiment
@@ -85,6 +86,7 @@ class ClusterStateManager:
         self._unsteady: set[RequestKey] = set()  # keys of requests that may change without a change in the store
         self._anonymous: dict[int, int] = {}  # number of requests of each search
         self.pending: dict[AttemptId, str] = {}  # why gangs wait in their engines' own queues
+        self._placed: frozenset[AttemptId] = frozenset()  # gangs to which their engines have given nodes
 
     # Reading
 
@@ -162,7 +164,9 @@ class ClusterStateManager:
             raise
 
     def _look_at_pools(self, cluster: ClusterState) -> None:
-        cluster.closed_pools, cluster.limits_of_pools = self._pool_states(self.cache)
+        cluster.closed_pools, cluster.limits_of_pools, cluster.site_loads = self._pool_states(self.cache)
+        numbers = {key: number for key, number in self._numbers.items() if cluster.runs[key].waiting}
+        cluster.placed = {key for key, number in numbers.items() if AttemptId(*key[:2], number) in self._placed}
 
     # Applying decisions
 
@@ -392,6 +396,11 @@ class ClusterStateManager:
             cluster.change(run.key, committed=at)
         if run.leaving is None and (trial is None or trial.state in LEAVING):
             cluster.change(run.key, leaving=at)
+
+    def set_statuses(self, statuses: Iterable[GangStatus]) -> None:
+        """Take in what engines say of their gangs: why those wait, and which have got their nodes."""
+        self.pending = {each.key: each.reason for each in statuses if each.reason}
+        self._placed = frozenset(each.key for each in statuses if each.phase != "pending")
 
     def set_progress(self, key: RequestKey, progress: Progress | None) -> None:
         """Set the measured progress of an elastic gang, if it still holds its slots."""

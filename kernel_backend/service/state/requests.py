@@ -11,6 +11,7 @@ from typing import NamedTuple
 from kernel_backend.lifecycle.backoff import rest
 from kernel_backend.model.experiment import Config, Experiment, ScheduledExperiment
 from kernel_backend.model.resources import Node
+from kernel_backend.model.states import Outcome
 from kernel_backend.model.trial import ScheduledTrial
 from kernel_backend.scheduler.elastic import larger_sizes
 from kernel_backend.scheduler.requests import ANY_TRIAL, SlotRequest
@@ -51,9 +52,13 @@ class RequestBuilder:
         preparation: Preparation,
         checkpoint_copies: CheckpointCopies,
         places: Callable[[str], bool] = lambda _: True,
+        load_since: Callable[[str, float], bool] = lambda pool, since: True,
     ) -> None:
-        """Create a builder; `places` returns whether Daylight chooses the nodes of a pool, not a site's own queue."""
-        self._store, self._searches, self._places = store, searches, places
+        """Create a builder; `places` returns whether Daylight chooses the nodes of a pool, not a site's own queue.
+
+        `load_since` returns whether the load of such a pool was read after a time.
+        """
+        self._store, self._searches, self._places, self._load_since = store, searches, places, load_since
         self._preparation, self._checkpoint_copies = preparation, checkpoint_copies
         self.start_errors: dict[tuple[int, int], StartError] = {}  # last start error of each experiment and trial
         self._granted: dict[int, float] = {}  # time at which each search last got a gang
@@ -83,9 +88,30 @@ class RequestBuilder:
         error = self.start_errors.get((trial.experiment, trial.index))
         if error is not None:
             request = replace(request, error=error.text, preparing=preparing or error.reason)
+        if request.larger and not all(map(self._places, pools)):
+            request = self._beside_others(request, trial)
         if trial.attempt < 2:
             return request
         return replace(request, failed_at=attempts[-1].ended_at or 0.0, rest=rest(trial, attempts))
+
+    def _with_others(self, pools: Sequence[str]) -> bool:
+        """Return whether the site's queue may choose the nodes in one of these pools; () is the usual pool."""
+        return not pools or not all(map(self._places, pools))
+
+    def _beside_others(self, request: SlotRequest, trial: ScheduledTrial) -> SlotRequest:
+        """Return an elastic request in a pool that others use, once it is known what these have left.
+
+        If the site has not given the last attempt its slots, the next one takes its least number.
+        """
+        last = self._store.attempts(trial.experiment, trial.index)[-1:]
+        since = max([trial.queued_at, *(each.ended_at or 0.0 for each in last)])
+        sites = [each.pool for each in request.in_each_pool if not self._places(each.pool)]
+        old = [pool for pool in sites if not self._load_since(pool, since)]  # all are asked for
+        if old and not request.preparing:
+            request = replace(request, preparing=f"what others use in pool {old[0]} is being looked up")
+        if any(each.granted_at is None and each.outcome is Outcome.RELEASED for each in last):
+            request = replace(request, larger=())
+        return request
 
     def _preferred(self, pools: Sequence[str], present: str = "") -> tuple[str, ...]:
         """Return a request's pools in order of preference: those that can start it at once come first.
@@ -128,12 +154,14 @@ class RequestBuilder:
     def may_change(self, experiment: ScheduledExperiment, trial: ScheduledTrial) -> bool:
         """Return whether a trial's request may change although nothing in the store changes.
 
-        This is so if the trial waits for an environment or a copy of a checkpoint, or if its start has failed.
+        This is so if the trial waits for an environment or a copy of a checkpoint, if its start has failed, or if its
+        number of slots depends on others.
         """
         return (
             experiment.config.env == "locked"
             or (trial.begins_from is not None and trial.attempt == 0)
             or (trial.experiment, trial.index) in self.start_errors
+            or (experiment.config.least_slots is not None and self._with_others(experiment.config.pools))
         )
 
 

@@ -8,8 +8,10 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from kernel_backend.engines.pools import PoolEngines
+from kernel_backend.model.cluster.site_load import SiteLoad
 from kernel_backend.model.states import AttemptState
 from kernel_backend.scheduler.decisions import Start
+from kernel_backend.service.state.site_loads import SiteLoads
 from kernel_backend.service.state.store_cache import StoreCache
 
 
@@ -18,11 +20,12 @@ class PoolStates(NamedTuple):
 
     closed: Mapping[str, str] = MappingProxyType({})  # why no gang is started there now
     limits: Mapping[str, str] = MappingProxyType({})  # what limits it to fewer slots than its nodes offer
+    loads: Mapping[str, SiteLoad] = MappingProxyType({})  # what others use there, if its site chooses the nodes
 
 
-def pool_states(engines: PoolEngines, cache: StoreCache) -> PoolStates:
+def pool_states(engines: PoolEngines, site_loads: SiteLoads, cache: StoreCache) -> PoolStates:
     """Return which pools start no gangs now, and which have fewer slots than their nodes offer."""
-    return PoolStates(closed_pools(engines, cache), engines.limits())
+    return PoolStates(closed_pools(engines, cache), engines.limits(), site_loads.last())
 
 
 def closed_pools(engines: PoolEngines, cache: StoreCache) -> dict[str, str]:

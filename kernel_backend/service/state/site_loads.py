@@ -1,0 +1,77 @@
+"""Read the loads of pools whose nodes others use, too, for the elastic gangs that run or wait there."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping
+
+from kernel_backend.engines.pools import PoolEngines
+from kernel_backend.errors import DaylightError
+from kernel_backend.model.cluster.site_load import UNKNOWN, SiteLoad
+
+EVERY_S = 5.0  # between looks at a pool with elastic gangs
+OLD_S = 30.0  # age from which a load says nothing about now
+WAIT_S = 1.0  # time for an engine to answer; then a later look takes the answer
+_CANNOT = "gangs there are their owners' own jobs, which the service cannot tell from those of others"
+
+
+class SiteLoads:
+    """Cache of the loads of pools. Only pools with elastic gangs are looked at, since a site's queue may be long."""
+
+    def __init__(self, engines: PoolEngines) -> None:
+        self._engines = engines
+        self._last: dict[str, SiteLoad] = {}
+        self._wanted: dict[str, float] = {}  # time at which a pool's load must have been read, or later
+        self._tasks: dict[str, asyncio.Task[SiteLoad]] = {}
+
+    def last(self) -> Mapping[str, SiteLoad]:
+        """Return the last load of each pool whose site chooses the nodes; one that is too old is unknown."""
+        oldest = time.time() - OLD_S
+        loads = ((pool, self._last.get(pool, UNKNOWN)) for pool in self._engines.most_waiting())
+        return {pool: load if load.at > oldest else UNKNOWN for pool, load in loads}
+
+    def newer(self, pool: str, since: float) -> bool:
+        """Return whether a pool's load was read after a time (seconds since the epoch), and is not too old.
+
+        Unless it is new, the next look reads it again.
+        """
+        at, now = self._last.get(pool, UNKNOWN).at, time.time()
+        if at < max(since, now - EVERY_S):
+            self._wanted[pool] = max(since, self._wanted.get(pool, 0.0))
+        return at >= max(since, now - OLD_S)
+
+    async def look(self, pools: Iterable[str]) -> None:
+        """Read the loads of these pools, and of those that are wanted newer, if they are due.
+
+        Waits a second at most.
+        """
+        due = time.time() - EVERY_S
+        newer = [*self._wanted.items()]  # other threads add to it
+        wanted = dict.fromkeys(pools, due) | {pool: max(at, due) for pool, at in newer}
+        sites = self._engines.most_waiting()
+        for pool, since in wanted.items():
+            if pool in sites and pool not in self._tasks and self._last.get(pool, UNKNOWN).at < since:
+                self._tasks[pool] = asyncio.create_task(self._read(pool), name=f"load of pool {pool}")
+        if self._tasks:
+            done, _ = await asyncio.wait(self._tasks.values(), timeout=WAIT_S)
+            for pool in [pool for pool, task in self._tasks.items() if task in done]:
+                load = self._last[pool] = self._tasks.pop(pool).result()
+                if load.at >= self._wanted.get(pool, 0.0):
+                    self._wanted.pop(pool, None)
+
+    async def refusal(self, pools: Iterable[str]) -> str:
+        """Return why elastic gangs cannot share one of these pools with others; "" if they can."""
+        pools = [pool for pool in pools if pool in self._engines.most_waiting()]
+        await self.look(pools)
+        hidden = (load for pool in pools if (load := self._last.get(pool, UNKNOWN)).hidden)
+        return next((load.problem for load in hidden), "")
+
+    async def _read(self, pool: str) -> SiteLoad:
+        at, engine = time.time(), self._engines.shared().get(pool)
+        if engine is None:
+            return SiteLoad(at=at, problem=_CANNOT, hidden=True)
+        try:
+            return await engine.site_load()
+        except (DaylightError, OSError, ValueError) as error:
+            return SiteLoad(at=at, problem=str(error))
