@@ -93,9 +93,10 @@ def shared(site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedSit
         made.close()
 
 
+@pytest.mark.timeout(600)
 def test_an_elastic_gang_gives_a_node_to_anothers_pod_and_takes_it_again(site, shared):
     _, stub, _ = site
-    options = {"epochs": 30, "checkpoint_every": {"steps": 4}, "logical_workers": 2}
+    options = {"epochs": 20, "checkpoint_every": {"steps": 4}, "logical_workers": 2}
     number = shared.lasting(pool="cluster", slots=2, least_slots=1, **options)
     shared.trains(number, attempt=1, slots=2)
     stub.do(lambda cluster: cluster.create("pods", other_pod("web", cpu=1)))

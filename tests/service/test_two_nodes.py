@@ -161,8 +161,9 @@ def shared(site: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sh
         made.close()
 
 
+@pytest.mark.timeout(600)
 def test_an_elastic_gang_gives_a_node_to_anothers_job_takes_it_again_and_keeps_its_bits(shared, site):
-    options = {"epochs": 30, "checkpoint_every": {"steps": 4}, "logical_workers": 2}
+    options = {"epochs": 20, "checkpoint_every": {"steps": 4}, "logical_workers": 2}
     number = shared.lasting(pool="cluster", slots=2, least_slots=1, **options)
     shared.trains(number, attempt=1, slots=2)
     other = site.run("sbatch", "--parsable", "--nodes=2", "--wrap=sleep 600", "--output=/dev/null").strip()
