@@ -25,8 +25,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from kernel_backend.engines.allocations.lines import EVENTS, read_lines
 from kernel_backend.engines.slurm.engine import SlurmEngine
-from kernel_backend.engines.slurm.holder import EVENTS, read_lines
 from kernel_backend.model.cluster.pools import Pool, PoolSettings
 from kernel_backend.model.search.records import Search
 from tests.engines.contract import specifications

@@ -57,6 +57,20 @@ class QueuedGang(Record):
         return self.model_copy(update={"end": end})
 
 
+class AllocatedGang(QueuedGang):
+    """Record of a gang that may run in an allocation which is kept for its search."""
+
+    allocation: str = ""  # id of that allocation; "" if it has none
+
+    @property
+    def step(self) -> str:
+        """Return the name of the gang in its allocation: the attempt's key, a colon, and what tells gangs of it apart.
+
+        The key alone may recur: after a database is restored, new attempts have the keys of earlier ones.
+        """
+        raise NotImplementedError
+
+
 def by_signal(result: AttemptResult) -> bool:
     """Return whether a launcher's record says that a rank was killed by a signal, whose sender it cannot know."""
     failure = result.failure

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from kernel_backend.engines.slurm.allocations import key_of
+from kernel_backend.engines.allocations.allocation import key_of
+from kernel_backend.engines.allocations.lines import EVENTS, ORDERS, append_line, read_lines
 from kernel_backend.engines.slurm.engine import SlurmEngine
-from kernel_backend.engines.slurm.holder import EVENTS, ORDERS, append_line, read_lines
 from kernel_backend.engines.slurm.submission import read_submission, write_submission
 from kernel_backend.home import allocation_folder, attempt_folder
 from kernel_backend.launch.folder import AttemptFolder

@@ -9,10 +9,10 @@ import shlex
 import time
 from pathlib import Path
 
+from kernel_backend.engines.allocations.choice import Demand, length, margin
 from kernel_backend.engines.base import EngineUnavailable
 from kernel_backend.engines.folders import MARK
-from kernel_backend.engines.slurm.allocation_choice import Demand, length, margin
-from kernel_backend.engines.slurm.allocations import LOG, Allocation, AllocationRecord
+from kernel_backend.engines.slurm.allocations import LOG, SlurmAllocation, SlurmRecord
 from kernel_backend.engines.slurm.commands import SlurmRefused, cleaned, partition_limit, run
 from kernel_backend.engines.slurm.parse import limit_text, parse_job_id, too_many
 from kernel_backend.engines.slurm.script import comment_mark
@@ -31,13 +31,13 @@ class AllocationRequests:
         self._home, self._pool, self._service = home, pool, service
         self._limit: tuple[float, float | None] = (0.0, None)  # when the cached limit expires, and the limit in seconds
 
-    async def prepared(self, job: LaunchSpec, demand: Demand) -> Allocation:
+    async def prepared(self, job: LaunchSpec, demand: Demand) -> SlurmAllocation:
         """Return a new allocation for gangs with this demand, with its record written but its job not yet submitted.
 
         Raises EngineUnavailable if Slurm does not answer.
         """
         id = f"{job.experiment}-{secrets.token_hex(3)}"
-        record = AllocationRecord(
+        record = SlurmRecord(
             id=id,
             pool=self._pool.name,
             experiment=job.experiment,
@@ -48,12 +48,12 @@ class AllocationRequests:
             comment=f"{comment_mark(self._service, self._pool.name)}allocation:{id}",
             at=time.time(),
         )
-        held = Allocation(allocation_folder(self._home, id), record)
+        held = SlurmAllocation(allocation_folder(self._home, id), record)
         held.folder.mkdir(parents=True, mode=0o700)
         held.change()
         return held
 
-    async def submit(self, held: Allocation) -> None:
+    async def submit(self, held: SlurmAllocation) -> None:
         """Submit the job of an allocation by sbatch.
 
         Raises EngineUnavailable if Slurm does not answer or its queue is full, and SlurmRefused with Slurm's message.
@@ -74,7 +74,7 @@ class AllocationRequests:
         return self._limit[1]
 
 
-async def cancel(held: Allocation, *words: str) -> bool:
+async def cancel(held: SlurmAllocation, *words: str) -> bool:
     """Cancel the job of an allocation by scancel with these options; return whether Slurm has answered."""
     try:
         if held.record.job:
@@ -87,7 +87,7 @@ async def cancel(held: Allocation, *words: str) -> bool:
     return True
 
 
-def _options(held: Allocation) -> list[str]:
+def _options(held: SlurmAllocation) -> list[str]:
     """Return the options of sbatch for an allocation; the pool's own options come last and so take precedence."""
     record, log = held.record, str(held.folder / LOG).replace("%", "%%")
     words = ["--parsable", "--no-requeue", f"--job-name=daylight-{record.experiment}-allocation"]
@@ -97,6 +97,6 @@ def _options(held: Allocation) -> list[str]:
     return [*words, *record.options]
 
 
-def _holder(held: Allocation, pool: Pool) -> list[str]:
+def _holder(held: SlurmAllocation, pool: Pool) -> list[str]:
     module = "kernel_backend.engines.slurm.holder"
     return [held.record.python, "-P", "-m", module, str(held.folder), "--idle", f"{pool.settings.keep_idle:g}"]

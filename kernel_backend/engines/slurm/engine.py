@@ -14,7 +14,7 @@ from typing import Literal
 from kernel_backend.engines.base import Caps, CheckContext, EngineUnavailable, GangStatus, Unconfirmed
 from kernel_backend.engines.folders import FolderEngine, GangFolders
 from kernel_backend.engines.slurm.accounting import Accounting
-from kernel_backend.engines.slurm.allocated_gangs import AllocatedGangs
+from kernel_backend.engines.slurm.allocated_gangs import SlurmAllocatedGangs
 from kernel_backend.engines.slurm.check import check_pool
 from kernel_backend.engines.slurm.commands import TIMEOUT_S, SlurmRefused, run
 from kernel_backend.engines.slurm.controller import Controller, Queue
@@ -65,7 +65,7 @@ class SlurmEngine(FolderEngine):
         self._home, self._pool, self._service = home, pool, service
         self._controller = controller or Controller()
         self._scratch = scratch_folder(os.environ, pool, service)
-        self._kept = AllocatedGangs(home, pool, service, self._controller, self._folders)
+        self._kept = SlurmAllocatedGangs(home, pool, service, self._controller, self._folders)
         self._statuses = StatusReader(self._folders, self._scratch, self._kept)
         self._nodes, self._accounting = PartitionNodes(pool), Accounting()
         self._load = PartitionLoad(pool, comment_mark(service, pool.name))

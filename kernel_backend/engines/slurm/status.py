@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from kernel_backend.engines.base import GangStatus
 from kernel_backend.engines.folders import OUTCOMES, GangFolders, never_launched
-from kernel_backend.engines.slurm.allocated_gangs import AllocatedGangs
+from kernel_backend.engines.slurm.allocated_gangs import SlurmAllocatedGangs
 from kernel_backend.engines.slurm.controller import Queue
 from kernel_backend.engines.slurm.outcomes import (
     COMPLETING_S,
@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 class StatusReader:
     """Reader of the status of a pool's gangs; it stores ends derived from Slurm's states, as Slurm forgets jobs."""
 
-    def __init__(self, folders: GangFolders, scratch: Path, kept: AllocatedGangs) -> None:
+    def __init__(self, folders: GangFolders, scratch: Path, kept: SlurmAllocatedGangs) -> None:
         self._folders, self._scratch, self._steps = folders, scratch, StepReader(kept)
         self._since: dict[AttemptId, float] = {}  # when a gang's job was first missing or without a record
 

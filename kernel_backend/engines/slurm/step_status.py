@@ -7,8 +7,8 @@ from datetime import datetime
 
 from kernel_backend.engines.base import GangStatus
 from kernel_backend.engines.folders import OUTCOMES, never_launched
-from kernel_backend.engines.slurm.allocated_gangs import AllocatedGangs
-from kernel_backend.engines.slurm.allocations import Allocation
+from kernel_backend.engines.slurm.allocated_gangs import SlurmAllocatedGangs
+from kernel_backend.engines.slurm.allocations import SlurmAllocation
 from kernel_backend.engines.slurm.controller import Queue
 from kernel_backend.engines.slurm.outcomes import SETTLE_S, contested
 from kernel_backend.engines.slurm.parse import PENDING, SlurmJob, wait_text
@@ -33,7 +33,7 @@ class _Gang:
     def __init__(self, key: AttemptId, folder: AttemptFolder, submission: Submission, queue: Queue) -> None:
         self.key, self.folder, self.submission, self.queue = key, folder, submission, queue
         self.name = submission.step
-        self.held: Allocation | None = None
+        self.held: SlurmAllocation | None = None
         self.job: SlurmJob | None = None
         self.over = True  # whether its allocation has ended
 
@@ -67,7 +67,7 @@ class _Gang:
 class StepReader:
     """Reader of the status of gangs in Slurm allocations kept for searches; it stores ends that it derives."""
 
-    def __init__(self, kept: AllocatedGangs) -> None:
+    def __init__(self, kept: SlurmAllocatedGangs) -> None:
         self._kept = kept
         self._since: dict[AttemptId, float] = {}  # time since which a gang's step has ended without a launcher's record
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from kernel_backend.engines.submission import QueuedGang, SubmissionFile
+from kernel_backend.engines.submission import AllocatedGang, SubmissionFile
 
 
-class Submission(QueuedGang):
+class Submission(AllocatedGang):
     """Record of a gang's submission, written before sbatch runs, so that an interrupted one is noticed."""
 
     comment: str
     job: str = ""  # Slurm's job id; "" if sbatch has not answered, or the gang is a step of an allocation
-    allocation: str = ""  # id of the kept allocation in which the gang is a step
 
     @property
     def delayed(self) -> bool:
@@ -24,12 +23,9 @@ class Submission(QueuedGang):
 
     @property
     def step(self) -> str:
-        """Return the name that the gang has in its allocation: the attempt's key and the digest of its token.
-
-        The key alone may recur: after a database is restored, new attempts have the keys of earlier ones.
-        """
+        """Return the name of the gang in its allocation: the attempt's key and the digest of its token."""
         return ":".join(self.comment.split(":")[-2:])
 
 
-_FILE = SubmissionFile("slurm.json", Submission)
-read_submission, write_submission, locked = _FILE.read, _FILE.write, _FILE.locked
+SUBMISSIONS = SubmissionFile("slurm.json", Submission)
+read_submission, write_submission, locked = SUBMISSIONS.read, SUBMISSIONS.write, SUBMISSIONS.locked

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernel_backend.engines.slurm.allocation_choice import Demand, choose, length
+from kernel_backend.engines.allocations.choice import Demand, choose, length
 from kernel_backend.engines.slurm.parse import parse_limit
 from kernel_backend.model.cluster.allocations import HeldAllocation
 

@@ -7,15 +7,15 @@ from typing import NamedTuple
 
 from kernel_backend.model.cluster.allocations import HeldAllocation
 
-SIGNAL_EARLY_S = 60.0  # Slurm may send the signal of `--signal=SIG@TIME` up to this much earlier
+EARLY_S = 60.0  # an engine may ask a gang to exit up to this much earlier, as Slurm does for `--signal=SIG@TIME`
 
 
 class Demand(NamedTuple):
-    """Demands of a gang on the Slurm job in which it runs; gangs with equal demands may share an allocation."""
+    """Demands of a gang on its allocation; gangs with equal demands may run in the same one, after each other."""
 
     experiment: int
     python: str
-    options: tuple[str, ...]  # options of sbatch: nodes, slots, partition and the like
+    options: tuple[str, ...]  # in the terms of the engine: nodes, slots, partition and the like, as options of sbatch
 
 
 def margin(seconds: float) -> float:
@@ -32,7 +32,7 @@ def margin(seconds: float) -> float:
 
 
 def length(wanted: float, limit: float | None) -> float:
-    """Return how many seconds to request for an allocation: `wanted`, but at most the partition's time limit."""
+    """Return how many seconds to request for an allocation: `wanted`, but at most the engine's time limit, if any."""
     return wanted if limit is None else min(wanted, limit)
 
 
@@ -53,4 +53,4 @@ def choose(demand: Demand, held: Iterable[tuple[Demand, float, HeldAllocation]],
 
 def lasts(each: HeldAllocation, seconds: float, now: float) -> bool:
     """Return whether an allocation that lasts this many seconds in total has enough time left for another gang."""
-    return each.ends is None or each.ends - now > 2 * margin(seconds) + SIGNAL_EARLY_S
+    return each.ends is None or each.ends - now > 2 * margin(seconds) + EARLY_S

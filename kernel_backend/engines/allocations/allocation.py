@@ -1,0 +1,167 @@
+"""Read and write the folder of an allocation that is kept for several trials of a search.
+
+The folder has its record, the orders for its holders, and the events that they report.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import ClassVar, Self
+
+from pydantic import ValidationError
+
+from kernel_backend.durable import replacing
+from kernel_backend.engines.allocations.choice import Demand
+from kernel_backend.engines.allocations.lines import EVENTS, ORDERS, append_line, read_lines
+from kernel_backend.home import allocation_folder
+from kernel_backend.model.cluster.allocations import HeldAllocation
+from kernel_backend.model.ids import AttemptId, parse_attempt
+from kernel_backend.model.record import Record
+from kernel_backend.model.versions import read
+
+RECORD = "allocation.json"
+
+
+class AllocationRecord(Record):
+    """Record of an allocation; it is written before its request, so that an interrupted one is noticed."""
+
+    id: str
+    pool: str
+    experiment: int
+    slots: int
+    python: str
+    options: tuple[str, ...]
+    seconds: float
+    at: float  # time of the request
+    job: str = ""  # its name in the engine, as Slurm's job id; "" if the engine has not answered
+    closing: str = ""  # reason why it takes no more gangs; "" while it does
+    refused: str = ""  # reason why the engine can never start it; "" if it may
+
+
+class Allocation:
+    """Allocation, with what its holders have reported; gangs in it are named as by `AllocatedGang.step`."""
+
+    kind: ClassVar[type[AllocationRecord]] = AllocationRecord
+    holders = 1  # processes that hold it together, and each tell the start and end of a gang
+
+    def __init__(self, folder: Path, record: AllocationRecord) -> None:
+        self.folder, self.record = folder, record
+        self.ordered: dict[str, float] = {}  # time at which the start of each gang was ordered, by name
+        self.started: set[str] = set()
+        self.ended: dict[str, int | None] = {}  # exit code of each gang's step; None if it never began
+        self.released: dict[str, float] = {}  # time at which each gang was asked to exit
+        self.closed = ""  # reason with which a holder has exited; "" before
+        self.idle_since: float | None = time.time()
+        self.missing_since: float | None = None  # monotonic time since which the engine does not list it
+        self.closing_since: float | None = None  # monotonic time since which its holders should have exited
+        self._codes: dict[str, dict[int, int | None]] = {}  # exit codes of gangs that holders have told, by holder
+        self._offset = 0
+
+    @classmethod
+    def opened(cls, folder: Path) -> Self | None:
+        """Return the allocation that an earlier process of the service has left in a folder; None if there is none."""
+        try:
+            found = cls(folder, read(cls.kind, (folder / RECORD).read_bytes()))
+        except (OSError, ValidationError):
+            return None
+        for order in read_lines(folder / ORDERS)[0]:
+            key = str(order.get("key"))
+            if order.get("order") == "start":
+                found.ordered[key] = float(order.get("at") or found.record.at)
+            elif order.get("order") == "withdrawn":
+                found.ended.setdefault(key, None)
+        found.refresh()
+        return found
+
+    @property
+    def demand(self) -> Demand:
+        """Return the demand that gangs in this allocation must have."""
+        return Demand(self.record.experiment, self.record.python, self.record.options)
+
+    @property
+    def gang(self) -> str:
+        """Return the name of the gang that has this allocation; "" if none has it."""
+        return next((key for key in reversed(self.ordered) if key not in self.ended), "")
+
+    def change(self, **fields: object) -> None:
+        """Change fields of the record and write it to the folder."""
+        self.record = self.record.model_copy(update=fields)
+        with replacing(self.folder / RECORD, mode=0o600, durable=False) as file:
+            file.write(self.record.model_dump_json().encode())
+
+    def order(self, what: str, key: str = "", **more: str) -> None:
+        """Append the order `what`, about gang `key`, to the file of orders; may raise OSError."""
+        append_line(self.folder / ORDERS, order=what, key=key, at=time.time(), **more)
+
+    def assign(self, key: str) -> None:
+        """Record that the gang of this name has the allocation."""
+        self.ordered[key], self.idle_since = time.time(), None
+
+    def withdraw(self, key: str) -> None:
+        """Record that a gang, which never began, does not have the allocation any more."""
+        with contextlib.suppress(OSError):  # this service process knows it in any case
+            self.order("withdrawn", key)
+        self.ended.setdefault(key, None)
+        self._note_idle()
+
+    def refresh(self) -> None:
+        """Read what the holders have reported since the last call."""
+        events, self._offset = read_lines(self.folder / EVENTS, self._offset)
+        for event in events:
+            key = str(event.get("key", ""))
+            if event.get("event") == "started":
+                self.started.add(key)
+            elif event.get("event") == "ended":
+                self._note_end(key, event.get("node"), event.get("code"))
+            elif event.get("event") == "closed":
+                self.closed = str(event.get("why") or "it was given back")
+        self._note_idle()
+
+    def shown(self, *, running: bool, ends: float | None, closing: str = "") -> HeldAllocation:
+        """Return the public record of this allocation, with what its engine tells about it."""
+        record = self.record
+        return HeldAllocation(
+            id=record.id,
+            pool=record.pool,
+            experiment=record.experiment,
+            slots=record.slots,
+            job=record.job,
+            running=running or bool(self.started),
+            ends=ends,
+            gang=self.gang.partition(":")[0],
+            idle_since=self.idle_since,
+            closing=record.closing or self.closed or closing,
+        )
+
+    def remove(self) -> None:
+        """Delete the folder of this allocation."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _note_end(self, key: str, node: object, code: object) -> None:
+        """Record that a holder tells the end of a gang, which has ended once all of them have."""
+        codes = self._codes.setdefault(key, {})
+        codes[node if isinstance(node, int) else 0] = code if isinstance(code, int) else None
+        if len(codes) >= self.holders:
+            told = [each for each in codes.values() if each is not None]
+            self.ended[key] = next((each for each in told if each), 0) if told else None
+
+    def _note_idle(self) -> None:
+        if self.gang:
+            self.idle_since = None
+        elif self.idle_since is None:
+            self.idle_since = time.time()
+
+
+def key_of(step: str) -> AttemptId:
+    """Return the attempt to which the name of a gang, from `AllocatedGang.step`, belongs."""
+    return parse_attempt(step.partition(":")[0])
+
+
+def stored(home: Path) -> Iterator[Path]:
+    """Yield the folders of the allocations that an earlier process of the service has left in its home folder."""
+    for path in sorted(allocation_folder(home, "").glob(f"*/{RECORD}")):
+        yield path.parent

@@ -1,0 +1,47 @@
+"""Append records to files as lines of JSON, and read them: the orders for a holder, and what it tells.
+
+Only the standard library is imported, since holders stay in the memory of their nodes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+EVENTS, ORDERS = "events", "orders"  # files in the folder of an allocation
+
+
+def read_lines(path: Path, offset: int = 0) -> tuple[list[dict[str, Any]], int]:
+    """Return the records in the complete lines of a file, from a byte offset on, and the offset after them.
+
+    The file is opened for each call, since on NFS only this shows what another host has appended. Invalid lines are
+    skipped.
+    """
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            data = file.read()
+    except OSError:  # the file does not exist yet, or the file system does not answer
+        return [], offset
+    data = data[: data.rfind(b"\n") + 1]
+    found = []
+    for line in data.splitlines():
+        try:
+            record = json.loads(line)
+        except ValueError:  # its writer died, or the disk was full
+            continue
+        if isinstance(record, dict):
+            found.append(record)
+    return found, offset + len(data)
+
+
+def append_line(path: Path, **record: Any) -> None:
+    """Append a record to a file as one line of JSON; if an earlier writer died within a line, end that line first."""
+    data = json.dumps(record).encode() + b"\n"
+    with path.open("ab+") as file:
+        if file.tell():
+            file.seek(-1, os.SEEK_END)
+            data = data if file.read(1) == b"\n" else b"\n" + data
+        file.write(data)
