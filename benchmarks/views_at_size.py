@@ -5,17 +5,20 @@
 The service is a process of its own on a store in SQLite, filled beforehand: each trial of the search has 50 reports of
 five metrics. Requests are timed at rest, and while eight of the trials go on reporting: from the first byte to the last
 of the answer, the median of the 95th percentiles of `--rounds`. On a machine with other work the service's CPU time of
-a request says more. A frame is from one call of `requestAnimationFrame` to the next; its cost is the part in which the
-page's own thread was busy with drawing. A screen of 60 Hz has a frame every 16.7 ms, however fast they are drawn: with
-`--unthrottled` Chromium draws the next one at once, so that the time between two is what a frame takes.
+a request says more. Chromium begins a frame every 16.7 ms, however fast they are drawn, and later where the page's
+thread is busy: a view keeps up with 60 Hz if the work of each, all that this thread does from one frame to the next
+(messages, scripts, layout, painting), is done within 16 ms. It is read from Chromium's trace, by the clock and in time
+of the CPU, while reports arrive. An empty JupyterLab is measured first: on a busy machine its frames are late, too.
 """
 
 from __future__ import annotations
 
 import argparse
+import bisect
 import contextlib
 import http.client
 import itertools
+import json
 import random
 import statistics
 import sys
@@ -39,7 +42,6 @@ from kernel_backend.model.ids import AttemptId  # noqa: E402
 from kernel_backend.model.reports import Delivery, Report  # noqa: E402
 from tests.support.world import World  # noqa: E402
 
-UNTHROTTLED = ("--disable-frame-rate-limit", "--disable-gpu-vsync")
 PAINTED = """
 () => {
   window.painted = null;
@@ -79,21 +81,13 @@ LISTED = """
 """
 FRAMES = """
 () => {
-  const frames = (window.frames_ = []), costs = (window.costs = []);
-  let last = performance.now();
-  const channel = new MessageChannel();
-  let began = 0;
-  channel.port1.onmessage = () => costs.push(performance.now() - began);
-  const look = now => {
-    if (window.frames_ !== frames) { return; }
-    frames.push(now - last); last = now;
-    began = performance.now();
-    channel.port2.postMessage(null);
-    requestAnimationFrame(look);
-  };
-  requestAnimationFrame(look);
+  const look = () => window.framed && requestAnimationFrame(look);
+  window.framed = true;
+  look();
 }
 """
+TRACED = ("toplevel", "cc")  # categories of Chromium's trace
+TASK, FRAME = "ThreadControllerImpl::RunTask", "ProxyMain::BeginMainFrame"
 
 
 class Connection:
@@ -236,7 +230,7 @@ def drawn(world: World, full: Full, options: argparse.Namespace) -> None:
     jupyter = Jupyter(world, world.home.parent / f"lab-{time.time():.0f}")
     reporter = Reporter(client, full, options.rate)
     with sync_playwright() as playwright:
-        browser = chromium.launch(playwright, UNTHROTTLED if options.unthrottled else ())
+        browser = chromium.launch(playwright)
         if browser is None:
             sys.exit(chromium.MISSING)
         try:
@@ -245,6 +239,7 @@ def drawn(world: World, full: Full, options: argparse.Namespace) -> None:
             context.set_default_timeout(90_000)
             lab = Lab(context.new_page(), jupyter).open()
             page = lab.page
+            print(frames(browser, page, "an empty JupyterLab", options))
             print(f"panel: list painted in {painted(page, LISTED, lambda: lab.command('daylight:show-panel')):.0f} ms")
             for nth in ("first", "again", "again"):
                 took = painted(page, PAINTED, lambda: lab.command("daylight:open", number=full.search))
@@ -257,29 +252,53 @@ def drawn(world: World, full: Full, options: argparse.Namespace) -> None:
                 page.get_by_role("tab", name=tab).click()
                 page.wait_for_timeout(2000)
                 with reporter.reporting(live(full)):
-                    print(frames(page, f"search, {tab}", options))
+                    print(frames(browser, page, f"search, {tab}", options))
                 shoot(page, options, f"search-{tab}")
             lab.command("application:close-all")
             compare = lambda: lab.command("daylight:open", numbers=list(full.compared))  # noqa: E731
             print(f"comparison of {COMPARED}: painted in {painted(page, COMPARISON, compare):.0f} ms")
             with reporter.reporting([AttemptId(number, 1, 1) for number in full.compared]):
-                print(frames(page, f"comparison of {COMPARED}", options))
+                print(frames(browser, page, f"comparison of {COMPARED}", options))
             shoot(page, options, "comparison")
         finally:
             browser.close()
             jupyter.close()
 
 
-def frames(page: Any, what: str, options: argparse.Namespace) -> str:
+def frames(browser: Any, page: Any, what: str, options: argparse.Namespace) -> str:
     """Return a line about the frames of the next seconds."""
     page.evaluate(FRAMES)
+    browser.start_tracing(page=page, categories=list(TRACED))
     page.wait_for_timeout(1000 * options.seconds)
-    found, costs = page.evaluate("() => [window.frames_, window.costs]")
-    late = sum(frame > 25 for frame in found) / len(found)
+    trace = json.loads(browser.stop_tracing())["traceEvents"]
+    page.evaluate("() => { window.framed = false; }")
+    apart, work, cpu = frames_in(trace)
+    late = sum(each > 25 for each in apart) / len(apart)
     return (
-        f"frames while {options.rate} reports a second arrive, {what:20}  p95 {p95(found):5.1f} ms apart "
-        f"({late:.1%} of {len(found)} late), cost p95 {p95(costs):5.1f} ms, most {max(costs):5.1f} ms"
+        f"frames, {what:28} work p95 {p95(work):5.1f} ms, most {max(work):5.1f} ms, of CPU p95 {p95(cpu):5.1f} ms; "
+        f"{p95(apart):5.1f} ms apart, {late:.1%} of {len(apart)} late"
     )
+
+
+def frames_in(trace: Sequence[dict[str, Any]]) -> tuple[list[float], list[float], list[float]]:
+    """Return the milliseconds between frames, and those of work in each, by the clock and in time of the CPU.
+
+    They are those of the page's thread in a trace of Chromium: the one with the most frames.
+    """
+    begun: dict[tuple[int, int], list[float]] = {}
+    for event in trace:
+        if event.get("name") == FRAME and "dur" in event:
+            begun.setdefault((event["pid"], event["tid"]), []).append(event["ts"])
+    thread, starts = max(begun.items(), key=lambda each: len(each[1]))
+    starts.sort()
+    work, cpu = [0.0] * len(starts), [0.0] * len(starts)
+    for event in trace:
+        if event.get("name") == TASK and (event["pid"], event["tid"]) == thread and "dur" in event:
+            nth = bisect.bisect_right(starts, event["ts"] + event["dur"]) - 1  # a frame begins within a task
+            work[nth] += event["dur"] / 1000 if nth >= 0 else 0
+            cpu[nth] += event.get("tdur", 0) / 1000 if nth >= 0 else 0
+    apart = [(after - before) / 1000 for before, after in itertools.pairwise(starts)]
+    return apart, work[:-1], cpu[:-1]
 
 
 def shoot(page: Any, options: argparse.Namespace, name: str) -> None:
@@ -308,7 +327,6 @@ def main() -> None:
     parser.add_argument("--home", type=Path, help="a filled home, which is kept; filled unless it exists")
     parser.add_argument("--no-browser", action="store_true", help="requests and memory only")
     parser.add_argument("--no-requests", action="store_true", help="the browser only")
-    parser.add_argument("--unthrottled", action="store_true", help="frames as fast as they can be drawn")
     parser.add_argument("--screenshots", type=Path, help="a folder for pictures of what is measured")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
