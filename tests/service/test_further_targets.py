@@ -16,8 +16,8 @@ pytestmark = pytest.mark.distributed
 PATIENT = "import kernel_backend.runner.loop.target as target\ntarget.ANSWER_S = 60.0\n" + LASTING.lstrip()
 
 
-def test_a_target_that_is_decided_on_while_the_ranks_wait_reaches_them_in_time(own_world):
-    world, client = own_world, own_world.serve()
+def test_a_target_that_is_decided_on_while_the_ranks_wait_reaches_them_in_time(world):
+    client = world.serve()
     whole = world.submit(epochs=4).experiment.number
     assert world.ended(whole).state == "completed"
     number = world.lasting(PATIENT, epochs=4)
@@ -36,8 +36,8 @@ def test_a_target_that_is_decided_on_while_the_ranks_wait_reaches_them_in_time(o
     assert world.weights(number) == world.weights(whole)
 
 
-def test_nobody_is_asked_to_step_aside_who_leaves_because_nobody_answered(own_world):
-    world, client = own_world, own_world.serve()
+def test_nobody_is_asked_to_step_aside_who_leaves_because_nobody_answered(world):
+    client = world.serve()
     number = world.lasting(epochs=4)
     world.reached(number, 4)
     client.pause(number)

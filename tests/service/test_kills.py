@@ -39,7 +39,7 @@ def told_once(world: World, number: int) -> bool:
     ]
 
 
-@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("victim", [pytest.param(0, marks=pytest.mark.long), 1])
 def test_a_killed_rank_costs_at_most_what_came_after_the_checkpoint(world, quiet, victim):
     number = world.lasting(**OPTIONS)
     world.checkpointed(number)
@@ -66,8 +66,7 @@ def test_a_killed_launcher_takes_its_ranks_along_and_the_next_attempt_runs(world
     assert world.weights(number) == quiet
 
 
-def test_a_killed_service_comes_back_adopts_its_gang_and_loses_no_report(own_world, quiet):
-    world = own_world
+def test_a_killed_service_comes_back_adopts_its_gang_and_loses_no_report(world, quiet):
     number = world.lasting(**OPTIONS)
     world.reached(number, 4)
     ranks = world.ranks()
@@ -87,8 +86,7 @@ def test_a_killed_service_comes_back_adopts_its_gang_and_loses_no_report(own_wor
     assert world.weights(number) == quiet
 
 
-def test_what_ended_while_the_service_was_dead_is_taken_in_when_it_returns(own_world, quiet):
-    world = own_world
+def test_what_ended_while_the_service_was_dead_is_taken_in_when_it_returns(world, quiet):
     number = world.lasting(**OPTIONS)
     world.reached(number, 4)
     hurry = Path(str(world.overview(number).trials[0].params["hurry"]))
@@ -102,8 +100,7 @@ def test_what_ended_while_the_service_was_dead_is_taken_in_when_it_returns(own_w
     assert world.weights(number) == quiet
 
 
-def test_service_and_gang_killed_together_start_again_from_the_checkpoint(own_world, quiet):
-    world = own_world
+def test_service_and_gang_killed_together_start_again_from_the_checkpoint(world, quiet):
     number = world.lasting(**OPTIONS)
     world.checkpointed(number)
     world.close()
@@ -126,8 +123,7 @@ def test_an_idle_service_ends_itself_and_comes_back_on_use(tmp_path, quiet):
     world.close()
 
 
-def test_a_paused_experiment_outlives_a_restart(own_world, quiet):
-    world = own_world
+def test_a_paused_experiment_outlives_a_restart(world, quiet):
     client = world.serve()
     number = world.lasting(**OPTIONS)
     world.checkpointed(number)

@@ -43,8 +43,14 @@ def client(world: World) -> Client:
     return Client.connect(start=False, home=world.home)
 
 
-def test_five_reruns_give_equal_bits(world: World) -> None:
-    assert reruns.run(5, world).startswith("5 of 5 reruns")
+@pytest.fixture(scope="module")
+def plain(world: World) -> int:
+    """A training of two epochs that has ended."""
+    return finished(world)
+
+
+def test_a_rerun_gives_equal_bits(world: World) -> None:
+    assert reruns.run(1, world).startswith("1 of 1 reruns")
 
 
 def test_a_rerun_says_whose_it_is(world: World) -> None:
@@ -55,12 +61,10 @@ def test_a_rerun_says_whose_it_is(world: World) -> None:
     client(world).stop(again.number)
 
 
-def test_a_rerun_with_another_hyperparameter_says_so_and_where_results_part(world: World) -> None:
-    first = world.submit().experiment.number
-    world.ended(first)
-    again = client(world).rerun(first, Rerun(params={"lr": 0.02})).experiment.number
+def test_a_rerun_with_another_hyperparameter_says_so_and_where_results_part(world: World, plain: int) -> None:
+    again = client(world).rerun(plain, Rerun(params={"lr": 0.02})).experiment.number
     world.ended(again)
-    found = client(world).diff(first, again)
+    found = client(world).diff(plain, again)
     assert [(each.kind, each.text) for each in found.differences] == [("hyperparameters", "lr 0.01 -> 0.02")]
     assert found.results.identical is False
     assert found.results.parted_at is not None
@@ -70,7 +74,7 @@ def test_a_rerun_with_another_hyperparameter_says_so_and_where_results_part(worl
 def test_a_rerun_works_when_its_folder_is_gone(world: World, tmp_path: Path) -> None:
     folder = tmp_path / "project"
     folder.mkdir()
-    first = world.submit(cwd=folder).experiment.number
+    first = world.submit(cwd=folder, slots=1).experiment.number
     world.ended(first)
     shutil.rmtree(folder)
     again = client(world).rerun(first).experiment.number
@@ -78,15 +82,14 @@ def test_a_rerun_works_when_its_folder_is_gone(world: World, tmp_path: Path) -> 
     assert client(world).diff(first, again).results.identical
 
 
-def test_what_cannot_be_asked_of_a_rerun_is_refused(world: World) -> None:
-    first = world.submit().experiment.number
+def test_what_cannot_be_asked_of_a_rerun_is_refused(world: World, plain: int) -> None:
     with pytest.raises(InvalidRequest, match="no configuration: slots"):
-        client(world).rerun(first, Rerun(config={"slots": 0}))
+        client(world).rerun(plain, Rerun(config={"slots": 0}))
     with pytest.raises(InvalidRequest, match="no configuration: colour"):
-        client(world).rerun(first, Rerun(config={"colour": 1}))
+        client(world).rerun(plain, Rerun(config={"colour": 1}))
     with pytest.raises(NotFound):
         client(world).rerun(10**6)
-    snapshot = client(world).experiment(first).experiment.snapshot
+    snapshot = client(world).experiment(plain).experiment.snapshot
     with pytest.raises(NotFound):
         client(world).submit(Submission(snapshot=snapshot, python=sys.executable, cwd="/", rerun_of=10**6))
     with pytest.raises(ValidationError):  # whose checkpoint it begins from is the service's to say
@@ -94,7 +97,7 @@ def test_what_cannot_be_asked_of_a_rerun_is_refused(world: World) -> None:
 
 
 def test_the_first_steps_after_a_checkpoint_are_verified(world: World) -> None:
-    first = world.submit(checkpoint_every={"steps": 6}, keep={"latest": 9, "best": 0}).experiment.number
+    first = world.submit(slots=1, checkpoint_every={"steps": 6}, keep={"latest": 9, "best": 0}).experiment.number
     world.ended(first)
     again = client(world).retrain(first).experiment
     assert (again.begins_from, again.config.until) == (f"{first}.1/6-1", 8)  # saved after its validation
@@ -105,7 +108,7 @@ def test_the_first_steps_after_a_checkpoint_are_verified(world: World) -> None:
 
 
 def test_a_training_with_one_checkpoint_is_verified_from_its_beginning(world: World) -> None:
-    first = world.lasting(epochs=1, checkpoint_every={"epochs": 1}, pause=2.0)
+    first = world.lasting(slots=1, epochs=1, checkpoint_every={"epochs": 1}, pause=2.0)
     with pytest.raises(NotFound, match="no checkpoint yet to compare with"):
         client(world).retrain(first)
     world.hurry(first)
@@ -118,7 +121,7 @@ def test_a_training_with_one_checkpoint_is_verified_from_its_beginning(world: Wo
 
 def test_a_mismatch_names_the_first_tensor_that_differs(world: World) -> None:
     drifting = DEFINITION.replace("time.sleep(pause)", "output = output + time.time_ns() % 97 * 1e-3")
-    first = world.submit(drifting).experiment.number
+    first = world.submit(drifting, slots=1).experiment.number
     world.ended(first)
     again = client(world).retrain(first).experiment.number
     world.ended(again)
@@ -142,7 +145,8 @@ def test_a_history_says_what_has_changed_since_the_one_before(world: World) -> N
 
 
 def test_a_trial_whose_copied_beginning_is_gone_does_not_start_from_scratch(world: World) -> None:
-    first = world.submit(checkpoint_every={"steps": 4}, keep={"latest": 9, "best": 0}, epochs=1).experiment.number
+    options = {"checkpoint_every": {"steps": 4}, "keep": {"latest": 9, "best": 0}}
+    first = world.submit(slots=1, epochs=1, **options).experiment.number
     world.ended(first)
     # Four slow steps from one checkpoint to the next: time to pause it amid them.
     again = client(world).retrain(first, Rerun(params={"pause": 5.0})).experiment
@@ -189,7 +193,7 @@ def test_a_rerun_reads_included_files_and_data_as_they_were(
 
 
 def finished(world: World, **options: object) -> int:
-    number = world.submit(**options).experiment.number
+    number = world.submit(**{"slots": 1} | options).experiment.number
     assert world.ended(number).state == "completed"
     return number
 
@@ -228,7 +232,7 @@ def test_a_training_is_continued_from_its_best_checkpoint_with_other_values(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DAYLIGHT_HOME", str(world.home))
-    first = finished(world, epochs=4, lr=3.0, keep={"best": 1, "latest": 1}, environment=record())
+    first = finished(world, slots=2, epochs=4, lr=3.0, keep={"best": 1, "latest": 1}, environment=record())
     kept = client(world).checkpoints(first)
     best = min(kept, key=lambda each: each.metrics["loss"])
     asked = Rerun(checkpoint="best", params={"lr": 0.001}, config={"epochs": 6, "slots": 1})
@@ -240,8 +244,8 @@ def test_a_training_is_continued_from_its_best_checkpoint_with_other_values(
     assert (longer.status, longer.overview.trials[0].step) == ("completed", 64)
 
 
-def test_what_cannot_be_continued_is_refused(world: World) -> None:
-    first = finished(world, epochs=2)
+def test_what_cannot_be_continued_is_refused(world: World, plain: int) -> None:
+    first = plain
     with pytest.raises(InvalidRequest, match=r"has 2 epochs behind it, and --epochs 2 counts them, too: .* --epochs 4"):
         client(world).rerun(first, Rerun(checkpoint="newest"))
     with pytest.raises(InvalidRequest, match=r"has 16 steps behind it, and --steps 16 counts them"):
@@ -260,15 +264,15 @@ def test_patience_is_counted_anew_when_a_training_is_continued(world: World) -> 
     assert world.ended(again).trials[0].step > stopped
 
 
-def test_a_training_begins_with_the_best_weights_of_another(world: World) -> None:
-    first = finished(world, epochs=2)
+def test_a_training_begins_with_the_best_weights_of_another(world: World, plain: int) -> None:
+    first = plain
     best = min(client(world).checkpoints(first), key=lambda each: each.metrics.get("loss", float("inf")))
-    wider = world.submit(epochs=1, weights_from=str(first), width=24)
+    wider = world.submit(slots=1, epochs=1, weights_from=str(first), width=24)
     assert wider.experiment.begins_from == f"{first}.1/{best.id}:weights"
     ended = world.ended(wider.experiment.number)
     assert (ended.experiment.state, ended.trials[0].step) == ("completed", 8)
     assert any("begins with the weights of another trial, except " in each for each in ended.warnings)
-    searched = world.submit(epochs=1, space="lr=0.1,0.2", search={"method": "grid"}).experiment.number
+    searched = world.submit(slots=1, epochs=1, space="lr=0.1,0.2", search={"method": "grid"}).experiment.number
     world.ended(searched)
     with pytest.raises(InvalidRequest, match=f"--from {searched}: it is a search: name a trial of it, {searched}.1"):
         world.submit(weights_from=str(searched))

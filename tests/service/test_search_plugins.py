@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,56 +36,63 @@ def make(settings, space):
 """
 
 
-@pytest.fixture
-def site(own_world: World, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Provide a folder with packages that the service can import."""
-    site = tmp_path / "site"
+    site = tmp_path_factory.mktemp("plugins") / "site"
     install(ANNEALING, site)
     written(site, "failing-search", FAILING, "failing")
     written(site, "shadow-search", "METHOD = None", "asha")
-    own_world.kill_service()
-    own_world.environment["PYTHONPATH"] = os.pathsep.join([str(site), own_world.environment.get("PYTHONPATH", "")])
-    own_world.serve()
     return site
+
+
+@pytest.fixture(scope="module")
+def world(site: Path) -> Iterator[World]:
+    """A service that has these packages."""
+    made = World(site.parent / "home", shared_forkserver=True)
+    made.environment["PYTHONPATH"] = os.pathsep.join([str(site), made.environment.get("PYTHONPATH", "")])
+    made.serve()
+    yield made
+    made.close()
 
 
 def search(world: World, method: str, trials: int = 2, **options: Any) -> int:
     return world.submit(search={"method": method, "trials": trials}, **{**OPTIONS, **options}).experiment.number
 
 
-def test_a_method_of_a_package_trains_and_one_that_raises_waits_with_the_reason(own_world: World, site: Path) -> None:
-    number, failing = search(own_world, "annealing"), search(own_world, "failing")
-    overview = own_world.ended(number)
+def test_a_method_of_a_package_trains_and_one_that_raises_waits_with_the_reason(world: World) -> None:
+    number, failing = search(world, "annealing"), search(world, "failing")
+    overview = world.ended(number)
     assert overview.experiment.state == "completed"
     assert [str(trial.state) for trial in overview.trials] == ["completed", "completed"]
     assert overview.default_trials == 12
-    said = until(lambda: [each for each in own_world.overview(failing).warnings if "package" in each], "it is told")
+    said = until(lambda: [each for each in world.overview(failing).warnings if "package" in each], "it is told")
     assert said == [
         "the search does not go on: its method failing of package failing-search 1.0 has raised ZeroDivisionError: "
         "nothing to divide by; this is tried again"
     ]
-    assert "the search method asha of package shadow-search 1.0 is not used" in (
-        own_world.home / "service.log"
-    ).read_text(encoding="utf-8")
+    assert "the search method asha of package shadow-search 1.0 is not used" in (world.home / "service.log").read_text(
+        encoding="utf-8"
+    )
 
 
-def test_a_search_whose_package_is_gone_waits_and_goes_on_with_it(own_world: World, site: Path, tmp_path: Path) -> None:
-    hurry = own_world.home / "hurry"
-    number = search(own_world, "annealing", source=LASTING, pause=0.5, hurry=str(hurry))
-    until(lambda: own_world.overview(number).trials, "a trial is there")
+def test_a_search_whose_package_is_gone_waits_and_goes_on_with_it(world: World, site: Path, tmp_path: Path) -> None:
+    hurry = world.home / "hurry"
+    number = search(world, "annealing", source=LASTING, pause=0.5, hurry=str(hurry))
+    until(lambda: world.overview(number).trials, "a trial is there")
     gone = tmp_path / "gone"
-    own_world.kill_service()
+    world.kill_service()
     shutil.move(site, gone)
-    own_world.serve()
-    said = until(lambda: [e for e in own_world.overview(number).warnings if "does not go on" in e], "it is told")
+    world.serve()
+    said = until(lambda: [e for e in world.overview(number).warnings if "does not go on" in e], "it is told")
     assert "--search annealing: must be single, " in said[0]
     hurry.touch()
-    assert own_world.ended(search(own_world, "random", trials=1)).experiment.state == "completed"
+    assert world.ended(search(world, "random", trials=1)).experiment.state == "completed"
     with pytest.raises(InvalidRequest, match="a method of another package needs that package where the service runs"):
-        search(own_world, "annealing")
-    own_world.kill_service()
+        search(world, "annealing")
+    world.kill_service()
     shutil.move(gone, site)
-    own_world.serve()
-    overview = own_world.ended(number)
+    world.serve()
+    overview = world.ended(number)
     assert overview.experiment.state == "completed"
     assert not [each for each in overview.warnings if "does not go on" in each]

@@ -54,17 +54,17 @@ def test_a_search_promotes_real_trials_by_checkpoint_to_its_end(world: World) ->
 
 
 @pytest.mark.parametrize("seed", [1])
-def test_a_service_that_is_killed_again_and_again_decides_as_one_that_lives(own_world: World, seed: int) -> None:
-    number, chance = submit(own_world, asha(6)), random.Random(seed)
-    for _ in range(6):
+def test_a_service_that_is_killed_again_and_again_decides_as_one_that_lives(world: World, seed: int) -> None:
+    number, chance = submit(world, asha(6)), random.Random(seed)
+    for _ in range(3):
         time.sleep(chance.uniform(0.3, 3.0))
-        own_world.kill_service()
-        own_world.serve()
-        if own_world.overview(number).ended:
+        world.kill_service()
+        world.serve()
+        if world.overview(number).ended:
             break
-    overview = own_world.ended(number)
+    overview = world.ended(number)
     assert overview.experiment.state == "completed"
-    entries = holds_together(own_world, number)
+    entries = holds_together(world, number)
     made = [each.decision.trial for each in entries if isinstance(each.decision, Create)]
     assert made == list(range(1, 7)) == [trial.index for trial in overview.trials]
     assert states(overview)["completed"] >= 1
@@ -168,30 +168,31 @@ def prepare():
 )
 
 
-def test_prepare_runs_once_for_all_trials_of_a_search(own_world: World, tmp_path: Path) -> None:
-    number = submit(own_world, {"method": "random", "trials": 3}, source=PREPARED, epochs=1, cwd=tmp_path)
-    overview = own_world.ended(number)
+def test_prepare_runs_once_for_all_trials_of_a_search(world: World, tmp_path: Path) -> None:
+    number = submit(world, {"method": "random", "trials": 3}, source=PREPARED, epochs=1, cwd=tmp_path)
+    overview = world.ended(number)
     assert states(overview) == {"completed": 3}
     assert (tmp_path / "prepared").read_text() == "once\n"
-    again = submit(own_world, {"method": "random", "trials": 1}, source=PREPARED, epochs=1, cwd=tmp_path)
-    own_world.ended(again)
+    again = submit(world, {"method": "random", "trials": 1}, source=PREPARED, epochs=1, cwd=tmp_path)
+    world.ended(again)
     assert (tmp_path / "prepared").read_text() == "once\nonce\n"
 
 
-@pytest.mark.parametrize("method", ["random", "asha"])
-def test_a_prepare_that_fails_ends_the_search_once_with_one_message(
-    own_world: World, tmp_path: Path, method: str
-) -> None:
+def test_a_prepare_that_fails_ends_the_search_once_with_one_message(world: World, tmp_path: Path) -> None:
     source = PREPARED.replace("time.sleep(1.0)", "raise OSError('the mirror is away')")
-    number = submit(own_world, {"method": method, "trials": 12, "sampler": None}, source=source, cwd=tmp_path)
-    overview = own_world.ended(number)
-    assert overview.experiment.state == "failed"
     message = "prepare() fails, so that no trial can begin: OSError: the mirror is away (cell [4] line 23)"
-    assert [each for each in overview.warnings if "prepare()" in each] == [message]
-    assert states(overview)["failed"] == 1
-    assert len(overview.trials) <= 2  # one for each slot
-    failures = [each.event for each in holds_together(own_world, number) if each.event.type == "failed"]
-    assert [each.message for each in failures] == [message]
-    own_world.kill_service()
-    own_world.serve()
-    assert message in own_world.overview(number).warnings
+    numbers = {}
+    for method in ("random", "asha"):
+        search = {"method": method, "trials": 12, "sampler": None}
+        numbers[method] = number = submit(world, search, source=source, cwd=tmp_path)
+        overview = world.ended(number)
+        assert overview.experiment.state == "failed", method
+        assert [each for each in overview.warnings if "prepare()" in each] == [message], method
+        assert states(overview)["failed"] == 1, method
+        assert len(overview.trials) <= 2, method  # one for each slot
+        failures = [each.event for each in holds_together(world, number) if each.event.type == "failed"]
+        assert [each.message for each in failures] == [message], method
+    world.kill_service()
+    world.serve()
+    for method, number in numbers.items():
+        assert message in world.overview(number).warnings, method

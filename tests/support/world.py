@@ -197,10 +197,13 @@ class World:
 
     def ranks(self) -> dict[int, psutil.Process]:
         """Return the running ranks by number, from the records of their launchers."""
-        known = {}
+        found = {}
         for record in self.home.glob("attempts/*/ranks*.json"):
-            known |= {pid: int(rank) for rank, pid in json.loads(record.read_bytes()).items()}
-        return {known[process.pid]: process for process in self._everything() if process.pid in known}
+            for rank, pid in json.loads(record.read_bytes()).items():
+                with contextlib.suppress(psutil.Error):  # it has ended
+                    if self._lives_here(process := psutil.Process(pid)):
+                        found[int(rank)] = process
+        return found
 
     def forkservers(self) -> list[psutil.Process]:
         """Return the forkservers of this home alone, without the ranks forked from them."""
@@ -245,8 +248,12 @@ class World:
     def _everything(self) -> Iterator[psutil.Process]:
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
-                if process.pid != os.getpid() and self._has(process) and process.status() != psutil.STATUS_ZOMBIE:
+                if process.pid != os.getpid() and self._lives_here(process):
                     yield process
+
+    def _lives_here(self, process: psutil.Process) -> bool:
+        """Return True for a process of this home that has not ended."""
+        return self._has(process) and process.status() != psutil.STATUS_ZOMBIE
 
     def _has(self, process: psutil.Process) -> bool:
         """Return True for a process of this home; a forked rank has the environment of its forkserver."""
