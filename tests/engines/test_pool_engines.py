@@ -16,6 +16,7 @@ from tests.support.memory_engine import MemoryEngine
 SECOND = Pool(name="second", settings=PoolSettings(engine="slurm"))
 
 
+@pytest.mark.long
 class TestPoolEngines(EngineContract):
     pool = SECOND.name
 

@@ -175,7 +175,12 @@ CHANGES: dict[str, tuple[Callable[[Notebook], None], str, str]] = {
 }
 
 
-@pytest.mark.parametrize("change", CHANGES)
+COSTLY = {"a library's version", "threads"}  # for which another forkserver has to start
+
+
+@pytest.mark.parametrize(
+    "change", [pytest.param(each, marks=pytest.mark.long) if each in COSTLY else each for each in CHANGES]
+)
 def test_a_silent_change_is_named(shared: tuple[World, Path], leslie: int, dave: Notebook, change: str) -> None:
     inject, kind, text = CHANGES[change]
     inject(dave)

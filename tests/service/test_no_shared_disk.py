@@ -54,7 +54,7 @@ def quiet(site: Site, local: int) -> dict[str, str]:
     return site.weights(local)
 
 
-@pytest.mark.parametrize("backend", ["torch", "horovod"])
+@pytest.mark.parametrize("backend", ["torch", pytest.param("horovod", marks=pytest.mark.long)])
 def test_two_nodes_that_see_no_home_have_the_bits_of_two_slots_of_one_node(site, quiet, backend):
     number = site.world.submit(pool="cloud", backend=backend, **OPTIONS).experiment.number
     overview = site.trained(number)

@@ -105,6 +105,7 @@ def kept_until(kept: HeldAllocation) -> str:
     return time.strftime("%H:%M", time.localtime(kept.ends))
 
 
+@pytest.mark.long
 def test_a_cancelled_allocation_and_one_at_its_time_limit_cost_no_bit_and_no_retry(world, site, quiet):
     number = lasting(world, pool="cluster", search=search(keep_allocation=1800.0), pause=2.0)
     world.checkpointed(number)

@@ -75,6 +75,7 @@ def test_a_gang_that_the_site_denies_pauses_its_experiment_with_the_limit(world)
     stop(world, number)
 
 
+@pytest.mark.long
 def test_waiting_at_the_limit_of_submitted_jobs_uses_up_no_attempt(world, site):
     site.limits(MaxSubmitJobs=1)
     first = world.lasting(pool="cpu", slots=1, epochs=2)
@@ -91,6 +92,7 @@ def test_waiting_at_the_limit_of_submitted_jobs_uses_up_no_attempt(world, site):
     site.limits(MaxSubmitJobs=-1)
 
 
+@pytest.mark.long
 def test_a_gang_that_is_submitted_while_the_controller_is_down_says_so_and_starts_once(world, site):
     site.saved()
     site.kill("slurmctld")

@@ -77,6 +77,7 @@ def test_a_restarted_service_adopts_a_gang_on_two_nodes(two, quiet):
     assert two.weights(number) == quiet
 
 
+@pytest.mark.long
 def test_a_rank_killed_on_the_other_node_and_a_pause_cost_no_bit(two, quiet):
     number = two.lasting(pool="cluster", **OPTIONS)
     two.checkpointed(number)
