@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -17,17 +19,40 @@ from kernel_backend.model.experiment import Config
 
 pytestmark = pytest.mark.distributed
 
-# Runs a script in an interpreter that has none of our packages, whatever is installed.
+# An interpreter that has none of our packages, whatever is installed: it imports torch, and runs each script in a fork.
 WITHOUT_DAYLIGHT = """
-import runpy, sys
+import json, os, runpy, sys
 class Blocked:
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] in ("daylight", "kernel_backend", "jupyter_ext"):
             raise ImportError(f"{name} is not there")
 sys.meta_path.insert(0, Blocked())
-sys.argv = sys.argv[1:]
-runpy.run_path(sys.argv[0], run_name="__main__")
+import torch, torch._dynamo
+for line in sys.stdin:
+    folder, *argv = json.loads(line)
+    child = os.fork()
+    if child == 0:
+        os.chdir(folder)
+        sys.argv = argv
+        sys.stdout = sys.stderr = open("printed", "w", buffering=1)
+        runpy.run_path(sys.argv[0], run_name="__main__")
+        sys.exit()
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
+
+
+@pytest.fixture(scope="module")
+def without_daylight() -> Iterator[Callable[..., None]]:
+    """`without_daylight(folder, *argv)` runs a script in a folder where Daylight cannot be imported."""
+    command = [sys.executable, "-I", "-c", WITHOUT_DAYLIGHT]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+
+        def run(folder: Path, *argv: str) -> None:
+            print(json.dumps([str(folder), *argv]), file=process.stdin, flush=True)
+            assert process.stdout.readline() == "0\n", (folder / "printed").read_text()
+
+        yield run
+
 
 SCHEDULED = (
     DIGITS
@@ -156,7 +181,7 @@ def script_of(source: str, config: Config) -> str:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_script_computes_the_same_bits_without_daylight(tmp_path, case):
+def test_a_script_computes_the_same_bits_without_daylight(tmp_path, without_daylight, case):
     source, options = CASES[case]
     epochs = options.get("epochs", 1)
     others = {name: value for name, value in options.items() if name != "epochs"}
@@ -166,15 +191,7 @@ def test_a_script_computes_the_same_bits_without_daylight(tmp_path, case):
     script = tmp_path / "train.py"
     script.write_text(script_of(source, attempt.job.config))
     words = ["--log", "reports.jsonl", "--log-every", "1", "--save", "weights.pt"]
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", WITHOUT_DAYLIGHT, "train.py", *words],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
+    without_daylight(tmp_path, "train.py", *words)
     reports = [json.loads(line) for line in (tmp_path / "reports.jsonl").read_text().splitlines()]
     for kind in ("training", "validation"):
         mine = {each["step"]: each["metrics"] for each in reports if each["kind"] == kind}

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 import torch
 from gang import Trial
-from test_plain_script import WITHOUT_DAYLIGHT
+from test_plain_script import without_daylight
 
 from jupyter_ext.plain_script.script import plain_script
 from kernel_backend.definition.parse import parse
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.experiment import Config
 
+__all__ = ["without_daylight"]  # a fixture of the tests below
 pytestmark = pytest.mark.distributed
 
 TRAINER = """
@@ -63,7 +61,7 @@ def script_of(source, config, params):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_script_of_a_trainer_computes_the_same_bits(tmp_path, case):
+def test_a_script_of_a_trainer_computes_the_same_bits(tmp_path, without_daylight, case):
     source, params, written = CASES[case]
     trial = Trial(tmp_path / "trial", source=source, slots=1, epochs=2, params=params)
     attempt = trial.run()
@@ -71,9 +69,7 @@ def test_a_script_of_a_trainer_computes_the_same_bits(tmp_path, case):
     script = script_of(source, attempt.job.config, params)
     assert written in script
     (tmp_path / "train.py").write_text(script + "torch.save(model.state_dict(), 'weights.pt')\n")
-    command = [sys.executable, "-I", "-c", WITHOUT_DAYLIGHT, "train.py"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=200)
-    assert done.returncode == 0, done.stderr
+    without_daylight(tmp_path, "train.py")
     weights = torch.load(tmp_path / "weights.pt")
     assert weights.keys() == trial.model().keys()
     assert all(torch.equal(each, trial.model()[name]) for name, each in weights.items())
