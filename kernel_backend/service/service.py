@@ -46,7 +46,6 @@ from kernel_backend.service.outbox.sender import OutboxSender
 from kernel_backend.service.retention import Retention
 from kernel_backend.service.state.requests import pools_of
 from kernel_backend.service.storage_limits import StorageLimits
-from kernel_backend.service.submission import SubmissionValidator
 from kernel_backend.service.verbs.artifacts import ArtifactVerbs
 from kernel_backend.service.verbs.attempts import AttemptVerbs
 from kernel_backend.service.verbs.checkpoints import CheckpointVerbs
@@ -59,6 +58,7 @@ from kernel_backend.service.verbs.quotas import QuotaVerbs
 from kernel_backend.service.verbs.reruns import RerunVerbs
 from kernel_backend.service.verbs.search import SearchVerbs
 from kernel_backend.service.verbs.staging import Staging
+from kernel_backend.service.verbs.submission_validator import SubmissionValidator
 from kernel_backend.service.verbs.submissions import SubmissionVerbs
 from kernel_backend.service.verbs.traces import TraceVerbs
 from kernel_backend.service.verbs.webhooks import WebhookVerbs

@@ -19,8 +19,8 @@ from kernel_backend.service.rerun import (
     rerun_submission,
     single_trial,
 )
-from kernel_backend.service.submission import SubmissionValidator
 from kernel_backend.service.verbs.checkpoints import CheckpointVerbs
+from kernel_backend.service.verbs.submission_validator import SubmissionValidator
 from kernel_backend.store.base import NewExperiment, Store
 
 

@@ -14,7 +14,7 @@ from kernel_backend.service.context import Context
 from kernel_backend.service.duplicates import DuplicateFinder
 from kernel_backend.service.environments import Preparation
 from kernel_backend.service.numbering import Numbering
-from kernel_backend.service.submission import SubmissionValidator
+from kernel_backend.service.verbs.submission_validator import SubmissionValidator
 from kernel_backend.store.base import NewExperiment
 
 
