@@ -1,4 +1,4 @@
-"""Define the methods of a job that change an experiment, or wait for its end."""
+"""Define the methods of a job that change an experiment."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from typing import Self
 
 from jupyter_ext.job.base import JobBase
-from jupyter_ext.job.outcome import raise_if_failed
-from kernel_backend.commands.follow import follow
 from kernel_backend.model.labels import LabelEdit
 from kernel_backend.model.record import checked
 from kernel_backend.spec.slots import parse_slots
@@ -17,29 +15,6 @@ from kernel_backend.text.terminal import tell
 
 class JobActions(JobBase):
     """Methods of a job that change an experiment's state and labels."""
-
-    def wait(self, timeout: float | None = None) -> Self:
-        """Wait until the experiment has ended or needs the user.
-
-        Parameters
-        ----------
-        timeout : float, optional
-            Time after which to return in any case, in seconds.
-
-        Returns
-        -------
-        Job
-            This experiment.
-
-        Raises
-        ------
-        ExperimentFailed
-            The experiment failed, or is paused until the user fixes the cause that the message names.
-        """
-        for look in follow(self._client, self.overview, timeout):
-            overview = look.overview
-        raise_if_failed(overview)
-        return self
 
     def rename(self, name: str) -> Self:
         """Rename the experiment.

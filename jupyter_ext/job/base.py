@@ -1,8 +1,12 @@
-"""Define the common base of a job's methods: the number of the experiment, and the client."""
+"""Define the common base of a job's methods: its experiment, the client, and waiting for the experiment's end."""
 
 from __future__ import annotations
 
+from typing import Self
+
+from jupyter_ext.job.outcome import raise_if_failed
 from kernel_backend.client import Client
+from kernel_backend.commands.follow import follow
 from kernel_backend.errors import Forbidden
 from kernel_backend.model.record import Value
 from kernel_backend.model.views.overview import Overview
@@ -29,6 +33,29 @@ class JobBase:
     def params(self) -> dict[str, Value]:
         """Return all hyperparameters, including defaults; for a search, those that are not searched."""
         return self.overview.experiment.params
+
+    def wait(self, timeout: float | None = None) -> Self:
+        """Wait until the experiment has ended or needs the user.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Time after which to return in any case, in seconds.
+
+        Returns
+        -------
+        Job
+            This experiment.
+
+        Raises
+        ------
+        ExperimentFailed
+            The experiment failed, or is paused until the user fixes the cause that the message names.
+        """
+        for look in follow(self._client, self.overview, timeout):
+            overview = look.overview
+        raise_if_failed(overview)
+        return self
 
     def _check_owner(self) -> None:
         owner = self.overview.experiment.owner
