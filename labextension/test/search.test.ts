@@ -1,6 +1,7 @@
 /** What is drawn of a search: where values stand, who is coloured how, and what is said beside it. */
 
 import type { BracketStatus, ExperimentState, Space, SearchStatus, TrialRow } from '../src/api/types';
+import { groupText, trialGroups } from '../src/view/search/trialgroups';
 import { bars } from '../src/view/search/bars';
 import { ladder, ladderText } from '../src/view/search/ladder';
 import { incumbent, manyCurves } from '../src/view/search/lines';
@@ -364,4 +365,39 @@ test('what a search has used is told with what it may', () => {
   expect(spentText(told)).toBe(
     'asha, 1/4 goes on from each rung \u00b7 8 epochs trained in 12 s of 1 h 00 min of slot time; its budget is used up'
   );
+});
+
+describe('trials in groups of a hyperparameter', () => {
+  const metric = { name: 'loss', mode: 'min' } as const;
+
+  it('are in order of its values, those without it last, each group in the order of the table', () => {
+    const rows = [row(1, 0.3, { width: 128 }), row(2, 0.1, { width: 64 }), row(3, 0.2, {}), row(4, 0.4, { width: 64 })];
+    const groups = trialGroups(rows, 'width');
+    expect(groups.map(({ title, rows }) => [title, rows.map(({ trial }) => trial)])).toEqual([
+      ['width = 64', [2, 4]],
+      ['width = 128', [1]],
+      ['no width', [3]]
+    ]);
+    expect(groups.map(group => groupText(group, metric, 12))).toEqual([
+      '2 trials, best loss 0.1 (12.2)',
+      '1 trial, best loss 0.3 (12.1)',
+      '1 trial, best loss 0.2 (12.3)'
+    ]);
+  });
+
+  it('lie within intervals where it has many values, and each in one', () => {
+    const rows = Array.from({ length: 100 }, (_, nth) => row(nth, null, { lr: (nth % 50) / 50 }));
+    const groups = trialGroups(rows, 'lr');
+    expect(groups).toHaveLength(12);
+    expect(groups[0]?.title).toBe('lr from 0 to 0.06');
+    expect(groups.flatMap(group => group.rows.map(({ trial }) => trial)).sort((one, two) => one - two)).toEqual(
+      rows.map(({ trial }) => trial)
+    );
+    expect(groupText(groups[0] ?? { title: '', rows: [] }, metric, 12)).toBe('8 trials');
+  });
+
+  it('are grouped by a choice of texts, too', () => {
+    const rows = [row(1, 1, { act: 'relu' }), row(2, 2, { act: 'gelu' }), row(3, 3, { act: true })];
+    expect(trialGroups(rows, 'act').map(({ title }) => title)).toEqual(['act = gelu', 'act = relu', 'act = True']);
+  });
 });

@@ -120,6 +120,13 @@ def test_a_brush_chooses_among_the_trials_of_the_table(lab: Lab, jupyterlab: Jup
     assert max(rates) <= 1e-2 * 1.05, "the lower half of the axis"
     search.get_by_role("button", name="choose all").click()
     expect(rows).to_have_count(8)
+    widths = sorted({int(text) for text in cells(table, 6)})
+    search.get_by_role("combobox", name="group by").select_option("width")
+    groups = table.locator("tr.dl-trial-group")
+    expect(groups).to_have_count(len(widths))
+    for group, width in zip(groups.all(), widths, strict=True):
+        expect(group).to_have_text(re.compile(rf"^width = {width}: \d trials?, best error "))
+    expect(rows).to_have_count(8 + len(widths))
 
 
 def test_a_search_is_steered_from_its_table_and_kept_in_the_notebook(

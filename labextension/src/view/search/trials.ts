@@ -1,10 +1,11 @@
-/** Table of a search's trials, best first, or sorted by a selected column. */
+/** Table of a search's trials, best first, or sorted by a selected column; in groups, if a hyperparameter is selected. */
 
 import type { SearchStatus, TrialRow } from '../../api/types';
 import type { Steer } from '../../service/watch';
-import { changes, h, setChildren, setText, show } from '../dom';
+import { changes, h, setAttribute, setChildren, setText, show } from '../dom';
 import { type Column, columnsOf, noteText } from './columns';
 import { ranks } from './scale';
+import { groupText, type TrialGroup, trialGroups } from './trialgroups';
 import { TrialRow as Row } from './trialrow';
 
 const SHOWN = 200; // rows; job.trials() returns more
@@ -14,8 +15,13 @@ export class TrialTable {
   private readonly _body = h('tbody');
   private readonly _note = h('p', { class: 'dl-dim' });
   private readonly _rows = new Map<number, Row>();
+  private readonly _headings = new Map<string, HTMLTableRowElement>(); // of groups, by title
   private readonly _changed = changes();
+  private readonly _offered = changes();
+  private readonly _by = h('select', { onchange: () => this._regroup() });
+  private readonly _grouping = h('div', { class: 'dl-toolbar' }, h('label', {}, 'group by ', this._by));
   private _columns: readonly Column[] = [];
+  private _drawn: Parameters<TrialTable['update']> | null = null;
   readonly root: HTMLElement;
   sort = 'best';
 
@@ -38,6 +44,7 @@ export class TrialTable {
     this.root = h(
       'section',
       { class: 'dl-trials-part' },
+      this._grouping,
       h('div', { class: 'dl-wide dl-trials-box', tabindex: 0, role: 'group', 'aria-label': 'Trials' }, table),
       this._note
     );
@@ -45,20 +52,58 @@ export class TrialTable {
 
   /** Show those of the trials for which `shown` returns true. */
   update(status: SearchStatus, shown: (row: TrialRow) => boolean, chosen: number | null): void {
+    this._drawn = [status, shown, chosen];
     this._columns = columnsOf(status);
     this._heads();
+    this._offer(status.params);
     const rank = ranks(status.trials, status.metric);
     const through = status.trials.filter(shown);
-    const rows = through.slice(0, SHOWN);
-    const kept = new Set(rows.map(row => row.trial));
-    [...this._rows.keys()].filter(trial => !kept.has(trial)).forEach(trial => this._rows.delete(trial));
+    const by = this._by.value;
+    const groups = by === '' ? [{ title: '', rows: through }] : trialGroups(through, by).slice(0, SHOWN);
+    const most = Math.floor(SHOWN / Math.max(1, groups.length)); // rows of a group
+    const rows = groups.flatMap(group => group.rows.slice(0, most));
+    forget(this._rows, new Set(rows.map(row => row.trial)));
+    forget(this._headings, new Set(groups.map(group => group.title)));
     setChildren(
       this._body,
-      rows.map(row => this._row(status, row, rank.get(row.trial) ?? null, row.trial === chosen))
+      groups.flatMap(group => [
+        ...(by === '' ? [] : [this._heading(group, status)]),
+        ...group.rows
+          .slice(0, most)
+          .map(row => this._row(status, row, rank.get(row.trial) ?? null, row.trial === chosen))
+      ])
     );
     const total = Object.values(status.counts).reduce((sum, count) => sum + count, 0);
-    setText(this._note, noteText(rows.length, through.length, status.trials.length, total));
-    show(this._note, this._note.textContent !== '');
+    const note = noteText(rows.length, through.length, status.trials.length, total);
+    const loaded = by !== '' && status.trials.length < total ? `; the groups have the first ${through.length}` : '';
+    setText(this._note, note && note + loaded);
+    show(this._note, note !== '');
+  }
+
+  /** Offer the hyperparameters for grouping, if there are any. */
+  private _offer(names: readonly string[]): void {
+    if (this._offered(names.join('\n'))) {
+      const chosen = this._by.value;
+      this._by.replaceChildren(...['', ...names].map(name => h('option', { value: name }, name || 'nothing')));
+      this._by.value = names.includes(chosen) ? chosen : '';
+    }
+    show(this._grouping, names.length > 0);
+  }
+
+  private _regroup(): void {
+    if (this._drawn) {
+      this.update(...this._drawn);
+    }
+  }
+
+  private _heading(group: TrialGroup, status: SearchStatus): HTMLElement {
+    const known =
+      this._headings.get(group.title) ?? h('tr', { class: 'dl-trial-group' }, h('th', { scope: 'rowgroup' }));
+    this._headings.set(group.title, known);
+    const cell = known.children[0] ?? known;
+    setAttribute(cell, 'colspan', String(this._columns.length + 1));
+    setText(cell, `${group.title}: ${groupText(group, status.metric, status.number)}`);
+    return known;
   }
 
   private _heads(): void {
@@ -99,4 +144,9 @@ export class TrialTable {
   private _steering(trial: number) {
     return (verb: Steer, opener: HTMLElement): void => this._steered(trial, verb, opener);
   }
+}
+
+/** Remove the entries whose keys are not kept. */
+function forget<Key>(entries: Map<Key, unknown>, kept: ReadonlySet<Key>): void {
+  [...entries.keys()].filter(key => !kept.has(key)).forEach(key => entries.delete(key));
 }
