@@ -1,4 +1,7 @@
-"""Test the times in a training's view: a bar with a text for each part, bars of ranks, and operations."""
+"""Test the times in a training's view: a bar with a text for each part, bars of ranks, and operations.
+
+Below, how its slots are used: the newest values as text, and curves of each rank.
+"""
 
 from __future__ import annotations
 
@@ -45,6 +48,13 @@ def test_a_bar_shows_where_the_time_of_a_running_training_goes(lab: Lab, world: 
         lab.shot(f"times-{theme.lower()}", of=view.root)
         found = lab.page.evaluate(RUN, [f"article[aria-label^='Experiment #{number} '] .dl-times"])
         assert not found, "\n".join(found)
+    use = view.root.get_by_role("region", name="Use of slots")
+    fold = use.get_by_text(re.compile(r"^Use of slots, now: .*CPU [\d.]+ cores, memory "))
+    expect(fold).to_be_visible(timeout=LATE)
+    fold.click()
+    for name in ("CPU, cores", "memory, GB"):
+        curves = use.get_by_role("figure", name=name, exact=True)
+        expect(curves.get_by_role("img", name=re.compile("rank 0: .*rank 1: "))).to_be_visible(timeout=LATE)
     view.button("Stop").click()
     view.question.get_by_role("button", name="Stop it").click()
     view.until_state("stopped")
