@@ -15,6 +15,7 @@ from kernel_backend.runner.data.shares import ReadShare, Share, Step
 from kernel_backend.runner.data.source import Source, draws_nothing
 from kernel_backend.runner.determinism import seeds
 from kernel_backend.runner.determinism.generators import GeneratorDraws
+from kernel_backend.runner.determinism.idle import IdleGenerators
 
 
 class FromTensors(Dataset[Any]):
@@ -46,6 +47,7 @@ class FromSamples(Dataset[Any]):
         self._dataset, self._collate = source.dataset, source.collate
         self._draws = GeneratorDraws(source.dataset, seed, tag)
         self._collating = GeneratorDraws(source.collate, seed, f"collate {tag}")
+        self._idle = IdleGenerators()
         self._settled = False  # True once the generators held by dataset and collate function are known
         self._quiet = draws_nothing(source.dataset)
         self._together = callable(getattr(source.dataset, "__getitems__", None))
@@ -83,11 +85,36 @@ class FromSamples(Dataset[Any]):
         found = self._at_once(position, indices) if self._together else None
         if found is not None:
             return found
-        return [self._sample(place, index) for place, index in enumerate(indices, position)]
+        return self._one_by_one(position, indices) if self._settled else self._watched(position, indices)
 
-    def _sample(self, position: int, index: int) -> Any:
+    def _watched(self, position: int, indices: list[int]) -> list[Any]:
+        """Read samples, each with seeds of its own, and find out from which generators they draw."""
+        found = []
+        for place, index in enumerate(indices, position):
+            self._expect(place)
+            found.append(self._dataset[index])
+            self._idle.drawn()
+        return found
+
+    def _one_by_one(self, position: int, indices: list[int]) -> list[Any]:
+        """Read samples, each with seeds of its own for the generators that samples have drawn from so far.
+
+        The idle ones are seeded once, for the first sample. If a sample draws from them nevertheless, all are read
+        again.
+        """
+        self._expect(position)
+        found, idle = [self._dataset[indices[0]]], self._idle.names
+        for place, index in enumerate(indices[1:], position + 1):
+            self._draws.at(place, idle)
+            found.append(self._dataset[index])
+        return self._one_by_one(position, indices) if self._idle.drawn() else found
+
+    def _expect(self, position: int) -> None:
+        """Seed all generators for a sample, and have idle ones noticed that are drawn from."""
+        if self._idle.names:
+            self._draws.at(position)
+            self._idle.expect()
         self._draws.at(position)
-        return self._dataset[index]
 
     def _at_once(self, position: int, indices: list[int]) -> list[Any] | None:
         """Read all samples of a share by one call of the dataset's `__getitems__`; None if this drew random numbers.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from functools import partial
 from typing import Any
 
@@ -76,7 +76,8 @@ class GeneratorDraws:
         self._main = seeds.Draws(seed, tag)
         self._kept: OwnGenerators | None = None
         self._rows: list[tuple[Seeder, seeds.Numbers]] = []
-        self.at: Callable[[int], None] = self._main.at  # seeds all generators for a position
+        # Seeds all generators for a position, but for those given as idle.
+        self.at: Callable[..., None] = self._main.at
 
     @property
     def keeps(self) -> bool:
@@ -94,8 +95,8 @@ class GeneratorDraws:
         self.at = self._at if self._rows else self._main.at
         return changed
 
-    def _at(self, position: int) -> None:
-        self._main.at(position)
+    def _at(self, position: int, idle: Set[str] = frozenset()) -> None:
+        self._main.at(position, idle)
         for seeder, numbers in self._rows:
             seeder(numbers.at(position))
 

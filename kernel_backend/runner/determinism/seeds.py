@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import random
+from collections.abc import Set
 
 import torch
 
@@ -36,7 +37,12 @@ def mix(seed: int, *parts: int | str) -> int:
 
 def reseed(value: int) -> None:
     """Seed Python's, numpy's and torch's global random generators, in about 10 microseconds."""
-    _seed(value, value >> 32, value & _MASK31)
+    random.seed(value)
+    _seed_numpy(value >> 32)
+    # torch.manual_seed does more than needed, and takes a hundred times as long.
+    torch.default_generator.manual_seed(value & _MASK31)
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        torch.cuda.manual_seed(value)
 
 
 class Draws:
@@ -49,10 +55,21 @@ class Draws:
         self._start = _chain(seed, tag)
         self._numpy, self._torch = mix(seed, tag, "numpy"), mix(seed, tag, "torch")
 
-    def at(self, position: int) -> None:
-        """Seed the global random generators for the element at `position`, in about 10 microseconds."""
-        value = _splitmix64(self._start ^ position) >> 1
-        _seed(value, _scatter(position, self._numpy), _scatter(position, self._torch))
+    def at(self, position: int, idle: Set[str] = frozenset()) -> None:
+        """Seed the global random generators for the element at `position`, in about 10 microseconds.
+
+        Those in `idle`, of `python` and `numpy`, are left out, as these take most of that time.
+        """
+        torch.default_generator.manual_seed(_scatter(position, self._torch))
+        if "numpy" not in idle:
+            _seed_numpy(_scatter(position, self._numpy))
+        on_gpu = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+        if on_gpu or "python" not in idle:
+            value = _splitmix64(self._start ^ position) >> 1
+            if "python" not in idle:
+                random.seed(value)
+            if on_gpu:
+                torch.cuda.manual_seed(value)
 
 
 class Numbers:
@@ -82,14 +99,9 @@ def generator(value: int) -> torch.Generator:
     return torch.Generator().manual_seed(value)
 
 
-def _seed(value: int, numpys: int, torchs: int) -> None:
-    random.seed(value)
+def _seed_numpy(value: int) -> None:
     if np is not None:
-        np.random.seed(numpys | _NUMPYS)
-    # torch.manual_seed does more than needed, and takes a hundred times as long.
-    torch.default_generator.manual_seed(torchs)
-    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        torch.cuda.manual_seed(value)
+        np.random.seed(value | _NUMPYS)
 
 
 def _chain(seed: int, *parts: int | str) -> int:

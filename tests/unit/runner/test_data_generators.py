@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset
 
+from kernel_backend.runner.determinism.seeds import Draws
 from tests.support.samples import batches, rows
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
@@ -128,6 +129,42 @@ def test_a_dataset_without_generators_is_asked_for_each_sample_once():
     data = Counting()
     list(batches(data).steps(0, 4))
     assert data.asked == 23
+
+
+class Seldom(Dataset):
+    """Few samples draw, all from other generators; the others have none but their index."""
+
+    draws = (
+        lambda: random.getrandbits(40),
+        lambda: int(np.random.randint(2**31)),
+        lambda: int(torch.randint(2**40, ())),
+        lambda: int(2**40 * random.gauss()),
+        lambda: int(2**40 * np.random.normal()),
+    )
+
+    def __init__(self, rare):
+        self.rare = rare
+
+    def __len__(self):
+        return 23
+
+    def __getitem__(self, index):
+        turn = self.rare.index(index) if index in self.rare else None
+        return torch.tensor([0 if turn is None else self.draws[turn % 5]()]), index
+
+
+@pytest.mark.parametrize("rare", [[22], [3, 4], [20, 7, 19, 18, 2], list(range(23))])
+def test_a_sample_that_is_the_first_to_draw_has_the_numbers_of_its_place(rare):
+    """Generators that nothing has drawn from are not seeded for each sample."""
+    whole = batches(Seldom(rare))
+    order = [row[1] for row in rows(whole.steps(0, 8))]
+    seeds = Draws(1, "sample")
+    expected = []
+    for position, index in enumerate(order):
+        seeds.at(position)
+        expected.append([int(Seldom(rare)[index][0]), index])
+    assert rows(batches(Seldom(rare)).steps(0, 8)) == expected
+    assert rows(batches(Seldom(rare)).steps(3, 8)) == expected[18:]
 
 
 class Stream(IterableDataset):
