@@ -30,6 +30,7 @@ from kernel_backend.model.trial import Failure
 from tests.support.spools import read_after
 
 PATIENCE_S = 120  # until a gang that does not end is a failed test
+GRACE_S = 60  # in which ranks end by themselves after the death of a peer
 
 # A training that a test kills, or tells something, stands still at some step: however late that comes, there it is.
 # At which one is where a link leads to: no file is opened for that, which would be told as one of the training's.
@@ -240,9 +241,17 @@ class Attempt:
         return self
 
     def kill(self, rank: int) -> Attempt:
-        """Kill a rank by SIGKILL, after which the others end by themselves."""
+        """Kill a rank by SIGKILL, after which the others end by themselves.
+
+        If they do not, end them as the launcher does: Horovod may wait for a peer that is lost.
+        """
         os.kill(self._gang.pids()[rank], signal.SIGKILL)
-        return self.go().ended()
+        self.go()
+        deadline = time.monotonic() + GRACE_S
+        while None in self.codes and time.monotonic() < deadline:
+            time.sleep(0.02)
+        self._gang.end()
+        return self.ended()
 
     def go(self) -> Attempt:
         """Let the stopped ranks continue."""
