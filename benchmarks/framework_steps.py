@@ -2,7 +2,8 @@
 
 The same cell is trained by its framework and by Daylight, on one thread, in processes of their own that take turns
 (`contenders/round_robin.py`); a step is everything from one batch in hand to the next. In the job all is on that is on
-by default: derived seeds, reports, the signs of life, deterministic operations. No checkpoint is taken.
+by default: derived seeds, reports, the signs of life, deterministic operations, and the allocator's settings that a
+launcher gives its ranks. No checkpoint is taken.
 
     python benchmarks/framework_steps.py
     python benchmarks/framework_steps.py --only Keras --rounds 30
@@ -11,6 +12,7 @@ by default: derived seeds, reports, the signs of life, deterministic operations.
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import sys
 from pathlib import Path
@@ -20,12 +22,15 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from contenders import frameworks
 from contenders.round_robin import Contender, contest, ratio
 
+from kernel_backend.model.launch.allocator import allocator_env
+
 PAIRS = {
     "Lightning": (frameworks.lightning_alone, frameworks.lightning_in_a_job),
     "Keras": (frameworks.keras_alone, frameworks.keras_in_a_job),
     "Trainer": (frameworks.trainer_alone, frameworks.trainer_in_a_job),
 }
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+OF_RANK = ONE_THREAD | allocator_env(os.environ)
 
 
 def main() -> None:
@@ -36,7 +41,7 @@ def main() -> None:
     asked = parser.parse_args()
     for name in asked.only or PAIRS:
         alone, in_a_job = PAIRS[name]
-        contenders = {"alone": Contender(alone, env=ONE_THREAD), "in a job": Contender(in_a_job, env=ONE_THREAD)}
+        contenders = {"alone": Contender(alone, env=ONE_THREAD), "in a job": Contender(in_a_job, env=OF_RANK)}
         times = contest(contenders, asked.rounds, asked.steps)
         medians = {who: 1e3 * statistics.median(each) for who, each in times.items()}
         least = min(times["in a job"]) / min(times["alone"])
