@@ -33,7 +33,6 @@ _INSTEAD: Mapping[Form, str] = {
     "keras": "Write model().fit(...) below the functions of this cell, and run it without the line of the magic",
     "lightning": f"{_WITHOUT_MAGIC}, where trainer.fit(...) stands in it",
     "plain": _WITHOUT_MAGIC,
-    "trainer": f"{_WITHOUT_MAGIC}, where trainer.train() stands in it",
 }
 
 
@@ -63,7 +62,9 @@ def train_locally(checked: PreparedSubmission, asked: ParsedLine) -> Any:
     from kernel_backend.runner.in_process import FORMS, train_in_process
 
     if checked.definition.form not in FORMS:
-        raise InvalidRequest(f"--local trains functions and train(run, ...). {_INSTEAD[checked.definition.form]}")
+        raise InvalidRequest(
+            f"--local trains functions, train(run, ...) and a Trainer. {_INSTEAD[checked.definition.form]}"
+        )
     folder = tempfile.TemporaryDirectory(prefix="daylight-local-")
     _newest[:] = [folder]
     root = Path(folder.name)

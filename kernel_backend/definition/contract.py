@@ -121,6 +121,7 @@ class Definition(Record):
     epochs_fixed: str = ""  # of a script: why `--epochs` cannot change its number of epochs; empty if it can
     command: Command | None = None  # for the forms command and script: the shell command
     keras_backend: KerasBackend = "torch"  # for the form keras
+    trainer: str = ""  # for the form loop: the class of the Hugging Face Trainer that `train(run)` trains
 
     @property
     def summary(self) -> str:
@@ -134,7 +135,13 @@ class Definition(Record):
         if self.form == "trainer":
             return f"trainer: {self.functions['trainer'].written}, its model and data"
         form = "keras on TensorFlow" if self.keras_backend == "tensorflow" else self.form
-        return f"{form}: {' '.join(map(self._told, self.roles))}"
+        by = f", by its {self.trainer}" if self.trainer else ""
+        return f"{form}: {' '.join(map(self._told, self.roles))}{by}"
+
+    @property
+    def stepped_by(self) -> Form:
+        """Return the form whose loop takes the steps: that of a Trainer in `train(run)`, too, is its own."""
+        return "trainer" if self.trainer else self.form
 
     def _told(self, role: str) -> str:
         written = self.functions[role].written

@@ -9,8 +9,8 @@ from kernel_backend.definition.arguments import BEFORE_TRAINING, FoundFunctions,
 from kernel_backend.definition.checks import check_prepare
 from kernel_backend.definition.contract import Definition, Function
 from kernel_backend.definition.forms import RUN, TRAIN
-from kernel_backend.definition.hugging_face import refuse_trainers
 from kernel_backend.definition.merge import merged
+from kernel_backend.definition.trainer.within import trainer_within
 from kernel_backend.model.syntax import FunctionNode
 
 
@@ -19,7 +19,7 @@ def loop_definition(tree: ast.Module, roles_from: int) -> Definition:
 
     Its arguments may be results of other functions.
     """
-    refuse_trainers(tree)
+    trainer = trainer_within(tree, RUN)
     nodes = {node.name: node for node in tree.body if isinstance(node, FunctionNode)}
     own = [node for node in nodes.values() if node.lineno >= roles_from and node.name in ("prepare", TRAIN)]
     found = FoundFunctions(nodes, {}, (), guesses=False, loop_values=BEFORE_TRAINING, own_defaults=True)
@@ -31,7 +31,9 @@ def loop_definition(tree: ast.Module, roles_from: int) -> Definition:
         roles=tuple(node.name for node in sorted(own, key=lambda node: node.lineno)),
         functions=functions,
         hyperparameters=merged(functions),
-        settings=_length_of_loop(nodes[TRAIN]),
+        settings=_length_of_loop(nodes[TRAIN]) if trainer is None else trainer.settings,
+        hints=() if trainer is None else trainer.hints,
+        trainer="" if trainer is None else trainer.written,
     )
     if "prepare" in definition.roles:
         check_prepare(definition)

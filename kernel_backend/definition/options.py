@@ -244,7 +244,7 @@ def _validates(definition: Definition, config: Config) -> str | None:
 
 
 def _leaves_steps_to_the_code(definition: Definition, config: Config) -> str | None:
-    own = _OWN.get(definition.form)
+    own = _OWN.get(definition.stepped_by)
     if own is None:
         return None
     taken = {"batch_size"} if "train_data" in definition.roles else set()
@@ -263,7 +263,7 @@ def _finds_batch_size(definition: Definition, config: Config) -> str | None:
         return None
     flag = "--batch-size auto"
     if definition.form != "functions":
-        own = _OWN.get(definition.form)
+        own = _OWN.get(definition.stepped_by)
         number = "--batch-size N, a number"
         instead = own.instead.get("batch_size", number) if own else number
         return f"{flag} is for definitions of functions, whose batches and steps are Daylight's: write {instead}"
@@ -317,7 +317,7 @@ def _changes_its_slots(definition: Definition, config: Config) -> str | None:
         "command": "the program divides its work by the number of its processes",
         "trainer": "per_device_train_batch_size is that of one slot, so that the whole batch would change",
     }
-    reason = reasons.get(definition.form)
+    reason = reasons.get(definition.stepped_by)
     return f"--slots {config.slot_range} changes the number of slots, and {reason}: write --slots N" if reason else None
 
 

@@ -6,16 +6,17 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
+from torch import nn
 
 from kernel_backend.artifacts.run import run
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.reports import Note, Report
 from kernel_backend.runner import failure
 from kernel_backend.runner.artifacts import ArtifactWriter
-from kernel_backend.runner.context import RankContext
+from kernel_backend.runner.context import FormTraining, RankContext
 from kernel_backend.runner.definition.functions import Functions
 from kernel_backend.runner.definition.load import load, read_snapshot
 from kernel_backend.runner.definition.prepare_hook import prepared
@@ -28,9 +29,24 @@ from kernel_backend.runner.ipc import Instructions, Said, Spool
 from kernel_backend.runner.progress import Progress
 from kernel_backend.runner.ranks.backends import Choice, SingleRank
 
-_TRAININGS: Mapping[str, type[FunctionsTraining | LoopTraining]] = {
+
+class LocalTraining(FormTraining, Protocol):
+    """Training of a form that can also run in the notebook's process, which then gets its models."""
+
+    def models(self, best: bool) -> nn.Module | dict[str, nn.Module]:
+        """Return the trained modules; with `best` those of the best validation, where the form keeps them."""
+
+
+def _trainer(rank: RankContext) -> LocalTraining:
+    from kernel_backend.runner.forms.trainer.training import TrainerTraining
+
+    return TrainerTraining(rank)
+
+
+_TRAININGS: Mapping[str, Callable[[RankContext], LocalTraining]] = {
     "functions": FunctionsTraining,
     "loop": LoopTraining,
+    "trainer": _trainer,
 }
 FORMS = frozenset(_TRAININGS)
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
+from textwrap import indent
 
 import pytest
 import torch
 from gang import STAND, Trial, as_json
-from safetensors.torch import load_file
+from plain_trainer import plainly_trained
+
+from jupyter_ext.capture import capture_file
+from jupyter_ext.submit.local import train_locally
+from jupyter_ext.submit.submit import check, read
+from kernel_backend.spec.options import OptionParser, add_options
 
 pytestmark = pytest.mark.distributed
 
@@ -47,18 +50,18 @@ trainer = Trainer(
     compute_metrics=compute_metrics, callbacks=[Stand()],
 )
 trainer.train()
-raise AssertionError("what stands behind train() is not run")
 """
+BEHIND = 'raise AssertionError("what stands behind train() is not run")\n'
 
 
 @pytest.mark.parametrize(
     ("slots", "backend"), [(1, "torch"), (2, "horovod"), pytest.param(2, "torch", marks=pytest.mark.long)]
 )
 def test_a_kill_in_the_middle_of_an_epoch_changes_no_bit(tmp_path, slots, backend):
-    whole = Trial(tmp_path / "whole", CELL, slots=slots, backend=backend)
+    whole = Trial(tmp_path / "whole", CELL + BEHIND, slots=slots, backend=backend)
     first = whole.run()
     assert first.codes == [0] * slots, first.logs()
-    trial = Trial(tmp_path / "killed", CELL, slots=slots, backend=backend, every="1steps")
+    trial = Trial(tmp_path / "killed", CELL + BEHIND, slots=slots, backend=backend, every="1steps")
     killed = trial.start(hold=3).reaches(2).kill(slots - 1)
     assert 0 not in killed.codes, killed.logs()
     resumed = trial.run(trial.pinned())
@@ -70,7 +73,7 @@ def test_a_kill_in_the_middle_of_an_epoch_changes_no_bit(tmp_path, slots, backen
     assert as_json(resumed.reports("validation")[last]) == as_json(first.reports("validation")[last])
     assert first.reports("validation")[last]["eval_seen"] == 28
     if slots == 1:
-        assert plainly_trained(whole, tmp_path) == whole.weights()
+        assert plainly_trained(CELL, "model", tmp_path) == whole.weights()
 
 
 def test_a_training_that_is_killed_once_it_has_ended_is_left_as_it_is(tmp_path):
@@ -142,12 +145,34 @@ def test_two_slots_train_and_measure_as_one_with_the_same_global_batch(tmp_path,
     )
 
 
-def plainly_trained(trial: Trial, folder: Path) -> dict[str, bytes]:
-    """Return the weights that the cell trains without Daylight, with the settings of a rank."""
-    target, path = folder / "plain.safetensors", folder / "plain.py"
-    save = f"save_file({{name: each.contiguous() for name, each in model.state_dict().items()}}, {str(target)!r})"
-    source = CELL.replace('raise AssertionError("what stands behind train() is not run")', save)
-    head = "import torch\nfrom safetensors.torch import save_file\ntorch.set_num_threads(1)\n"
-    path.write_text(head + source)
-    subprocess.run([sys.executable, str(path)], check=True, cwd=folder, timeout=120)
-    return {name: each.numpy().tobytes() for name, each in load_file(target).items()}
+# The same cell as a loop of the user's own: its lines in a function, and a line after the training.
+ABOVE, _, BELOW = CELL.partition("set_seed(42)\n")
+BODY = "set_seed(42)\n" + BELOW.replace("5e-3", "rate") + "run.report(behind=1.0)\n"
+WITHIN = f"{ABOVE}def train(run, rate=5e-3):\n{indent(BODY, '    ')}"
+
+
+def test_a_trainer_in_a_loop_of_the_users_own_trains_as_one_in_a_cell(tmp_path):
+    cell = Trial(tmp_path / "cell", CELL)
+    assert cell.run().codes == [0, 0]
+    trial = Trial(tmp_path / "loop", WITHIN, every="1steps")
+    killed = trial.killed_at(3, rank=1)
+    assert 0 not in killed.codes, killed.logs()
+    resumed = trial.run(trial.pinned())
+    assert resumed.codes == [0, 0], resumed.logs()
+    assert trial.weights() == cell.weights()
+    assert resumed.reports("training")[resumed.step]["behind"] == 1.0
+    assert max(resumed.reports("validation").values(), key=len)["eval_seen"] == 28
+
+
+def test_a_trainer_trains_in_the_notebooks_process(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "train.py"
+    path.write_text(CELL)
+    parser = OptionParser()
+    add_options(parser, "notebook")
+    line = ["--local", "--steps", "3", "learning_rate=0.01"]
+    asked = read(parser.parse_mixed(line))
+    checked = check(capture_file(path), asked.given, asked.wanted, path, space=asked.space, config=asked.config)
+    trained = train_locally(checked, asked)
+    assert type(trained).__name__ == "BertForSequenceClassification"
+    assert "validation at step 3 (epoch 0.3529): eval_loss" in capsys.readouterr().out

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from kernel_backend.definition.hugging_face import classes, is_made
+from kernel_backend.definition.hugging_face import check_kind, classes, is_made
 from kernel_backend.definition.lightning.cell import is_main
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.syntax import FunctionNode
@@ -63,8 +63,9 @@ def trainer_cell(tree: ast.Module, roles_from: int) -> TrainerCell:
         second = list(held.values())[1]
         raise _refused(second, "is a second Trainer: submit one cell for each")
     ((name, call),) = held.items()
+    check_kind(call, trainers)
     place = body.index(train) if train is not None else len(body)
-    return TrainerCell(name, call, _arguments(call, made), train, body[place + 1 :])
+    return TrainerCell(name, call, arguments_of(call, made), train, body[place + 1 :])
 
 
 def statements(body: Sequence[ast.stmt]) -> list[ast.stmt]:
@@ -99,7 +100,11 @@ def _statement_trains(statement: ast.stmt, held: dict[str, ast.Call]) -> bool:
     return any(isinstance(node, ast.Call) and _trained(node) in held for node in ast.walk(statement))
 
 
-def _arguments(trainer: ast.Call, made: dict[str, ast.Call]) -> ast.Call:
+def arguments_of(trainer: ast.Call, made: Mapping[str, ast.Call]) -> ast.Call:
+    """Return the call that creates a Trainer's arguments; `made` are the calls that assign variables, by name.
+
+    Raises InvalidDefinition if the code has no such call, or if the call does not show each argument.
+    """
     given = next((each.value for each in trainer.keywords if each.arg == "args"), None)
     if given is None and len(trainer.args) > _ARGS:
         given = trainer.args[_ARGS]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kernel_backend.definition.contract import Definition, Function, Parameter
@@ -14,13 +14,16 @@ from kernel_backend.model.values import as_value, literal
 
 ROLE = "trainer"
 _EPOCHS, _SEED = 3, 42  # defaults of TrainingArguments
-_ALWAYS = {"learning_rate": 5e-5, "per_device_train_batch_size": 8, "weight_decay": 0.0}  # with its defaults
+# Hyperparameters that a cell need not write, with the defaults of these classes. Those of others, such as SFTConfig
+# of TRL, may have other defaults.
+_ALWAYS = {"learning_rate": 5e-5, "per_device_train_batch_size": 8, "weight_decay": 0.0}
+_OF_TRANSFORMERS = ("TrainingArguments", "Seq2SeqTrainingArguments")
 _NUMBERS = frozenset(_ALWAYS) | {
     "adam_beta1", "adam_beta2", "adam_epsilon", "gradient_accumulation_steps", "label_smoothing_factor",
     "lr_scheduler_type", "max_grad_norm", "neftune_noise_alpha", "optim", "warmup_ratio", "warmup_steps",
 }  # fmt: skip
 # Arguments that a job does not support, and the alternative for each.
-_REFUSED = {
+REFUSED = {
     "auto_find_batch_size": "its batch size would follow from what the memory of one slot holds: give the batch size",
     "batch_eval_metrics": "compute_metrics is called once, with all predictions",
     "deepspeed": "Daylight sums the gradients of whole models itself",
@@ -41,15 +44,7 @@ def trainer_definition(tree: ast.Module, roles_from: int) -> Definition:
     """
     cell = trainer_cell(tree, roles_from)
     given = {each.arg: each.value for each in cell.arguments.keywords if each.arg}
-    for name, instead in _REFUSED.items():
-        if name in given and not _is_off(given[name]):
-            text = f"{name}={ast.unparse(given[name])}"
-            line = given[name].lineno
-            raise InvalidDefinition(
-                f"{text} of TrainingArguments (line {line}) is not possible in a job: {instead}. Take it out",
-                line=line,
-                text=text,
-            )
+    check_arguments(given)
     parameters = tuple(_parameters(cell.arguments, given))
     function = Function(
         name=ROLE, written=ast.unparse(cell.trainer.func), line=cell.trainer.lineno, parameters=parameters
@@ -59,14 +54,28 @@ def trainer_definition(tree: ast.Module, roles_from: int) -> Definition:
         roles=(ROLE,),
         functions={ROLE: function},
         hyperparameters={each.name: each for each in parameters},
-        settings=_settings(given),
+        settings=settings_of(given),
         hints=tuple(_hints(cell, given)),
     )
 
 
+def check_arguments(given: Mapping[str, ast.expr]) -> None:
+    """Raise InvalidDefinition for an argument of TrainingArguments that a job does not support."""
+    for name, instead in REFUSED.items():
+        if name in given and not _is_off(given[name]):
+            text = f"{name}={ast.unparse(given[name])}"
+            line = given[name].lineno
+            raise InvalidDefinition(
+                f"{text} of TrainingArguments (line {line}) is not possible in a job: {instead}. Take it out",
+                line=line,
+                text=text,
+            )
+
+
 def _parameters(call: ast.Call, given: dict[str, ast.expr]) -> Iterator[Parameter]:
+    known = ast.unparse(call.func).rpartition(".")[2] in _OF_TRANSFORMERS
     for name in sorted(_NUMBERS):
-        if name not in given and name not in _ALWAYS:
+        if name not in given and not (known and name in _ALWAYS):
             continue
         line = given[name].lineno if name in given else call.lineno
         try:
@@ -77,42 +86,52 @@ def _parameters(call: ast.Call, given: dict[str, ast.expr]) -> Iterator[Paramete
         yield with_default(parameter, as_value(default))
 
 
-def _settings(given: dict[str, ast.expr]) -> dict[str, Any]:
+def settings_of(given: Mapping[str, ast.expr], instead: str = "write one, or max_steps=...") -> dict[str, Any]:
+    """Return the fields of Config that TrainingArguments set: length, seed, and the metric that chooses the best.
+
+    `instead` says what to write for a number of epochs that is not known at submit. Raises InvalidDefinition if the
+    code does not show a number of epochs or a seed.
+    """
     values = {name: _literal(node) for name, node in given.items()}
     steps, epochs = values.get("max_steps"), values.get("num_train_epochs", _EPOCHS)
     found: dict[str, Any] = {"seed": values.get("seed", _SEED)}
+    if type(found["seed"]) is not int:
+        raise _no_number(given["seed"], "seed", "no number that is known at submit: leave it out, as --seed N sets it")
     if type(steps) is int and steps > 0:
         found["steps"] = steps
     elif isinstance(epochs, int | float) and epochs > 0 and int(epochs) == epochs:
         found["epochs"] = int(epochs)
     else:
-        node = given["num_train_epochs"]
-        raise InvalidDefinition(
-            f"num_train_epochs={ast.unparse(node)} (line {node.lineno}) is no whole number of epochs: write one, or "
-            "max_steps=...",
-            line=node.lineno,
-            text="num_train_epochs",
-        )
+        raise _no_number(given["num_train_epochs"], "num_train_epochs", f"no whole number of epochs: {instead}")
     metric = values.get("metric_for_best_model") or "loss"
     name = metric if metric.startswith("eval_") else f"eval_{metric}"
     greater = values.get("greater_is_better", not metric.endswith("loss"))
     return found | {"metric": {"name": name, "mode": "max" if greater else "min"}}
 
 
-def _hints(cell: TrainerCell, given: dict[str, ast.expr]) -> Iterator[str]:
+def _no_number(node: ast.expr, name: str, why: str) -> InvalidDefinition:
+    return InvalidDefinition(f"{name}={ast.unparse(node)} (line {node.lineno}) is {why}", line=node.lineno, text=name)
+
+
+def _hints(cell: TrainerCell, given: Mapping[str, ast.expr]) -> Iterator[str]:
     for name, instead in _NOT_USED.items():
         if name in given and not _is_off(given[name]):
             yield f"{name} of TrainingArguments (line {given[name].lineno}) is not used: {instead}"
-    validates = any(each.arg == "eval_dataset" for each in cell.trainer.keywords)
-    if validates and ("eval_strategy" not in given or _literal(given["eval_strategy"]) == "no"):
-        yield (
-            f"eval_dataset (line {cell.trainer.lineno}) is never read, as TrainingArguments has no eval_strategy: "
-            'write eval_strategy="epoch"'
-        )
+    yield from validation_hints(cell.trainer, given)
     if cell.after:
         yield (
             f"line {cell.after[0].lineno} and those below it are not run, as they stand behind train(): "
             "job.load() gives the trained model"
+        )
+
+
+def validation_hints(trainer: ast.Call, given: Mapping[str, ast.expr]) -> Iterator[str]:
+    """Yield a hint if a Trainer has an `eval_dataset` with which nothing validates."""
+    validates = any(each.arg == "eval_dataset" for each in trainer.keywords)
+    if validates and ("eval_strategy" not in given or _literal(given["eval_strategy"]) == "no"):
+        yield (
+            f"eval_dataset (line {trainer.lineno}) is never read, as TrainingArguments has no eval_strategy: "
+            'write eval_strategy="epoch"'
         )
 
 

@@ -87,7 +87,7 @@ def load(
     if definition.form == "script":  # a program runs from its top, including earlier cells
         cell, later = 1, ast.parse(source, str(path))
     # A Trainer queries its device when it is created, and would connect to the other ranks itself.
-    with hidden_rank_variables() if definition.form == "trainer" else nullcontext():
+    with hidden_rank_variables() if definition.stepped_by == "trainer" else nullcontext():
         module = executed(path, source, cell, before_cell or _nothing, rewrite, above_only=later is not None)
     # Processes spawned later get the current path, without additions by the definition.
     _put_first(ours)

@@ -137,7 +137,7 @@ class UserLoop:
         self._scope: dict[str, _Iteration] = {}  # iterations begun in this epoch, or training, by line
         self._driver: _Iteration | None = None  # the iteration that counts the steps
         self._in_epochs = False
-        self._used = False  # an iteration was begun, so that reports do not end steps
+        self._used = False  # an iteration or a framework takes the steps, so that reports do not end them
         self._loaders = 0  # number of loaders begun in this step, epoch or training
         self._validated = 0.0  # samples read by validation loaders since the last reported validation
         self._open: dict[tuple[str, int], tuple[Loader, Batches]] = {}
@@ -210,6 +210,10 @@ class UserLoop:
         self.training.report("validation" if validation else "training", values, step, weight)
         if alone:
             self.training.end_step()
+
+    def leave_steps(self) -> None:
+        """Leave the steps to the loop of a framework: reports do not end them."""
+        self._used = True
 
     def close(self) -> None:
         """Stop loader workers."""

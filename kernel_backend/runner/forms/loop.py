@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+
 from torch import nn
 
 from kernel_backend.artifacts.run import run
@@ -43,13 +45,24 @@ class LoopTraining:
         run.attach(self._methods)
         check = RegistrationCheck(self._methods.registered, self._rank.ranks.size, self._rank.note)
         try:
-            self._rank.functions.prepared(TRAIN, frozenset())()
+            with self._framework():
+                self._rank.functions.prepared(TRAIN, frozenset())()
             self._training.finish()
         except Leave as leave:
             return leave.code
         finally:
             check.close()
         return FINISHED
+
+    def _framework(self) -> AbstractContextManager[None]:
+        """Return the context in which `train` runs: with a Hugging Face Trainer, if it trains one."""
+        if not self._rank.loaded.definition.trainer:
+            return nullcontext()
+        # Imported here, as only such a loop needs transformers.
+        from kernel_backend.runner.forms.trainer.training import trained_within
+
+        self._methods.loop.leave_steps()
+        return trained_within(self._training, lambda name, value: self._methods.register({name: value}))
 
     def models(self, best: bool) -> nn.Module | dict[str, nn.Module]:
         """Return the module registered as `model`, or else all registered modules by name; `best` is ignored."""

@@ -38,6 +38,12 @@ def test_steps_are_the_length_where_they_are_given() -> None:
     assert found.settings == {"steps": 40, "seed": 3, "metric": {"name": "eval_loss", "mode": "min"}}
 
 
+@pytest.mark.parametrize("kind", ["SFTConfig", "MyArguments"])
+def test_arguments_of_another_class_keep_the_defaults_that_the_cell_leaves_to_them(kind: str) -> None:
+    found = parse(CELL.replace("ARGS", "").replace("TrainingArguments(", f"{kind}("))
+    assert found.defaults == {"learning_rate": 1e-3}
+
+
 def test_data_that_nothing_validates_with_is_told() -> None:
     (hint, _) = parse(CELL.replace("ARGS", "")).hints
     assert hint.startswith("eval_dataset (line 8) is never read")
@@ -55,6 +61,12 @@ def test_data_that_nothing_validates_with_is_told() -> None:
         (CELL.replace("ARGS", "num_train_epochs=2.5").replace("num_train_epochs=5, ", ""), 7, "whole number of epochs"),
         (f"{HEAD}def main():\n    trainer = Trainer(m, a)\n    trainer.train()\nmain()\n", 3, "at the top level"),
         (f"{HEAD}trainer = Trainer(m, arguments)\ntrainer.train()\n", 2, "write args=TrainingArguments"),
+        (CELL.replace("ARGS", "seed=number()"), 7, "leave it out, as --seed N sets it"),
+        (
+            f"from trl import GRPOTrainer\n{CELL.replace('ARGS', '').replace('= Trainer(', '= GRPOTrainer(')}",
+            9,
+            "%%dlrun",
+        ),
         (f"{HEAD}args = TrainingArguments()\na = Trainer(m, args)\nb = Trainer(m, args)\n", 4, "a second Trainer"),
     ],
 )

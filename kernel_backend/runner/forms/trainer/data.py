@@ -54,7 +54,8 @@ class Loader:
             filled=True,
         )
         self.epoch, self.taken = 0, 0  # the start of the next pass
-        self.read: deque[Batch] = deque()  # batches that were yielded but not trained yet
+        self._read: deque[Batch] = deque()  # batches that were yielded but not trained yet
+        self.current: Batch | None = None  # the batch that is trained or evaluated
 
     def __len__(self) -> int:
         assert self._batches.per_epoch is not None
@@ -67,7 +68,7 @@ class Loader:
     def __iter__(self) -> Iterator[Any]:
         # Draw a seed as each pass of torch's DataLoader does, so that dropout equals that without Daylight.
         torch.empty((), dtype=torch.int64).random_()
-        self.read.clear()
+        self._read.clear()
         batches = self._batches
         if self._training:
             first = self.epoch * len(self)
@@ -77,12 +78,31 @@ class Loader:
         else:
             steps = batches.in_order()
         for (batch,) in steps:
-            self.read.append(batch)
+            if self._training:
+                self._read.append(batch)
+            else:
+                self.current = batch
             yield batch.data
 
-    def own(self, batch: Batch) -> int:
-        """Return how many samples of a batch belong to this rank, without those repeated to fill an empty share."""
-        return self._batches.own_samples(batch.total)
+    def begin_batch(self) -> Batch:
+        """Return the batch that is trained next; it is the current one from now on."""
+        self.current = self._read.popleft()
+        return self.current
+
+    @property
+    def own(self) -> int:
+        """Return how many samples of the current batch are this rank's, without those repeated for an empty share."""
+        assert self.current is not None
+        return self._batches.own_samples(self.current.total)
+
+    def own_of(self, data: list[Any]) -> list[Any]:
+        """Return the newest training batches in which this rank has samples of its own, of `data` that was yielded."""
+        newest = list(self._read)[-len(data) :]
+        return [
+            each
+            for each, batch in zip(data, newest, strict=True)
+            if batch.samples and self._batches.own_samples(batch.total)
+        ]
 
     def close(self) -> None:
         """Stop the loader processes."""

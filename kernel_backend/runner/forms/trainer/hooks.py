@@ -93,8 +93,7 @@ class JobTrainer(_Trainer):  # type: ignore[misc]
 
     def evaluation_loop(self, *args: Any, **arguments: Any) -> Any:
         """Evaluate on all ranks, with the BatchNorm statistics of rank 0; return the Trainer's result."""
-        with CLOCK.part("validation"):
-            self.job.begin_validation()
+        with CLOCK.part("validation"), self.job.validation():
             return super().evaluation_loop(*args, **arguments)
 
     def _prepare_inputs(self, *args: Any, **arguments: Any) -> Any:

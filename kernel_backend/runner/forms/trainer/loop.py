@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -10,11 +11,9 @@ from accelerate.utils import recursively_apply
 from torch import Tensor
 from transformers.trainer_pt_utils import nested_concat
 
-from kernel_backend.runner.context import RankContext
-from kernel_backend.runner.data import Batch
 from kernel_backend.runner.external_loop.training import ExternalTraining
 from kernel_backend.runner.forms.trainer.data import Loader
-from kernel_backend.runner.forms.trainer.state import Callbacks, Progress
+from kernel_backend.runner.forms.trainer.state import Attributes, OwnAttributes, Progress
 from kernel_backend.runner.metrics.sums import share
 
 _PADDING = -100  # of predictions and labels of different lengths, as in Trainer
@@ -24,9 +23,13 @@ _SPEEDS = ("_runtime", "_per_second", "_preparation_time")
 class TrainerLoop:
     """One call of a Trainer's `train()` in this rank: how far it is, and the work between its steps."""
 
-    def __init__(self, rank: RankContext, trainer: Any) -> None:
-        """Choose the checkpoint to resume from; it is restored when the training begins."""
-        self.training = ExternalTraining(rank)
+    def __init__(self, training: ExternalTraining, trainer: Any, register: Callable[[str, Any], object]) -> None:
+        """Set up a Trainer's loop; its state is restored when the Trainer begins to train.
+
+        `register` makes a value part of the checkpoints of `training`, under a name.
+        """
+        rank = training.rank
+        self.training, self._register = training, register
         self.training.form_state = self._state
         self._rank, self._trainer = rank, trainer
         form = self.training.position.form
@@ -35,8 +38,8 @@ class TrainerLoop:
         self._resumes_within = self._taken > 0
         self._train: Loader | None = None
         self._validation: Loader | None = None
-        self._callbacks: Callbacks | None = None  # both from `begin` on
-        self._progress: Progress | None = None
+        self._evaluates = False
+        self._held: tuple[Progress, Attributes, OwnAttributes] | None = None  # from `begin` on
         self._loss = 0.0  # sum over the batches of this step
         self._running = False  # from the first step to the end of the last epoch
         self.scale = 1.0  # weight of this rank's loss in the current batch, before gradients are averaged
@@ -78,8 +81,7 @@ class TrainerLoop:
     def own_of(self, batches: list[Any]) -> list[Any]:
         """Return the newest training batches in which this rank has samples of its own."""
         assert self._train is not None
-        newest = list(self._train.read)[-len(batches) :]
-        return [data for data, batch in zip(batches, newest, strict=True) if batch.samples and self._train.own(batch)]
+        return self._train.own_of(batches)
 
     def sum(self, number: float) -> float:
         """Return the sum of a number over all ranks; every rank must call it."""
@@ -90,13 +92,16 @@ class TrainerLoop:
         return float(self._rank.ranks.allreduce_sum(word, "trainer").item())
 
     def gathered(self, data: Any, *_: Any, **__: Any) -> Any:
-        """Return the values of an evaluation that all ranks have computed, in the order of the samples."""
-        assert self._validation is not None
-        batch = self._validation.read[-1]
-        own = self._validation.own(batch)
-        mine = recursively_apply(lambda tensor: tensor[:own], data)
+        """Return the values that all ranks have computed of the current batch, in the order of the samples.
+
+        A number that each rank has computed becomes a tensor of those of the ranks that have samples in this batch.
+        """
         if self.world == 1:
-            return mine
+            return data
+        loader = self._validation if self._evaluates else self._train
+        assert loader is not None
+        own = slice(None if loader.own else 0)  # all, or none where this rank repeats another's samples
+        mine = recursively_apply(lambda tensor: tensor[own] if tensor.dim() else tensor[None][own], data)
         device = self._trainer.args.device
         per_rank = self._rank.ranks.all_gather_object(recursively_apply(lambda tensor: tensor.cpu(), mine))
         found = per_rank[0]
@@ -116,15 +121,19 @@ class TrainerLoop:
         """Restore the checkpoint, once the Trainer has created model, optimizer and schedule."""
         trainer, training = self._trainer, self.training
         training.expected_steps = trainer.state.max_steps
-        training.register("model", trainer.model)
-        training.register("optimizer", getattr(trainer.optimizer, "optimizer", trainer.optimizer))
-        training.register("schedule", trainer.lr_scheduler)
+        self._register("model", trainer.model)
+        self._register("optimizer", getattr(trainer.optimizer, "optimizer", trainer.optimizer))
+        self._register("schedule", trainer.lr_scheduler)
         if trainer.accelerator.scaler is not None:
-            training.register("scaler", trainer.accelerator.scaler)
-        self._progress = Progress(trainer)
-        training.register("trainer", self._progress)
-        self._callbacks = Callbacks(trainer.callback_handler.callbacks)
-        training.register("callbacks", self._callbacks)
+            self._register("scaler", trainer.accelerator.scaler)
+        callbacks = enumerate(trainer.callback_handler.callbacks)
+        self._held = (
+            Progress(trainer),
+            Attributes({f"{place} {type(each).__name__}": each for place, each in callbacks}),
+            OwnAttributes(trainer),
+        )
+        for name, part in zip(("trainer", "callbacks", "attributes"), self._held, strict=True):
+            self._register(name, part)
         self._running = True
         training.begin()
 
@@ -134,12 +143,14 @@ class TrainerLoop:
         return resumes
 
     def restore_again(self) -> None:
-        """Restore callbacks and random states again, as the hooks at the start of an epoch have changed them.
+        """Restore attributes and random states again, as the hooks at the start of an epoch have changed them.
 
         It is called when an epoch is resumed in the middle.
         """
-        assert self._callbacks is not None
-        self._callbacks.apply()
+        assert self._held is not None
+        _, callbacks, own = self._held
+        callbacks.apply()
+        own.apply()
         self.training.contents.restore_random()
 
     def begin_step(self) -> None:
@@ -150,10 +161,9 @@ class TrainerLoop:
     def begin_batch(self) -> None:
         """Begin the next batch of a step: weight this rank's loss by its share of the samples."""
         assert self._train is not None
-        batch: Batch = self._train.read.popleft()
+        batch = self._train.begin_batch()
         self.training.take(batch)
-        own = self._train.own(batch)
-        self.scale = own * self.world / batch.total
+        self.scale = self._train.own * self.world / batch.total
         self._taken += 1
 
     def counted(self) -> None:
@@ -164,9 +174,15 @@ class TrainerLoop:
         """Add the loss of a batch to the loss of the current step."""
         self._loss += float(loss)
 
-    def begin_validation(self) -> None:
-        """Copy rank 0's BatchNorm statistics to all ranks, which validate with them."""
+    @contextmanager
+    def validation(self) -> Iterator[None]:
+        """Evaluate in the block, on all ranks with the BatchNorm statistics of rank 0."""
         share(list(self._trainer.model.buffers()), self._rank.ranks)
+        self._evaluates = True
+        try:
+            yield
+        finally:
+            self._evaluates = False
 
     def average_loss(self) -> None:
         """Average the losses since the last log over the ranks, if the Trainer logs them at this step."""
@@ -215,19 +231,13 @@ class TrainerLoop:
 
         After this the Trainer only logs a summary.
         """
-        assert self._callbacks is not None
-        assert self._progress is not None
+        assert self._held is not None
         self._running = False
-        self._callbacks.end()
-        self._progress.end()
-
-    def finish(self) -> None:
-        """Commit the final checkpoint."""
-        self.training.finish()
+        for part in self._held:
+            part.end()
 
     def close(self) -> None:
-        """Wait for a checkpoint that is being written, and stop loader processes."""
-        self.training.close()
+        """Stop loader processes."""
         for each in (self._train, self._validation):
             if each is not None:
                 each.close()

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+import functools
+import inspect
+import json
+import textwrap
+from collections import deque
+from collections.abc import Container, Mapping
 from typing import Any
 
 from kernel_backend.checkpoints.writer import flatten
 from kernel_backend.errors import DaylightError
+from kernel_backend.runner.determinism.digests import tensor_digest
 from kernel_backend.runner.external_loop.parts import part_of
 from kernel_backend.runner.metrics.join import mapped
 
@@ -60,37 +68,86 @@ class Progress(_HeldState):
                 setattr(owner, key, value.to(self._trainer.args.device) if key == "_tr_loss" else value)
 
 
-class Callbacks(_HeldState):
-    """Checkpoint part for those attributes of a Trainer's callbacks that a checkpoint can hold."""
+class Attributes(_HeldState):
+    """Checkpoint part for those attributes of some objects, such as callbacks, that a checkpoint can hold."""
 
-    def __init__(self, callbacks: list[Any]) -> None:
+    def __init__(self, objects: Mapping[str, Any]) -> None:
+        """Set up the objects, by name."""
         super().__init__()
-        self._callbacks = {f"{place} {type(each).__name__}": each for place, each in enumerate(callbacks)}
+        self._objects = objects
         self._loaded: dict[str, Any] = {}
 
     def _state(self) -> dict[str, Any]:
-        return {name: part_of("", _plain(each)).state_dict() for name, each in self._callbacks.items()}
+        return {name: part_of("", self._plain(each)).state_dict() for name, each in self._objects.items()}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Restore the attributes of those callbacks that still exist."""
+        """Restore the attributes of those objects that still exist."""
         self._loaded = saved
         self.apply()
 
     def apply(self) -> None:
         """Set the attributes to the loaded state, if there is one; it may be called several times."""
-        for name, each in self._callbacks.items():
+        for name, each in self._objects.items():
             if name in self._loaded:
                 found: dict[str, Any] = {}
                 part_of("", found).load_state_dict(self._loaded[name])
-                vars(each).update(found)
+                for key, value in found.items():
+                    vars(each)[key] = _refilled(vars(each).get(key), value)
+
+    def _plain(self, obj: Any) -> dict[str, Any]:
+        return {name: value for name, (value, _) in _held(obj).items()}
 
 
-def _plain(callback: Any) -> dict[str, Any]:
+class OwnAttributes(Attributes):
+    """Checkpoint part for what the user's or a library's subclass of Trainer changes in itself while it trains.
+
+    Attributes that keep their value are not saved, so that settings of other hyperparameters are not replaced.
+    """
+
+    def __init__(self, trainer: Any, package: str = "transformers") -> None:
+        """Record the current values of the attributes, without those that the classes of `package` set."""
+        super().__init__({"trainer": trainer})
+        library = [each for each in type(trainer).__mro__ if each.__module__.partition(".")[0] == package]
+        self._ignored = frozenset[str]().union(*map(_assigned, library))
+        self._first = {name: digest for name, (_, digest) in _held(trainer, self._ignored).items()}
+
+    def _plain(self, obj: Any) -> dict[str, Any]:
+        own = _held(obj, self._ignored)
+        return {name: value for name, (value, digest) in own.items() if self._first.get(name) != digest}
+
+
+def _held(obj: Any, ignored: Container[str] = ()) -> dict[str, tuple[Any, str]]:
+    """Return, by name, the value and its digest for each attribute that a checkpoint can hold."""
     found = {}
-    for name, value in vars(callback).items():
+    for name, value in vars(obj).items():
+        if name in ignored:
+            continue
         try:
-            flatten(part_of("", {name: value}).state_dict())
+            tree, tensors = flatten(part_of("", {name: value}).state_dict())
         except (DaylightError, TypeError, ValueError):
             continue
-        found[name] = value
+        digests = {key: tensor_digest(tensor) for key, tensor in tensors.items()}
+        found[name] = value, json.dumps([tree, digests], default=str)
     return found
+
+
+@functools.cache
+def _assigned(kind: type) -> frozenset[str]:
+    """Return the names of the attributes that the methods of a class assign to `self`."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(kind)))
+    stored = [each for each in ast.walk(tree) if isinstance(each, ast.Attribute) and isinstance(each.ctx, ast.Store)]
+    return frozenset(each.attr for each in stored if isinstance(each.value, ast.Name) and each.value.id == "self")
+
+
+def _refilled(now: Any, saved: Any) -> Any:
+    """Return the saved value; containers are filled anew and stay what they are, for example a defaultdict or deque."""
+    if isinstance(now, dict) and isinstance(saved, dict):
+        items = {key: _refilled(now.get(key), value) for key, value in saved.items()}
+        now.clear()
+        now.update(items)
+        return now
+    if isinstance(now, deque) and isinstance(saved, list):
+        now.clear()
+        now.extend(saved)
+        return now
+    return saved

@@ -1,16 +1,22 @@
-"""Train the Hugging Face Trainer of a cell in this rank, by calling its `train`."""
+"""Train a Hugging Face Trainer in this rank, by its own `train`: that of a cell, or one that `train(run)` calls."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import transformers
+from torch import nn
 from transformers import PrinterCallback, ProgressCallback, Trainer, set_seed
 
+from kernel_backend.definition.trainer.definition import REFUSED
 from kernel_backend.definition.trainer.source import FOUND
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.runner.context import RankContext
+from kernel_backend.runner.determinism.rank_variables import hidden_rank_variables
 from kernel_backend.runner.external_loop.leave import FINISHED, Leave
+from kernel_backend.runner.external_loop.training import ExternalTraining
 from kernel_backend.runner.forms.trainer.hooks import in_job
 from kernel_backend.runner.forms.trainer.loop import TrainerLoop
 
@@ -22,38 +28,97 @@ class TrainerTraining:
 
     def __init__(self, rank: RankContext) -> None:
         """Find the Trainer in the cell; raise InvalidDefinition if transformers is too old to be extended."""
-        if not all(hasattr(Trainer, name) for name in _OVERRIDDEN):
-            raise InvalidDefinition(
-                f"a job trains a Trainer of transformers 5.23 or newer, and {transformers.__version__} is installed"
-            )
-        self._rank = rank
+        self._training = ExternalTraining(rank)
         self._trainer: Any = vars(rank.loaded.module)[FOUND]
-        args, config = self._trainer.args, rank.config
-        args.seed, args.ignore_data_skip, args.load_best_model_at_end = config.seed, False, False
-        args.num_train_epochs, args.max_steps = config.epochs, config.steps or -1
-        self._trainer.remove_callback(ProgressCallback)
-        if rank.ranks.rank == 0 and not self._trainer.pop_callback(PrinterCallback):
-            self._trainer.add_callback(PrinterCallback)
-        self._loop = TrainerLoop(rank, self._trainer)
-        in_job(self._trainer, self._loop)
+        self._loop = _attached(self._trainer, self._training, self._training.register)
 
     @property
     def step(self) -> int:
         """Return the number of steps taken."""
-        return self._loop.training.position.step
+        return self._training.position.step
 
     def train(self) -> int:
         """Call `train`, commit a final checkpoint, and return the exit code."""
-        # Set only now: the loaders skip trained batches themselves, so that these are not read again.
-        transformers.trainer.skip_first_batches = lambda loader, count: loader  # type: ignore[attr-defined]
-        set_seed(self._rank.config.seed)
         try:
-            self._trainer.train()
-            self._loop.finish()
+            with _begun(self._trainer):
+                self._trainer.train()
+            self._training.finish()
         except Leave as leave:
             return leave.code
         return FINISHED
 
+    def models(self, best: bool) -> nn.Module:
+        """Return the Trainer's model; `best` is ignored."""
+        model: nn.Module = self._trainer.model
+        return model
+
     def close(self) -> None:
         """Wait for a checkpoint that is being written, and stop loader processes."""
+        self._training.close()
         self._loop.close()
+
+
+@contextmanager
+def trained_within(training: ExternalTraining, register: Callable[[str, Any], object]) -> Iterator[None]:
+    """Train the Trainer whose `train` is called in the block as a part of `training`.
+
+    `register` makes a value part of the checkpoints, under a name. The variables that give this process its rank are
+    hidden until `train` is called, as Trainers that find them connect to the other ranks themselves.
+    """
+    original, loops = Trainer.train, list[TrainerLoop]()
+    hidden = ExitStack()
+
+    def train(trainer: Any, *_: Any, **arguments: Any) -> Any:
+        if loops:
+            raise InvalidDefinition("train(run) trains a second Trainer, and a job trains one: submit a job for each")
+        hidden.close()
+        loops.append(_attached(trainer, training, register))
+        ignored = arguments.get("ignore_keys_for_eval")
+        with _begun(trainer):
+            return original(trainer, ignore_keys_for_eval=ignored)
+
+    Trainer.train = train  # type: ignore[method-assign]
+    try:
+        hidden.enter_context(hidden_rank_variables())
+        yield
+    finally:
+        hidden.close()
+        Trainer.train = original  # type: ignore[method-assign]
+        for each in loops:
+            each.close()
+
+
+def _attached(trainer: Any, training: ExternalTraining, register: Callable[[str, Any], object]) -> TrainerLoop:
+    """Make a Trainer train as this rank of the job, with the job's length and seed, and return its loop.
+
+    Raises InvalidDefinition if transformers is too old to be extended, or for arguments that a job does not support.
+    """
+    if not all(hasattr(Trainer, name) for name in _OVERRIDDEN):
+        raise InvalidDefinition(
+            f"a job trains a Trainer of transformers 5.23 or newer, and {transformers.__version__} is installed"
+        )
+    args, config = trainer.args, training.rank.config
+    for name, instead in REFUSED.items():
+        if getattr(args, name, None):
+            raise InvalidDefinition(f"{name} of TrainingArguments is not possible in a job: {instead}. Take it out")
+    args.seed, args.ignore_data_skip, args.load_best_model_at_end = config.seed, False, False
+    args.num_train_epochs, args.max_steps = config.epochs, config.steps or -1
+    trainer.remove_callback(ProgressCallback)
+    if training.rank.ranks.rank == 0 and not trainer.pop_callback(PrinterCallback):
+        trainer.add_callback(PrinterCallback)
+    loop = TrainerLoop(training, trainer, register)
+    in_job(trainer, loop)
+    return loop
+
+
+@contextmanager
+def _begun(trainer: Any) -> Iterator[None]:
+    """Seed a Trainer's random generators, and let it train in the block from the batch on that its loader yields."""
+    before = transformers.trainer.skip_first_batches  # type: ignore[attr-defined]
+    # The loaders skip trained batches themselves, so that these are not read again.
+    transformers.trainer.skip_first_batches = lambda loader, count: loader  # type: ignore[attr-defined]
+    set_seed(trainer.args.seed)
+    try:
+        yield
+    finally:
+        transformers.trainer.skip_first_batches = before  # type: ignore[attr-defined]
