@@ -77,9 +77,8 @@ def jupyterlab(applications: Callable[..., Jupyter]) -> Jupyter:
     return applications("lab")
 
 
-@pytest.fixture
-def pages(browser: Browser, request: pytest.FixtureRequest, world: World) -> Iterator[Callable[[Jupyter], Lab]]:
-    """Provide new pages, each in its own browser profile; errors in their consoles fail the test."""
+def fresh_pages(browser: Browser, request: pytest.FixtureRequest, world: World) -> Iterator[Callable[[Jupyter], Lab]]:
+    """Open new pages, each in its own browser profile; errors in their consoles fail the test."""
     made: list[Lab] = []
 
     def page(jupyter: Jupyter) -> Lab:
@@ -101,6 +100,18 @@ def pages(browser: Browser, request: pytest.FixtureRequest, world: World) -> Ite
     world.serve()  # a test may have ended where nobody was left to miss a service that it had killed
     complaints = [error for lab in made for error in lab.errors]
     assert not complaints, "\n".join(complaints)
+
+
+@pytest.fixture
+def pages(browser: Browser, request: pytest.FixtureRequest, world: World) -> Iterator[Callable[[Jupyter], Lab]]:
+    """Provide new pages to one test."""
+    yield from fresh_pages(browser, request, world)
+
+
+@pytest.fixture(scope="module")
+def lasting_pages(browser: Browser, request: pytest.FixtureRequest, world: World) -> Iterator[Callable[[Jupyter], Lab]]:
+    """Provide new pages to all tests of a file, as loading a page takes seconds."""
+    yield from fresh_pages(browser, request, world)
 
 
 @pytest.fixture
@@ -127,5 +138,6 @@ def notebook(jupyterlab: Jupyter, gate: Gate) -> str:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
     report = yield
-    item.failed = getattr(item, "failed", False) or report.failed  # type: ignore[attr-defined]
+    for node in filter(None, (item, item.getparent(pytest.Module))):
+        node.failed = getattr(node, "failed", False) or report.failed  # type: ignore[attr-defined]
     return report

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from playwright.sync_api import expect
 
+from tests.browser.jupyter import Jupyter
 from tests.browser.lab import Lab
 from tests.browser.notebooks import Gate
 from tests.browser.view import LATE, narrow, overflow
@@ -12,6 +15,12 @@ from tests.support.world import World
 
 pytestmark = [pytest.mark.browser, pytest.mark.distributed]
 LISTS = "GET .*/daylight/api/experiments(\\?|$)"
+
+
+@pytest.fixture(scope="module")
+def lab(lasting_pages: Callable[[Jupyter], Lab], applications: Callable[..., Jupyter]) -> Lab:
+    """One page for all tests of this file, each of which leaves the panel open and nothing searched for."""
+    return lasting_pages(applications("lab")).open()
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +41,6 @@ def test_experiments_are_listed_searched_filtered_and_opened(
     apple, pear = finished
     running = gate.submit(world, name="cherry")
     world.reached(running, 1)
-    lab.open()
     panel = lab.panel.open()
     expect(panel.item(apple)).to_contain_text("apple")
     expect(panel.entry(running)).to_contain_text("running")
@@ -87,9 +95,10 @@ def test_experiments_are_listed_searched_filtered_and_opened(
 
 def test_two_are_compared_by_keyboard_alone(lab: Lab, finished: tuple[int, int]):
     apple, pear = finished
-    lab.open()
+    panel = lab.panel.open()
+    panel.tab.click()
+    expect(panel.search).to_be_hidden()
     lab.palette("Show Daylight")
-    panel = lab.panel
     expect(panel.search).to_be_visible()
     panel.search.focus()
     lab.page.keyboard.type("apple")
@@ -116,11 +125,11 @@ def test_two_are_compared_by_keyboard_alone(lab: Lab, finished: tuple[int, int])
     expect(row).to_contain_text("16")
     expect(row).to_contain_text("32")
     lab.shot("compare")
+    panel.search.fill("")
 
 
 def test_a_hidden_panel_asks_nothing(lab: Lab, gate: Gate, world: World):
     gate.submit(world)  # while something goes on the panel asks every two seconds
-    lab.open()
     lab.panel.open()
     before = lab.asked(LISTS)
     lab.until(lambda: lab.asked(LISTS) >= before + 2, "the panel asks again")
@@ -134,7 +143,6 @@ def test_a_hidden_panel_asks_nothing(lab: Lab, gate: Gate, world: World):
 
 
 def test_a_very_narrow_panel_and_view_stay_whole(lab: Lab, finished: tuple[int, int]):
-    lab.open()
     view = lab.tab(finished[0])
     view.until_state("completed")
     for node, name in ((lab.panel.root, "panel-narrow"), (view.root, "view-narrow")):
