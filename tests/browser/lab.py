@@ -65,9 +65,13 @@ class Lab:
     def open_without_kernel(self, notebook: str) -> Lab:
         """Open a notebook for which no kernel exists."""
         self.open()
-        self.command("docmanager:open", path=notebook, kernelPreference={"shouldStart": False})
+        self.show_without_kernel(notebook)
         expect(self.cell(0)).to_be_visible(timeout=SOON)
         return self
+
+    def show_without_kernel(self, notebook: str) -> None:
+        """Have a notebook come to the front of a page that is open."""
+        self.command("docmanager:open", path=notebook, kernelPreference={"shouldStart": False})
 
     def reload(self, kernel: bool = True) -> None:
         """Reload the page, and wait until the notebook is shown again."""

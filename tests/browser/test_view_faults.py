@@ -62,7 +62,7 @@ def test_an_experiment_that_is_gone_or_another_one_keeps_its_last_state_and_says
 
     output[MIME_TYPE]["overview"]["experiment"] |= {"created_at": 1.0, "snapshot": "0" * 64, "name": "mine"}
     write(jupyterlab.notebooks / "foreign.ipynb", "pass", output=output)
-    lab.open_without_kernel("foreign.ipynb")
+    lab.show_without_kernel("foreign.ipynb")
     view = lab.view(0)
     view.until_connection("foreign")
     expect(view.root).to_have_attribute("aria-label", f"Experiment #{number} mine")
