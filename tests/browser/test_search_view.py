@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import FloatRect, Locator, expect
@@ -27,9 +28,14 @@ def cells(table: Locator, column: int) -> list[str]:
     return [str(text) for text in table.evaluate(texts, column)]
 
 
+def number_of(view: View) -> int:
+    """Return the number of the experiment that a view shows."""
+    return int(re.findall(r"#(\d+)", view.root.get_attribute("aria-label") or "")[0])
+
+
 def all_told(lab: Lab, world: World, view: View) -> Locator:
     """Return the table of an ended search once it shows the final status, after which it does not change."""
-    number = int(re.findall(r"#(\d+)", view.root.get_attribute("aria-label") or "")[0])
+    number = number_of(view)
     status = Client.connect(start=False, home=world.home).search(number)
     trials = [(f"{number}.{row.trial}", f"{row.unit}/{status.units}") for row in status.trials]
     table = view.root.get_by_role("table", name="Trials")
@@ -50,83 +56,6 @@ def at_rest(lab: Lab, figure: Locator, part: Locator) -> FloatRect:
     lab.until(stays, "it stays where it is")
     assert box is not None
     return box
-
-
-def test_a_search_is_seen_from_its_first_trial_to_its_table(lab: Lab, jupyterlab: Jupyter, world: World):
-    notebook = write(jupyterlab.notebooks / "search.ipynb", LOAD, f"{LINE}\n{DEFINITION.strip()}")
-    lab.open(notebook).run(0, 1)
-    view = lab.view()
-    search = view.root.get_by_role("region", name="Search")
-    expect(search).to_contain_text(re.compile(r"\d of 8 trials"), timeout=LATE)
-    view.until_state("completed")
-    expect(search).to_contain_text(re.compile(r"8 of 8 trials: .*best error 0?\.\d+ \(\d+\.\d+: lr="), timeout=LATE)
-
-    rungs = search.get_by_role("figure", name="Rungs")
-    expect(rungs.locator("circle").first).to_be_visible(timeout=LATE)
-    expect(rungs).to_contain_text("8 results", timeout=LATE)
-    expect(search.get_by_role("figure", name="Best so far").locator(".dl-best-line")).to_be_visible()
-
-    table = all_told(lab, world, view)
-    assert len(cells(table, 0)) == 8
-    values = [float(text) for text in cells(table, 3)]
-    assert values == sorted(values)
-    lab.shot("search-progress", of=view.root)
-
-    table.get_by_role("button", name="lr", exact=True).click()
-    expect(table.get_by_role("columnheader", name="lr")).to_have_attribute("aria-sort", "ascending")
-    lab.until(lambda: (rates := [float(text) for text in cells(table, 5)]) == sorted(rates), "sorted by lr")
-
-    chosen = cells(table, 0)[-1]
-    table.get_by_role("button", name=chosen, exact=True).click()
-    expect(search).to_contain_text(f"trial {chosen}")
-    loss = view.root.get_by_role("figure", name="loss")
-    loss.scroll_into_view_if_needed()  # what is out of sight is not drawn
-    expect(loss.locator("canvas")).to_be_visible(timeout=LATE)
-    for tab, figure in (
-        ("Curves", "Learning curves"),
-        ("Parameters", "Parallel coordinates"),
-        ("Pairs", "Best of each field"),
-        ("Importance", "What makes the difference"),
-    ):
-        search.get_by_role("tab", name=tab).click()
-        drawn = search.get_by_role("figure", name=figure)
-        expect(drawn).to_be_visible()
-        if tab != "Importance":  # eight trials are too few for that, which is said
-            expect(drawn.locator("[data-trial]").first).to_be_attached(timeout=LATE)
-        lab.shot(f"search-{tab.lower()}", of=view.root)
-    expect(drawn).to_contain_text("8 trials have a result to compare; 10 are needed", timeout=LATE)
-
-
-def test_a_brush_chooses_among_the_trials_of_the_table(lab: Lab, jupyterlab: Jupyter, world: World):
-    notebook = write(jupyterlab.notebooks / "brush.ipynb", LOAD, f"{LINE}\n{DEFINITION.strip()}")
-    lab.open(notebook).run(0, 1)
-    view = lab.view()
-    view.until_state("completed")
-    search = view.root.get_by_role("region", name="Search")
-    view.until_connection("ended")
-    table = all_told(lab, world, view)
-    rows = table.locator("tbody tr")
-    expect(rows).to_have_count(8)
-    search.get_by_role("tab", name="Parameters").click()
-    handle = search.locator(".dl-handle").first
-    box = at_rest(lab, search.get_by_role("figure", name="Parallel coordinates"), handle)
-    middle = box["x"] + box["width"] / 2
-    lab.page.mouse.move(middle, box["y"] + box["height"] - 1)
-    lab.page.mouse.down()
-    lab.page.mouse.move(middle, box["y"] + box["height"] / 2, steps=5)
-    lab.page.mouse.up()
-    lab.until(lambda: 0 < rows.count() < 8, "fewer trials")
-    rates = [float(text) for text in cells(table, 5)]
-    assert max(rates) <= 1e-2 * 1.05, "the lower half of the axis"
-    search.get_by_role("button", name="choose all").click()
-    expect(rows).to_have_count(8)
-    widths = sorted({int(text) for text in cells(table, 6)})
-    search.get_by_role("combobox", name="group by").select_option("width")
-    groups = table.locator("tr.dl-trial-group")
-    expect(groups).to_have_count(len(widths))
-    for group, width in zip(groups.all(), widths, strict=True):
-        expect(group).to_have_text(re.compile(rf"^width = {width}: \d trials?, best error "))
-    expect(rows).to_have_count(8 + len(widths))
 
 
 def test_a_search_is_steered_from_its_table_and_kept_in_the_notebook(
@@ -199,3 +128,86 @@ def test_a_search_is_steered_from_its_table_and_kept_in_the_notebook(
             search.get_by_role("figure", name="Learning curves").locator(".dl-curve.dl-chosen").first
         ).to_be_visible()
         lab.shot("search-saved", of=lab.view().root)
+
+
+@pytest.fixture(scope="module")
+def searching(lasting_pages: Callable[[Jupyter], Lab], applications: Callable[..., Jupyter]) -> Lab:
+    """Provide a page with a notebook that has submitted a search, for all tests that only look at it."""
+    jupyter = applications("lab")
+    lab = lasting_pages(jupyter)
+    lab.open(write(jupyter.notebooks / "search.ipynb", LOAD, f"{LINE}\n{DEFINITION.strip()}")).run(0, 1)
+    return lab
+
+
+def test_a_search_is_seen_from_its_first_trial_to_its_table(searching: Lab, world: World):
+    lab, view = searching, searching.view()
+    search = view.root.get_by_role("region", name="Search")
+    expect(search).to_contain_text(re.compile(r"\d of 8 trials"), timeout=LATE)
+    view.until_state("completed")
+    expect(search).to_contain_text(re.compile(r"8 of 8 trials: .*best error 0?\.\d+ \(\d+\.\d+: lr="), timeout=LATE)
+
+    rungs = search.get_by_role("figure", name="Rungs")
+    expect(rungs.locator("circle").first).to_be_visible(timeout=LATE)
+    expect(rungs).to_contain_text("8 results", timeout=LATE)
+    expect(search.get_by_role("figure", name="Best so far").locator(".dl-best-line")).to_be_visible()
+
+    table = all_told(lab, world, view)
+    assert len(cells(table, 0)) == 8
+    values = [float(text) for text in cells(table, 3)]
+    assert values == sorted(values)
+    lab.shot("search-progress", of=view.root)
+
+    table.get_by_role("button", name="lr", exact=True).click()
+    expect(table.get_by_role("columnheader", name="lr")).to_have_attribute("aria-sort", "ascending")
+    lab.until(lambda: (rates := [float(text) for text in cells(table, 5)]) == sorted(rates), "sorted by lr")
+
+    chosen = cells(table, 0)[-1]
+    table.get_by_role("button", name=chosen, exact=True).click()
+    expect(search).to_contain_text(f"trial {chosen}")
+    loss = view.root.get_by_role("figure", name="loss")
+    loss.scroll_into_view_if_needed()  # what is out of sight is not drawn
+    expect(loss.locator("canvas")).to_be_visible(timeout=LATE)
+    for tab, figure in (
+        ("Curves", "Learning curves"),
+        ("Parameters", "Parallel coordinates"),
+        ("Pairs", "Best of each field"),
+        ("Importance", "What makes the difference"),
+    ):
+        search.get_by_role("tab", name=tab).click()
+        drawn = search.get_by_role("figure", name=figure)
+        expect(drawn).to_be_visible()
+        if tab != "Importance":  # eight trials are too few for that, which is said
+            expect(drawn.locator("[data-trial]").first).to_be_attached(timeout=LATE)
+        lab.shot(f"search-{tab.lower()}", of=view.root)
+    expect(drawn).to_contain_text("8 trials have a result to compare; 10 are needed", timeout=LATE)
+
+
+def test_a_brush_chooses_among_the_trials_of_the_table(searching: Lab, world: World):
+    lab = searching
+    view = lab.tab(number_of(lab.view()))  # one of its own, as it is at first
+    view.until_state("completed")
+    search = view.root.get_by_role("region", name="Search")
+    view.until_connection("ended")
+    table = all_told(lab, world, view)
+    rows = table.locator("tbody tr")
+    expect(rows).to_have_count(8)
+    search.get_by_role("tab", name="Parameters").click()
+    handle = search.locator(".dl-handle").first
+    box = at_rest(lab, search.get_by_role("figure", name="Parallel coordinates"), handle)
+    middle = box["x"] + box["width"] / 2
+    lab.page.mouse.move(middle, box["y"] + box["height"] - 1)
+    lab.page.mouse.down()
+    lab.page.mouse.move(middle, box["y"] + box["height"] / 2, steps=5)
+    lab.page.mouse.up()
+    lab.until(lambda: 0 < rows.count() < 8, "fewer trials")
+    rates = [float(text) for text in cells(table, 5)]
+    assert max(rates) <= 1e-2 * 1.05, "the lower half of the axis"
+    search.get_by_role("button", name="choose all").click()
+    expect(rows).to_have_count(8)
+    widths = sorted({int(text) for text in cells(table, 6)})
+    search.get_by_role("combobox", name="group by").select_option("width")
+    groups = table.locator("tr.dl-trial-group")
+    expect(groups).to_have_count(len(widths))
+    for group, width in zip(groups.all(), widths, strict=True):
+        expect(group).to_have_text(re.compile(rf"^width = {width}: \d trials?, best error "))
+    expect(rows).to_have_count(8 + len(widths))
