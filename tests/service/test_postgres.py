@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -22,15 +21,15 @@ SEARCH = {"method": "asha", "trials": 4, "sampler": "random"}
 PASSWORD = "correct-horse"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def server() -> Iterator[PostgresServer]:
     with postgres_server() as server:
         yield server
 
 
-@pytest.fixture
-def world(tmp_path: Path, server: PostgresServer) -> Iterator[World]:
-    made = World(tmp_path / "home", shared_forkserver=True)
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory, server: PostgresServer) -> Iterator[World]:
+    made = World(tmp_path_factory.mktemp("postgres") / "home", shared_forkserver=True)
     made.database = server.create().replace("daylight@", f"daylight:{PASSWORD}@")  # any password is accepted
     made.environment["DAYLIGHT_DB_URL"] = made.database
     made.serve()
@@ -93,8 +92,10 @@ def test_its_password_reaches_neither_files_nor_processes_that_run_users_code(wo
     assert world.ended(number).state == "completed"
 
 
-def test_a_killed_service_that_starts_again_goes_on_in_the_database_that_its_home_names(world: World) -> None:
-    del world.environment["DAYLIGHT_DB_URL"]
+def test_a_killed_service_that_starts_again_goes_on_in_the_database_that_its_home_names(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(world.environment, "DAYLIGHT_DB_URL")
     number = world.lasting(**OPTIONS)
     world.reached(number, 2)
     world.kill_service()

@@ -42,7 +42,7 @@ def submit(world: World, **options: Any) -> int:
 @pytest.fixture(scope="module")
 def earlier(world: World) -> int:
     """Provide a search with 12 random points of one epoch each."""
-    number = submit(world, search={"method": "sobol", "trials": 12})
+    number = submit(world, search={"method": "sobol", "trials": 8})
     assert world.ended(number).experiment.state == "completed"
     return number
 
@@ -54,7 +54,7 @@ def test_a_search_that_knows_an_earlier_one_begins_with_better_trials(world: Wor
     assert overview.experiment.state == "completed"
     entries = log(world, number)
     known = [entry for entry in entries if entry.trial is not None and entry.trial < 1]
-    assert sum(isinstance(entry.event, Reported) for entry in known) == 12
+    assert sum(isinstance(entry.event, Reported) for entry in known) == 8
     assert entries[: len(known)] == known
     for length in range(len(entries)):
         search = replay(make(settings_of(overview.experiment.config), overview.experiment.space), entries[:length])
