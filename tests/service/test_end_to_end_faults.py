@@ -74,6 +74,7 @@ def test_a_rank_that_hangs_is_named_by_cell_and_line_and_the_next_attempt_goes_o
     assert (attempt_folder(world, number).path / "stacks-0.log").stat().st_size > 1000
 
 
+@pytest.mark.long
 def test_a_frozen_rank_is_as_good_as_dead(world):
     number = world.lasting(**OPTIONS, hang_timeout=4)
     world.checkpointed(number)
@@ -148,8 +149,7 @@ def test_a_checkpoint_that_is_followed_by_three_crashes_at_one_step_is_passed_ov
     assert f"from checkpoint {last.resume_from}, steps {checkpoint_step(last.resume_from) + 1} to " in note
 
 
-def test_a_full_database_is_said_and_costs_no_report(own_world):
-    world = own_world
+def test_a_full_database_is_said_and_costs_no_report(world):
     client = world.serve()
     number = world.lasting(**OPTIONS)
     world.reached(number, 2)
@@ -173,8 +173,7 @@ def test_a_full_database_is_said_and_costs_no_report(own_world):
     assert told == [8, 16, 24, 32]
 
 
-def test_a_locked_database_costs_no_report_and_training_ends_meanwhile(own_world):
-    world = own_world
+def test_a_locked_database_costs_no_report_and_training_ends_meanwhile(world):
     world.serve()
     number = world.lasting(**OPTIONS)
     world.reached(number, 2)
