@@ -94,6 +94,7 @@ for epoch in range(4):
 """
 
 
+@pytest.mark.long
 def test_a_training_loop_that_is_preempted_goes_on_to_the_bits_and_the_log_of_an_undisturbed_run(
     lent: Lent, tmp_path: Path
 ) -> None:

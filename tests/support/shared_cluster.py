@@ -29,7 +29,7 @@ class Lent(World):
 
     def __init__(self, home: Path, rules: Rules) -> None:
         """Start the service; the environment variable DAYLIGHT_SLOTS sets the number of slots."""
-        super().__init__(home)
+        super().__init__(home, shared_forkserver=True)
         self.served = Served(home, LocalEngine(home), identity=InBothGroups(), rules=rules)  # type: ignore[arg-type]
         self.served.roster.groups = {OWNS: Quota(guarantee=2)}
         discovery.write_private(home / "token", TOKEN)
