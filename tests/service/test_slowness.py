@@ -23,9 +23,9 @@ pytestmark = pytest.mark.distributed
 STEPS, ENDLESS = 60, 100_000
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path / "home", slots=5, shared_forkserver=True)
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    made = World(tmp_path_factory.mktemp("slowness") / "home", slots=5, shared_forkserver=True)
     made.serve()
     yield made
     made.close()
