@@ -34,7 +34,7 @@ def loss(output, target, pause=0.0, room=""):
     return nn.functional.mse_loss(output, target)
 """
 )
-OPTIONS = {"epochs": 2, "checkpoint_every": {"steps": 4}, "max_restarts": 0, "width": 4000}  # of 8 steps
+OPTIONS = {"slots": 1, "epochs": 2, "checkpoint_every": {"steps": 4}, "max_restarts": 0, "width": 4000}  # of 8 steps
 
 
 def test_it_is_paused_with_a_word_on_what_to_do_and_resumed_to_the_same_bits(world):
@@ -71,7 +71,7 @@ def test_it_is_paused_with_a_word_on_what_to_do_and_resumed_to_the_same_bits(wor
 
 
 def test_a_trial_whose_checkpoints_cannot_be_reached_says_so_and_starts_when_they_can(world):
-    number = world.lasting(epochs=4, checkpoint_every={"steps": 4})
+    number = world.lasting(slots=1, epochs=4, checkpoint_every={"steps": 4})
     world.reached(number, 5)
     client = world.serve()
     client.pause(number)
