@@ -16,6 +16,7 @@ import pytest
 
 from kernel_backend import discovery
 from kernel_backend.client import Client
+from tests.support import forkservers
 from tests.support.world import PATIENCE_S, until
 
 ROOT = Path(__file__).parents[2]
@@ -66,6 +67,7 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def home(tmp_path: Path) -> Iterator[Path]:
     home = tmp_path / "home"
     home.mkdir(mode=0o700)
+    forkservers.share(home)
     (tmp_path / "cell.py").write_text(CELL)
     yield home
     end(home)

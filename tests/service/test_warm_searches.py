@@ -41,7 +41,7 @@ def submit(world: World, **options: Any) -> int:
 
 @pytest.fixture(scope="module")
 def earlier(world: World) -> int:
-    """Provide a search with 12 random points of one epoch each."""
+    """Provide a search with 8 random points of one epoch each."""
     number = submit(world, search={"method": "sobol", "trials": 8})
     assert world.ended(number).experiment.state == "completed"
     return number

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from unittest import mock
 
+from kernel_backend.cli import main
 from tests.support.world import World
 
 DAYLIGHT = str(Path(sys.executable).with_name("daylight"))
@@ -22,10 +27,20 @@ def daylight(
 
 
 def submit_program(world: World, folder: Path, source: str, *line: str, env: Mapping[str, str] | None = None) -> int:
-    """Write `train.py` with this source into a folder, submit a command line from there, and return the number."""
+    """Write `train.py` with this source into a folder, submit a command line from there, and return the number.
+
+    The command runs in this process, which has imported all of it already.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "train.py").write_text(source)
-    done = daylight(world, "submit", "--json", "--threads=1", *line, cwd=folder, env=env)
-    assert done.returncode == 0, done.stderr
-    number: int = json.loads(done.stdout)["experiment"]["number"]
+    printed, said = io.StringIO(), io.StringIO()
+    with (
+        contextlib.chdir(folder),
+        mock.patch.dict(os.environ, {**world.environment, **(env or {})}),
+        contextlib.redirect_stdout(printed),
+        contextlib.redirect_stderr(said),
+    ):
+        code = main(["submit", "--json", "--threads=1", *line])
+    assert code == 0, said.getvalue()
+    number: int = json.loads(printed.getvalue())["experiment"]["number"]
     return number
