@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from kernel_backend.checkpoints.directory import Directory
+from kernel_backend.launch.folder import AttemptFolder
 from tests.support.machines import BareMachine, two_machines
 from tests.support.world import DEFINITION, until
 
@@ -211,11 +212,16 @@ class TestOnTwoNetworks:
 
     def test_a_gang_that_may_use_only_the_other_says_what_it_tries_and_then_fails(self, lab):
         begun = lab.daylight(lab.n1, *TRAIN, "--again", "--pool", "ib", "--max-restarts", "0").stdout
+        number = begun.split()[0].strip("#")
+        attempt = AttemptFolder(lab.shared / "daylight/attempts" / f"{number}.1-1")
 
         def shows(text: str) -> bool:
-            return text in one_line(lab.daylight(lab.n1, "show", begun.split()[0].strip("#")).stdout)
+            return text in one_line(lab.daylight(lab.n1, "show", number).stdout)
 
-        until(lambda: shows("the nodes look for an address by which they reach each other"), "its nodes are tried")
+        tries = "the nodes look for an address by which they reach each other"
+        until(lambda: tries in attempt.wait(), "its nodes are tried")
+        until(lambda: shows(tries), "it is told")
+        until(attempt.refusal, "its nodes give up")
         until(lambda: shows("failed: GangNotFormed"), "it fails")
         assert shows("n1 cannot be reached from n2: tried 10.78.0.1, port")
 

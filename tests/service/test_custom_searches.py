@@ -51,9 +51,8 @@ def submit(world: World, source: str, cwd: Path, **options: Any) -> int:
 
 
 def test_a_class_of_the_cell_searches_and_after_a_kill_is_told_again_and_asked_no_more(
-    own_world: World, tmp_path: Path
+    world: World, tmp_path: Path
 ) -> None:
-    world = own_world
     # Of its four trials the last is held back, so that the kill comes amid them.
     held = 'while trial == 4 and not os.path.exists("go"): __import__("time").sleep(0.05)\n        '
     number = submit(world, HALVING.replace('return {"lr"', f'{held}return {{"lr"'), tmp_path / "mine", pause=0.05)

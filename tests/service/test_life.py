@@ -95,7 +95,7 @@ def test_a_queued_experiment_says_why_it_waits_and_can_be_stopped(world):
 
 
 def test_an_error_of_the_user_is_shown_by_cell_and_line_and_ends_it_the_second_time(world):
-    number = world.submit(FAILS_AT_STEP_7).experiment.number
+    number = world.submit(FAILS_AT_STEP_7, slots=1).experiment.number
     overview = world.ended(number)
     trial = overview.trials[0]
     assert (overview.state, trial.state, trial.attempt) == ("failed", "failed", 2)
@@ -110,7 +110,7 @@ def test_an_error_of_the_user_is_shown_by_cell_and_line_and_ends_it_the_second_t
 
 def test_two_who_submit_at_once_get_two_experiments(world):
     found = []
-    threads = [threading.Thread(target=lambda: found.append(world.submit(epochs=1))) for _ in range(2)]
+    threads = [threading.Thread(target=lambda: found.append(world.submit(slots=1, epochs=1))) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
