@@ -129,10 +129,10 @@ def test_a_node_that_loses_two_attempts_gets_no_third(world, client, tmp_path):
 def lose(world: World, number: int, attempt: int) -> None:
     """Kill all processes of an attempt on its node as soon as they run there, like a crash of the node."""
     until(lambda: len(world.overview(number).attempts) == attempt and world.ranks(), f"attempt {attempt}")
-    key = f"{number}.1-{attempt}"
+    key, ranks = f"{number}.1-{attempt}", set(world.ranks().values())
     for each in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            if key in " ".join(each.cmdline()) or each in world.ranks().values():
+            if key in " ".join(each.cmdline()) or each in ranks:
                 each.kill()
 
 

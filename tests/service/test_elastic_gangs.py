@@ -15,7 +15,7 @@ pytestmark = pytest.mark.distributed
 
 # Steps of 8 samples, each of which four logical workers compute: more slots take fewer turns. The turns are long, so
 # that more slots are faster also on a machine that has other work.
-TRAINING = {"epochs": 60, "checkpoint_every": {"steps": 4}, "logical_workers": 4}
+TRAINING = {"epochs": 24, "checkpoint_every": {"steps": 2}, "logical_workers": 4}
 PATIENCE_S = 240.0
 
 
@@ -42,7 +42,7 @@ def trains(shared: Lent, number: int, attempt: int, slots: int) -> Overview:
 
 
 def test_three_changes_and_a_kill_leave_the_bits_of_one_number_of_slots(shared: Lent) -> None:
-    elastic = shared.lasting(group=BORROWS, pause=0.5, slots=4, least_slots=1, **TRAINING)
+    elastic = shared.lasting(group=BORROWS, pause=1.0, slots=4, least_slots=1, **TRAINING)
     trains(shared, elastic, attempt=1, slots=4)
 
     other = shared.lasting(group=BORROWS, slots=2)

@@ -14,9 +14,9 @@ def test_what_a_killed_service_was_sending_arrives_from_the_next_one(own_world: 
     client.add_webhook(receiver.url, EVENTS)
     expected = []
     try:
-        for count in range(1, 4):
+        for count in (1, 2):
             receiver.hold()
-            number = world.submit(slots=2, epochs=100_000).experiment.number
+            number = world.submit(slots=1, epochs=100_000).experiment.number
             client.stop(number)
             world.ended(number)
             expected += [(f"experiment.{event}", number) for event in EVENTS]
