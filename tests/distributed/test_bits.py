@@ -9,7 +9,7 @@ import pytest
 pytestmark = pytest.mark.distributed
 
 
-@pytest.mark.parametrize("slots", [2, 3, 4])
+@pytest.mark.parametrize("slots", [2, 3, pytest.param(4, marks=pytest.mark.long)])
 def test_both_backends_give_the_same_bits(whole, slots):
     horovod, torch = whole("horovod", slots), whole("torch", slots)
     assert horovod.attempt.started.backend == "horovod"

@@ -22,8 +22,13 @@ from tests.support.samples import Flow, Noisy, batches, rows
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 
 
-@pytest.mark.parametrize("workers", [1, 2, 4])
-@pytest.mark.parametrize("prefetch", [1, 2, 8])
+OFTEN = [(1, 8), (2, 2), (4, 1)]  # workers, and batches ahead of each
+OTHERS = [each for each in itertools.product((1, 2, 4), (1, 2, 8)) if each not in OFTEN]
+
+
+@pytest.mark.parametrize(
+    ("workers", "prefetch"), [*OFTEN, *(pytest.param(*each, marks=pytest.mark.long) for each in OTHERS)]
+)
 def test_no_number_of_workers_or_batches_ahead_changes_a_bit(data, workers, prefetch):
     ahead = data(DataLoader(Noisy(), batch_size=6, num_workers=workers, prefetch_factor=prefetch), workers=None)
     assert rows(ahead.steps(0, 14)) == rows(batches(Noisy()).steps(0, 14))
