@@ -69,7 +69,7 @@ def test_a_forked_rank_sees_what_a_cold_one_sees(trial, monkeypatch):
     assert facts(warm) == facts(cold)
 
 
-@pytest.mark.parametrize("backend", ["horovod", "torch"])
+@pytest.mark.parametrize("backend", ["torch", pytest.param("horovod", marks=pytest.mark.long)])
 def test_cold_ranks_give_the_same_bits_as_forked_ones(whole, trial, backend, monkeypatch):
     forked = whole(backend, 2)
     monkeypatch.setenv("DAYLIGHT_WARM", "0")

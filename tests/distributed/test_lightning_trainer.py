@@ -17,7 +17,7 @@ trainer.fit(Digits())
 )
 
 
-@pytest.mark.parametrize("slots", [1, 2])
+@pytest.mark.parametrize("slots", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_a_training_killed_between_two_updates_ends_with_the_same_bits(tmp_path, slots):
     """Accumulated gradients are part of a checkpoint."""
     options = {"amp": "bf16"}

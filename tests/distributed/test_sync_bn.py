@@ -28,7 +28,9 @@ def alone(tmp_path_factory):
     return trial, ran
 
 
-@pytest.mark.parametrize(("slots", "backend"), [(2, "torch"), (2, "horovod"), (3, "torch")])
+@pytest.mark.parametrize(
+    ("slots", "backend"), [(2, "horovod"), (3, "torch"), pytest.param(2, "torch", marks=pytest.mark.long)]
+)
 def test_several_slots_train_what_one_does(alone, trial, slots, backend):
     expected, ran_alone = alone
     several = trial(source=SKEWED, slots=slots, backend=backend, options=SYNC)

@@ -32,7 +32,9 @@ def dataset():""",
         1,
     )
 )
-EVERY_SETTING = pytest.mark.parametrize(("backend", "slots"), [("horovod", 2), ("torch", 2), ("torch", 1)])
+EVERY_SETTING = pytest.mark.parametrize(
+    ("backend", "slots"), [("horovod", 2), ("torch", 2), pytest.param("torch", 1, marks=pytest.mark.long)]
+)
 
 
 @EVERY_SETTING

@@ -25,7 +25,7 @@ def rates(trial: Trial) -> list[float]:
         (DIGITS + COSINE, {"ema": 0.9, "amp": "fp16", "clip": 0.5}),
         (DIGITS + COSINE, {"amp": "bf16", "schedule_per": "epoch"}),
         (DIGITS + PLATEAU, {"rng": "stream"}),
-        (DIGITS + COSINE, {"rng": "stream", "ema": 0.99}),
+        pytest.param(DIGITS + COSINE, {"rng": "stream", "ema": 0.99}, marks=pytest.mark.long),
     ],
     ids=["all", "bf16", "plateau", "stream"],
 )
@@ -232,7 +232,7 @@ def test_streams_of_random_numbers_are_each_ranks_own(tmp_path):
 SMOOTH = DIGITS.replace("nn.BatchNorm1d(width), ", "").replace("nn.Dropout(dropout), ", "")
 
 
-@pytest.mark.parametrize("slots", [1, 2])
+@pytest.mark.parametrize("slots", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_a_batch_computed_in_parts_trains_what_the_whole_one_does(tmp_path, slots):
     whole = Trial(tmp_path / "whole", source=SMOOTH, slots=slots)
     parts = Trial(tmp_path / "parts", source=SMOOTH, slots=slots, options={"accumulate": 3, "clip": 0.5})
@@ -246,7 +246,11 @@ def test_a_batch_computed_in_parts_trains_what_the_whole_one_does(tmp_path, slot
     assert losses[1][1]["loss"] == pytest.approx(losses[0][1]["loss"], rel=1e-5)
 
 
-@pytest.mark.parametrize("options", [{"accumulate": 3}, {"accumulate": 2, "logical_workers": 4}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [pytest.param({"accumulate": 3}, marks=pytest.mark.long), {"accumulate": 2, "logical_workers": 4}],
+    ids=str,
+)
 def test_a_training_in_parts_is_exact(tmp_path, options):
     """The training has BatchNorm and dropout, is killed, and runs on both backends and with logical workers."""
     whole = Trial(tmp_path / "whole", options=options)
