@@ -15,7 +15,7 @@ pytestmark = pytest.mark.distributed
 
 # Steps of 8 samples, each of which four logical workers compute: more slots take fewer turns. The turns are long, so
 # that more slots are faster also on a machine that has other work.
-TRAINING = {"epochs": 24, "checkpoint_every": {"steps": 2}, "logical_workers": 4}
+TRAINING = {"epochs": 16, "checkpoint_every": {"steps": 2}, "logical_workers": 4}
 PATIENCE_S = 240.0
 
 
