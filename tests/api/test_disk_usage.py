@@ -47,7 +47,7 @@ def test_users_see_their_own_disk_and_admins_that_of_all(people: tuple[Served, d
     assert own.shared == {"environments": 70}
     assert 0 <= (own.free or 0) <= (own.size or 0)
     assert own.size
-    with pytest.raises(Forbidden, match="for admins"):
+    with pytest.raises(Forbidden, match="only admins see"):
         client["dave"].disk(everyone=True)
 
     headers = {"Authorization": "Bearer dave"}

@@ -77,7 +77,7 @@ def trained_within(training: ExternalTraining, register: Callable[[str, Any], ob
         with _begun(trainer):
             return original(trainer, ignore_keys_for_eval=ignored)
 
-    Trainer.train = train  # type: ignore[method-assign]
+    Trainer.train = train  # type: ignore[method-assign, assignment]
     try:
         hidden.enter_context(hidden_rank_variables())
         yield
