@@ -10,9 +10,9 @@ from kernel_backend.model.trial import Best
 
 
 def better(best: Best | None, report: Report | StoredReport, metric: Metric) -> Best | None:
-    """Return the better of a trial's best validation value so far and the value in one more report; ties: the earlier.
+    """Return the better of two validation values: a trial's best so far, and the value in one more report.
 
-    Values that are not finite are ignored. Returns None if neither has a value.
+    The earlier step wins a tie. Values that are not finite are ignored. Returns None if there is neither.
     """
     value = report.metrics.get(metric.name)
     if value is None or not metric.better(value, None):

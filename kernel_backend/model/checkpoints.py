@@ -30,7 +30,7 @@ class CheckpointSelector(NamedTuple):
 
 
 class CheckpointDecision(Record):
-    """Decision to retain or delete a checkpoint of the trial `experiment.trial`, with the reasons to retain it."""
+    """Decision to retain or delete one checkpoint of the trial `experiment.trial`, with the reasons for it."""
 
     experiment: int
     trial: int
@@ -57,7 +57,10 @@ class ReportsDecision(Record):
 
 
 class GarbageReport(Record):
-    """Retention decisions for checkpoints, logs and reports. Unless in a dry run, the rest has been deleted."""
+    """What the retention rules retain and delete: checkpoints (`stays` and `goes`), logs and reports.
+
+    In a dry run nothing is deleted. Otherwise the deletions have been done, except for those in `problems`.
+    """
 
     goes: tuple[CheckpointDecision, ...] = ()
     stays: tuple[CheckpointDecision, ...] = ()

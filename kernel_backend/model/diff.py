@@ -26,7 +26,10 @@ class Difference(Record):
 
 
 class Results(Record):
-    """Comparison of the results of two trainings: the last equal step, the first different one, and final metrics."""
+    """Comparison of the results of two trainings: up to which step they are equal, and at which they first differ.
+
+    `metrics` has the newest validation values of both.
+    """
 
     identical: bool | None  # None: not enough data to decide
     text: str
@@ -46,7 +49,7 @@ class Diff(Record):
 
 
 class AttributionRow(Record):
-    """Training of an attribution: the baseline, the deviating experiment, or a rerun with some causes restored."""
+    """One training in an attribution: experiment `a`, experiment `b`, or a rerun of `b` with some causes as in `a`."""
 
     label: str
     experiment: int | None  # None: it could not be run
@@ -57,7 +60,10 @@ class AttributionRow(Record):
 
 
 class Attribution(Record):
-    """Attribution of the difference between two experiments to groups of causes, which are restored one by one."""
+    """Attribution of the difference between experiments `a` and `b` to its causes.
+
+    Reruns of `b` have more and more groups of causes, such as the code or the seed, set as in `a`.
+    """
 
     a: int
     b: int
@@ -68,7 +74,10 @@ class Attribution(Record):
 
 
 class HistoryEntry(Record):
-    """Experiment, with its differences from the one it reruns, else from the previous one of its notebook or name."""
+    """Experiment in a history, with its differences from an earlier one.
+
+    That is the experiment that it reruns, or else the previous one of the same notebook or name.
+    """
 
     number: int
     name: str

@@ -21,7 +21,7 @@ Bytes = Annotated[int, Field(ge=0)]
 
 
 class DiskUsage(Record):
-    """Disk usage of an experiment in bytes, and how many of them deleting it would not free."""
+    """Disk usage of an experiment in bytes, and how many bytes stay in use if the experiment is deleted."""
 
     experiment: int
     name: str

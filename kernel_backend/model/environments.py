@@ -26,7 +26,7 @@ class EnvironmentInfo(Record):
 
 
 class Interpreter(Record):
-    """Interpreter of a training on the machine where it is started, and the packages that it lacks."""
+    """Python interpreter of a training, on the machine where the training starts, and the packages that it lacks."""
 
     path: str
     lacks: tuple[str, ...] = ()
@@ -49,9 +49,10 @@ class Change(Record):
 
 
 def changes(recorded: Environment, present: Environment) -> list[Change]:
-    """Return the differences, sorted: torch, NumPy, Horovod and Daylight, other packages, Python, variables, machine.
+    """Return the differences between a recorded environment and the present one.
 
-    The git commit is not compared: it belongs to the code.
+    They are sorted: torch, NumPy, Horovod and Daylight, other packages, Python, environment variables, machine. The git
+    commit is not compared: it belongs to the code.
     """
     before, now = _facts(recorded), _facts(present)
     found = [
@@ -63,7 +64,7 @@ def changes(recorded: Environment, present: Environment) -> list[Change]:
 
 
 def packages(recorded: Environment, present: Environment) -> list[Change]:
-    """Return the differences in packages and Python, which would vanish if the environment were rebuilt here."""
+    """Return the differences in packages and Python: those that vanish if the recorded environment is rebuilt here."""
     return [each for each in changes(recorded, present) if each.kind in ("package", "python")]
 
 

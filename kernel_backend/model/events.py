@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Event:
-    """Base class of all events. A boolean field of an event chooses between two target states (`states.Choice`)."""
+    """Base class of all events.
+
+    If an event has a boolean field, the field chooses between two target states (`states.Choice`).
+    """
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,7 @@ class Metric(Record):
     mode: Literal["min", "max"] = "min"
 
     def lower(self, value: float) -> float:
-        """Return the metric's value so that lower is always better: negated for mode `max`."""
+        """Return a value of the metric in a form in which lower is always better: negated for mode `max`."""
         return -value if self.mode == "max" else value
 
     def better(self, value: float, than: float | None) -> bool:
@@ -131,13 +131,13 @@ OnNan = Literal["fail", "go-on", "go_back"]
 
 
 class AutoBatch(Record):
-    """Find the largest batch size that fits into memory before the training, as with `--batch-size auto`."""
+    """Request to find the largest batch size that fits into memory before the training, as by `--batch-size auto`."""
 
     most: int | None = Field(None, ge=1)  # largest size to try, counted as `batch_size` is
 
 
 class Config(Record):
-    """Configuration of a training, set by flags and never by the user's code."""
+    """Configuration of a training: the options of its submission, and settings that the user's code implies."""
 
     # plain: a cell below %%dlrun; command: a program that is run unchanged; functions: any other
     form: Literal["functions", "plain", "command"] = "functions"
@@ -196,7 +196,10 @@ class Config(Record):
     @field_validator("pool")
     @classmethod
     def _each_once(cls, pool: str | None) -> str | None:
-        """Return the names of pools without spaces and repetitions."""
+        """Return the names of pools, such as `gpu,cloud`, without spaces and repetitions; None if none is given.
+
+        Raises ValueError for an empty name.
+        """
         names = [] if pool is None else [name.strip() for name in pool.split(",")]
         if not all(names):
             raise ValueError("name a pool, or several as gpu,cloud: the first that can start it runs it")
@@ -204,7 +207,7 @@ class Config(Record):
 
     @property
     def pools(self) -> tuple[str, ...]:
-        """Return the pools in which it may train, the preferred first; empty for the service's default pool."""
+        """Return the pools in which the experiment may train, preferred first; empty for the service's default pool."""
         return () if self.pool is None else tuple(self.pool.split(","))
 
     @property

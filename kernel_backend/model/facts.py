@@ -16,7 +16,7 @@ FactName = Literal["runtime", "delivered", "observed", "weights", "test", "loade
 class Delivered(Record):
     """Digest of the samples that the data loader delivered in the first epoch.
 
-    Augmented samples depend on seed and code, so digests are compared only if seed, code and coverage are equal.
+    Augmented samples depend on seed and code, so digests are compared only if seed and code are equal.
     """
 
     samples: int
@@ -61,9 +61,9 @@ class TestResult(Record):
 
 
 class LoaderSetting(Record):
-    """Number of loader processes of each slot, and of the batches that each of them loads in advance.
+    """Number of data loader processes per slot, and of the batches that each process loads in advance.
 
-    `--loader-workers auto` found it by measurement. It changes no bit of the result.
+    `--loader-workers auto` found both by measurement. They change no bit of the result.
     """
 
     workers: int = Field(ge=0)
@@ -73,7 +73,7 @@ class LoaderSetting(Record):
 class BatchSize(Record):
     """Batch size that `--batch-size auto` found: over all slots, or per slot with `--per-slot-batch`.
 
-    The result depends on it, so that every later attempt and every rerun uses it.
+    The result depends on this size. Therefore every later attempt and every rerun uses it again.
     """
 
     size: int = Field(ge=1)

@@ -35,7 +35,10 @@ class Sources(NamedTuple):
 
 
 def users_frame(call: Call, sources: Sources) -> Frame | None:
-    """Return a frame of the user's code, named by notebook cell or file; None for a frame of other code."""
+    """Convert a frame of a stack trace to a `Frame` that names the user's notebook cell or file.
+
+    Returns None if the frame is not in the user's code.
+    """
     if call.file.startswith("<"):  # <frozen importlib>, <string>
         return None
     path = Path(os.path.abspath(call.file))

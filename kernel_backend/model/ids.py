@@ -47,7 +47,10 @@ def parse_attempt(key: str) -> AttemptId:
 
 
 def whole(reference: Reference) -> int:
-    """Return the experiment's number; raises InvalidRequest if the reference names another trial than the first."""
+    """Return the experiment's number, where a user must refer to a whole experiment.
+
+    Raises InvalidRequest if the reference names a trial other than the first.
+    """
     if reference.trial not in (None, 1):
         raise InvalidRequest(f"{reference.experiment}.{reference.trial}: name the experiment, {reference.experiment}")
     return reference.experiment

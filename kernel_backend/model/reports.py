@@ -127,14 +127,14 @@ SpoolRecord = Annotated[
 
 
 class SpoolPosition(Record):
-    """Offset in a spool file from which to read, in bytes, with the number of the last record before it."""
+    """Position in a spool file: the byte offset from which to read, and the largest number of a record before it."""
 
     offset: Count = 0  # in bytes
     number: Count = 0  # largest number of a record before the offset
 
 
 class Measurements(Record):
-    """Measurements of a node's launcher: the newest times of its ranks, and the use of their slots."""
+    """Measurements by the launcher of a node: how its ranks have spent their time, and how they used their slots."""
 
     times: Annotated[tuple[RankTimes, ...], Field(max_length=MOST_RANKS)] = ()
     use: Annotated[tuple[DeliveredUse, ...], Field(max_length=MOST_DELIVERED)] = ()  # since the last delivery
@@ -154,7 +154,7 @@ class SpoolPage(Record):
 class Delivery(Measurements):
     """Body of `POST /api/attempts/KEY/records`: records, and measurements since the last delivery.
 
-    Empty, it is a heartbeat.
+    A delivery without any of these is a heartbeat.
     """
 
     records: tuple[SpoolRecord, ...] = ()
@@ -162,7 +162,10 @@ class Delivery(Measurements):
 
 
 class Instruction(Record):
-    """Answer to a delivery: the number of the last accepted record, and whether the ranks continue or end."""
+    """Answer of the service to a delivery: the number of the last accepted record, and what the ranks do next.
+
+    They continue, release their slots, or stop.
+    """
 
     accepted: int
     instruct: Literal["continue", "release", "stop"] = "continue"
@@ -200,7 +203,7 @@ class AttemptResult(Record):
 
 
 class NodeEnd(Record):
-    """Record of a launcher about the end of its node's ranks, from which the gang's result is computed."""
+    """Record by a node's launcher of how its ranks ended. The gang's result is computed from those of all nodes."""
 
     node: int
     names: tuple[str, ...]  # of all nodes of the gang, by number
@@ -221,7 +224,7 @@ class NodeEnd(Record):
 
 
 class StoredReport(Record):
-    """Stored report with its sequence number, from which clients continue by `after=`."""
+    """Stored report of a trial. A client that has read number `seq` requests newer reports with `after=seq`."""
 
     seq: int
     trial: int

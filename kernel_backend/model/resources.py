@@ -42,7 +42,7 @@ class Node(Record):
 
     @property
     def shown_kind(self) -> str:
-        """Return for users what kind of device a slot of this node is."""
+        """Return the kind of device that a slot of this node is, as users see it."""
         return self.device or self.kind
 
     @property
@@ -52,7 +52,7 @@ class Node(Record):
 
     @property
     def engine_name(self) -> str:
-        """Return the node's name in its engine, which lacks the suffix in `n1@pool` of a node in two pools."""
+        """Return the node's name in its engine: without the suffix `@pool` that a node in two pools has here."""
         return self.name.removesuffix(f"@{self.pool}")
 
     @property

@@ -89,7 +89,7 @@ class Captured(Record):
 class State(Record):
     """Digest of a notebook variable that the cell uses.
 
-    Before the first step, a job compares it with that of its own value.
+    Before the first step, a job compares it with the digest of the variable's value in the job.
     """
 
     digest: str  # xxh3-128 of kind and content
@@ -99,7 +99,7 @@ class State(Record):
 class Process(Record):
     """Settings of the notebook's process and its libraries.
 
-    Before the first step, a job compares them with those of its own process.
+    Before the first step, a job compares them with the settings of its own process.
     """
 
     settings: dict[str, str] = {}  # by name; a snapshot has only those that differ from the default

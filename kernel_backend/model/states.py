@@ -72,7 +72,10 @@ State = TypeVar("State", bound=StrEnum)
 
 
 class Choice(NamedTuple, Generic[State]):
-    """Transition with two target states; the event's boolean field `guard` chooses between them."""
+    """Transition with two target states.
+
+    `guard` names the boolean field of the event that chooses between them.
+    """
 
     guard: str
     if_true: State

@@ -17,7 +17,7 @@ MessageType = Literal["experiment", "trial", "attempt", "report", "note", "artif
 
 
 class StoredNote(Record):
-    """Warning or remark about an attempt, as a message carries it."""
+    """Warning or remark about an attempt, sent as the data of a stream message."""
 
     text: str
     level: Literal["info", "warning"] = "info"

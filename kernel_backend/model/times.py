@@ -70,7 +70,7 @@ class RankTimes(Record):
 class Times(Record):
     """Time that a trial, or all trials of a search, spent in each part of the work, and the main cause of delay.
 
-    For a trial it is given by rank.
+    For a single trial, `ranks` has the times of each rank.
     """
 
     trial: int | None  # None: all trials of a search, without ranks

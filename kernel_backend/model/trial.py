@@ -161,7 +161,7 @@ class Attempt(Record):
 
     @property
     def slots(self) -> int:
-        """Return the number of its slots, which is that of its ranks."""
+        """Return the number of slots of the attempt, which is the number of its ranks."""
         return sum(len(share.slots) for share in self.actual)
 
 

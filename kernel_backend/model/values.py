@@ -145,7 +145,7 @@ def written(value: Value) -> str:
 
 
 def coerce(value: Value, annotation: str | None, default: Value = None) -> Value:
-    """Return `value` as the annotation's type, or without one as the default's: 1 for a float becomes 1.0.
+    """Return `value` converted to the type of its annotation, or without one of the default: 1 for a float becomes 1.0.
 
     Raises ValueError with the expected type (`a number`, `one of 'relu', 'gelu'`) if it cannot be converted.
     """
@@ -215,7 +215,7 @@ def _wanted(kinds: list[Any], value: Value) -> str:
 
 
 def nearest(name: object, names: Iterable[object]) -> str:
-    """Return ` (did you mean width?)` with the one of `names` that is most similar to `name`, or "" if none is."""
+    """Return ` (did you mean width?)` with the one of `names` that is most similar to `name`; "" if none is similar."""
     small = {str(each).lower(): str(each) for each in names}
     found = difflib.get_close_matches(str(name).lower(), small, n=1)
     return f" (did you mean {small[found[0]]}?)" if found else ""

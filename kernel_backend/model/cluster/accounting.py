@@ -21,7 +21,10 @@ _Amount = Annotated[FiniteFloat, Field(ge=0)]
 
 
 class Spending(Record):
-    """Slot-hours, energy and cost of some attempts. Each lost slot-hour is counted in exactly one of three fields."""
+    """Slot-hours, energy and cost of some attempts.
+
+    A lost slot-hour is counted in exactly one of `repeated_hours`, `waiting_hours` and `pruned_hours`.
+    """
 
     name: str  # of the user, group or month (2026-11), or the number of the experiment
     title: str = ""  # name of the experiment
@@ -35,12 +38,12 @@ class Spending(Record):
 
     @property
     def lost_hours(self) -> float:
-        """Return the slot-hours whose work was lost."""
+        """Return the lost slot-hours: those with repeated steps, without training, or of pruned trials."""
         return self.repeated_hours + self.waiting_hours + self.pruned_hours
 
 
 class SpendingReport(Record):
-    """Slot-hours, energy and cost by user, group, month or experiment."""
+    """Slot-hours, energy and cost of the attempts in a period, summed by user, group, month or experiment."""
 
     by: By
     since: FiniteFloat | None = None  # None: since the first experiment
@@ -50,7 +53,7 @@ class SpendingReport(Record):
 
 
 class AttemptSpending(NamedTuple):
-    """Use of slots by one attempt, with None for values that are not known."""
+    """Slots, time and energy of one attempt, and what of it was lost. Unknown values are None."""
 
     experiment: int
     title: str
@@ -86,9 +89,10 @@ def repeated_part(first: int, steps: int | None, resumed: int | None) -> float:
 def account(
     attempts: Iterable[AttemptSpending], by: By, prices: Mapping[str, float], since: float | None, until: float
 ) -> SpendingReport:
-    """Return the slot-hours, energy and cost of attempts from `since` to `until`.
+    """Sum up the slot-hours, energy and cost of attempts from `since` (None: from the first attempt) to `until`.
 
-    `prices` are per slot-hour, by pool.
+    `by` says for what the rows are: users, groups, months or experiments. `prices` has the price of a slot-hour in each
+    pool.
     """
     rows: dict[str, Spending] = {}
     total = Spending(name=ALL)
@@ -132,7 +136,10 @@ def _sum(one: float | None, other: float | None) -> float | None:
 
 
 def _months(attempt: AttemptSpending, since: float | None, until: float) -> Iterator[tuple[str, float]]:
-    """Yield the months (UTC) in which an attempt held slots, and the fraction of its time in each."""
+    """Yield each month (UTC) from `since` to `until` in which an attempt held slots.
+
+    With it comes the fraction of the attempt's whole time that lies in this month.
+    """
     whole = attempt.ended - attempt.begun
     at, end = max(attempt.begun, since or 0.0), min(attempt.ended, until)
     while whole > 0 and at < end:

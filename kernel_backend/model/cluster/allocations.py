@@ -25,7 +25,10 @@ def allocation_length(search: Search | None, keeps: bool) -> float:
 
 
 class HeldAllocation(Record):
-    """Job of a site's queue that a search keeps for its trials, or that it waits for."""
+    """Job in a site's queue, such as Slurm's, in which a search runs its trials one after another.
+
+    The search keeps the job between trials. If the site has not granted the job its nodes yet, the search waits for it.
+    """
 
     id: str
     pool: str

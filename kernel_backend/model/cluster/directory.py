@@ -1,4 +1,4 @@
-"""Read a hub's users and groups, with quotas from group properties: `{"daylight": {"limit": 16}}`."""
+"""Read the users and groups of a JupyterHub, with quotas from group properties: `{"daylight": {"limit": 16}}`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ KEY = "daylight"  # key of the quota in a group's properties
 
 
 class Directory(Record):
-    """Users of a hub with their groups, groups with their quotas, and messages about invalid quotas.
+    """Users of a JupyterHub with their groups, groups with their quotas, and messages about invalid quotas.
 
-    A user's groups are in the hub's order.
+    A user's groups are in the order in which JupyterHub lists them.
     """
 
     members: dict[str, tuple[str, ...]]  # user -> groups
@@ -26,7 +26,7 @@ class Directory(Record):
 
 
 def directory(users: Iterable[Mapping[str, Any]], groups: Iterable[Mapping[str, Any]]) -> Directory:
-    """Build the directory from the hub API's records of users and groups."""
+    """Build a `Directory` from the records of users and groups that JupyterHub's API returned."""
     read = {str(each["name"]): read_quota(each.get("properties")) for each in groups}
     return Directory(
         members={str(user["name"]): tuple(user.get("groups", ())) for user in users},

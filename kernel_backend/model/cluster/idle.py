@@ -17,7 +17,10 @@ FRESH_S = 120.0  # age of the newest sample up to which it tells of the present
 
 @dataclass(frozen=True)
 class IdleRule:
-    """Admin's rule about gangs that use less than `below` of each of their slots for `after` seconds."""
+    """Rule of an admin about idle gangs, and the action on them.
+
+    A gang is idle if it has used less than the fraction `below` of each of its slots for `after` seconds.
+    """
 
     action: IdleAction = ""  # "": none; notify: a note to the owner; release: a checkpoint, then a pause
     after: float = 1800.0
@@ -25,7 +28,10 @@ class IdleRule:
 
 
 def busy(slot: DeliveredUse) -> float | None:
-    """Return the used fraction of a slot: of its GPU, or of one core where it has none; None if it is unknown."""
+    """Return how busy a slot is: the fraction of time in which its GPU computed, or without a GPU the CPU cores in use.
+
+    None if that is unknown.
+    """
     use = slot.use
     return use.gpu if use.gpu is not None or slot.device else use.cpu
 
@@ -48,7 +54,11 @@ def idle_seconds(
 
 
 def _idle_slot(records: Sequence[DeliveredUse], below: float, at: float) -> float:
-    """Return for how many seconds a slot is unused, from its newest sample back to the last used or unknown period."""
+    """Return for how many seconds a slot has been unused, up to its newest sample.
+
+    The count ends at the newest period in which the slot was used, or its use is unknown. It is 0 if the newest sample
+    is missing or too old.
+    """
     latest = next((each for each in records if each.number == LATEST), None)
     if latest is None or at - latest.use.at > FRESH_S or not _idle(latest, below):
         return 0.0

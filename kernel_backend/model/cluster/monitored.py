@@ -9,7 +9,7 @@ from kernel_backend.model.trial import Trial
 
 
 class Family(NamedTuple):
-    """Metric with its samples, one for each combination of label values."""
+    """Metric of the service as Prometheus reads it, with one sample for each combination of label values."""
 
     name: str  # without the suffix `_total` of counters
     kind: Literal["gauge", "counter"]

@@ -126,7 +126,10 @@ class PoolSettings(Record):
     @model_validator(mode="before")
     @classmethod
     def _unshared(cls, given: object) -> object:
-        """Set that files go through the service in a pool of Kubernetes, unless its settings say otherwise."""
+        """Return the given settings, with `shared` set to False for a pool of Kubernetes that does not set it.
+
+        Without a shared file system, files go through the service.
+        """
         if isinstance(given, Mapping) and given.get("engine") == "kubernetes" and "shared" not in given:
             return {**given, "shared": False}
         return given
@@ -165,7 +168,7 @@ class PoolSettings(Record):
 
 
 class Pool(Record):
-    """Pool by name, with its settings and where they are configured."""
+    """Pool: its name, its settings, and whether they come from the service's configuration."""
 
     name: str = Field(max_length=32)
     settings: PoolSettings
@@ -207,7 +210,7 @@ class PoolStatus(Record):
 
 
 def changes(before: PoolSettings | None, after: PoolSettings | None) -> list[str]:
-    """Return the settings that differ, as texts such as `partition v100 -> a100`; None stands for no pool."""
+    """Return how a pool's settings have changed, as texts such as `partition v100 -> a100`; None: there is no pool."""
     old, new = _given(before), _given(after)
     names = [name for name in PoolSettings.model_fields if old.get(name) != new.get(name)]
     if before is None:
@@ -223,12 +226,12 @@ def spelled(value: object) -> str:
 
 
 def parts(value: object) -> tuple[object, ...]:
-    """Return the values of a setting: several for one that may be repeated, else one."""
+    """Return a setting's values as a tuple: all of a setting that may be given repeatedly, else the only one."""
     return tuple(value) if isinstance(value, tuple) else (value,)
 
 
 def _toleration(given: object) -> object:
-    """Return a toleration as text, such as `key=value:NoSchedule`; one in another form is returned unchanged."""
+    """Return a Kubernetes toleration as text, such as `key=value:NoSchedule`; return any other value unchanged."""
     if not isinstance(given, Mapping):
         return given
     key, value, effect = (str(given.get(name) or "") for name in ("key", "value", "effect"))
@@ -236,7 +239,7 @@ def _toleration(given: object) -> object:
 
 
 def _volume(given: object) -> object:
-    """Return a volume as text, `claim:/path` or `claim:/path:ro`."""
+    """Return a Kubernetes volume as text, `claim:/path` or `claim:/path:ro`; return any other value unchanged."""
     if not isinstance(given, Mapping):
         return given
     return f"{given.get('claim', '')}:{given.get('at', '')}{':ro' if given.get('read_only') else ''}"
@@ -249,13 +252,13 @@ def _matching(name: str, values: Iterable[str], pattern: re.Pattern[str], form: 
 
 
 def _given(settings: PoolSettings | None) -> dict[str, str]:
-    """Return the settings that differ from their defaults, as texts by name; empty for None."""
+    """Return those of a pool's settings that differ from the defaults, as texts by name; empty for None."""
     given = {} if settings is None else settings.model_dump(exclude_defaults=True)
     return {name: " ".join(map(spelled, parts(value))) for name, value in given.items()}
 
 
 def read_pool(name: str, settings: object, configured: bool = False) -> Pool:
-    """Return the pool made from settings that a user wrote; raises InvalidRequest, which names each invalid value."""
+    """Return pool `name` with the settings that a user wrote; raises InvalidRequest, which names each invalid value."""
     if not isinstance(settings, Mapping):
         raise InvalidRequest(f'settings: must be a mapping such as {{"engine": "slurm"}}, not {ascii(settings)[:100]}')
     try:

@@ -20,9 +20,10 @@ _LIMITS = ("limit", "slot_hours", "max_slots_per_trial", "storage")  # fields th
 
 
 def read_changes(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Parse a quota change from JSON into values by field name; raises InvalidRequest, which names the invalid value.
+    """Parse an admin's change of a quota, a JSON object, into values by field name.
 
-    The text `none` removes a limit; null restores the hub's value.
+    The text `none` removes a limit. With null, the value from JupyterHub applies again instead of an admin's. Raises
+    InvalidRequest, which names the invalid value.
     """
     unknown = [name for name in body if name not in Quota.model_fields]
     if unknown:
@@ -32,16 +33,19 @@ def read_changes(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def changed_by(changed: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the quota fields set by admins after one more change.
+    """Return all quota fields that admins have set for an account, after one more change.
 
-    `changed` are the fields set before, `given` is the change as returned by `read_changes`.
+    `changed` are the fields set before, `given` is the change as `read_changes` returned it.
     """
     after = {**changed, **{name: None if value == NONE else value for name, value in given.items()}}
     return {name: value for name, value in after.items() if not (name in given and given[name] is None)}
 
 
 def in_force(given: Quota | None, changed: Mapping[str, Any]) -> Quota:
-    """Return the hub's quota with the fields set by admins replaced; raises InvalidRequest if fields conflict."""
+    """Return the quota that applies to an account: JupyterHub's (`given`), with admins' fields (`changed`) replaced.
+
+    Raises InvalidRequest if its fields conflict.
+    """
     try:
         return Quota.model_validate({**(given or Quota()).model_dump(), **changed})
     except ValidationError as error:

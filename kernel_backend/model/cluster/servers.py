@@ -1,4 +1,4 @@
-"""Describe notebook servers that hold slots: what a user requests, and the server as the hub reports it."""
+"""Describe notebook servers that hold slots: what a user requests, and the server as JupyterHub reports it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ServerRequest(NamedTuple):
 
 
 class Server(Record):
-    """Notebook server with the slots that it holds; 0 if the hub does not know of any."""
+    """Notebook server with the number of slots that it holds; 0 if JupyterHub does not know of any."""
 
     owner: str
     group: str
@@ -37,12 +37,15 @@ class Server(Record):
 
     @property
     def full_name(self) -> str:
-        """Return the server's full name in the hub: `dave/`, or `dave/second` for a named server."""
+        """Return the server's full name in JupyterHub: `dave/`, or `dave/second` for a named server."""
         return f"{self.owner}/{self.name}"
 
 
 def profile(slots: int, pool: str | None = None) -> str:
-    """Return the identifier (slug) of a GPU profile in the hub's form, which `server_request` parses."""
+    """Return the identifier (slug) of a profile in JupyterHub's form for servers: so many slots of a pool.
+
+    `server_request` parses it.
+    """
     return f"daylight-{slots}" if pool is None else f"daylight-{slots}-{pool}"
 
 
@@ -68,10 +71,10 @@ def server_request(options: object) -> ServerRequest:
 
 
 def servers_of(users: Iterable[Mapping[str, Any]]) -> tuple[Server, ...]:
-    """Return the notebook servers that run, from the hub API's records of users.
+    """Return the running notebook servers, from the records of users that JupyterHub's API returned.
 
-    Servers with invalid options have no slots by these; an engine may see the devices that they hold. Servers that are
-    not started yet are skipped: a request that may be refused must not preempt trainings.
+    A server with invalid options is listed with 0 slots, although an engine may see devices that it holds. Servers that
+    are still starting are skipped, as their start may be refused, and until then must not preempt trainings.
     """
     found = []
     for user in users:
@@ -106,5 +109,5 @@ def _server(user: Mapping[str, Any], server: Mapping[str, Any], what: ServerRequ
 
 
 def _seconds(written: str) -> float:
-    """Parse a time of the hub, `2026-11-22T14:00:00.000000Z`, into seconds since the epoch."""
+    """Parse a time in JupyterHub's format, `2026-11-22T14:00:00.000000Z`, into seconds since the epoch."""
     return datetime.fromisoformat(written).timestamp()

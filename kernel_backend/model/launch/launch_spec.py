@@ -24,7 +24,7 @@ OF_RANKS = re.compile(
 
 
 def token_digest(token: str) -> str:
-    """Return the SHA-256 of an attempt's secret token; by it the store recognises the attempt's folder."""
+    """Return the SHA-256 of an attempt's secret token, in hex. The store recognises the attempt's folder by it."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 

@@ -97,9 +97,9 @@ class JoinAnswer(Record):
 
 
 class NodeState(Record):
-    """State of a node's ranks, sent by its launcher.
+    """State of a node's ranks, which its launcher sends to the service.
 
-    The service answers as soon as its order changes, at the latest after `wait` seconds.
+    The service answers when it has another order for the node, at the latest after `wait` seconds.
     """
 
     node: int = Field(ge=0, lt=MOST_NODES)
@@ -110,7 +110,10 @@ class NodeState(Record):
 
 
 class NodeOrder(Record):
-    """Answer to a node's state: continue, end the ranks since the gang has failed, or exit since it is fenced."""
+    """Answer of the service to a node's state, for the launcher on this node.
+
+    It continues, ends its ranks since the gang has failed, or exits since its attempt is fenced.
+    """
 
     action: Literal["continue", "end", "leave"] = "continue"
     reason: str = ""

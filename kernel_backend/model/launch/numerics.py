@@ -18,9 +18,9 @@ _HOST = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
 
 
 def numerics_env(scope: Scope, threads: int) -> Mapping[str, str]:
-    """Return the environment variables that fix hash seed and threads of a rank.
+    """Return the environment variables that fix hash seed and threads of a rank; with `--reproducible` there are more.
 
-    With `--reproducible` there are more. The parent process must set them, because torch reads them at import.
+    The parent process of the rank must set them, because torch reads them at import.
     """
     threaded = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
     if scope == "off":

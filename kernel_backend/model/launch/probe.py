@@ -30,9 +30,9 @@ class ProbeRequest(Record):
 
 
 class WriteTest(Record):
-    """Result of an attempt to write into a folder.
+    """Result of a test whether files can be written to a folder.
 
-    `problem` is "" if it succeeded; `missing` is True if there is no such folder.
+    `problem` is "" if they can; `missing` is True if there is no such folder.
     """
 
     problem: str = ""
@@ -55,7 +55,7 @@ class PeerAddresses(Record):
 
 
 class AllReduceOrder(Record):
-    """Second order to the probes: run an all-reduce through node 0's `address`; exit if it is ""."""
+    """Second order to the probes: run an all-reduce in which node 0 has the address `address`; exit if it is ""."""
 
     address: str = ""
     port: int = 0
@@ -92,7 +92,7 @@ class ProbeReport(Record):
 
 
 class ProbeOrders(Record):
-    """Orders to the probes so far; None for one that has not been given yet."""
+    """Orders that the probes have been given so far; None stands for an order that has not been given yet."""
 
     peer: PeerAddresses | None = None
     all_reduce: AllReduceOrder | None = None

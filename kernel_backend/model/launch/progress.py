@@ -21,7 +21,10 @@ SIZE = _LAYOUT.size
 
 
 class Tick(NamedTuple):
-    """Progress of a rank: `number` grows with each tick; `step` is the step in progress, else the last one."""
+    """Sign of progress from a rank, which rewrites it again and again.
+
+    `number` grows each time; `step` is the step in progress, or between steps the last one.
+    """
 
     number: int
     phase: Phase

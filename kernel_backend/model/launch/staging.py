@@ -23,7 +23,10 @@ DIGEST = r"[0-9a-f]{32}"  # of an artifact, by which its pieces are sent
 
 
 class StagingRequest(Record):
-    """Attempt to run, with the secret that authenticates its launchers; it never stands on a command line."""
+    """Attempt that launchers are to run, with the secret that authenticates them to the service.
+
+    The secret is never put on a command line.
+    """
 
     key: str  # of the attempt
     urls: tuple[str, ...]  # the service's addresses, the preferred first
@@ -32,13 +35,16 @@ class StagingRequest(Record):
 
 
 class StagedFile(Record):
-    """Answer to a piece of a file: how many bytes of the file the service has now."""
+    """Answer of the service to a launcher that sent a piece of a file: how many bytes of the file it has now."""
 
     size: int = Field(ge=0)
 
 
 class StagedArtifact(StagedFile):
-    """Answer to an artifact's record: how many of its bytes the service has, and whether it is stored."""
+    """Answer of the service to a launcher that sent an artifact's record.
+
+    It says how many bytes of the artifact's file have come, and whether the artifact is stored.
+    """
 
     stored: bool = False
 
@@ -59,7 +65,9 @@ def is_staged(name: str) -> bool:
 
 
 def news(size: int, offset: int, data: bytes) -> bytes:
-    """Return the bytes of `data` (from `offset` on) that a file of `size` bytes lacks; none if there is a gap.
+    """Return the bytes of `data` that a file of `size` bytes lacks, if `data` begins at byte `offset` of the file.
+
+    Returns b"" if there is a gap between the file's end and `offset`.
 
     Examples
     --------

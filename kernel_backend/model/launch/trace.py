@@ -14,7 +14,7 @@ SHOWN = 30  # operations of a rank, those that take longest
 
 
 class TraceRequest(Record):
-    """Body of `POST /api/experiments/N/trace`: record so many steps of some ranks."""
+    """Body of `POST /api/experiments/N/trace`: how many steps to record with torch.profiler, and on which ranks."""
 
     trial: int | None = Field(None, ge=1)  # None: the experiment's only trial, or the best of a search
     steps: int = Field(10, ge=1, le=MOST_STEPS)
@@ -22,7 +22,7 @@ class TraceRequest(Record):
 
 
 class Trace(Record):
-    """Requested recording of an attempt, until its ranks have answered."""
+    """Request that ranks of an attempt record some steps with torch.profiler, kept until they have answered."""
 
     id: str
     steps: int
@@ -44,7 +44,10 @@ class TracedOperation(Record):
 
 
 class RankTrace(Record):
-    """Recording of a rank: its steps and its longest operations. `problem` says why they are missing."""
+    """Recording of a rank by torch.profiler: its first and last step, and its longest operations.
+
+    If there is no recording, `problem` says why.
+    """
 
     rank: int
     first: int = 0  # step
@@ -54,7 +57,7 @@ class RankTrace(Record):
 
 
 def instructed(words: Sequence[str]) -> Trace | None:
-    """Return the recording that an instruction requests; None for other instructions.
+    """Parse the words of an instruction to ranks; return the recording that it requests, None for other instructions.
 
     Examples
     --------

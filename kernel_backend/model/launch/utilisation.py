@@ -52,7 +52,10 @@ QUANTITIES = (*MEANS, *LARGEST)
 
 
 class DeliveredUse(Record):
-    """Use of the slot of one rank of an attempt; number 0 is the newest sample, others are periods of its curve."""
+    """Use of one rank's slot in some period, as a launcher delivers it.
+
+    `number` is 0 for the newest sample; other numbers belong to the periods of the curve over time.
+    """
 
     rank: Annotated[int, Field(ge=0, lt=2**31)]
     node: str = Field("", max_length=300)
@@ -62,7 +65,7 @@ class DeliveredUse(Record):
 
 
 class RankUse(Record):
-    """Use of the slot of one rank over the attempts of its trial."""
+    """Use of one rank's slot over all attempts of the trial: the newest sample, the whole time, and a curve."""
 
     rank: int
     node: str = ""
@@ -107,7 +110,7 @@ def merged(uses: Sequence[SlotUse]) -> SlotUse:
 
 
 def together(uses: Sequence[SlotUse]) -> SlotUse:
-    """Return the use of several slots at one time: the mean of `gpu`, the hottest GPU, and sums of all others."""
+    """Return the use of several slots at one time: the mean of `gpu`, the hottest GPU, and sums of all other values."""
     fields = {name: _sum(getattr(each, name) for each in uses) for name in QUANTITIES}
     fields["gpu"] = _mean([(each.gpu, 1.0) for each in uses])
     fields["temperature"] = _largest(each.temperature for each in uses)
@@ -116,7 +119,7 @@ def together(uses: Sequence[SlotUse]) -> SlotUse:
 
 
 def thinned(curve: Sequence[SlotUse], most: int) -> tuple[SlotUse, ...]:
-    """Return at most `most` periods, by merging neighbouring ones."""
+    """Return a curve of use with at most `most` periods, by merging neighbouring ones."""
     if most <= 0:
         return ()
     each = -(-len(curve) // most)

@@ -158,7 +158,10 @@ class SearchMethod(Record):
 
     @property
     def slow(self) -> bool:
-        """Return whether the searcher runs in a thread of its own, as one of another package may be slow or fail."""
+        """Return whether the searcher runs in a thread of its own, because it may be slow or fail.
+
+        This is so for a method of another package, and for a class of the user.
+        """
         return self.own_class or bool(self.package)
 
     def may_use(self, field: str) -> bool:

@@ -293,9 +293,9 @@ class Exited(Record):
 
 
 class ParamsAssigned(Record):
-    """Event: the hyperparameters with which a trial really ran became known.
+    """Event: the hyperparameters with which a trial really runs became known.
 
-    Trials of earlier searches, which are prior data, have numbers below 1.
+    Trials of earlier searches, whose results the search uses, have numbers below 1.
     """
 
     type: Literal["told"] = "told"
@@ -331,7 +331,7 @@ class Closed(Record):
 
 
 class Failed(Record):
-    """Event: `prepare` failed, or a custom search class raised, timed out, or returned an invalid answer."""
+    """Event: the user's function `prepare` failed, or a custom search class raised, timed out, or answered wrongly."""
 
     type: Literal["failed"] = "failed"
     message: str

@@ -155,7 +155,7 @@ class Space(Record):
 
 
 def _needed(parameters: Sequence[Parameter], values: Mapping[str, Value]) -> list[Parameter]:
-    """Return the parameters without given ones on which no other parameter depends."""
+    """Return the parameters without those that have a value in `values`; one on which another depends is kept."""
     hung = {each.each or (each.when.name if each.when else None) for each in parameters}
     return [each for each in parameters if each.each is not None or each.name not in values or each.name in hung]
 
@@ -168,7 +168,7 @@ def _told(parameter: Parameter, values: Mapping[str, Value]) -> Parameter:
 
 
 def _that_count(parameters: list[Parameter]) -> list[Parameter]:
-    """Return the parameters that can be active, with their conditions reduced to values that are possible."""
+    """Return the parameters that can be active, with only the possible values left in their conditions."""
     domains = {(each.each, each.name): each.domain for each in parameters}
     kept = [fitting for each in parameters if (fitting := _fitting(each, domains)) is not None]
     return kept if kept == parameters else _that_count(kept)

@@ -89,7 +89,7 @@ def gather(reports: Iterable[Heard], seq: int) -> ReportedValues:
 
 
 def join(parts: Sequence[ReportedValues]) -> ReportedValues:
-    """Return several sets of reported values merged by step.
+    """Merge several sets of a trial's reported values into one, ordered by step.
 
     Late values, such as an older attempt's, are inserted in order.
     """

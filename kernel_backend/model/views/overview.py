@@ -39,7 +39,7 @@ LIVELIEST = [
 
 
 class Wait(Record):
-    """Why a slot request waits, its queue position (from 1), and the estimated wait in seconds if known.
+    """Reason why a slot request waits, its position in the queue (from 1), and the estimated wait in seconds if known.
 
     About half of all waits end between `earliest` and `latest`.
     """
@@ -78,7 +78,10 @@ class Overview(Record):
 
     @property
     def pending(self) -> list[Attempt]:
-        """Return the attempts that wait in an engine's own queue; none if any other attempt is open."""
+        """Return the attempts that wait in an engine's own queue, such as Slurm's.
+
+        Empty if any other attempt has not ended either.
+        """
         open_ones = [each for each in self.attempts if each.state is not AttemptState.ENDED]
         return open_ones if all(each.state is AttemptState.PENDING for each in open_ones) else []
 
@@ -170,7 +173,7 @@ class Overview(Record):
     def _with(self, trial: Trial) -> dict[str, Any]:
         """Return the fields of the overview that change if `trial` has changed.
 
-        If there are very many trials, only those to display are listed; the counts cover all.
+        If there are very many trials, `trials` has only those to display, and `trial_counts` counts all.
         """
         metric = self.experiment.config.metric
         trials = _replaced(self.trials, trial, lambda each: each.index)

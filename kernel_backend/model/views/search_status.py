@@ -46,7 +46,7 @@ class TrialRow(Record):
 
 
 class RungStatus(Record):
-    """Results at one rung of a bracket: how trials stood at the end of a certain unit."""
+    """Results at one rung of a bracket: how the trials compare at the end of unit `unit`."""
 
     unit: int
     results: int

@@ -25,13 +25,16 @@ class TrialActivity:
 
     @classmethod
     def at(cls, trial: Trial) -> TrialActivity:
-        """Return the fields of a trial that decide whether it is displayed."""
+        """Return those fields of `trial` that decide whether it is displayed."""
         troubled = trial.failure is not None or Hold.ENGINE in trial.holds
         return cls(trial.index, trial.state, trial.best, troubled)
 
 
 def shown_trials(trials: Collection[TrialActivity], metric: Metric) -> set[int]:
-    """Return the indices of the trials to display: active ones, the best, and the newest that failed or fit no node."""
+    """Return the indices of the trials to display.
+
+    These are the active ones, the best, and the newest of those that have failed or whose gangs fit on no node.
+    """
     live = {trial.index for trial in trials if trial.state in LIVE}
     troubled = sorted((trial for trial in trials if trial.troubled), key=_ended_first)[-TROUBLED:]
     best = best_first(((trial.index, trial.best) for trial in trials), metric)

@@ -9,7 +9,7 @@ MOST_KEPT = 1000  # training reports of each metric that stay: no chart shows mo
 
 
 class Thinned(NamedTuple):
-    """Numbers of training reports: of those that were removed, and of all before that."""
+    """Number of training reports that were removed, and number of training reports before the removal."""
 
     removed: int
     of: int

@@ -57,7 +57,7 @@ class Payload(Record):
 
 
 def payload(notice: Notice, overview: Overview | None) -> Payload:
-    """Return the payload of a notice about an experiment, which is None if it was deleted."""
+    """Return the payload of a notice about an experiment; `overview` is None if the experiment was deleted."""
     return Payload(
         id=notice.id,
         type=notice.event if notice.event == TEST else f"experiment.{notice.event}",
@@ -68,7 +68,7 @@ def payload(notice: Notice, overview: Overview | None) -> Payload:
 
 
 def sentence(event: str, overview: Overview) -> str:
-    """Return an event of an experiment as one sentence, with its best result or its error."""
+    """Describe an event of an experiment, such as `failed`, in one sentence with the best result or the error."""
     data, name = _data(overview), overview.experiment.name
     about = f"#{data.number}{f' {name}' if name else ''} {event}"
     if event == "failed" and data.error:

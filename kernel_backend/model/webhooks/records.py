@@ -97,7 +97,7 @@ class EndedExperiment(Record):
 
 
 class EndedExperiments(Record):
-    """Experiments of a user that ended after a time, oldest first; and whether others have not ended."""
+    """Experiments of a user that ended after a given time, oldest first, and whether others have not ended yet."""
 
     ended: tuple[EndedExperiment, ...] = ()
     active: bool = False
@@ -105,5 +105,5 @@ class EndedExperiments(Record):
 
 
 def event_of(before: ExperimentState, after: Experiment) -> EventName | None:
-    """Return the event for webhooks that an experiment's change of state means; None if it means none."""
+    """Return the event of which webhooks are notified when an experiment changes its state; None if there is none."""
     return None if before is after.state else _BY_STATE.get(after.state)

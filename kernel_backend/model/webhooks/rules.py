@@ -28,8 +28,8 @@ _ADDRESS = re.compile(r"[^@\s,;:<>\"()\[\]\\%?&]{1,64}@[A-Za-z0-9.-]{1,253}")
 class HostRules(Record):
     """Hosts to which messages may be sent; empty `hosts` allow all.
 
-    A host is a name or a pattern such as `*.example.org`. Addresses of this machine and of its link are refused if
-    `inside` is False, unless `hosts` lists the host without a wildcard.
+    A host is a name or a pattern such as `*.example.org`. If `inside` is False, addresses within this machine and
+    link-local ones are refused, unless `hosts` lists the host without a wildcard.
     """
 
     hosts: tuple[str, ...] = ()
@@ -67,7 +67,7 @@ def host_of(url: str) -> str:
 
 
 def address_problem(host: str, address: str, rules: HostRules) -> str:
-    """Return why a host may not be connected to at this IP address; "" if it may."""
+    """Return why no message may be sent to a host at this IP address; "" if it may be sent."""
     if not _is_listed(host, rules):
         return f"{host} is no host that this service may send to"
     if rules.inside or host in map(str.lower, rules.hosts):
@@ -102,7 +102,7 @@ def check_secret(secret: str) -> None:
 
 
 def new_secret(key: bytes) -> str:
-    """Return the secret, as text, that these random bytes form."""
+    """Return a new secret of a webhook as text, made from the random bytes `key`."""
     return SECRET + base64.b64encode(key).decode()
 
 
@@ -113,10 +113,10 @@ def signature(secret: str, id: str, timestamp: int, body: bytes) -> str:
 
 
 def reason_off(problem: str, since: float, now: float, tries: int, gone: bool) -> str:
-    """Return why a webhook is switched off after a failure; "" if its message is sent again.
+    """Return why a webhook is switched off after a message to it failed; "" if the message is to be sent again.
 
-    It has failed since `since`, and `tries` times in a row in this process. `gone` is True if the receiver wants no
-    more messages.
+    Messages have failed since `since`, and `tries` times in a row in this process. `gone` is True if the receiver wants
+    no more messages.
     """
     if gone:
         return f"the receiver said that it is gone: {problem}"
