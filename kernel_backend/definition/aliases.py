@@ -52,10 +52,10 @@ def looks_like(name: str) -> str | None:
 
 
 def by_place(role: str, parameters: Sequence[Parameter]) -> Mapping[str, str]:
-    """Return the training loop's values for arguments of a role's function, by position where names do not tell.
+    """Return which loop values the arguments of a role's function receive, by position where their names do not say it.
 
-    Only arguments without a default, and without a name that means something else, are mapped, in source order. Keys
-    are names of arguments, values are names such as `output`.
+    Arguments with a default, or with a name or type that means something else, are left out. Keys are names of
+    arguments, in source order; values are names of loop values, such as `output`.
     """
     free = [
         each.name

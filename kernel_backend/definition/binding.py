@@ -52,7 +52,7 @@ def bind_space(definition: Definition, given: Mapping[str, Value], space: Space)
 
 
 def with_epochs(definition: Definition, config: Config, given: Mapping[str, Value]) -> tuple[Config, dict[str, Value]]:
-    """Rename a program's own name for its number of epochs, such as `EPOCHS=20`, to the option `--epochs`.
+    """Replace a program's own name for its number of epochs, as in `EPOCHS=20`, by the option `--epochs`.
 
     Returns the configuration, and the values without that name. Raises InvalidDefinition if `--epochs` has another
     value, if the value is not a number of epochs, if neither the program nor the command line has one, or if a search
@@ -79,7 +79,10 @@ def with_epochs(definition: Definition, config: Config, given: Mapping[str, Valu
 
 
 def configured(definition: Definition, config: Config) -> Config:
-    """Return the configuration completed by settings that the definition's code implies; options of the user win."""
+    """Return the configuration, completed by settings that the definition's code implies.
+
+    An option that the user gave is not replaced.
+    """
     given = config.model_fields_set
     length = {"epochs", "steps"} if given & {"epochs", "steps"} else set()
     made = {name: value for name, value in definition.settings.items() if name not in given | length}
@@ -102,7 +105,7 @@ def _searched_by_prepare(definition: Definition, space: Space) -> Iterator[str]:
 
 
 def _is_given(parameter: Parameter, space: Space) -> bool:
-    """Return True if a parameter has a single value, so that it serves only as a condition of other parameters."""
+    """Return True if a parameter of a search space has a single value, and is there only since others depend on it."""
     one = isinstance(parameter.domain, Choices) and len(parameter.domain.values) == 1
     return one and parameter.when is None and not space.of(parameter.name)
 

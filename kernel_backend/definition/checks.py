@@ -7,7 +7,10 @@ from kernel_backend.errors import InvalidDefinition
 
 
 def check_prepare(definition: Definition) -> None:
-    """Raise InvalidDefinition if `prepare` takes values of the training loop or roles' results, or is an argument."""
+    """Raise InvalidDefinition if `prepare` takes what does not exist yet, or if another function takes its result.
+
+    It runs once, before all trials, so that there are no values of the training loop and no results of roles.
+    """
     for function in definition.needs("prepare"):
         for parameter in function.parameters:
             if parameter.kind == "loop" or (parameter.kind == "function" and parameter.value_of in definition.roles):
@@ -29,7 +32,11 @@ def check_prepare(definition: Definition) -> None:
 
 
 def check_models(definition: Definition) -> None:
-    """Raise InvalidDefinition if there are several models without a step, or if `loss` or `metrics` take `output`."""
+    """Check a definition whose function `model` returns several models.
+
+    Raises InvalidDefinition if no training step is defined, or if `loss` or `metrics` take `output`, the output of a
+    single model.
+    """
     names = ", ".join(definition.models)
     line = definition.functions["model"].line
     if not definition.steps:

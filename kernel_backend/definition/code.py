@@ -18,7 +18,7 @@ def is_code(name: str) -> bool:
 
 
 def meaning(name: str, content: bytes) -> bytes:
-    """Return the content of a file that can affect a result: for Python code its syntax tree as text, else all bytes.
+    """Return the part of a file's content that can affect a result: for Python code its syntax tree, as text, else all.
 
     Python files larger than `PARSED` are probably generated, and are compared by their bytes: a syntax tree needs three
     hundred times the memory of its text.

@@ -30,7 +30,7 @@ class Command(Record):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the names of the hyperparameters, ordered by their placeholders such as `{lr}`."""
+        """Return the names of the hyperparameters, in the order of their placeholders, such as `{lr}`."""
         found = (each["name"] for word in self.words for each in _PLACEHOLDER.finditer(word))
         return tuple(dict.fromkeys(name for name in found if name and name != CHECKPOINTS))
 

@@ -68,7 +68,7 @@ class Parameter(Record):
 
     @property
     def value_of(self) -> str:
-        """Return the source of the argument's value: a value of the training loop, or a function whose result it is."""
+        """Return the name of the loop value, or of the function, whose value the argument receives."""
         return self.source or self.name
 
     @property
@@ -78,7 +78,10 @@ class Parameter(Record):
 
 
 class Function(Record):
-    """Function that is a role, or that is shared: its result is passed to every role with an argument of its name."""
+    """Function of a training definition: a role, or a shared function.
+
+    The result of a shared function is passed to every role with an argument of its name.
+    """
 
     name: str
     written: str = ""  # the function's own name, if it is an alias of the role `name`
@@ -140,7 +143,10 @@ class Definition(Record):
 
     @property
     def stepped_by(self) -> Form:
-        """Return the form whose loop takes the steps: that of a Trainer in `train(run)`, too, is its own."""
+        """Return the form whose loop takes the training steps.
+
+        That is "trainer" if the function `train(run)` trains a Trainer, else the definition's own form.
+        """
         return "trainer" if self.trainer else self.form
 
     def _told(self, role: str) -> str:
@@ -161,7 +167,7 @@ class Definition(Record):
         return found
 
     def given(self, params: Mapping[str, Value]) -> dict[str, dict[str, Any]]:
-        """Return those of `params` that are arguments, by the function or class of the cell that takes them."""
+        """Return the arguments that `params` sets: for each function or class of the cell, their values by name."""
         return {
             function.attribute: {
                 name: value
@@ -232,7 +238,10 @@ class Definition(Record):
         return self.fitted(name, given[name])
 
     def _can_ask(self, name: str) -> str:
-        """Return the end of an error message on an argument without a value: which values its function can take."""
+        """Return the end of an error message about an argument without a value: what its function can take by name.
+
+        Returns "" if no role has this argument.
+        """
         roles = (role for role in self.roles if _key(role) in CAN_ASK)
         owner = next((role for role in roles if name in (each.name for each in self.functions[role].parameters)), None)
         return f". By name {owner} can have {CAN_ASK[_key(owner)]}" if owner else ""

@@ -134,7 +134,10 @@ def _there_is(tree: ast.Module, roles: list[str], roles_from: int) -> str:
 
 
 def _model_keys(node: FunctionNode) -> tuple[str, ...]:
-    """Return the keys of the dict that the function `model` returns; roles can take these models as arguments."""
+    """Return the keys of the dict that the function `model` returns.
+
+    Roles take the models as arguments of these names.
+    """
     within = list(ast.walk(node))
     assigned = {
         target.id: each.value
@@ -163,7 +166,10 @@ def _keys(value: ast.expr | None) -> Iterator[str]:
 
 
 def _of_adamw(functions: Mapping[str, Function]) -> dict[str, Parameter]:
-    """Return the hyperparameter `lr` of AdamW, which trains a definition that has neither optimizer nor `lr`."""
+    """Return the hyperparameter `lr` of AdamW, the default optimizer, by its name.
+
+    Empty if the definition has an optimizer, or an argument `lr`.
+    """
     if "optimizer" in functions or any(each.name == "lr" for one in functions.values() for each in one.parameters):
         return {}
     return {"lr": Parameter(name="lr", kind="hyperparameter", required=False, default=1e-3, annotation="float", line=0)}

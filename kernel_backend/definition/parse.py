@@ -32,9 +32,9 @@ def parse(
 ) -> Definition:
     """Return the training definition in `source`; functions above line `roles_from` are helpers, not roles.
 
-    `contract` is the version of these rules under which the snapshot was made; `modules` are those of the user's
-    project. Raises InvalidDefinition (with `details["line"]` and `details["text"]`, and `details["roles"]` if it is
-    about roles) for a syntax error, a missing role, a role that is not a function, an argument that Daylight cannot
+    `contract` is the version of the rules for definitions under which the snapshot was made; `modules` are those of the
+    user's project. Raises InvalidDefinition (with `details["line"]` and `details["text"]`, and `details["roles"]` if it
+    is about roles) for a syntax error, a missing role, a role that is not a function, an argument that Daylight cannot
     provide, a name with two defaults, or code that is nested too deeply.
     """
     try:

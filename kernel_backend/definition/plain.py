@@ -26,7 +26,7 @@ def above(tree: ast.Module, cell: int) -> ast.Module:
 
 
 def split(tree: ast.Module, cell: int) -> ast.Module:
-    """Return the module's statements from line `cell` on, with the last expression's value assigned to `VALUE`.
+    """Return the module's statements from line `cell` on, in which the last expression's value is assigned to `VALUE`.
 
     All `from __future__` imports of the module are included.
     """

@@ -96,7 +96,7 @@ def check_values(functions: Mapping[str, Function]) -> None:
 
 
 def settings_of(found: Mapping[str, Assigned]) -> dict[str, Any]:
-    """Return the configuration fields that the values imply, such as a schedule that steps per epoch.
+    """Return the configuration fields that the values imply: `schedule_per`, if a schedule steps once per epoch.
 
     Whether it does is known from the documentation of its class.
     """

@@ -94,7 +94,7 @@ def _tensorflow(node: ast.AST) -> str | None:
 
 
 def _compiles(function: ast.AST, tree: ast.Module) -> Iterator[bool]:
-    """Yield True for each call that compiles a Keras model, and False for others, in a function and those it calls."""
+    """Yield for each call in a function, and in the functions that it calls, whether it compiles a Keras model."""
     helpers = {each.name: each for each in tree.body if isinstance(each, FunctionNode)}
     seen: list[ast.AST] = [function]
     for each in seen:

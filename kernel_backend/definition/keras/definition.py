@@ -30,8 +30,8 @@ _HIGH = ("acc", "accuracy", "auc")  # suffixes of metrics that Keras maximizes
 def keras_definition(tree: ast.Module, roles_from: int, functions: Mapping[str, Function]) -> Definition:
     """Return the training definition of a Keras cell; `functions` are the cell's roles and the functions that they use.
 
-    Raises InvalidDefinition for a cell without training data, for functions that this form does not call, and for
-    another Keras backend than torch.
+    Raises InvalidDefinition for a cell without training data, for functions that this form does not call, and for a
+    Keras backend that a job does not support.
     """
     backend = keras_backend(tree)
     own = {each.name: each for each in tree.body if isinstance(each, FunctionNode) and each.lineno >= roles_from}
@@ -72,9 +72,9 @@ def _metric(tree: ast.Module) -> dict[str, str]:
 
 
 def _monitored(call: ast.Call) -> Iterator[tuple[int, str, str]]:
-    """Yield (rank, metric, mode) if the call creates a callback that monitors a validation metric.
+    """Yield (order, metric, mode) if the call creates a callback that monitors a validation metric.
 
-    The rank is 0 for a ModelCheckpoint, whose metric is preferred.
+    The metric with the lowest order is used; that of a ModelCheckpoint has order 0.
     """
     kind = ast.unparse(call.func).rpartition(".")[2]
     words: dict[str, Any] = {

@@ -39,12 +39,12 @@ class FitCall(NamedTuple):
 
 
 def trainer(**arguments: Any) -> TrainerCall:
-    """Record the arguments of `Trainer(...)`."""
+    """Return a record of the arguments of `Trainer(...)`, instead of creating a Trainer."""
     return TrainerCall(**arguments)
 
 
 def made(kind: type, values: Mapping[str, Any], *arguments: Any, **named: Any) -> Any:
-    """Return an instance as the cell creates it, but with the hyperparameters `values`.
+    """Create an instance of class `kind` with the cell's arguments, in which the hyperparameters `values` are replaced.
 
     The creation is recorded, so that `made_again` can repeat it.
     """
@@ -74,7 +74,7 @@ def fit(
     val_dataloaders: Any = None,
     datamodule: Any = None,
 ) -> FitCall:
-    """Record the arguments of `trainer.fit(...)`."""
+    """Return a record of the arguments of `trainer.fit(...)`, instead of training."""
     if hasattr(train_dataloaders, "train_dataloader") and datamodule is None:
         train_dataloaders, datamodule = None, train_dataloaders
     return FitCall(trainer, model, train_dataloaders, val_dataloaders, datamodule)

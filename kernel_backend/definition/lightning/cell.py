@@ -69,7 +69,7 @@ def derives(node: ast.ClassDef, base: str, classes: Mapping[str, ast.ClassDef]) 
 
 
 def called(call: ast.Call) -> str:
-    """Return the last part of the name that is called, such as `Trainer` of `L.Trainer(...)`."""
+    """Return the last part of the name that is called, such as `Trainer` of `L.Trainer(...)`; "" if it has no name."""
     return ast.unparse(call.func).rpartition(".")[2] if isinstance(call.func, ast.Name | ast.Attribute) else ""
 
 
@@ -207,10 +207,10 @@ def _class(
     classes: Mapping[str, ast.ClassDef],
     given: bool,
 ) -> ast.ClassDef | None:
-    """Return the class that `call` instantiates, else the only subclass of `base` in the cell; None without one.
+    """Return the class that `call` instantiates, else the only subclass of `base` in the cell; None if there is none.
 
-    With `given` (`fit` has such an argument) other classes are not considered. Raises InvalidDefinition if several
-    match.
+    If `given`, `fit` receives an object of this kind, and only the class that `call` instantiates is considered. Raises
+    InvalidDefinition if the cell has several subclasses.
     """
     if call is not None and called(call) in classes and derives(classes[called(call)], base, classes):
         return classes[called(call)]

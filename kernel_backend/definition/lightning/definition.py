@@ -47,7 +47,10 @@ def lightning_definition(tree: ast.Module, roles_from: int, data: Mapping[str, F
 
 
 def _class(role: str, node: ast.ClassDef, classes: Mapping[str, ast.ClassDef], made: ast.Call | None) -> Function:
-    """Return a class as a `Function` with hyperparameters; their defaults are the literals where it is instantiated."""
+    """Describe a class as a `Function` record whose hyperparameters are the arguments of `__init__`.
+
+    A literal in the call `made`, which instantiates the class, is the default of its argument.
+    """
     init = initializer(node, classes)
     parameters = tuple(_parameters(init, made)) if init is not None else ()
     return Function(name=role, written=node.name, line=node.lineno, parameters=parameters)
@@ -137,7 +140,7 @@ def _logged(cell: LightningCell, classes: Mapping[str, ast.ClassDef]) -> set[str
 
 
 def _names(node: ast.expr | None) -> set[str]:
-    """Return the strings that an expression may yield; for `f"{stage}_loss"`, the one in a validation."""
+    """Return the metric names that an expression may be: that of a literal, or `val_loss` for `f"{stage}_loss"`."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return {node.value}
     if isinstance(node, ast.JoinedStr):

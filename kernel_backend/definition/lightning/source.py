@@ -16,11 +16,9 @@ _IMPORT = f"import kernel_backend.definition.lightning.calls as {_CALLS}"
 
 
 def importable(tree: ast.Module, roles_from: int, values: Mapping[str, Mapping[str, Any]]) -> ast.Module:
-    """Return the module up to its call of `fit`, with calls replaced by recording ones.
+    """Return the module up to its call of `fit`, rewritten so that its calls of Trainer and `fit` are only recorded.
 
-    `values` are hyperparameters by class.
-
-    Line numbers do not change.
+    `values` are the hyperparameters of the cell's classes, by class. Line numbers do not change.
     """
     cell = lightning_cell(tree, roles_from)
     body = [_inlined(each) for each in tree.body]
@@ -72,7 +70,10 @@ def _is_head(node: ast.stmt) -> bool:
 
 
 class _Recorded(ast.NodeTransformer):
-    """Transformer that makes recording calls of the Trainer, of `fit`, and of the creation of module and data."""
+    """Rewriter of a syntax tree: it replaces the calls of the Trainer, of `fit`, and of the classes of module and data.
+
+    Functions of `calls.py` are called instead, which record the arguments.
+    """
 
     def __init__(self, cell: LightningCell, values: Mapping[str, Mapping[str, Any]]) -> None:
         self._cell, self._values = cell, values
@@ -94,13 +95,13 @@ class _Recorded(ast.NodeTransformer):
         return node
 
     def visit_Expr(self, node: ast.Expr) -> ast.stmt:
-        """Return a statement that stores the record, if the statement is only a `fit` call."""
+        """Return an assignment of the call's record to a variable for a statement that is only a `fit` call."""
         is_fit = node.value is self._cell.fit
         self.generic_visit(node)
         return _at(node, ast.Assign([ast.Name(FIT, ast.Store())], node.value)) if is_fit else node
 
     def visit_Assign(self, node: ast.Assign) -> ast.stmt:
-        """Return a statement that stores the record, if the statement assigns the result of a `fit` call."""
+        """Return an assignment of the call's record to a variable for a statement that assigns the result of `fit`."""
         is_fit = node.value is self._cell.fit
         self.generic_visit(node)
         return _at(node, ast.Assign([ast.Name(FIT, ast.Store())], node.value)) if is_fit else node

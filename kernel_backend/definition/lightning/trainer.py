@@ -82,7 +82,10 @@ def hints_of(trainer: ast.Call | None) -> Iterator[str]:
 
 
 def metric_of(tree: ast.AST, logged: set[str]) -> dict[str, str] | None:
-    """Return the metric that selects the best checkpoint: a monitored one, else a logged validation loss."""
+    """Return the metric that selects the best checkpoint: one that a callback monitors, else a logged validation loss.
+
+    Returns None if there is neither.
+    """
     found = [
         (_RANKS.get(name, len(_RANKS)), str(words["monitor"].value), _mode(words.get("mode")))
         for name, words in _words(tree)

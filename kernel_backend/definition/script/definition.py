@@ -81,7 +81,7 @@ def with_values(
 
 
 def presumption(tree: ast.Module, modules: Mapping[str, ast.Module]) -> str:
-    """Return what a program's source suggests about how exactly it can resume, as text, before it has run."""
+    """Return a text on how exactly a program can resume after a restart, estimated from its source before any run."""
     return presumed(signs(tree, _loops(tree, modules), without_program(modules, command_of(tree))))
 
 

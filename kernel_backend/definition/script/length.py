@@ -18,7 +18,7 @@ _DEEPEST = 8  # limit of calls and names to follow
 
 @dataclass(frozen=True)
 class Length:
-    """Number of iterations of a program's outermost training loop, as far as the source shows it."""
+    """Number of iterations of a program's outermost training loop, if the source shows it, and how to change it."""
 
     count: int | None = None  # None: the source does not show it, or the line must give it
     name: str = ""  # the hyperparameter that holds it; empty if it is a literal
@@ -27,7 +27,10 @@ class Length:
 
     @property
     def settings(self) -> dict[str, int | bool]:
-        """Return the configuration fields that the length determines."""
+        """Return the fields of Config that follow from the length: `epochs`, or `epochs_unknown`.
+
+        Empty if the length is a hyperparameter without a default, which the command line must give.
+        """
         if self.why:
             return {"epochs_unknown": True}
         return {} if self.count is None else {"epochs": self.count}
@@ -104,7 +107,7 @@ class _Tracer:
     def trace(
         self, node: ast.expr, put: Put, function: FunctionNode | None, owner: ast.ClassDef | None, left: int
     ) -> Length | None:
-        """Return the length that an expression in `function` denotes; None if the source does not show it.
+        """Return the length for which an expression in `function` stands; None if the source does not show it.
 
         `put` replaces the expression, `owner` is the class of a method, and `left` limits the steps of the search.
         """

@@ -15,9 +15,9 @@ SHARED = "shared"  # contents of the program that are tensors of its modules: mo
 def compared(state: Mapping[str, Any], digests: Mapping[str, str]) -> Mapping[str, str]:
     """Return those digests of a checkpoint's components that must be equal if two trainings are bit-identical.
 
-    `state` is the checkpoint's state without its tensors. A program's other objects may contain clock times, such as a
-    progress bar's, and change between two loop heads of the same step. Therefore its modules are compared, or all
-    tensors if it has none.
+    `state` is the checkpoint's state without its tensors. Other objects of a program may contain clock times, such as
+    those of a progress bar, and may change while the step stays the same. Therefore only the program's modules are
+    compared, or all tensors if it has no modules.
 
     Examples
     --------

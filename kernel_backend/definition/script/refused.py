@@ -15,7 +15,7 @@ _NO_SETTINGS = frozenset({"add_argument", "print", "super"})  # calls whose argu
 
 
 def refusals(tree: ast.Module, places: Mapping[str, Place], twice: Mapping[str, Sequence[Place]]) -> dict[str, str]:
-    """Return advice, by name, on names that cannot be hyperparameters: why not, and how to make them so."""
+    """Return advice on names that cannot be hyperparameters, by name: why not, and how to change the program."""
     told = (*_of_defaults(tree), *_of_calls(tree), *_of_assignments(tree))
     found = {name: message for name, message in told if name not in places}
     for name, others in twice.items():

@@ -163,7 +163,7 @@ def _at(new: ast.expr, old: ast.AST) -> ast.expr:
 
 
 def _place(new: ast.stmt, loop: ast.stmt) -> None:
-    """Give a new statement the line of the loop; nodes that have a line already keep it."""
+    """Give all nodes of a new statement that have no line number yet the line of the loop."""
     for each in ast.walk(new):
         if isinstance(each, ast.stmt | ast.expr) and not hasattr(each, "lineno"):
             each.lineno = each.end_lineno = loop.lineno

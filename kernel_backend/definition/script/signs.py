@@ -1,7 +1,7 @@
 """Estimate from a program's source how exactly it can resume after a restart, before anything has run.
 
-There are four rungs, best first: `step` (a restart costs seconds, same bits), `epoch` (back to the start of an
-iteration of the outermost loop, same bits), `start` (from the beginning, same bits) and `anew` (from the beginning,
+There are four grades (`Rung`), best first: `step` (a restart costs seconds, same bits), `epoch` (back to the start of
+an iteration of the outermost loop, same bits), `start` (from the beginning, same bits) and `anew` (from the beginning,
 other bits). A rehearsal of the first checkpoint confirms one of them; until then each sign in the source lowers the
 estimate.
 """
@@ -49,7 +49,7 @@ _CHANGING = {"time", "uuid", "secrets", "os.urandom", "os.getpid", "datetime"}  
 
 @dataclass(frozen=True)
 class Sign:
-    """Piece of code in a program because of which no stronger guarantee about restarts than `rung` can be given."""
+    """Piece of code in a program because of which a restart can be exact only to the grade `rung`, or less."""
 
     rung: Rung
     line: int

@@ -87,7 +87,7 @@ def _parameters(call: ast.Call, given: dict[str, ast.expr]) -> Iterator[Paramete
 
 
 def settings_of(given: Mapping[str, ast.expr], instead: str = "write one, or max_steps=...") -> dict[str, Any]:
-    """Return the fields of Config that TrainingArguments set: length, seed, and the metric that chooses the best.
+    """Return the fields of Config that TrainingArguments set: length, seed, and the metric for the best checkpoint.
 
     `instead` says what to write for a number of epochs that is not known at submit. Raises InvalidDefinition if the
     code does not show a number of epochs or a seed.
@@ -126,7 +126,7 @@ def _hints(cell: TrainerCell, given: Mapping[str, ast.expr]) -> Iterator[str]:
 
 
 def validation_hints(trainer: ast.Call, given: Mapping[str, ast.expr]) -> Iterator[str]:
-    """Yield a hint if a Trainer has an `eval_dataset` with which nothing validates."""
+    """Yield a hint if a Trainer has an `eval_dataset`, but its arguments do not say when to validate."""
     validates = any(each.arg == "eval_dataset" for each in trainer.keywords)
     if validates and ("eval_strategy" not in given or _literal(given["eval_strategy"]) == "no"):
         yield (

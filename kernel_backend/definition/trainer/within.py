@@ -1,4 +1,4 @@
-"""Find the Hugging Face Trainer that a function `train(run)` trains, and what its arguments say of the training."""
+"""Find the Hugging Face Trainer that a function `train(run)` trains, and the settings in its arguments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 
 class TrainerWithin(NamedTuple):
-    """Trainer that `train(run)` trains."""
+    """Trainer that the user's function `train(run)` trains, with the settings in its TrainingArguments."""
 
     written: str  # its class, as the cell writes it
     settings: dict[str, Any]  # fields of Config that its TrainingArguments set
@@ -26,9 +26,10 @@ class TrainerWithin(NamedTuple):
 
 
 def trainer_within(tree: ast.Module, run: str) -> TrainerWithin | None:
-    """Return the Trainer whose `train()` the code calls, None if there is none; `run` is the object's name in it.
+    """Return the Trainer whose `train()` the code of a function `train(run)` calls; None if there is none.
 
-    Raises InvalidDefinition if there are several, or if a job cannot train it exactly.
+    `run` is the name of the function's first argument. Raises InvalidDefinition if there are several such Trainers, or
+    if a job cannot train it exactly.
     """
     trainers = classes(tree)
     made = _made(tree, trainers)
@@ -67,7 +68,10 @@ def trainer_within(tree: ast.Module, run: str) -> TrainerWithin | None:
 
 
 def _made(tree: ast.Module, trainers: dict[str, str]) -> dict[str, ast.Call]:
-    """Return the calls that create Trainers, by the variable or attribute that holds each, or the function's call."""
+    """Return the calls that create Trainers, by name of the variable or attribute to which the Trainer is assigned.
+
+    If a function returns the Trainer, that is the call within this function.
+    """
     found: dict[str, ast.Call] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and is_made(node.value, trainers):
