@@ -61,9 +61,9 @@ class Asha(BaseSearcher[_Climber]):
     # Assigning free gangs
 
     def _wanted(self) -> int:
-        """Return how many gangs the search could use: for new trials and for trials to resume.
+        """Return how many gangs the search could use: one for each new trial, and for each paused trial to resume.
 
-        Without any of these, 1 if a paused trial can use an idle slot.
+        If there are no such trials, 1 if a paused trial can train on a slot that would otherwise be idle, else 0.
         """
         return self._new() + len(set(self._going())) or int(self._pastime() is not None)
 

@@ -93,7 +93,7 @@ class Searcher(Protocol):
         """
 
     def told(self, trial: int, params: dict[str, Value]) -> None:
-        """Record the actual hyperparameters of a trial.
+        """Record the hyperparameters with which a trial really runs; they may differ from those proposed.
 
         Parameters
         ----------

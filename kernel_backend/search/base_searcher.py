@@ -190,7 +190,7 @@ class BaseSearcher(ABC, Generic[P]):
 
     @abstractmethod
     def _begun(self, decision: Create) -> P:
-        """Return the initial progress of the trial that a decision creates; it is not in `_trials` yet."""
+        """Return the initial progress of the trial that `decision` creates; the trial is not in `_trials` yet."""
 
     # Reports of trials
 
@@ -228,7 +228,10 @@ class BaseSearcher(ABC, Generic[P]):
 
     @abstractmethod
     def _record(self, trial: int, known: P, unit: int, value: float) -> None:
-        """Record the first value that a trial reports at a unit or beyond; `known.reached` is still the unit before."""
+        """Record a trial's value at the end of `unit`, which is beyond all units that the trial has reported before.
+
+        `known.reached` still is the unit of the report before this one.
+        """
 
     def _arrive(self, trial: int, known: P) -> None:
         """Apply the decision about a trial that has reached its target: it continues, pauses or is pruned.
@@ -273,7 +276,9 @@ class BaseSearcher(ABC, Generic[P]):
         known.end = end
 
     def on_exit(self, trial: int, reason: Reason) -> None:
-        """Record a failed trial as the worst result at its target unit; drop an invalid trial.
+        """Process the end of a trial that was not decided by the search.
+
+        A failed trial counts as the worst result at its target unit; an invalid trial is dropped.
 
         Parameters
         ----------
@@ -304,7 +309,7 @@ class BaseSearcher(ABC, Generic[P]):
         """Record the failure of a trial, in most searchers as the worst result."""
 
     def told(self, trial: int, params: dict[str, Value]) -> None:
-        """Record the actual hyperparameters of a trial.
+        """Record the hyperparameters with which a trial really runs; they may differ from those proposed.
 
         Parameters
         ----------

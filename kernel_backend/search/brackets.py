@@ -27,7 +27,7 @@ class Bracket:
         return next(rung for rung in reversed(self.rungs) if rung.unit <= unit)
 
     def leave(self, trial: int, unit: int) -> None:
-        """Exclude a trial from promotion from all rungs up to `unit`."""
+        """Exclude a trial from promotion out of any rung up to `unit`."""
         for rung in self.rungs:
             if rung.unit <= unit:
                 rung.leave(trial)
@@ -45,7 +45,8 @@ def cost(units: Sequence[int], eta: int) -> float:
 def with_late_bloomers(units: Sequence[int], eta: int) -> list[Bracket]:
     """Return two brackets: that of ASHA, and one that starts two rungs below the top and gets a tenth of all training.
 
-    The second one protects late bloomers: a trial that learns slowly at first fails every early comparison.
+    The second one protects late bloomers: a trial that learns slowly at first fails every early comparison. With fewer
+    than three rungs, there is only the bracket of ASHA.
     """
     late = units[-2:]
     if len(units) < 3:
@@ -58,7 +59,7 @@ def hyperband(units: Sequence[int], eta: int) -> list[Bracket]:
     """Return all brackets of Hyperband, to be run concurrently.
 
     The bracket of s + 1 rungs has n = ceil((s_max + 1) / (s + 1) * eta^s) trials (Li et al., JMLR 2018). n is computed
-    in integers: floats lose a bracket if R/r is a power of eta.
+    in integers: rounding errors of floats would lose a bracket if R/r is a power of eta.
     """
     most = len(units)
     counts = {s: -(-most * eta**s // (s + 1)) for s in range(most)}

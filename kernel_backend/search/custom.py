@@ -65,7 +65,7 @@ class Custom(BaseSearcher[_Trial]):
     def _wanted(self) -> int:
         """Return how many gangs could be used: by trials to resume first, and by trials that the class might choose.
 
-        The class might choose one while new trials are allowed or trials are paused, unless its last answer was None.
+        The class might choose one while new trials are allowed or trials are paused, unless `ask` last returned None.
         """
         if self.failure:
             return 0
@@ -148,9 +148,9 @@ class Custom(BaseSearcher[_Trial]):
     # Reports of trials
 
     def on_report(self, trial: int, unit: int, value: float) -> Verdict:
-        """Process a report; what the class last said about a trial is applied when the trial reaches its target.
+        """Process a report, and pass it to the class, even one of a result of another search.
 
-        Reports of prior results are passed to the class, too.
+        The newest answer of the class about a trial is applied when the trial reaches its target.
         """
         if trial not in self._trials and trial in self._seen.params:
             self._tell(trial, unit, value)
@@ -230,5 +230,5 @@ class Custom(BaseSearcher[_Trial]):
         self._nothing_now, self.failure = False, None
 
     def fail(self, message: str) -> None:
-        """Mark the search as failed with the message from the log, during a replay."""
+        """Mark the search as failed, during a replay of its log, with the error message from the log."""
         self.failure = self.failure or SearchFailed(message)

@@ -11,9 +11,10 @@ from kernel_backend.model.trial import Trial
 
 
 def created(experiment: Experiment, decision: Create, parent: Trial | None) -> Added:
-    """Return the effect that creates a trial, with the submission's fixed parameters and those that `decision` sets.
+    """Return the creation of the trial that a decision requires.
 
-    The trial starts from its parent's newest checkpoint, or else from the experiment's warm-start checkpoint, if any.
+    The trial has the submission's fixed hyperparameters and those that `decision` sets. It starts from the newest
+    checkpoint of its parent, or else from the experiment's warm-start checkpoint, if any.
     """
     begins_from = experiment.begins_from
     if parent is not None and parent.checkpoint is not None:
@@ -23,7 +24,7 @@ def created(experiment: Experiment, decision: Create, parent: Trial | None) -> A
 
 
 def effect(decision: Decision | None, trial: Trial) -> Effect | None:
-    """Return the effect of a decision on an existing trial; None if it changes nothing.
+    """Return the change of an existing trial that a search's decision requires; None if it changes nothing.
 
     A trial can be resumed even while it is releasing its slots, or after it paused because no decision came in time.
     """
@@ -53,7 +54,7 @@ def _going(trial: Trial, until: int) -> Moved | None:
 def held(trial: Trial) -> Moved | None:
     """Return the effect that pauses a trial until its search resumes it.
 
-    None if the trial is paused already or has ended.
+    None if the search has paused the trial already, or if the trial is stopping or has ended.
     """
     if trial.state in TRIAL_ENDED or trial.state is TrialState.STOPPING or Hold.SEARCH in trial.holds:
         return None

@@ -24,9 +24,10 @@ class Dimension(NamedTuple):
 
 
 class Codec(NamedTuple):
-    """Functions that map a coordinate to a value and back.
+    """Functions between a coordinate in [0, 1] and a hyperparameter's value.
 
-    The latter raises TypeError or ValueError if it is invalid.
+    `value` maps a coordinate to a value, and `unit` a value to its coordinate. `unit` raises TypeError or ValueError
+    for an invalid value.
     """
 
     value: Callable[[float], Value]

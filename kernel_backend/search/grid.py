@@ -153,7 +153,10 @@ def _combinations(parameters: Sequence[Parameter]) -> Iterator[dict[str, Value]]
 
 
 def _each(makers: Sequence[Callable[[], Iterator[T]]]) -> Iterator[tuple[T, ...]]:
-    """Yield the product of iterators like `itertools.product`, but call their makers again instead of storing items."""
+    """Yield the product of iterators, as `itertools.product` does, but without storing their items.
+
+    Each of `makers` returns a new iterator, and is called again instead.
+    """
     if not makers:
         yield ()
         return

@@ -28,9 +28,9 @@ from kernel_backend.search.make import make
 
 
 def apply_event(searcher: Searcher, event: Happening) -> Decision | None:
-    """Apply an event to a searcher and return its decision, None without one.
+    """Apply an event to a searcher; return the searcher's decision, or None for an event without one.
 
-    Raises Conflict if a user requests what is impossible.
+    Raises Conflict if the event is a user's request that cannot be met.
     """
     match event:
         case Vacancy():

@@ -70,7 +70,7 @@ class Observations:
         return self._sign * value if math.isfinite(value) else WORST
 
     def raw(self, lower: float) -> float:
-        """Return a compared value as it was reported.
+        """Return a value as it was reported, from the form in which lower is better.
 
         Parameters
         ----------

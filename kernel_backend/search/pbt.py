@@ -128,7 +128,10 @@ class Pbt(BaseSearcher[Progress]):
         return [trial for value, trial in best if value < WORST and trial != instead_of and not self._trials[trial].end]
 
     def _gives_way(self, trial: int) -> bool:
-        """Return whether a trial must be replaced: it is among the worst fifth, and a better one can be copied."""
+        """Return whether a trial is to be replaced by a copy of a better one.
+
+        It must be among the worst fifth, and there must be a better one that can be copied.
+        """
         unit = self._round(trial)
         ranking = self._rankings.get(unit)
         if ranking is None or trial not in ranking or trial in self._chosen or not self._left():
@@ -142,9 +145,9 @@ class Pbt(BaseSearcher[Progress]):
         return len(ranking) // FIFTH or (1 if len(ranking) >= self._population else 0)
 
     def _begun(self, decision: Create) -> Progress:
-        """Return the initial progress of a new trial, which is its parent's.
+        """Return the initial progress of a new trial: that of its parent, or none without a parent.
 
-        The trial takes the place given by `_next`.
+        The trial takes the place in the population that `_next` returns; a trial that holds this place is pruned.
         """
         trial, unit = self._next()
         if trial is not None:

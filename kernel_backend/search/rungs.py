@@ -94,7 +94,7 @@ class Rung(Ranking):
         return self.places[rank].value < WORST and rank < max(1, len(self) // eta)
 
     def leave(self, trial: int) -> None:
-        """Exclude a trial from promotion out of this rung, as it was promoted already or never will be."""
+        """Exclude a trial from promotion out of this rung, because it was promoted already or never will be."""
         self._left.add(trial)
 
     def best_waiting(self) -> int | None:
@@ -107,7 +107,10 @@ class Rung(Ranking):
         return None
 
     def promotable(self, eta: int) -> int | None:
-        """Return the best trial that has not left the rung; None unless it is among the best floor(n / eta) of n."""
+        """Return the best trial that has not left the rung.
+
+        None if it is not among the best floor(n / eta) of n results.
+        """
         best = len(self.places) // eta
         trial = self.best_waiting() if best else None
         return trial if trial is not None and self._of[trial] <= self.places[best - 1] else None

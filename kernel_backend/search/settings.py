@@ -28,5 +28,5 @@ def unit_of(config: Config, report: StoredReport) -> int | None:
 
 
 def unit_in(config: Config, best: Best) -> int:
-    """Return the unit in which, or at whose end, the best value was reported."""
+    """Return the unit (epoch or step) within which, or at whose end, the best value was reported."""
     return best.step if config.steps is not None else math.ceil(best.epoch - 1e-6)

@@ -56,7 +56,7 @@ class TrialHistory:
 
     @property
     def value(self) -> float | None:
-        """Return the trial's newest value; None before the first."""
+        """Return the newest value that the trial has reported, finite or not; None before the first."""
         return self.values[-1] if self.values else None
 
 
@@ -90,7 +90,7 @@ class SearchHistory:
 
     @property
     def replays(self) -> bool:
-        """Return True if complete log entries must be replayed by a searcher; otherwise `take_brief` is faster."""
+        """Return True if a searcher must replay complete log entries; otherwise `take_brief` is faster."""
         return self._searcher is not None
 
     def take(self, entries: Iterable[LogEntry]) -> None:
@@ -143,7 +143,7 @@ class SearchHistory:
             self.know_columns(found)
 
     def know_columns(self, names: Iterable[str]) -> None:
-        """Add columns that a trial has."""
+        """Add the names of columns in which at least one trial has a value."""
         self._named.update(names)
         self.columns = ordered(self.space, self._named)
 
@@ -161,12 +161,15 @@ class SearchHistory:
             )
 
     def raw(self, lower: float) -> float:
-        """Return the reported value for one that is stored so that lower is better; infinite if the trial diverged."""
+        """Return a value as it was reported, from the form in which lower is better; infinite if the trial diverged."""
         return self.metric.lower(lower)  # negating twice restores it
 
 
 def _judge(settings: Settings, space: Space) -> Searcher | None:
-    """Return a searcher with the search's brackets; None if the method has no rungs, or if its package fails."""
+    """Return a searcher by which a replay finds the state of the brackets.
+
+    None if the method compares trials at no rungs, or if the package of the method fails.
+    """
     method = registry.find(settings.method)
     if method is None or method.judged != "rungs":
         return None
@@ -180,7 +183,7 @@ def _judge(settings: Settings, space: Space) -> Searcher | None:
 
 
 def ranked_values(history: SearchHistory) -> tuple[int, dict[int, float]]:
-    """Return the highest unit with enough results, and each trial's first value at or after its end.
+    """Return the highest unit with enough results, or else 1, and each trial's first value at or after its end.
 
     At least ten results are needed, and more than there are columns. Values that are not finite are left out.
     """

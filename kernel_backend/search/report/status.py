@@ -130,7 +130,7 @@ def _sorted(
 
 
 def _ranking(name: str, history: SearchHistory, seconds: Mapping[int, float]) -> Callable[[TrialSummary], Rank | None]:
-    """Return the function that returns a trial's sort key in a column; None if the trial has no value there."""
+    """Return a function that maps a trial to its sort key in the column `name`, or to None if it has no value there."""
     told, lower = history.trials, history.metric.lower
     match name:
         case "trial":
@@ -181,7 +181,10 @@ def _rung(rung: Rung, history: SearchHistory) -> RungStatus:
 
 
 def _some(places: Sequence[RankKey]) -> list[RankKey]:
-    """Return all results, best first; of more than `ENTRIES` results, the best half of that number and some others."""
+    """Return all results, best first, or a selection if there are more than `ENTRIES`.
+
+    Half of the selection are the best results, the others are evenly spaced by rank among the rest.
+    """
     if len(places) <= ENTRIES:
         return list(places)
     best, others = places[: ENTRIES // 2], places[ENTRIES // 2 :]

@@ -142,7 +142,7 @@ def _choice(value: Value) -> Any:
 
 
 def _counted(params: Mapping[str, Value], distributions: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the hyperparameters of a trial whose values lie within the study's distributions."""
+    """Return those of a trial's hyperparameters whose values the study's `distributions` contain."""
     chosen = {name: _choice(value) for name, value in params.items() if name in distributions}
     return {name: value for name, value in chosen.items() if _holds(distributions[name], value)}
 

@@ -122,7 +122,7 @@ class SobolSampler:
 
 
 class ListSampler:
-    """Sampler that proposes the points of a list in order, such as those of a grid."""
+    """Sampler that proposes given hyperparameters one after another, such as the points of a grid."""
 
     def __init__(self, points: Sequence[dict[str, Value]]) -> None:
         self._points = points

@@ -89,7 +89,7 @@ class _OptunaSampler:
         )
 
     def _counting(self, point: Array) -> Array:
-        """Return a point with NaN for the parameters that the Optuna study ignores."""
+        """Return a point in which the coordinates that the Optuna study ignores are NaN."""
         raise NotImplementedError
 
     def _sampler(self, seed: int) -> optuna.samplers.BaseSampler:
@@ -175,9 +175,9 @@ def _strategy(middle: Array, population: int | None) -> Any:
 
 
 def some(places: Sequence[RankKey], most: int) -> list[RankKey]:
-    """Return all results, best first.
+    """Return all results, best first, or a selection of `most` if there are more.
 
-    Of more than `most` results, the best half of that number and the newest others.
+    Half of the selection are the best results, the others the newest of the rest.
     """
     if len(places) <= most:
         return list(places)

@@ -221,9 +221,9 @@ def _column(name: str, values: Array) -> Parameter:
 
 
 class Trained:
-    """Problem whose loss falls as a power of the unit, towards a floor that differs between trials.
+    """Problem whose loss falls as a power of the unit, towards a lower bound that differs between trials.
 
-    Floor and speed of a trial are random, seeded by (seed, trial), and independent of its hyperparameters. This
+    Bound and speed of a trial are random, seeded by (seed, trial), and independent of its hyperparameters. This
     suffices to forecast the cost of a search, which depends only on ranks.
     """
 

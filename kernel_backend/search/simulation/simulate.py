@@ -90,7 +90,10 @@ def simulate(
 
 
 class _Due(NamedTuple):
-    """Next event of a trial: the end of its next unit, or its target; the trial fails in unit `fails`."""
+    """Next event of a trial: the end of its next unit, or its target.
+
+    The trial fails in unit `fails`; None: it does not fail.
+    """
 
     time: float
     order: int
