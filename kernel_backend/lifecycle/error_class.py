@@ -19,11 +19,12 @@ def of_storage(failure: Failure | None) -> TypeGuard[Failure]:
 
 
 def would_repeat(failure: Failure | None, before: Failure | None, progress: bool) -> TypeGuard[Failure]:
-    """Return whether a retry would fail again: the previous attempt had the same error of code or data.
+    """Return whether a retry would fail again in the same way.
 
-    Before the first step only errors of the user's own program count: other errors come from data, checkpoint storage
-    or the network, which may recover. A program that reports no steps counts as being before its first step, unless
-    it made `progress`.
+    It would after an invalid definition or command line, after a loss that is not finite, and if the previous attempt
+    had the same error of code or data (`before`) at the same step. Before the first step only errors of the user's own
+    program count: other errors come from data, checkpoint storage or the network, which may recover. A program that
+    reports no steps counts as being before its first step, unless it made `progress`.
     """
     if failure is None or of_storage(failure):
         return False

@@ -50,7 +50,7 @@ class Impossible(NamedTuple):
 def joined(
     offers: Mapping[int, NodeOffer], wanted: Wanted, waited: float, all_there: float
 ) -> Pending | Joined | Impossible:
-    """Return whether a gang can start with the offers received so far, given by node index.
+    """Decide whether a gang can start, from the offers of its nodes' launchers so far, by index of the node.
 
     `waited` is the number of seconds since the first launcher joined, `all_there` since the last one joined (0 before
     that).
@@ -79,7 +79,7 @@ def joined(
 
 
 def _unfit(offers: Mapping[int, NodeOffer], wanted: Wanted) -> Impossible | None:
-    """Return why one of the nodes cannot run its ranks, regardless of the others' offers; None if all can."""
+    """Return why one of the nodes cannot run its ranks, whatever the other nodes offer; None if all can."""
     for _, offer in sorted(offers.items()):
         if offer.version != wanted.version:
             theirs = f"{offer.name} has Daylight {offer.version}"
@@ -92,9 +92,9 @@ def _unfit(offers: Mapping[int, NodeOffer], wanted: Wanted) -> Impossible | None
 
 
 def _lacking(offers: Mapping[int, NodeOffer], wanted: Wanted) -> str:
-    """Return a text on the first node with fewer slots than its share.
+    """Return the name of the first node with fewer slots than its share of the gang.
 
-    "" if none, or if the engine chose the shares.
+    Returns "" if there is none, or if the slots cannot be shared evenly, so that the engine chose the shares.
     """
     if wanted.slots % len(offers):
         return ""
@@ -123,7 +123,7 @@ def wrong_clocks(offers: Collection[NodeOffer], at: float, tolerance: float) -> 
 
 
 def _reachable(offers: Mapping[int, NodeOffer], wanted: Wanted, all_there: float) -> Pending | Joined | Impossible:
-    """Return the decision about node 0's address: the first one that every other node can connect to."""
+    """Decide by which address the other nodes reach node 0: the first one to which all of them can connect."""
     first, others = offers[0], [offer for number, offer in sorted(offers.items()) if number]
     possible = usable_addresses(first.addresses, wanted.interface)
     if not possible:

@@ -40,8 +40,8 @@ _GPU = re.compile(
 def suspicions(faults: Iterable[NodeFault], sizes: Mapping[str, int], now: float) -> dict[NodeName, Suspicion]:
     """Return why nodes are suspect at time `now`, by name, from all faults and the number of nodes of each pool.
 
-    In each pool, at most half of the nodes are suspect: those that became so first. A pool's only node is never
-    suspect, as there is no other node to compare it with.
+    In each pool, at most half of the nodes are excluded from new gangs: those that became suspect first. In the records
+    of the others, `left_out` is False. A pool's only node is never suspect, as no other node can be compared with it.
     """
     by_node: defaultdict[NodeName, list[NodeFault]] = defaultdict(list)
     for fault in sorted(_counted(list(faults)), key=lambda fault: fault.at):
@@ -72,7 +72,7 @@ def _counted(faults: Collection[NodeFault]) -> Iterator[NodeFault]:
 
 
 def _suspicion(faults: Sequence[NodeFault]) -> Suspicion | None:
-    """Return the newest suspicion of a node, from its faults in order of time; None if it is not suspect."""
+    """Return the newest suspicion of a node, from its faults in order of time; None if it was never suspect."""
     found: Suspicion | None = None
     times, recent = 0, list[NodeFault]()
     for fault in faults:
@@ -125,7 +125,7 @@ def _problems(
 
 
 def _unexplained(attempt: Attempt, outcome: Outcome, failure: Failure | None) -> bool:
-    """Return whether a gang was lost after its start for no other reason than a node."""
+    """Return whether a gang was lost after it got its nodes, and no other cause is recorded than the loss of a node."""
     begun = attempt.granted_at is not None  # before that, the engine has not chosen its nodes
     return begun and outcome is Outcome.LOST and (failure is None or failure.type == _NODE_LOST)
 

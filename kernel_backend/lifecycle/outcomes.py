@@ -19,7 +19,7 @@ from kernel_backend.model.trial import USAGE_ERROR, Attempt, Failure, Trial
 class AttemptEnd:
     """Consequence of an attempt's end for its trial: an event, changes to other fields, and notes for the user.
 
-    With `pause` the whole experiment is paused first, since the user must solve a problem.
+    If `pause` is True, the whole experiment is to be paused first, since the user must solve a problem.
     """
 
     event: e.Event

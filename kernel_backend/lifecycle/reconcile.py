@@ -1,6 +1,6 @@
 """Choose the action that brings a trial to its experiment's desired state, from the present states alone.
 
-No event is needed for that, so that a missed event does no harm.
+No record of past events is needed for that, so that a missed event does no harm.
 """
 
 from __future__ import annotations

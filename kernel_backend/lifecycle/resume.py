@@ -50,7 +50,7 @@ def remembered(attempts: Sequence[Attempt], committed: Sequence[str]) -> list[st
 def lineage(attempts: Sequence[Attempt], committed: Sequence[str]) -> list[str]:
     """Return the committed checkpoints of the steps that led to the trial's present state, oldest first.
 
-    A later attempt that resumed from an earlier step discards the checkpoints after that step.
+    If a later attempt resumed from an earlier step, checkpoints of older attempts after that step are left out.
     """
     own = []
     for each in committed:
