@@ -171,7 +171,7 @@ def _range(word: _Word) -> Range:
 
 
 def _count(word: _Word, digits: str) -> int:
-    """Return the number of values that a grid takes from a range; raises InvalidRequest if it is no such number."""
+    """Return the number of values that a grid takes from a range; raises InvalidRequest if it is out of bounds."""
     count = int(digits[:20])
     if count < 2:
         raise InvalidRequest(f"{word.token!r}: a grid has two values of a range or more")
@@ -225,7 +225,10 @@ def parse_value(text: str, token: str | None = None) -> Value:
 
 
 class _NotFinite(ast.NodeTransformer):
-    """Transformer that replaces `inf`, `infinity` and `nan` in lists and dictionaries by floats, or by `number`."""
+    """Rewriter of a syntax tree: it replaces `inf`, `infinity` and `nan` in lists and dictionaries by floats.
+
+    If `number` is given, it replaces them instead.
+    """
 
     def __init__(self, number: float | None = None) -> None:
         self._number = number

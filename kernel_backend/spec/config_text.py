@@ -116,7 +116,7 @@ def check_bounds(config: Config) -> None:
 
 
 def _field(config: Config, path: str) -> Any:
-    """Return the value at a dotted path of the configuration; None for a field of a search if there is none."""
+    """Return the value at a dotted path of the configuration, such as `search.eta`; None if there is no search."""
     record, _, field = path.rpartition(".")
     return getattr(getattr(config, record) if record else config, field, None)
 
@@ -165,7 +165,10 @@ def _metric_patterns(texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def _batch_size(text: str) -> Any:
-    """Return a number as it is written, and the settings of Config for `auto` and `auto:256`."""
+    """Parse the value of `--batch-size`.
+
+    Returns a number as the user wrote it, and fields of Config for `auto` and `auto:256`.
+    """
     word, colon, most = str(text).partition(":")
     if word != "auto":
         return text
@@ -178,12 +181,15 @@ def _batch_size(text: str) -> Any:
 
 
 def _slots(text: str) -> Any:
-    """Return a number as it is written, and the settings of Config for a range such as `1..4`."""
+    """Parse the value of `--slots`.
+
+    Returns a number as the user wrote it, and fields of Config for a range such as `1..4`.
+    """
     return parse_range(str(text))._asdict() if ".." in str(text) else text
 
 
 def _references(texts: Sequence[str]) -> tuple[str, ...]:
-    """Return references to experiments and trials, such as `12,12.7`, in normal form."""
+    """Split texts such as `12,12.7` into references to experiments and trials, each in normal form."""
     found = [parse_reference(part) for text in texts for part in text.split(",")]
     return tuple(f"{each.experiment}.{each.trial}" if each.trial else str(each.experiment) for each in found)
 
@@ -256,7 +262,10 @@ def to_options(config: Config) -> list[str]:
 
 
 def _value(config: Config, path: str) -> Any:
-    """Return the configuration's value for an option; None without a search, or if it is a default of the search."""
+    """Return the value of an option in a configuration, given its dotted path; None if the option can be left out.
+
+    That is so without a search, and for a default of the search.
+    """
     record, _, field = path.rpartition(".")
     search = config.search
     if path == "batch_size" and config.auto_batch is not None:

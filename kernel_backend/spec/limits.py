@@ -14,7 +14,10 @@ SLOT_TIME = 1_000_000_000 * 3600.0  # slot-seconds
 
 
 def whole_number(text: str, label: str = "", least: int = 0, most: int = 2**63 - 1) -> int:
-    """Parse an integer; raises InvalidRequest with the text, after `label`, and the bounds."""
+    """Parse an integer from `least` to `most`; raises InvalidRequest for any other text.
+
+    Its message begins with `label`.
+    """
     if not (text.isascii() and text.isdigit() and len(text) < 20 and least <= int(text) <= most):
         up_to = f"to {most:,}" if most < 2**63 - 1 else "up"
         raise InvalidRequest(f"{label}{text[:50]}: must be a whole number from {least} {up_to}")

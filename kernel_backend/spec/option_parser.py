@@ -24,7 +24,7 @@ class OptionParser(argparse.ArgumentParser):
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
 
     def format_help(self) -> str:
-        """Return the help text, with the search methods of all packages filled in."""
+        """Return the help text, with the names of all search methods, also those of other packages, filled in."""
         for action in self._actions:
             if action.help and "{methods}" in action.help:  # filled in only here, as listing the methods takes time
                 action.help = action.help.replace("{methods}", _methods())

@@ -10,7 +10,7 @@ from kernel_backend.spec.limits import GANG, whole_number
 
 
 class SlotCount(NamedTuple):
-    """Number of slots, as the fields of `Config` of these names."""
+    """Number of slots of a training. The fields have the names and the meaning of those of `Config`."""
 
     slots: int
     least_slots: int | None = None  # None: the training is not elastic
@@ -35,7 +35,7 @@ def parse_slots(text: str) -> SlotCount:
 
 
 def parse_range(text: str) -> SlotCount:
-    """Parse a range of slots, such as `1..4`; raises InvalidRequest without the name of an option."""
+    """Parse a range of slots, such as `1..4`. Raises InvalidRequest, whose message does not name an option."""
     ends = text.split("..")
     if len(ends) != 2:
         raise InvalidRequest("write two numbers: 1..4")
