@@ -1,5 +1,6 @@
 """Attribute a difference between two experiments to its causes, by trainings that restore them group by group.
 
+To restore a cause means that the second experiment is trained again with this cause, such as the data, as in the first.
 Example (after "Dave and Leslie"): 52.8 % error as found, 37.3 % with data and hyperparameters restored, 29.2 % with
 libraries and seeds restored, too. If everything can be restored, the last row equals the baseline.
 """
@@ -25,7 +26,7 @@ _UNDECLARED = {"delivered", "observed", "external"}
 class Step(NamedTuple):
     """Training of experiment `b` in which some groups of causes are set as in `a`.
 
-    `back` has all kinds restored so far.
+    `back` has all kinds of differences that are restored in it, including those of the steps before.
     """
 
     label: str
@@ -33,7 +34,7 @@ class Step(NamedTuple):
 
 
 def steps(differences: Sequence[Difference]) -> list[Step]:
-    """Return the trainings to run, one for each group of causes that differ, in order."""
+    """Return the trainings to run, in order: each restores one more group of causes in which the experiments differ."""
     differ = {each.kind for each in differences if not each.harmless}
     found: list[Step] = []
     back: frozenset[DifferenceKind] = frozenset()
@@ -65,14 +66,17 @@ def _is_given(difference: Difference) -> bool:
 
 
 def params(a: Experiment, b: Experiment, back: frozenset[DifferenceKind]) -> dict[str, Value]:
-    """Return the hyperparameters of a training: those that its code takes, with values of `a` if they are in `back`."""
+    """Return the hyperparameters that the code of a training takes.
+
+    Their values are those of `a` if "hyperparameters" is in `back`, else those of `b`.
+    """
     names = (a if "code" in back else b).params
     values = {**b.params, **a.params} if "hyperparameters" in back else {**a.params, **b.params}
     return {name: values[name] for name in names}
 
 
 def config(a: Experiment, b: Experiment, back: frozenset[DifferenceKind]) -> dict[str, Any]:
-    """Return the configuration of a training as JSON; options of the kinds in `back` are those of `a`."""
+    """Return the configuration of a training as JSON: options whose kind is in `back` as in `a`, others as in `b`."""
     theirs, ours = a.config.to_json(), b.config.to_json()
     kinds: dict[str, DifferenceKind] = {"seed": "seed", "threads": "hardware"}
     return {name: (theirs if kinds.get(name, "configuration") in back else ours)[name] for name in ours}

@@ -86,7 +86,7 @@ def _unified(before: bytes, after: bytes, then: Locate, now: Locate) -> tuple[st
 
 
 def _without_marks(text: bytes) -> tuple[list[str], list[int]]:
-    """Return a definition's lines without the marks that name cells, and the number of each line, from 1."""
+    """Return a definition's lines without the comments that name cells, and the number of each line, from 1."""
     lines = [(line, number) for number, line in enumerate(text.decode().splitlines(), 1) if not _MARK.fullmatch(line)]
     return [line for line, _ in lines], [number for _, number in lines]
 
@@ -94,7 +94,7 @@ def _without_marks(text: bytes) -> tuple[list[str], list[int]]:
 def _head(hunk: Sequence[str], old: Place, new: Place) -> str:
     """Return the head of a hunk of a diff with its location in the notebook: `@@ cell [4] line 2 @@`.
 
-    That is the location of the first line that differs, for deleted lines the former one.
+    The location is that of the first line that differs, and for a deleted line the place where it was before.
     """
     found = _HUNK.match(hunk[0])
     assert found is not None

@@ -113,9 +113,10 @@ def _between(a: Side, b: Side, *, weights: bool) -> Changes:
 
 
 def _contents(side: Side, observed: Observed, weights: bool) -> dict[str, tuple[int, str | None]]:
-    """Return (size, digest) of each file that a training read, by path; with `weights`, of weight files.
+    """Return (size, digest) of each file that a training read, by path.
 
-    Files of data that was read elsewhere have their declared paths.
+    If `weights` is True, these are the files with pretrained weights, else all others. Declared data may have been read
+    from another place; then its declared path is given.
     """
     places = {place: data.path for data in side.snapshot.data if (place := _led(side, data.path))}
     files = [each for each in observed.files if (PurePath(each.path).suffix in _PRETRAINED) == weights]
@@ -130,15 +131,15 @@ def _declared_path(path: str, places: dict[str, str]) -> str:
 
 
 def _led(side: Side, path: str) -> str | None:
-    """Return the location from which declared data at `path` was actually read; None if that is its declared path."""
+    """Return the place from which the declared data at `path` was really read; None if that is its declared path."""
     data_at = side.experiment.config.data_at
     return next((data_at.get(data.name) for data in side.snapshot.data if data.path == path), None)
 
 
 def _leave_out(path: str, *sides: dict[str, tuple[int, str | None]], compared: bool) -> None:
-    """Remove files below a declared path, since lists of declared files are compared instead.
+    """Remove the files below a declared path from each of `sides`, since lists of declared files are compared instead.
 
-    If `compared` is set and all sides have files there, these stay.
+    If `compared` is True, and all sides have files below the path, these stay.
     """
     below = [[name for name in side if PurePath(name).is_relative_to(path)] for side in sides]
     if compared and all(below):
@@ -149,7 +150,7 @@ def _leave_out(path: str, *sides: dict[str, tuple[int, str | None]], compared: b
 
 
 def _fill(contents: dict[str, tuple[int, str | None]], names: Iterable[str], side: Side) -> None:
-    """Add the files `names` from this side's snapshot, since its training may have read them there."""
+    """Add those of the files `names` that the experiment's snapshot has: its training may have read them there."""
     if side.snapshot.project is None:
         return
     folder = PurePosixPath(PROJECT) / side.snapshot.project.cwd
@@ -160,7 +161,10 @@ def _fill(contents: dict[str, tuple[int, str | None]], names: Iterable[str], sid
 
 
 def _name(path: str, cwd: str) -> str:
-    """Return a path relative to the experiment's folder, so that the same files in another folder are equal."""
+    """Return a path relative to the working folder `cwd`, so that equal files of two folders compare equal.
+
+    A path outside of this folder is returned unchanged.
+    """
     return str(PurePath(path).relative_to(cwd)) if PurePath(path).is_relative_to(cwd) else path
 
 

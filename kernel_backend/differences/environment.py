@@ -46,7 +46,10 @@ def environment(a: Side, b: Side) -> Iterator[Difference]:
 
 
 def _seen_by_ranks(a: Side, b: Side, told: set[str]) -> Iterator[Difference]:
-    """Yield differences that only ranks report (builds of libraries, variables), except those named in `told`."""
+    """Yield differences in what only ranks report: builds of libraries, and environment variables.
+
+    Names in `told` are left out, as their differences are listed already.
+    """
     before, after = ({name: str(value) for name, value in side.facts["runtime"].items()} for side in (a, b))
     for name in {**before, **after}:
         old, new = before.get(name, "unset"), after.get(name, "unset")
@@ -55,7 +58,10 @@ def _seen_by_ranks(a: Side, b: Side, told: set[str]) -> Iterator[Difference]:
 
 
 def hardware(a: Side, b: Side) -> Iterator[Difference]:
-    """Yield differences of machine and threads, as ranks reported them, else as configured."""
+    """Yield differences of machine and threads.
+
+    They are compared as the ranks of both experiments reported them, or as configured if one has not started.
+    """
     begun = all("runtime" in side.facts for side in (a, b))
     before, after = (_machine(side, begun) for side in (a, b))
     for name in {**before, **after}:

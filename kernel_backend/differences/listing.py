@@ -34,7 +34,7 @@ def changes(before: Mapping[str, Hashable], after: Mapping[str, Hashable]) -> Ch
 def changes_text(found: Changes) -> str:
     """Return a sentence on changes: `112 files were added (img_0931.png, ...), 1 has other bytes (a.csv)`.
 
-    "" if none.
+    Returns "" if there are none.
     """
     parts = [
         _part(found.added, "was added", "were added"),

@@ -12,7 +12,10 @@ Told = dict[tuple[int, str], Mapping[str, float]]  # by step and kind
 
 
 def results(a: Side, b: Side) -> Results:
-    """Return whether the results of both are bit-identical, or the first step at which they differ. NaN equals NaN."""
+    """Compare the results of two experiments: whether they are bit-identical, or the first step at which they differ.
+
+    NaN equals NaN.
+    """
     names = dict.fromkeys([*a.metrics, *b.metrics])
     metrics = {name: (a.metrics.get(name), b.metrics.get(name)) for name in names}
     before, after = _told(a), _told(b)
@@ -26,9 +29,9 @@ def results(a: Side, b: Side) -> Results:
 def _parted(
     key: tuple[int, str], before: Mapping[str, float], after: Mapping[str, float], shared: Sequence[tuple[int, str]]
 ) -> Results | None:
-    """Return the comparison of the two reports of step and kind `key`, if they differ; None if they are equal.
+    """Compare two reports of the same step and kind, `key`; return None if the values that both have are equal.
 
-    `shared` are the steps and kinds that both have reported.
+    `shared` has the steps and kinds of the reports that both trainings have.
     """
     (step, kind), names = key, [name for name in before if name in after]
     name = next((name for name in names if repr(before[name]) != repr(after[name])), None)
@@ -47,7 +50,7 @@ def _both(a: float, b: float) -> str:
 
 
 def _ends(a: Side, b: Side, shared: Sequence[tuple[int, str]]) -> Results:
-    """Return the comparison of both trainings' checkpoints of the same step, as all their common reports are equal."""
+    """Compare the checkpoints of two trainings at the same steps, given that all their common reports are equal."""
     equal_to = shared[-1][0] if shared else None
     count = f"all {len(shared)} reports of the same steps are equal" if len(shared) > 1 else "a report is equal"
     told = count if shared else "they have reported nothing in common"

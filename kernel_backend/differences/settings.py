@@ -52,7 +52,10 @@ def _searched(space: Space) -> dict[str, Parameter]:
 
 
 def _meant(side: Side, value: Any) -> Any:
-    """Return a hyperparameter's value; a path of data that was read elsewhere becomes its declared path."""
+    """Return a hyperparameter's value as it is compared with another experiment's.
+
+    In a path of declared data that was read from another place, the declared path replaces this place.
+    """
     for data in side.snapshot.data:
         place = side.experiment.config.data_at.get(data.name)
         if place and isinstance(value, str) and PurePath(value).is_relative_to(place):
@@ -68,7 +71,10 @@ def seed(a: Side, b: Side) -> Iterator[Difference]:
 
 
 def configuration(a: Side, b: Side) -> Iterator[Difference]:
-    """Yield differences of other options; those that affect no result come last, marked as harmless."""
+    """Yield differences of options that no other function compares.
+
+    Those that affect no result come last, marked as harmless.
+    """
     before, after = a.experiment.config, b.experiment.config
     differing = [name for name in Config.model_fields if getattr(before, name) != getattr(after, name)]
     if before.auto_batch is not None or after.auto_batch is not None:

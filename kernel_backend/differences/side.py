@@ -1,4 +1,4 @@
-"""Define one side of a comparison: an experiment with its records."""
+"""Define one side of a comparison: one of the two experiments, with its records."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kernel_backend.model.snapshot import Snapshot
 
 @dataclass(frozen=True)
 class Side:
-    """Experiment with its snapshot, and the provenance records and reports of its first trial."""
+    """One of two compared experiments, with its snapshot, and the provenance records and reports of its first trial."""
 
     experiment: Experiment
     snapshot: Snapshot

@@ -47,7 +47,7 @@ def _first_differing(a: Iterator[bytes], b: Iterator[bytes]) -> int | None:
 
 
 class _Reader:
-    """Reader of exact numbers of bytes from a stream of pieces."""
+    """Reader that takes given numbers of bytes from a stream whose pieces have other sizes."""
 
     def __init__(self, pieces: Iterable[Piece]) -> None:
         self._pieces, self._held = iter(pieces), b""
