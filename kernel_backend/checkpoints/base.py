@@ -178,7 +178,7 @@ class Manifest(Record):
 
 
 class QuarantinedCheckpoint(NamedTuple):
-    """Damaged checkpoint, quarantined at time `since` (seconds since the epoch).
+    """Damaged checkpoint that is not listed any more since time `since` (seconds since the epoch), but not yet deleted.
 
     `discard(name)` deletes it.
     """
@@ -207,7 +207,7 @@ class Checkpoints(Protocol):
     def reuse(self, checkpoint: str, part: Part) -> bool:
         """Store a part by linking or copying it from another checkpoint of the experiment, without sending its bytes.
 
-        Returns False, with nothing stored, if no such part is found or the storage does not support it.
+        Returns False, with nothing stored, if no equal part is found or the storage does not support it.
         """
 
     def commit(self, manifest: Manifest) -> None:
@@ -225,10 +225,10 @@ class Checkpoints(Protocol):
     def newest_verified(
         self, fence: int | None = None, upto: tuple[int, int] | None = None
     ) -> tuple[Manifest | None, list[str]]:
-        """Return the newest intact checkpoint (None if there is none), and the damage of newer ones, newest first.
+        """Return the newest intact checkpoint (None if there is none), and descriptions of the damage to newer ones.
 
-        Every byte is verified, and damaged checkpoints are quarantined. Ignores checkpoints of attempts from number
-        `fence` on, and those newer than `upto`, a (step, attempt).
+        Of these, the newest comes first. Every byte is verified, and damaged checkpoints are quarantined. Ignores
+        checkpoints of attempts from number `fence` on, and those newer than `upto`, a (step, attempt).
         """
 
     def verify(self, manifest: Manifest) -> None:
@@ -269,7 +269,10 @@ class Checkpoints(Protocol):
         """Delete uncommitted checkpoints of attempts before `attempt`."""
 
     def clear(self) -> None:
-        """Delete an ended trial's folder and fences; do nothing if the trial has checkpoints."""
+        """Delete the folder of an ended trial, with the files by which attempts fenced older ones.
+
+        Does nothing if the trial has checkpoints.
+        """
 
     def pin(self, checkpoint: str, pinned: bool) -> None:
         """Pin a checkpoint against all retention rules, or unpin it; raise NotFound."""
@@ -282,10 +285,16 @@ class Checkpoints(Protocol):
         """
 
     def claimed(self) -> int:
-        """Return the highest attempt number with a stored fence, always read from storage; 0 if there is none."""
+        """Return the highest number of an attempt that has fenced older ones; 0 if there is none.
+
+        It is always read from storage.
+        """
 
     def names(self) -> Sequence[str]:
-        """Return the names of all entries in the trial's storage: checkpoints, fences and others; raise OSError."""
+        """Return the names of all entries in the trial's storage; raise OSError.
+
+        They are checkpoints, fences (marks by which an attempt fences older ones) and others.
+        """
 
 
 def checkpoint_id(step: int, attempt: int) -> str:
@@ -296,7 +305,8 @@ def checkpoint_id(step: int, attempt: int) -> str:
 def bytes_stored(manifests: Collection[Manifest], linked: bool) -> int:
     """Return the total size of an experiment's checkpoints in bytes.
 
-    With `linked`, a frozen part that several checkpoints share is counted once, as the storage has one file for all.
+    A frozen part has tensors that the training does not change. With `linked`, one that several checkpoints share is
+    counted once, as the storage has one file for all.
     """
     if not linked:
         return sum(each.bytes for each in manifests)

@@ -76,7 +76,7 @@ class Directory(VerifyingCheckpoints):
         return part
 
     def reuse(self, checkpoint: str, part: Part) -> bool:
-        """Store a part as a hard link to a file of the experiment with the same bytes.
+        """Store a part as a hard link to a file with the same bytes in another checkpoint of the experiment.
 
         Returns False if there is no such file.
         """
@@ -129,7 +129,10 @@ class Directory(VerifyingCheckpoints):
                 shutil.rmtree(folder, ignore_errors=True)
 
     def clear(self) -> None:
-        """Delete the fences if nothing else is left, then the folders of trial and experiment if they are empty."""
+        """Delete the files by which attempts fenced older ones, if nothing else is left.
+
+        Then delete the folders of the trial and of its experiment, if they are empty.
+        """
         names = self.names()
         fences = fences_among(names)
         if len(fences) == len(names):
@@ -237,9 +240,9 @@ def _readable(path: Path) -> Iterator[FileIO]:
 
 
 def _replace(path: Path, data: Data) -> Digesting:
-    """Write `data` to `path` durably and atomically, and return its digest.
+    """Write `data` to `path` durably and atomically; return the digest and the size of its bytes.
 
-    Raises OSError, without a file left.
+    Raises OSError, and then leaves no file.
     """
     temporary = path.with_name(path.name + _TEMPORARY)
     written = Digesting()
@@ -263,9 +266,9 @@ def _replace(path: Path, data: Data) -> Digesting:
 
 
 def _link(source: Path, target: Path) -> None:
-    """Create a hard link to a file durably and atomically.
+    """Create the hard link `target` to the file `source`, durably and atomically.
 
-    Raises OSError, without a new file left.
+    Raises OSError, and then leaves no new file.
     """
     temporary = target.with_name(target.name + _TEMPORARY)
     temporary.unlink(missing_ok=True)

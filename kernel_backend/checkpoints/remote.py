@@ -106,7 +106,7 @@ class Remote(VerifyingCheckpoints):
     def aside(self) -> list[QuarantinedCheckpoint]:
         """Return the quarantined checkpoints: those with a `manifest.json.bad` and no manifest.
 
-        If the store keeps no modification times, they are dated now.
+        If the object store keeps no modification times, the present time is given for them.
         """
         found = sorted(self._objects().items())
         return [self._aside(checkpoint, names) for checkpoint, names in found if BAD in names and MANIFEST not in names]
@@ -125,7 +125,10 @@ class Remote(VerifyingCheckpoints):
                 self._delete(checkpoint, names)
 
     def clear(self) -> None:
-        """Delete the trial's fences if no other object is left; an object store has no folders to delete."""
+        """Delete the objects by which attempts fenced older ones, if no other object of the trial is left.
+
+        An object store has no folders to delete.
+        """
         names = self.names()
         fences = fences_among(names)
         if len(fences) == len(names):
@@ -202,7 +205,7 @@ class Remote(VerifyingCheckpoints):
                 self._tried(partial(self._fs.rm_file, self._path(checkpoint, name)))
 
     def _objects(self, under: str = "") -> Mapping[str, set[str]]:
-        """Return the names of each checkpoint's objects, as the store lists them now, without fsspec's cache."""
+        """Return the names of each checkpoint's objects, as the object store lists them now, without fsspec's cache."""
         found: dict[str, set[str]] = {}
         for path in self._tried(partial(self._listed_paths, f"{self._root}/{under}".rstrip("/"))):
             checkpoint, _, name = path.removeprefix(f"{self._root}/").partition("/")

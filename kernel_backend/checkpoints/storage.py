@@ -29,7 +29,7 @@ class CheckpointStorage:
     def __init__(self, root: str, identity: Identity | None = None) -> None:
         """Open the storage at a root folder or URL.
 
-        `identity` returns the uid of a trial: then only checkpoints with this uid are listed, without it all.
+        `identity` returns the uid of a trial. If it is given, only checkpoints with this uid are listed, else all.
         """
         self._root, self._identity = root.rstrip("/"), identity
         open_storage(self._root)  # fails now if the root cannot be reached
@@ -45,7 +45,10 @@ class CheckpointStorage:
 
     @property
     def linked(self) -> bool:
-        """Return True if equal frozen parts share one file; an object store has a copy for each checkpoint."""
+        """Return True if equal frozen parts (tensors that a training does not change) share one file.
+
+        In an object store each checkpoint has a copy.
+        """
         return isinstance(open_storage(self._root), Directory)
 
     def largest_number(self) -> int:
@@ -53,7 +56,10 @@ class CheckpointStorage:
         return largest_of(open_storage(self._root).names())
 
     def uid(self, experiment: int, trial: int) -> str:
-        """Return the uid of a trial, which its checkpoints record; "" without `identity`. Raise NotFound."""
+        """Return the uid of a trial, which its checkpoints record; "" without `identity`.
+
+        Raises NotFound if there is no such trial.
+        """
         return "" if self._identity is None else self._identity(experiment, trial)
 
     def open(self, experiment: int, trial: int) -> Checkpoints:

@@ -27,7 +27,7 @@ def slices(data: Data, most: int) -> Iterator[memoryview]:
 
 
 class Digesting:
-    """Running count and xxh3-128 digest of bytes that are processed in pieces."""
+    """Count and xxh3-128 digest of bytes that come in pieces."""
 
     def __init__(self) -> None:
         self._hash = xxhash.xxh3_128()

@@ -50,7 +50,10 @@ class VerifyingCheckpoints(ABC):
 
     @abstractmethod
     def names(self) -> list[str]:
-        """Return the names of all entries in the trial's storage: checkpoints, fences and others; raise OSError."""
+        """Return the names of all entries in the trial's storage; raise OSError.
+
+        They are checkpoints, fences (marks by which an attempt fences older ones) and others.
+        """
 
     @abstractmethod
     def _manifests(self) -> Iterator[StoredManifest]:
@@ -82,10 +85,10 @@ class VerifyingCheckpoints(ABC):
     def newest_verified(
         self, fence: int | None = None, upto: tuple[int, int] | None = None
     ) -> tuple[Manifest | None, list[str]]:
-        """Return the newest intact checkpoint (None if there is none), and the damage of newer ones, newest first.
+        """Return the newest intact checkpoint (None if there is none), and descriptions of the damage to newer ones.
 
-        Every byte is verified, and damaged checkpoints are quarantined. Ignores checkpoints of attempts from number
-        `fence` on, and those newer than `upto`, a (step, attempt).
+        Of these, the newest comes first. Every byte is verified, and damaged checkpoints are quarantined. Ignores
+        checkpoints of attempts from number `fence` on, and those newer than `upto`, a (step, attempt).
         """
 
         def asked(order: tuple[int, int]) -> bool:
@@ -98,7 +101,10 @@ class VerifyingCheckpoints(ABC):
         return found, [damage[order] for order in sorted(damage, reverse=True) if asked(order) and order > after]
 
     def claimed(self) -> int:
-        """Return the highest attempt number with a stored fence, always read from storage; 0 if there is none."""
+        """Return the highest number of an attempt that has fenced older ones; 0 if there is none.
+
+        It is always read from storage.
+        """
         return max(fences_among(self.names()), default=0)
 
     def verify(self, manifest: Manifest) -> None:
@@ -230,12 +236,12 @@ def fence_name(attempt: int) -> str:
 
 
 def fences_among(names: Iterable[str]) -> list[int]:
-    """Return the numbers of the attempts that have written a fence, given the names of all entries."""
+    """Return the numbers of the attempts that have fenced older ones, from the names of all entries of the storage."""
     return [int(fence[1]) for name in names if (fence := _FENCE.fullmatch(name))]
 
 
 def newest_attempt(names: Sequence[str]) -> int:
-    """Return the highest attempt number in the names of fences and checkpoints; 0 for none."""
+    """Return the highest attempt number in the names of fences and checkpoints; 0 if there are none."""
     begun = [attempt_of(name) for name in names if ID.fullmatch(name)]
     return max((*fences_among(names), *begun), default=0)
 
