@@ -1,1 +1,1 @@
-"""Run one rank of an attempt: load the definition, train, save checkpoints and append reports to the spool."""
+"""Run one rank of an attempt: load the definition, train, save checkpoints and append reports for the launcher."""

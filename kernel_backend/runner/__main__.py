@@ -1,7 +1,7 @@
 """Start one rank of an attempt: `python -m kernel_backend.runner <attempt folder>`, run by its launcher.
 
-The exit code is 0 when the training has finished, 85 when it was released with a checkpoint, and 1 when it failed. On
-failure `failure-<rank>.json` says why.
+The exit code is 0 when the training has finished, 85 when the rank committed a checkpoint and gave up its slot on
+request, and 1 when it failed. After a failure, `failure-<rank>.json` in the attempt folder says why.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ LEAVE_S = 300.0  # time for the user's threads and exit handlers after the train
 
 
 def main(folder: Path) -> int:
-    """Run this rank and return its exit code.
+    """Run the rank that the environment variable RANK names, and return its exit code.
 
-    Listen for signals and for the launcher's instructions first, since importing torch may take seconds.
+    `folder` is the attempt's folder, with the launch spec `job.json`. Handlers for signals and for the launcher's
+    instructions are set up first, since importing torch may take seconds.
     """
     # The parent is the launcher, or the forkserver, which kills the ranks of a launcher that died.
     die_with(os.getppid())
@@ -74,10 +75,11 @@ def main(folder: Path) -> int:
 
 
 def leave(status: int) -> NoReturn:
-    """End the process with this exit code, without the interpreter's teardown.
+    """End the process with exit code `status`, without the interpreter's teardown.
 
-    Except after a failure (code 1), user threads and exit handlers get `LEAVE_S` seconds, and open files are flushed.
-    Unloading all modules would take most of the time of an exit, while the next trial waits for these slots.
+    Unless `status` is 1 (a failure), the user's threads and exit handlers first get `LEAVE_S` seconds, and open files
+    are flushed. The teardown would unload all modules, which takes most of the time of an exit, while the next trial
+    waits for these slots.
     """
     sys.stdout.flush()
     sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""Store artifacts that a definition saves with `run.artifact`, and record them in the spool (rank 0)."""
+"""Store artifacts that the user's code saves with `run.artifact`, and record them in the spool (on rank 0)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from kernel_backend.runner.progress import Progress
 
 
 class ArtifactWriter:
-    """Callable behind `run.artifact` on rank 0.
+    """Callable that `run.artifact` uses on rank 0: stores a file as an artifact of the trial.
 
-    It stores artifacts in the trial's folder and records them in the spool. On nodes that cannot access that folder,
-    artifacts go to a local outbox, from which the launcher sends them to the service and records them.
+    Artifacts are stored in the trial's folder and recorded in the spool, the file that the launcher reads. On nodes
+    that cannot access the trial's folder, they go to a local outbox, from which the launcher sends them to the service
+    and records them.
     """
 
     def __init__(self, job: LaunchSpec, spool: Spool, progress: Progress) -> None:

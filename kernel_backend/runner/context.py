@@ -1,4 +1,4 @@
-"""Hold the objects that every form of training needs in a rank: launch spec, definition, process group, messages."""
+"""Hold the objects that every kind of training needs in a rank: launch spec, definition, process group, messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kernel_backend.runner.ranks.backends import Choice, Ranks
 
 @dataclass(frozen=True)
 class RankContext:
-    """Objects from which a training is built in a rank: launch spec, user functions, process group, device."""
+    """Objects from which a rank builds its training: launch spec, user functions, process group, device."""
 
     job: LaunchSpec
     loaded: Loaded
@@ -45,7 +45,7 @@ class RankContext:
 
     @property
     def loader_workers(self) -> int | AutoWorkers:
-        """Return the requested number of loader processes, or how to tune it."""
+        """Return the number of loader processes by `--loader-workers`, or the settings by which the number is tuned."""
         config = self.config
         if config.loader_workers is not None:
             return config.loader_workers
@@ -66,9 +66,9 @@ class RankContext:
         self.spool.say(Note(level=level, text=text))
 
     def say_guarantee(self, text: str) -> None:
-        """Report a reproducibility guarantee to the user.
+        """Report to the user under which changes, such as kills, the training's result stays bit-identical.
 
-        It replaces the guarantee that was reported when the training started.
+        The text replaces the guarantee that `say_started` reported.
         """
         self.spool.say(Guarantee(text=text))
 
@@ -100,10 +100,10 @@ class RankContext:
 
 
 class FormTraining(Protocol):
-    """Training of one form (such as the user's functions, a plain cell, Lightning or Keras) in this rank.
+    """Training in this rank, for one form of the user's code, such as functions, a plain cell, Lightning or Keras.
 
-    When it is created it is at step 0, and no checkpoint has been restored. Each form has a function that takes a
-    RankContext and returns its FormTraining; `runner/rank_process.py` lists these functions.
+    A new FormTraining is at step 0, and has restored no checkpoint. For each form there is a function that takes a
+    RankContext and returns the FormTraining; `runner/rank_process.py` lists these functions.
     """
 
     @property
@@ -111,7 +111,10 @@ class FormTraining(Protocol):
         """Return the number of training steps taken so far, for error messages and heartbeats."""
 
     def train(self) -> int:
-        """Restore the resume checkpoint, if any, train to the end or until released, and return the exit code."""
+        """Restore the resume checkpoint, if any, and train; return the exit code: 0 at the end, 85 when released.
+
+        A training is released if its slots are needed: it commits a checkpoint and ends.
+        """
 
     def close(self) -> None:
         """Stop threads and processes; called after `train`, even if `train` raised."""

@@ -1,4 +1,4 @@
-"""Compare data declared with `--data` with its digests at submission, while training runs; differences only warn."""
+"""While training runs, compare files declared with `--data` with their digests at submission; warn of changes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LAST_WORDS_S = 30.0  # for a comparison that is running when the training ends
 
 
 def changes(job: LaunchSpec, snapshot: Snapshot | None) -> Iterator[str]:
-    """Yield a sentence for each declared folder, file or URL that has changed since submission."""
+    """Yield a sentence for each declared folder, file or URL that changed since submission or cannot be compared."""
     for data in snapshot.data if snapshot else ():
         try:
             place = job.config.data_at.get(data.name, data.path)

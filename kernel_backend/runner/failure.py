@@ -40,10 +40,11 @@ def describe(
     snapshot: Snapshot | None,
     log: Path | None = None,
 ) -> Failure:
-    """Return the failure record of `error`, which was raised during step `step`.
+    """Return the failure record of `error`, which was raised during step `step` (None: before the training).
 
-    `code` holds the definition; frames of files under `code` and `cwd` are the user's own. If a program rejects its
-    command line, the reason comes from the rank's `log`, and the traceback is left out.
+    Files in the folders `code`, which holds the definition, and `cwd` are the user's own: the record lists their stack
+    frames. If a program ended because it rejected its command line, the record has the reason from the rank's `log`,
+    and no traceback.
     """
     refusal = _refusal(error, log)
     return Failure(
@@ -76,7 +77,7 @@ def is_lost_peer(kind: str, message: str) -> bool:
 
 
 def write(failure: Failure, folder: Path) -> None:
-    """Write `failure-<rank>.json` atomically."""
+    """Write the failure record to `failure-<rank>.json` in `folder`, atomically."""
     with replacing(folder / f"failure-{failure.rank}.json", durable=False) as file:
         file.write(failure.model_dump_json(indent=2).encode())
 
@@ -106,7 +107,7 @@ def _plain(text: str) -> str:
 
 
 def _traceback(error: BaseException) -> str:
-    """Return the traceback as Python formats it, without the Daylight frames between the top and the user's code."""
+    """Return the traceback as Python formats it, without the Daylight frames that precede the user's code."""
     told = traceback.TracebackException.from_exception(error)
     link: traceback.TracebackException | None = told
     while link is not None:
@@ -117,7 +118,7 @@ def _traceback(error: BaseException) -> str:
 
 
 def _is_way(file: str) -> bool:
-    """Return True for source files of Daylight and of importlib, whose frames are left out of tracebacks."""
+    """Return True for source files of Daylight and of importlib, whose frames `_traceback` leaves out."""
     return Path(file).is_relative_to(OURS) or file.startswith("<frozen importlib")
 
 

@@ -1,6 +1,6 @@
 """Record which samples were trained (as a digest) and which files were opened in a training's first epoch.
 
-The record covers all ranks and, through checkpoints, earlier attempts.
+The record covers all ranks. It is saved in checkpoints, so that it covers earlier attempts of the trial too.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class FirstEpoch:
     def __init__(self, job: LaunchSpec, ranks: Ranks, spool: Spool, code: str, validates: bool) -> None:
         """Set up an empty record of the first epoch.
 
-        `code` is the snapshot's `code_id`, on which augmented samples depend besides the seed. `validates` means that a
-        validation follows the epoch.
+        `code` is the `code_id`, a digest of the user's code: augmented samples depend on it and on the seed.
+        `validates` means that a validation follows the epoch, whose opened files are recorded too.
         """
         self._job, self._ranks, self._spool, self._code, self._validates = job, ranks, spool, code, validates
         self._own = SampleDigests()
@@ -52,9 +52,9 @@ class FirstEpoch:
         self._looking: threading.Thread | None = None
 
     def take(self, shares: Iterable[Batch]) -> None:
-        """Add the sample digests of a step's batches to the record.
+        """Add the sample digests of a step's shares, the parts of its batch, to the record.
 
-        After the epoch's last batch, report the total digest.
+        After the epoch's last batch, report the total digest and, if no validation follows, the opened files.
         """
         if self._delivered:
             return
@@ -68,19 +68,19 @@ class FirstEpoch:
                 self._say_files()
 
     def validated(self) -> None:
-        """Report the opened files, if this was the first validation after the end of the first epoch."""
+        """Report the opened files after the first validation that follows the first epoch; do nothing after others."""
         if self._delivered and not self._over:
             self._say_files()
 
     def finish(self) -> None:
-        """Report the samples and files recorded so far, if the training ended before its first epoch did."""
+        """Report the samples and files recorded so far, unless they were reported; called when the training ends."""
         if not self._delivered:
             self._say_delivered(whole=False)
         if not self._over:
             self._say_files()
 
     def close(self) -> None:
-        """Stop reading the opened files, and wait up to `LAST_WORDS_S` seconds for a report that is in progress."""
+        """Stop computing digests of the opened files; wait up to `LAST_WORDS_S` seconds for the report on them."""
         self._ended.set()
         if self._looking is not None:
             self._looking.join(LAST_WORDS_S)
@@ -95,7 +95,7 @@ class FirstEpoch:
         return {"over": False, "delivered": self._delivered, "seen": words, "files": files[:LISTED]}
 
     def restore(self, state: dict[str, Any] | None) -> None:
-        """Continue from the record in a checkpoint; None for a checkpoint of an older version, which has none."""
+        """Continue from the record in a checkpoint; `state` is None if an older version saved that checkpoint."""
         self._over = state is not None and state["over"]
         self._delivered = self._over or bool(state and state.get("delivered"))
         seen = state and state.get("seen")
@@ -106,7 +106,11 @@ class FirstEpoch:
             opened_files.add(state["files"])
 
     def _all_ranks(self) -> tuple[SampleDigests | None, list[str]]:
-        """Return the digest of all ranks' samples, None if unknown, and on rank 0 the sorted paths of all files."""
+        """Exchange the records of all ranks; return the digest of all samples and the sorted paths of all opened files.
+
+        The digest is None if an earlier attempt's is unknown. On ranks other than 0, the paths are those of this rank
+        alone.
+        """
         mine = self._own, opened_files.heard(), opened_files.made()
         found = self._before
         for seen, files, made in self._ranks.all_gather_object(mine) if self._ranks.size > 1 else [mine]:
@@ -175,7 +179,7 @@ def code_of(folder: Path) -> str:
 
 
 def watch_files(job: LaunchSpec) -> None:
-    """Start recording the files that this process opens, except those that Daylight itself opens."""
+    """Start recording the files that this process opens, except Daylight's files of this job and installed packages."""
     ours = tuple(os.path.realpath(each) for each in (job.code, job.home, job.checkpoints))
     attempt = str(Path(job.code).parent)
     ours = (*ours, job.code, job.home, job.checkpoints, attempt, *installed_in(sys.path))
@@ -187,5 +191,8 @@ def _is_data(path: str, overlay: str, ours: tuple[str, ...]) -> bool:  # must be
 
 
 def _overlay(job: LaunchSpec) -> str:
-    """Return the real path of the trial's overlay folder: its files are recorded under their original paths."""
+    """Return the real path of the trial's overlay folder, which stands in for the working folder.
+
+    Files that are opened in the overlay are recorded under their paths in the working folder.
+    """
     return os.path.realpath(stand_in_folder(Path(job.home), job.experiment, job.trial))

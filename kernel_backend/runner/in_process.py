@@ -31,10 +31,10 @@ from kernel_backend.runner.ranks.backends import Choice, SingleRank
 
 
 class LocalTraining(FormTraining, Protocol):
-    """Training of a form that can also run in the notebook's process, which then gets its models."""
+    """Training that can also run in the notebook's own process, and then returns the trained models to it."""
 
     def models(self, best: bool) -> nn.Module | dict[str, nn.Module]:
-        """Return the trained modules; with `best` those of the best validation, where the form keeps them."""
+        """Return the trained modules; with `best`, with the weights of the best validation if these were kept."""
 
 
 def _trainer(rank: RankContext) -> LocalTraining:
@@ -52,7 +52,7 @@ FORMS = frozenset(_TRAININGS)
 
 
 class PrintedSpool(Spool):
-    """Spool that prints the training's records in the notebook instead of writing them to a file."""
+    """Writer of a training's records that prints reports and notes in the notebook, and drops all other records."""
 
     def __init__(self, path: Path, tell: Callable[[str], None]) -> None:
         super().__init__(path, rank=0)

@@ -1,4 +1,4 @@
-"""Exchange messages with the launcher: the spool that rank 0 appends to, and instructions on stdin."""
+"""Exchange messages with the launcher: rank 0 appends records to the spool file; ranks read instructions from stdin."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ LOOK_S = 0.01
 class Instructions:
     """Instructions that this rank has received from the launcher.
 
-    Once `release` is True it stays True: the rank commits a checkpoint and exits. `until` is the furthest step or epoch
-    to train to, 0 before any was set. `trace` is the newest request to record steps.
+    `release` becomes True when the rank must commit a checkpoint and exit, and stays True. `until` is the step or epoch
+    up to which the rank may train, 0 if none was set. `trace` is the newest request to record steps with the profiler,
+    None before the first.
     """
 
     def __init__(self) -> None:
@@ -48,7 +49,7 @@ class Instructions:
     def listen(self, descriptor: int = 0) -> None:
         """Read instructions from `descriptor` in a thread, and treat SIGTERM as `release`; call from the main thread.
 
-        If the input ends, the launcher is dead, and this process kills itself: otherwise it would hold its slot
+        When the input ends, the launcher is dead. This process then kills itself, as it would otherwise hold its slot
         unnoticed. The user's code and its processes find an empty stdin, from which `input()` raises EOFError.
         """
         signal.signal(signal.SIGTERM, self._asked)
@@ -96,7 +97,7 @@ class NoInput(io.TextIOWrapper):
 
 
 class Spool:
-    """Writer of numbered records to the spool file, one line of JSON each; ranks other than 0 write nothing.
+    """Writer of the spool, the file of numbered JSON lines that the launcher reads; ranks other than 0 write nothing.
 
     If the disk is full, records wait in memory and are written with the next one. Write errors never stop the training.
     """
@@ -117,7 +118,7 @@ class Spool:
     def say(self, record: Said) -> None:
         """Append a record to the spool file, with its number and the time.
 
-        If it reports a loss that has jumped and stayed high, add a warning to the user.
+        If the record reports a loss that has jumped and stayed high, append a warning to the user too.
         """
         self._write(record)
         if not (isinstance(record, Report) and record.kind == "training"):

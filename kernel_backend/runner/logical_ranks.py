@@ -1,8 +1,9 @@
 """Train with a fixed number of logical ranks on any number of processes, with bit-identical results.
 
-Each batch is split into one share per logical rank, as if each were a process of its own. Dropout, augmentation and
-BatchNorm see one share at a time, so the result depends on the number of logical ranks alone. A process that computes
-several takes them one after the other, each with its own buffers.
+A logical rank does the work of one rank of a training with `--logical-workers` ranks. Each batch is split into one
+share per logical rank. Dropout, augmentation and BatchNorm see one share at a time, so the result depends on the number
+of logical ranks alone. A process that computes several logical ranks takes them one after the other, each with its own
+buffers.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ Beside = Mapping[str, nn.Module]
 
 
 class LogicalRanks:
-    """Module buffers (such as BatchNorm's) of the logical ranks `mine`, out of `count`, that this process computes."""
+    """Module buffers (such as BatchNorm's) of the logical ranks that this process computes: `mine` of all `count`."""
 
     def __init__(self, model: nn.Module, mine: range, count: int, beside: Beside = MappingProxyType({})) -> None:
-        """Copy the modules' current buffers to every logical rank.
+        """Give each logical rank in `mine` a copy of the modules' current buffers.
 
         `beside` has modules outside the model that have buffers too, such as a stateful loss, by name.
         """
@@ -47,7 +48,7 @@ class LogicalRanks:
         }
 
     def take(self, rank: int) -> None:
-        """Put the buffers of logical rank `rank` into the modules, before that rank's share of a batch is computed."""
+        """Put the buffers of logical rank `rank` into the modules; call it before computing that rank's share."""
         if rank == self._now:
             return
         # All of them, as BatchNorm writes to its statistics without incrementing their versions.
@@ -58,18 +59,18 @@ class LogicalRanks:
         self._now = rank
 
     def share(self, ranks: Ranks) -> None:
-        """Copy the buffers of logical rank 0 to all logical ranks; every process must call it at the same steps."""
+        """Copy the buffers of logical rank 0 to those of all processes, which must all call this at the same steps."""
         self.take(self.mine.start)
         share(list(self.live().values()), ranks)
         self._agree()
 
     def gather(self, ranks: Ranks) -> dict[int, Buffers]:
-        """Collect every logical rank's buffers for a checkpoint, as copies on the host.
+        """Collect every logical rank's buffers for a checkpoint, as copies in host memory; all processes call it.
 
-        Return them on rank 0 by logical rank and name, {} on other ranks; all ranks call it. For logical ranks other
-        than 0, only buffers that differ from rank 0's are returned. Digests show which differ, and which have changed
-        since the last call, so that large constant buffers (a mask, a position table) are neither sent nor copied nor
-        saved again.
+        Return them, by logical rank and name, on the process that computes logical rank 0, and {} on other processes.
+        For logical ranks other than 0, only buffers that differ from those of logical rank 0 are returned. Digests show
+        which buffers differ, and which have changed since the last call, so that large constant buffers (a mask, a
+        position table) are neither sent nor copied nor saved again.
         """
         first = _digests(self._of(0)) if 0 in self.mine else {}
         common = ranks.broadcast_object(first) if self.count > 1 else first
@@ -80,9 +81,9 @@ class LogicalRanks:
         return {0: self._copied(first)} | {rank: buffers for each in per_rank for rank, buffers in each.items()}
 
     def restore(self, saved: Mapping[int, Buffers]) -> None:
-        """Restore the buffers of every logical rank of this process.
+        """Restore the buffers of every logical rank that this process computes.
 
-        `saved` is the result of `gather`; the buffers of rank 0 may be missing in it, if the model already has them.
+        `saved` is the result of `gather`. It may lack the buffers of logical rank 0 if the model already has them.
         """
         self.take(self.mine.start)
         for name, tensor in saved.get(0, {}).items():
@@ -127,7 +128,7 @@ class LogicalRanks:
                 _keep(kept, name, tensor)
 
     def _put(self, name: str, tensor: Tensor) -> None:
-        """Set the buffer with this name, of the model or of a module beside it, to the values of `tensor`."""
+        """Set the buffer `name`, of the model or of a module in `beside`, to the values of `tensor`."""
         prefix = max((each for each in self._modules if name.startswith(each)), key=len)
         path, _, leaf = name.removeprefix(prefix).rpartition(".")
         module = self._modules[prefix].get_submodule(path)

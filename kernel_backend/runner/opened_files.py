@@ -29,7 +29,7 @@ _hooked = False
 
 
 def watch(keep: Keep) -> None:
-    """Start recording the files for which `keep` returns True, in this process and in those forked from it later."""
+    """Start recording opened files for which `keep` returns True, in this process and in those forked from it later."""
     global _keep, _hooked, _working
     _keep, _working = keep, os.path.join(os.getcwd(), "")
     if not _hooked:
@@ -64,14 +64,14 @@ def watching() -> Keep | None:
 
 
 def heard() -> list[str]:
-    """Return the absolute paths of the files that were opened since the last call."""
+    """Return the absolute paths of the files that were opened for the first time since the last call."""
     found = _fresh[:]
     del _fresh[: len(found)]
     return found
 
 
 def made() -> list[str]:
-    """Return the absolute paths of the files opened for writing since the last call, without temporary files."""
+    """Return the absolute paths of files opened for writing since the last call, except temporary files."""
     found = list(_made)
     _made.clear()
     return found
@@ -115,7 +115,7 @@ def _remember(path: str) -> None:
 
 
 def _have_safetensors_tell() -> None:
-    """Patch safetensors, which reads files in Rust, to raise the audit events that Python would."""
+    """Patch safetensors, which opens files in Rust, to raise Python's audit event `open` for each file."""
     import safetensors
     import safetensors.torch
 
@@ -132,7 +132,7 @@ def _have_safetensors_tell() -> None:
 
 
 def _have_torch_tell() -> None:
-    """Patch torch.save, which writes files in C++, to raise the audit event that Python would."""
+    """Patch torch.save, which opens files in C++, to raise Python's audit event `open` for each file."""
     import torch.serialization
 
     library: Any = torch.serialization

@@ -1,4 +1,4 @@
-"""Write a rank's heartbeat to a file: cheap enough for every step, and readable even if this process hangs."""
+"""Write a rank's heartbeat to a file: cheaply enough for every step, and readable even if this process hangs."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ class Progress:
             self.listener(phase, step)
 
     def times(self) -> memoryview:
-        """Create the file with the summed durations of this rank's work, and return its mapped memory."""
+        """Create the file that sums the seconds of each part of this rank's work, and return its mapped memory."""
         path = self.folder / times.times_file(self.rank)
         return memoryview(_shared(path, times.SIZE, "where the time of this rank goes is not shown"))
 
 
 def show_stacks_on_demand(folder: Path, rank: int) -> None:
-    """On a signal of the launcher, write the stack traces of all threads to a file, for the diagnosis of a hang.
+    """Install a handler that writes the stacks of all threads to a file when the launcher signals, to diagnose a hang.
 
-    This works even while native code holds the interpreter lock.
+    The handler works even while native code holds the interpreter lock.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
     descriptor = os.open(folder / stacks_file(rank), flags, 0o600)

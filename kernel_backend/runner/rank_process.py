@@ -1,4 +1,4 @@
-"""Run one rank from its launch spec to its exit code: devices, peers, definition, training."""
+"""Run one rank to its exit code: set up its device, connect it to other ranks, load the definition, train."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ TRAININGS: Mapping[Form, Callable[[RankContext], FormTraining]] = {
 def work(
     job: LaunchSpec, instructions: Instructions, spool: Spool, progress: Progress, watch: Callable[[FormTraining], None]
 ) -> int:
-    """Train the job's trial as one of its ranks; return the exit code: 0 when completed, 85 when released.
+    """Train the job's trial as one of its ranks; return the exit code: 0 when completed, 85 when it gave up its slot.
 
     `watch` is called with the training once it has been created, to follow its steps. Raises any error that ends this
     rank: the user's own, InvalidDefinition, or a backend's error when another rank is lost.

@@ -1,7 +1,7 @@
 """Rehearse a restart from a checkpoint in a separate process: `python -m kernel_backend.runner.rehearse FOLDER`.
 
-FOLDER holds the launch spec, `job.json`, and the steps to compare, `steps.json`. The result is written to
-`digests.json` in it.
+FOLDER holds the launch spec `job.json`, which names the checkpoint, and `steps.json`, the first and last step to
+compare. The result is written to `digests.json` in FOLDER.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from kernel_backend.parent_death import die_with
 
 
 def main(folder: Path) -> NoReturn:
-    """Run the program from the checkpoint to the last of the steps to compare, and exit.
+    """Resume the user's program from the job's checkpoint, run it to the last step to compare, and exit.
 
-    The digests of its variables at each of these steps are written to `digests.json` in the folder.
+    The digests of the program's variables at each of these steps are written to `digests.json` in the folder.
     """
     die_with(os.getppid())
     from kernel_backend.model.launch.launch_spec import read_job

@@ -1,4 +1,4 @@
-"""Run the search class of a user's cell in its own process: `... -m kernel_backend.runner.search_process CODE CWD`.
+"""Run a search method, a class in the user's cell, in a process: `-m kernel_backend.runner.search_process CODE CWD`.
 
 Requests arrive on standard input and answers go to standard output, one JSON line each. Output that the class prints
 goes to standard error. The first request holds the search's settings and space; it is answered once the class is
@@ -28,7 +28,8 @@ from kernel_backend.runner.definition.load import load, read_snapshot
 class Pipes:
     """Pipes by which the process of a search class receives requests and sends answers.
 
-    A thread reads the requests, so that it can also be asked, while the class runs, which line the class is executing.
+    A thread reads the requests. So the process can answer, even while the class is busy, which line the class is
+    executing.
     """
 
     def __init__(self, sources: Sources) -> None:
@@ -65,7 +66,7 @@ class Pipes:
         os._exit(0)
 
     def _where(self) -> str | None:
-        """Return the line of the user's search class that the main thread is executing; None if it is outside of it."""
+        """Return which line of the user's search class the main thread is executing; None if it is executing none."""
         frame: FrameType | None = sys._current_frames()[self._main]
         while frame is not None:
             found = users_frame(Call(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name), self._sources)
@@ -76,7 +77,10 @@ class Pipes:
 
 
 def main(code: Path, cwd: Path) -> int:
-    """Create the search class and answer requests; return the exit code: 1 if the class fails, after reporting that."""
+    """Create the user's search class and answer requests until the class fails; report the failure and return 1.
+
+    At the end of the input the process exits with code 0 instead, and the function does not return.
+    """
     pipes = Pipes(Sources(code, cwd, read_snapshot(code)))
     try:
         _answer(pipes, code, cwd)

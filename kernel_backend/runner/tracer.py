@@ -49,7 +49,7 @@ class Recording:
         self.profile.start()
 
     def step(self, number: int) -> bool:
-        """Begin the next step; return True once all steps are recorded."""
+        """Tell the profiler that step `number` begins; return True once all requested steps are recorded."""
         self.profile.step()
         self.first = self.first or number
         self.last = number - 1
@@ -60,7 +60,7 @@ class Recording:
         self.profile.stop()
 
     def result(self, rank: int) -> RankTrace:
-        """Return the steps and the longest operations of the recording."""
+        """Return the numbers of the first and last recorded step, and the operations that took longest."""
         rows = [
             TracedOperation(
                 name=each.key,
@@ -76,7 +76,7 @@ class Recording:
 
 
 class Tracer:
-    """Recorder of traces in this rank; an instruction of the launcher starts each trace."""
+    """Recorder of profiler traces in this rank; an instruction of the launcher starts each recording."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class Tracer:
         self._over: float | None = None  # when the training ended
 
     def phase(self, phase: Phase, step: int) -> None:
-        """Receive a heartbeat of the training: each step may start or end a recording."""
+        """Begin, continue or end a recording when a heartbeat says that a step begins; ignore other heartbeats."""
         if phase not in ("step", "first step") or threading.get_ident() != self._thread:
             return
         trace = self._instructions.trace
@@ -110,7 +110,7 @@ class Tracer:
                 self._begin(trace)
 
     def close(self) -> None:
-        """Write the steps recorded until the end of the training, and answer a request that came too late."""
+        """Write the steps recorded until the end of the training; answer a request that came after the last step."""
         trace = self._instructions.trace
         if self._recording is not None:
             self._end(self._recording)
@@ -168,7 +168,10 @@ class Tracer:
             self._start(self._collect, trace, self._keep)
 
     def _collect(self, trace: Trace, keep: Keep) -> None:
-        """Store the traces of all ranks as they are written, and report that the recording has ended."""
+        """Wait for the traces of all ranks, store them as artifacts, and report that the recording has ended.
+
+        `_collect` runs in a thread on rank 0. It gives up some time after the end of the training.
+        """
         results = {rank: self._result(trace, rank) for rank in trace.ranks}
         while None in results.values() and not self._too_late():
             time.sleep(LOOK_S)
@@ -204,7 +207,7 @@ class Tracer:
 
 
 def traced_text(experiment: int, results: list[RankTrace]) -> str:
-    """Return the note about a recording: the steps and ranks recorded, and why other ranks have none."""
+    """Return the note to the user about a recording: which steps and ranks it has, and why other ranks are missing."""
     good = [each for each in results if not each.problem]
     parts = [f"no trace of rank {each.rank}: {each.problem}" for each in results if each.problem]
     if good:
