@@ -1,7 +1,8 @@
 """Try batch sizes in a separate process: `python -m kernel_backend.runner.batch_size.bench`, run by a rank.
 
-The first line of the input is a `Task`; the answer says which sizes may be tried. Each further line is a batch size, in
-the unit of `--batch-size`; its answer says whether steps with it fit into memory. Both are JSON.
+The process reads lines of JSON from stdin, and answers each with a line of JSON on stdout. The first line is a `Task`,
+whose answer says which sizes may be tried. Each further line is a batch size, in the unit of `--batch-size`; its answer
+says whether training steps with it fit into memory.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ STEPS = 2  # the first creates what optimizers hold, and the second has it besid
 
 
 class Task(Record):
-    """Rank for which batch sizes are to be tried."""
+    """Description of the rank for which a process tries batch sizes: job, place among the ranks, backend, memory."""
 
     job: LaunchSpec
     rank: int
@@ -53,7 +54,7 @@ class Task(Record):
 
 
 class Answer(Record):
-    """Answer of the process: to a task, the sizes that may be tried; to a size, whether it fits."""
+    """Answer of a process that tries batch sizes: to a task, which sizes may be tried; to a size, whether it fits."""
 
     fits: bool = True
     problem: str = ""  # the error of the user's code that ended it, if memory did not
@@ -98,7 +99,7 @@ class Bench:
         self._run: Training | None = None
 
     def steps(self, size: int) -> None:
-        """Take steps with the first batch of this size; an error of exhausted memory is raised."""
+        """Take training steps on the first batch of size `size`; if memory is exhausted, its error is raised."""
         job = self._job.model_copy(update={"config": self._job.config.with_batch_size(size)})
         context = replace(self._context, job=job)
         training = self._run = self._run or build(context)
@@ -117,7 +118,7 @@ class Bench:
 
 
 def _step(training: Training, shares: list[Batch]) -> None:
-    """Take a step like `loop.take_step`, but without schedules and other work that depends on the training's length."""
+    """Take a step like `loop.take_step`, but without schedules and what else depends on the length of the training."""
     for objective in training.objectives:
         summed(training, objective, shares, ControlFlags(), Sums(), None)
         if training.config.clip is not None:
@@ -169,9 +170,9 @@ def _named(error: Exception) -> str:
 
 
 def main() -> None:
-    """Answer requests until the input ends, or until a size does not fit.
+    """Answer requests from stdin until it ends, or until a size does not fit.
 
-    The failed step may still hold memory, so that this process must not try another size.
+    A step that failed may still hold memory, so that this process must not try another size.
     """
     die_with(os.getppid())
     questions, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "wb")

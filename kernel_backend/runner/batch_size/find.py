@@ -1,10 +1,11 @@
 """Find the largest batch size that fits, for `--batch-size auto`: every rank tries sizes in a process of its own.
 
-Steps are tried in a process that is started for that, and never in the rank. So model, optimizer, buffers, random
-states and the user's own state are untouched by construction, and a training has the bits of one with the number that
-was found. Besides, a process whose memory is exhausted may be killed by the kernel, or be left in an unknown state.
+Steps are tried in a process that is started for that purpose, never in the rank itself. So the rank's model, optimizer,
+buffers and random states and the user's own state stay untouched, and the training is bit-identical to one that is
+given the found number. Besides, the kernel may kill a process whose memory is exhausted, or leave it in an unknown
+state.
 
-All ranks try the same size at the same time, as they will train, and go on by what all of them have found.
+All ranks try the same size at the same time, as they will train. The next size depends on the answers of all ranks.
 """
 
 from __future__ import annotations
@@ -39,14 +40,14 @@ _LOOK_S = 0.5
 
 
 class _Released(Exception):
-    """Raised on all ranks if one of them was asked to give up its slot."""
+    """Error that is raised on all ranks if one of them was asked to give up its slot."""
 
 
 class BenchProcess:
     """Process that tries batch sizes for this rank; after a size that does not fit, it is replaced by a new one."""
 
     def __init__(self, task: Task, log: Path, patience: float, wait: Callable[[], None]) -> None:
-        """Set up the trials without starting a process.
+        """Prepare to try batch sizes for the rank that `task` describes; no process is started yet.
 
         What the user's code prints goes to `log`. An answer that takes longer than `patience` seconds counts as a size
         that does not fit. `wait` is called now and then while the process works, and may raise.
@@ -56,7 +57,7 @@ class BenchProcess:
         self.opened = Answer()
 
     def open(self) -> Answer:
-        """Start a process unless there is one, and return its answer on which sizes may be tried."""
+        """Start the process unless it runs; return its answer to the task, which says which sizes may be tried."""
         if self._process is None:
             command = [sys.executable, "-P", "-m", "kernel_backend.runner.batch_size.bench"]
             with self._log.open("ab") as log:
@@ -67,12 +68,12 @@ class BenchProcess:
         return self.opened
 
     def fits(self, batch_size: int) -> Answer:
-        """Return whether steps with this batch size fit into memory."""
+        """Return the process's answer whether training steps with this batch size fit into memory."""
         opened = self.open()
         return self._ask(str(batch_size)) if opened.fits else opened
 
     def close(self) -> None:
-        """End the process."""
+        """Kill the process, if there is one."""
         if self._process is not None:
             self._process.kill()
             self._process.communicate()
@@ -93,7 +94,7 @@ class BenchProcess:
         return found
 
     def _read(self) -> Answer | None:
-        """Return the next answer; None if the process ended without one, or took too long."""
+        """Return the process's next answer; None if it ended without answering, or took too long."""
         assert self._process is not None
         assert self._process.stdout is not None
         data, deadline = b"", time.monotonic() + self._patience
@@ -117,9 +118,10 @@ def find_batch_size(
     instructions: Instructions,
     progress: Progress,
 ) -> BatchSize | None:
-    """Return the largest batch size that fits on all ranks, which all call this; None if slots must be released.
+    """Return the largest batch size that fits on all ranks; None if one of them was asked to give up its slot.
 
-    Raises InvalidDefinition if no size fits, or if the user's own data decides the size of the batches.
+    All ranks call it. Raises InvalidDefinition if no size fits, or if the user's own data decides the size of the
+    batches.
     """
 
     def wait() -> None:
@@ -150,7 +152,7 @@ def find_batch_size(
 
 
 class _Search:
-    """Search for a batch size that all ranks make together."""
+    """Search for a batch size in which all ranks take part and come to the same result."""
 
     def __init__(self, config: Config, ranks: Ranks, bench: BenchProcess) -> None:
         self._config, self._ranks, self._bench = config, ranks, bench
@@ -184,7 +186,7 @@ class _Search:
         return f"{batch_size} does not fit in {size(self._limit) if self._limit else 'memory'}"
 
     def _most(self) -> tuple[int, str]:
-        """Return the largest share of a batch that may be tried, and the reason for that limit."""
+        """Return the most samples to try per share (the part of a batch computed at once), and why no more."""
         opened = self._all(self._bench.open)
         if refusal := next((each.refusal for each in opened if each.refusal), ""):
             raise InvalidDefinition(refusal)
@@ -214,7 +216,7 @@ class _Search:
         return False
 
     def _all(self, ask: Callable[[], Answer]) -> list[Answer]:
-        """Return the answers of all ranks; raise _Released if one of them was asked to give up its slot."""
+        """Call `ask`; return the answers of all ranks, or raise _Released if one was asked to give up its slot."""
         mine: dict[str, Any] | None
         try:
             mine = ask().to_json()

@@ -1,4 +1,4 @@
-"""Process group for one rank that computes its part of a step without the others."""
+"""Provide a process group to one rank that computes its part of a step without any other rank."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from kernel_backend.runner.ranks.backends import Handle
 class LoneRank:
     """Process group that pretends that all other ranks passed the same values as this one.
 
-    The rank then uses as much memory as among the others: the same share of a batch, and the same buffers.
+    So the rank uses as much memory as in a training with all ranks: the same share of a batch, and the same buffers.
     """
 
     def __init__(self, rank: int, size: int, local_rank: int) -> None:
         self.rank, self.size, self.local_rank = rank, size, local_rank
 
     def allreduce_async(self, tensor: Tensor, name: str) -> Handle:
-        """Multiply the tensor by the number of ranks, and return a handle that is done already."""
+        """Multiply the tensor by the number of ranks, and return a handle whose `wait` returns at once."""
         self.allreduce_sum(tensor, name)
         return _Done()
 
@@ -29,7 +29,7 @@ class LoneRank:
         return tensor.mul_(self.size)
 
     def all_to_all(self, tensor: Tensor, sends: Sequence[int], receives: Sequence[int], name: str) -> Tensor:
-        """Return zeros of the requested length."""
+        """Return zeros in place of what other ranks would send: `sum(receives)` elements."""
         return tensor.new_zeros(sum(receives))
 
     def all_gather(self, tensor: Tensor, name: str) -> Tensor:

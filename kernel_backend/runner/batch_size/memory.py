@@ -22,19 +22,19 @@ _STATUS = Path("/proc/self/status")
 
 
 def free_for_rank(ranks: int) -> int:
-    """Return the bytes of free main memory for one of `ranks` ranks on this node.
+    """Return the bytes of main memory that each of `ranks` ranks on this node may use.
 
-    A resource limit of the process (`ulimit`) may be smaller.
+    This is its part of the free memory or, if smaller, a resource limit of the process (`ulimit`).
     """
     soft = (resource.getrlimit(each)[0] for each in _LIMITS)
     return int(min([free_memory() / ranks, *(each for each in soft if each != resource.RLIM_INFINITY)]))
 
 
 def limit_memory(device: torch.device, free: int) -> int:
-    """Limit this process to the memory that a training may use, and return its size in bytes.
+    """Limit this process to the memory that a training may use; return the free bytes from which the limit follows.
 
-    On a CUDA device this is its free memory, on the CPU `free`, less a margin. A larger allocation raises an error
-    before memory is exhausted: no other process suffers, and the kernel has none to kill.
+    On a CUDA device these are its free memory, on the CPU `free`. The limit is lower by a margin. An allocation beyond
+    the limit raises an error before memory is exhausted: no other process suffers, and the kernel has none to kill.
     """
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
@@ -61,7 +61,7 @@ def is_exhausted(error: BaseException) -> bool:
 
 
 def _offer_to_the_kernel() -> None:
-    """Make the kernel kill this process first if memory is exhausted nevertheless."""
+    """Make the kernel kill this process before others, in case memory is exhausted despite the limit."""
     with contextlib.suppress(OSError):
         Path(f"/proc/{os.getpid()}/oom_score_adj").write_text("1000")
 

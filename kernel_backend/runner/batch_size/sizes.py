@@ -1,4 +1,4 @@
-"""Search the largest size that fits, by doubling and bisection."""
+"""Search for the largest size that fits, by doubling and bisection."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class Found(NamedTuple):
 
 
 def largest(fits: Callable[[int], bool], most: int) -> Found:
-    """Return the largest size from 1 to `most` that fits, with a granularity of an eighth of its power of two.
+    """Return the largest size from 1 to `most` that fits, to within an eighth of the next lower power of two.
 
     Sizes are doubled until one does not fit, so that memory is never exceeded by much; then the gap is bisected. No
-    size is tried twice, and about three after the first that does not fit.
+    size is tried twice, and about three sizes are tried after the first that does not fit.
 
     Examples
     --------
