@@ -34,9 +34,9 @@ RETRY = RetryPolicy((3.0,), tries=5)  # for operations that must not fail: the f
 
 
 class Position(NamedTuple):
-    """State of a training at a checkpoint, with the further data that its loop needs for a resume.
+    """State of a training at which a checkpoint is saved, with the data that its loop needs to resume there.
 
-    `metrics` are the results of a validation at this step. `facts` is JSON for the loop.
+    `metrics` are the results of a validation at this step, {} if there was none. `facts` is JSON for the loop.
     """
 
     step: int
@@ -74,8 +74,9 @@ class Checkpointer:
     ) -> None:
         """Set up the checkpointer.
 
-        `home` is where the trial's checkpoints are stored, `contents` the state to save. `numerics` are the facts that
-        bit-exact results depend on. With `eager`, `save` returns only after all tensors are copied.
+        `home` is where the trial's checkpoints are stored, `contents` the state to save. `numerics` are the versions
+        and settings that bit-exact results depend on. `copy` has the buffers in host memory to which tensors are
+        copied. With `eager`, `save` returns only after all tensors are copied.
         """
         self._job, self._ranks, self._spool, self._home = job, ranks, spool, home
         self._contents, self._numerics = contents, dict(numerics)
@@ -102,7 +103,7 @@ class Checkpointer:
         return self._newest
 
     def saved_at(self, step: int) -> str | None:
-        """Return the ID of this attempt's checkpoint at a step; None if there is none, or it is not committed yet."""
+        """Return the ID of the checkpoint that this attempt committed at `step`; None if there is none."""
         id = checkpoint_id(step, self._job.attempt)
         return id if any(each.id == id for each in self._home.committed()) else None
 
@@ -113,7 +114,7 @@ class Checkpointer:
         self._newest = None
 
     def check(self) -> None:
-        """Raise DaylightError if some state has a value that a checkpoint cannot hold; call it before training."""
+        """Raise DaylightError if the state has a value that a checkpoint cannot hold; call it before training."""
         self._contents.check()
 
     @CLOCK.part("checkpoint")
@@ -132,7 +133,11 @@ class Checkpointer:
             self._begin_if_it_can(position, per_rank, stalled, lazily)
 
     def settle(self) -> None:
-        """Wait until a started copy is complete; call it before anything changes weights or other saved state."""
+        """Wait until a started checkpoint is copied; call it before anything changes weights or other saved state.
+
+        If the model's forward pass has changed tensors during the copy, the checkpoint is discarded and `due` is set.
+        Raises Fenced if a later attempt of the trial has started.
+        """
         if self._fenced is not None:
             raise self._fenced
         pending, self._pending = self._pending, None
@@ -167,7 +172,7 @@ class Checkpointer:
         self._ranks.barrier()  # no rank continues, and so none exits, before the manifest is committed
 
     def close(self) -> None:
-        """Wait up to `LAST_WORDS_S` seconds for a checkpoint in progress; ignore errors, as this rank fails anyway."""
+        """Wait up to `LAST_WORDS_S` seconds for a checkpoint in progress; ignore errors, as this rank has failed."""
         with contextlib.suppress(Exception):  # this rank is failing with an error already
             self.settle()
             self._writer.wait(LAST_WORDS_S)
@@ -176,9 +181,9 @@ class Checkpointer:
         """Restore the attempt's resume checkpoint, or an earlier one if that is damaged.
 
         Return the manifest of the checkpoint, None for a fresh start. A checkpoint of step 0 holds only weights of
-        another trial (a warm start): they are loaded, and None is returned. If `--epochs` or `--steps` have changed and
-        `schedules_know_length` is set, learning rate schedules are rebuilt for the new length and advanced. Raises
-        PlaceUnavailable if the storage cannot be reached after several tries.
+        another trial (a warm start): they are loaded, and None is returned. `schedules_know_length` means that learning
+        rate schedules depend on the length of the training: if `--epochs` or `--steps` has changed, they are rebuilt
+        for the new length and advanced. Raises PlaceUnavailable if the storage cannot be reached after several tries.
         """
         chosen = self._choose_retried() if self._ranks.rank == 0 else None
         manifest: Manifest | None = self._ranks.broadcast_object(chosen)
@@ -220,7 +225,7 @@ class Checkpointer:
         return manifest
 
     def restore_upto(self, step: int) -> Manifest | None:
-        """Restore this training's newest intact checkpoint at `step` or before; return its manifest or None."""
+        """Restore this training's newest intact checkpoint up to `step`; return its manifest, None if there is none."""
         self.settle()
         self._writer.wait()
         limit = step, self._job.attempt
@@ -261,9 +266,9 @@ class Checkpointer:
         return {**position.facts, "length": [config.epochs, config.steps]}
 
     def _write(self, pending: PendingCheckpoint) -> None:
-        """Write and commit a checkpoint and delete superseded ones, in the background thread.
+        """Write and commit a checkpoint and delete superseded ones; it runs in the background thread.
 
-        An error loses this checkpoint, but does not end the training.
+        After an error this checkpoint is lost, but the training goes on.
         """
         try:
             self._try_to_write(pending)
@@ -298,7 +303,7 @@ class Checkpointer:
             time.sleep(pause)
 
     def _lost(self, position: Position, reason: str) -> str:
-        """Return the error message for a final checkpoint that could not be written, with the `reason`."""
+        """Return the error message that the final checkpoint could not be written, with the `reason`."""
         newest = f"the newest is {self._newest}" if self._newest else "there is none before it"
         what = f"the last checkpoint, at step {position.step}, could not be written to {self._home.where}"
         return f"{what}: {reason}; {newest}"
@@ -317,7 +322,10 @@ class Checkpointer:
         self._commit(pending.position, pending.state, written, cost)
 
     def _shared(self, checkpoint: str, name: str, data: Data) -> Part:
-        """Store a checkpoint part with frozen tensors; if another checkpoint has the same bytes, use its file."""
+        """Store the frozen (untrained) tensors of a checkpoint as part `name`; return its entry for the manifest.
+
+        If another checkpoint has a part with the same bytes, its file is used.
+        """
         digested = Digesting()
         for piece in data:
             digested.take(piece)
@@ -346,9 +354,9 @@ class Checkpointer:
         return math.inf if free is None else free
 
     def _discard(self, position: Position) -> None:
-        """Delete the files of a checkpoint that could not be written, unless an earlier one was committed at this step.
+        """Delete the files of a checkpoint that could not be written, unless this step has a committed checkpoint.
 
-        If some files of the earlier checkpoint were overwritten, a resume detects that by digests, and uses the
+        Some files of the committed checkpoint may have been overwritten. A resume detects that by digests, and uses the
         checkpoint before it.
         """
         id = checkpoint_id(position.step, self._job.attempt)

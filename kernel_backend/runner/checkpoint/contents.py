@@ -52,7 +52,7 @@ class OfRank(Stateful, Protocol):
     """Checkpoint part that each rank has for itself, such as its random states."""
 
     def begin(self, seed: int, rank: int, step: int) -> None:
-        """Set the initial state of this rank, if the checkpoint has none for it."""
+        """Set the initial state of rank `rank` at `step`; called if the checkpoint has no state for this rank."""
 
 
 class PerRankState(NamedTuple):
@@ -69,10 +69,10 @@ class Contents(Protocol):
     """State of a training over all of its ranks, as a Checkpointer saves and restores it."""
 
     def gather(self) -> PerRankState:
-        """Return on rank 0 the state that differs between ranks, empty on others; all ranks call it."""
+        """Return on rank 0 the state that differs between ranks, on other ranks an empty one; all ranks call it."""
 
     def check(self) -> None:
-        """Raise DaylightError if a checkpoint cannot hold some value; the error names the first."""
+        """Raise DaylightError if the state has a value that a checkpoint cannot hold; the error names the first."""
 
     def split(self, per_rank: PerRankState) -> tuple[dict[str, Any], Parts]:
         """Return the state as a JSON dict, and its tensors by checkpoint part and name.
@@ -83,15 +83,15 @@ class Contents(Protocol):
     def load(self, manifest: Manifest, read: Read, others: bool = False) -> None:
         """Restore a checkpoint on this rank; `read` returns the bytes of its parts.
 
-        `others` means that it was saved with other hyperparameters.
+        `others` means that the checkpoint was saved with other hyperparameters or for another length of the training.
         """
 
     def load_weights(self, manifest: Manifest, read: Read) -> list[str]:
-        """Load only a checkpoint's weights, for a warm start; return names of model tensors that it lacks."""
+        """Load only a checkpoint's weights, for a warm start; return names of tensors that the checkpoint lacks."""
 
 
 class TrainingContents:
-    """State of one training over all of its ranks."""
+    """State of one training over all of its ranks, which checkpoints save and restore."""
 
     def __init__(
         self,
@@ -112,12 +112,12 @@ class TrainingContents:
         self._ranks, self._seed = ranks, seed
 
     def gather(self) -> PerRankState:
-        """Return on rank 0 the state that differs between ranks, empty on others; all ranks call it."""
+        """Return on rank 0 the state that differs between ranks, on other ranks an empty one; all ranks call it."""
         random = self._ranks.all_gather_object(self._streams.state_dict()) if self._streams else ()
         return PerRankState(self._logical.gather(self._ranks), random)
 
     def check(self) -> None:
-        """Raise DaylightError if a checkpoint cannot hold some value; the error names the first."""
+        """Raise DaylightError if the state has a value that a checkpoint cannot hold; the error names the first."""
         _, parts = self.split(NOBODYS)
         for tensors in [*parts.values(), self._logical.live()]:
             for name, tensor in tensors.items():
@@ -147,7 +147,8 @@ class TrainingContents:
     def load(self, manifest: Manifest, read: Read, others: bool = False) -> None:
         """Restore a checkpoint on this rank; raise CheckpointDamaged if a part is damaged.
 
-        `others` means that it was saved with other hyperparameters: optimizers and schedules keep this trial's.
+        `others` means that the checkpoint was saved with other hyperparameters or for another length of the training.
+        Then optimizers and schedules keep the options of this trial.
         """
         tensors = partial(self.tensors, manifest, read)
         for name, part in self._parts.items():
@@ -166,7 +167,7 @@ class TrainingContents:
         return tensors_of(manifest, name, read)
 
     def load_weights(self, manifest: Manifest, read: Read) -> list[str]:
-        """Load only a checkpoint's weights, for a warm start; return names of model tensors that it lacks.
+        """Load only a checkpoint's weights, for a warm start; return names of tensors that the checkpoint lacks.
 
         Raises CheckpointDamaged, or InvalidDefinition if the weights belong to another model.
         """
@@ -189,9 +190,9 @@ class TrainingContents:
 
 
 def _load(part: Stateful, state: dict[str, Any], others: bool) -> None:
-    """Restore one checkpoint part; its saved state is freed on return, before the next part's is read.
+    """Restore one checkpoint part from `state`, which is freed on return, before the state of the next part is read.
 
-    `others` means that the state was saved with other hyperparameters.
+    `others` means that the state was saved with other hyperparameters or for another length of the training.
     """
     if others and isinstance(part, Optimizer | Schedule):
         part.take_over(state)

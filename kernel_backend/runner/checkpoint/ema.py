@@ -12,7 +12,7 @@ from kernel_backend.runner.checkpoint.stateful import Model, lay_out_buffers
 
 
 class WeightAverage:
-    """Exponential moving average of a model's weights, held as a model of the same kind."""
+    """Exponential moving average of a model's weights, held in a copy of the model."""
 
     def __init__(self, model: nn.Module, decay: float, part: type[Model] = Model) -> None:
         """Copy the model; `part` is the class that saves and loads the copy's weights.
@@ -42,7 +42,7 @@ class WeightAverage:
                 mine.copy_(its[name])
 
     def _lay_out(self, model: nn.Module) -> None:
-        """Allocate in the averaged model those buffers that the model has created since, in its first forward pass."""
+        """Allocate in the averaged model those buffers that the model has created in its first forward pass."""
         if sum(1 for _ in self.module.buffers()) != sum(1 for _ in model.buffers()):
             lay_out_buffers(self.module, dict(model.named_buffers()))
 

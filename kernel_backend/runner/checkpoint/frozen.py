@@ -17,16 +17,17 @@ LEAST = 4096  # bytes; fewer are not worth a file of their own
 
 @runtime_checkable
 class HoldsFrozen(Protocol):
-    """Checkpoint part that has tensors which are not trained."""
+    """Checkpoint part that has frozen tensors, which are not trained."""
 
     def frozen(self) -> set[str]:
         """Return the names, within the part, of the tensors that are not trained."""
 
 
 def split_frozen(name: str, tensors: Mapping[str, Tensor], frozen: Set[str]) -> dict[str, dict[str, Tensor]]:
-    """Split a checkpoint part's tensors in two parts: `<name>` with trained ones, and `<name>.frozen`.
+    """Split the tensors of checkpoint part `name` by whether they are trained; return the resulting parts by name.
 
-    The latter has the tensors named in `frozen`; it is left out if it would be small.
+    Part `<name>` has the trained tensors, and part `<name>.frozen` those named in `frozen`. If the latter have fewer
+    than `LEAST` bytes, all tensors are in part `<name>`.
     """
     frozen = frozen & tensors.keys()
     size = sum(tensors[each].nbytes for each in frozen)
@@ -56,7 +57,7 @@ def untrained(module: nn.Module) -> set[str]:
 
 
 class Unchanging:
-    """Frozen tensors of one training; if the bytes of one change nevertheless, it is saved with the trained ones."""
+    """Watcher of a training's frozen tensors: one whose bytes change is saved with the trained tensors."""
 
     def __init__(self) -> None:
         self._digests: dict[tuple[str, str], str] = {}
@@ -65,7 +66,7 @@ class Unchanging:
     def sort(self, parts: Parts) -> dict[str, dict[str, Tensor]]:
         """Return the checkpoint parts to write, with tensors by name.
 
-        Frozen tensors whose bytes have changed since the last call are moved to the trained part.
+        Frozen tensors whose bytes differ from those in an earlier call are moved to the part of the trained tensors.
         """
         found = {name: dict(tensors) for name, tensors in parts.items()}
         for part in [each for each in found if each.endswith(FROZEN)]:

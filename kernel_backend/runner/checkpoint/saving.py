@@ -1,7 +1,7 @@
 """Copy checkpoint tensors to host memory while the next step computes, and write them in a thread.
 
-Between two updates of the weights nothing that a checkpoint holds changes. So the copy may take as long as the next
-forward and backward pass, and only code about to change the state waits for it.
+Between two updates of the weights, nothing that a checkpoint holds changes. So the copy may take as long as the next
+forward and backward pass. Only code that is about to change the state must wait for the copy.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _of(memory: Memory, part: str, name: str, tensor: Tensor) -> Tensor:
 
 
 class Copying:
-    """Copy of tensors to host memory, in progress; it holds its host buffers until `done` is called."""
+    """Copy of tensors to host memory, in progress; its buffers in host memory are reused after `done` is called."""
 
     def __init__(self, copies: Parts, pairs: list[tuple[Tensor, Tensor]], done: Callable[[], None]) -> None:
         self.copies, self.done = copies, done
@@ -88,7 +88,7 @@ class Copying:
         self._event: torch.cuda.Event | None = None
 
     def now(self) -> None:
-        """Copy everything at once; on return the source tensors may change."""
+        """Copy all tensors before returning, so that the source tensors may change afterwards."""
         self._copy()
         self._pairs, self._versions = [], []
 
@@ -142,7 +142,7 @@ class Background:
         self._newest = self._pool.submit(work)
 
     def wait(self, seconds: float | None = None) -> None:
-        """Wait for all queued work; raise the error of the newest, or TimeoutError after `seconds`."""
+        """Wait for all queued work; raise the error of the newest work, or TimeoutError after `seconds`."""
         if self._newest is not None:
             self._newest.result(seconds)
 

@@ -25,7 +25,7 @@ class Stateful(Protocol):
 
 @runtime_checkable
 class TakesOver(Protocol):
-    """Checkpoint part that can be restored in a trial with other hyperparameters, whose options it keeps."""
+    """Checkpoint part that, restored in a trial with other hyperparameters, keeps that trial's options."""
 
     def take_over(self, state: dict[str, Any]) -> None:
         """Restore the state, but keep the options of this trial, such as the learning rate."""
@@ -56,7 +56,7 @@ class Model:
         return untrained(self._model)
 
     def load_matching(self, state: dict[str, Any]) -> list[str]:
-        """Overwrite the tensors that `state` has with equal name and shape; return the names of the others."""
+        """Overwrite those tensors that `state` has with equal name and shape; return the names of the others."""
         lay_out_buffers(
             self._model, {name: tensor for name, tensor in state.items() if name in self._model.state_dict()}
         )
@@ -159,7 +159,7 @@ class Schedule:
     def take_over(self, state: dict[str, Any]) -> None:
         """Advance this trial's schedule to the saved step, with this trial's hyperparameters.
 
-        ReduceLROnPlateau restores its history of the metric, and starts at its configured learning rate.
+        A ReduceLROnPlateau gets the saved history of its metric instead, and keeps its configured learning rate.
         """
         if isinstance(self._schedule, ReduceLROnPlateau):
             self._schedule.load_state_dict({name: state[name] for name in _HEARD if name in state})
@@ -174,7 +174,7 @@ _HEARD = ("best", "num_bad_epochs", "cooldown_counter", "last_epoch")  # a plate
 
 
 def _taken(state: Mapping[str, Any]) -> int:
-    """Return the number of steps taken, as a schedule's saved state says; for chained schedules, the largest."""
+    """Return the number of steps that a schedule had taken by its saved state; for chained schedules, the largest."""
     own: int | None = state.get("last_epoch")
     return own if own is not None else max(map(_taken, state["_schedulers"]))
 

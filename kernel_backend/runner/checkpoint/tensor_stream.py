@@ -1,4 +1,4 @@
-"""Decode the tensors of a checkpoint part one after the other, so that it is never in memory as a whole."""
+"""Decode the tensors of a checkpoint part one after the other, so that the part is never in memory as a whole."""
 
 from __future__ import annotations
 
