@@ -1,4 +1,4 @@
-"""Read, order and collate the samples of each step, with the same result for any number of ranks and loader workers."""
+"""Read, order and collate the samples of each step, with equal results for any number of ranks and loader workers."""
 
 from kernel_backend.runner.data.batches import Batches
 from kernel_backend.runner.data.shares import Batch, share

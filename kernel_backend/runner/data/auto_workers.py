@@ -1,4 +1,4 @@
-"""Tune loader processes while a training runs: measure windows of steps, and apply the choices of `tuning`."""
+"""Tune the number of loader processes during a training: measure steps with a setting, then choose the next one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _HANDLES = ("h5py", "lmdb", "netCDF4", "tables", "tarfile", "zipfile")  # packag
 
 
 class AutoWorkers(NamedTuple):
-    """Settings and reporting of `--loader-workers auto` in this rank."""
+    """Inputs for tuning this rank's loader processes (`--loader-workers auto`): limits, and functions for reports."""
 
     begin: LoaderSetting | None  # chosen by an earlier attempt; None: what suits the data
     cores: int  # of this rank's slot
@@ -40,7 +40,7 @@ class AutoWorkers(NamedTuple):
 
 
 class WorkerTuner:
-    """Tuner that measures the steps of one loader, and decides when its setting changes."""
+    """Tuner that measures the steps of one loader, and decides when and how its number of processes changes."""
 
     def __init__(self, auto: AutoWorkers, source: Source, usual: LoaderSetting, clock: StepClock = CLOCK) -> None:
         """Set up the tuner; `usual` is the setting that the data has without tuning."""
@@ -51,7 +51,10 @@ class WorkerTuner:
         self._changed(auto.begin or usual)
 
     def look(self, setting: LoaderSetting, times: LoadTimes, workers: Sequence[int]) -> LoaderSetting | None:
-        """Record a step with this setting; return another setting if the loader must change to it, else None."""
+        """Record a step with `setting`; return the setting to which the loader must change, or None to keep it.
+
+        `times` sums the loading times so far; `workers` are the process ids of the loader workers.
+        """
         self._steps += 1
         if self._over or self._steps < self._due:
             return None
@@ -70,7 +73,7 @@ class WorkerTuner:
         return choice.setting if choice.setting != setting else None
 
     def give_up(self, setting: LoaderSetting, error: Exception) -> None:
-        """Record that loading with this setting has failed, and try no other one."""
+        """Record that loading with `setting` has failed, and tell the user; `look` then proposes no other setting."""
         self._over = True
         text = f"{type(error).__name__}: {error}"[:300]
         self._auto.note(
@@ -78,7 +81,7 @@ class WorkerTuner:
         )
 
     def _changed(self, setting: LoaderSetting) -> None:
-        """Start a new window of measured steps, after the batches that the previous setting has loaded."""
+        """Start a new window of measured steps, which begins after the batches that the previous setting has loaded."""
         self._steps, self._begun = 0, None
         self._due = 2 + setting.workers * setting.prefetch
 
@@ -90,7 +93,7 @@ class WorkerTuner:
             self._due = max(LEAST_STEPS, 3 * setting.workers)
 
     def _measured(self, setting: LoaderSetting, times: LoadTimes, passed: tuple[float, float]) -> Measured | None:
-        """Return the means over the window; None if it is too short, and the window continues."""
+        """Return the means over the present window of steps; None if the window is too short and must continue."""
         assert self._begun is not None
         ended = (*passed, times.batches, times.seconds, times.cpu)
         step, waited, batches, load, cpu = (b - a for a, b in zip(self._begun, ended, strict=True))
@@ -100,7 +103,10 @@ class WorkerTuner:
         return Measured(setting, step / self._steps, waited / self._steps, load / batches, cpu / batches)
 
     def _safe(self, choice: Choice) -> Choice:
-        """Keep the setting if the data holds an open file, whose position several processes would share."""
+        """Return `choice`, or the present setting if `choice` adds processes although the data holds an open file.
+
+        Several processes would share the position in the open file.
+        """
         now = self._tried[-1].setting
         if choice.settled or self._usual.workers > 1 or choice.setting.workers <= max(1, now.workers):
             return choice
@@ -116,16 +122,13 @@ class WorkerTuner:
             self._auto.chosen(choice.setting)
 
     def _fitting(self, workers: Sequence[int]) -> int:
-        """Return how many further processes fit into half of this rank's share of the free memory."""
+        """Return how many additional loader processes fit into half of this rank's share of the free memory."""
         own = max((_own_bytes(each) for each in workers), default=USUAL_BYTES)
         return int(free_memory() / 2 / self._auto.ranks / max(own, 2**20))
 
 
 def open_file_in(source: Source) -> str | None:
-    """Return a description of an object of the dataset or collate function that holds a file open.
-
-    None if none does.
-    """
+    """Return a description of an object in dataset or collate function that holds a file open; None if none does."""
     for way, obj in held_by({source.role: source.dataset, "collate": source.collate}):
         kind = type(obj)
         package = str(getattr(kind, "__module__", "")).partition(".")[0]
@@ -135,7 +138,7 @@ def open_file_in(source: Source) -> str | None:
 
 
 def free_memory() -> float:
-    """Return the bytes that processes of this rank may still use, limited by the machine and its container."""
+    """Return the bytes of main memory that this rank's processes may still use, limited by machine and container."""
     free = float(psutil.virtual_memory().available)
     try:
         own = Path("/proc/self/cgroup").read_text().partition("::")[2].strip().lstrip("/")
@@ -157,7 +160,7 @@ def _free_in_group(folder: Path) -> float:
 
 
 def _own_bytes(process: int) -> float:
-    """Return the memory that a process shares with no other."""
+    """Return the bytes of memory that process `process` shares with no other."""
     try:
         lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
     except OSError:

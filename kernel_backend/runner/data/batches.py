@@ -1,8 +1,8 @@
 """Select the samples of each step by seed and step number alone, whatever the number of ranks and loader workers.
 
 The order of an epoch is a permutation that follows from (seed, epoch). A global batch is a slice of that order, and a
-rank reads its own slice of the batch. So the position in the data is one integer, and seeking costs nothing. A stream
-can only be read from its beginning: every rank reads all of it and keeps only its own slices.
+rank reads its own slice of the batch. So the position in the data is one integer, and moving to any position costs
+nothing. A stream can only be read from its beginning: every rank reads all of it and keeps only its own slices.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from kernel_backend.runner.timing.clock import CLOCK
 
 
 def _hush(text: str) -> None:
-    """Ignore a message; used if the caller passes no function that shows it."""
+    """Ignore a message to the user; this is the default for callers that show no messages."""
 
 
 class Batches:
-    """Training or validation data, cut into global batches, of which this process reads its shares."""
+    """Training or validation data, cut into global batches; this process reads its own shares (parts) of each batch."""
 
     def __init__(
         self,
@@ -43,12 +43,12 @@ class Batches:
         digested: bool = False,
         filled: bool = False,
     ) -> None:
-        """Set up batches that are split into `count` equal shares, one per logical rank.
+        """Set up batches, each split into `count` equal shares, one per logical rank; this process reads shares `mine`.
 
         `tag` separates random draws of training samples (`sample`) from those of validation samples. `workers` is the
         number of loader processes (None: chosen to suit the data; AutoWorkers: tuned in `steps`). `note` receives
         messages for the user. `digested` computes digests of the first epoch's samples. With `filled`, an empty share
-        repeats the samples of another.
+        repeats the samples of another share.
         """
         cut = BatchSplit(source.batch_size or batch_size, source.drop_last, mine, count, filled=filled)
         self._cut = cut
@@ -92,18 +92,18 @@ class Batches:
     def steps(self, first: int, until: int | None) -> Iterator[list[Batch]]:
         """Yield, for each step from `first` (counted from 0 over all epochs) to before `until`, this process's shares.
 
-        With `until` None the iteration does not end. Without loader workers, reading samples advances the main random
-        generators.
+        With `until` None the iteration does not end. Without loader workers, reading samples changes the states of the
+        global random generators.
         """
         steps = self._data.steps(first, until)
         CLOCK.used("stream" if self.is_stream else "indexed", self._data.loading.workers)
         return CLOCK.each("data", steps)
 
     def in_order(self) -> Iterator[list[Batch]]:
-        """Yield this process's shares of each batch of one pass, unshuffled.
+        """Yield this process's shares of each batch of one pass over the data, unshuffled.
 
-        Each sample draws the same random numbers in every pass. The main random generators stay untouched, with or
-        without loader workers.
+        Each sample draws the same random numbers in every pass. The states of the global random generators stay as they
+        are, with or without loader workers.
         """
         batches = self._data.in_order()
         return RandomStates().isolated(batches) if self._data.loading.disturbs else batches
@@ -114,7 +114,10 @@ class Batches:
         return self._data.loading.disturbs
 
     def own_samples(self, total: int) -> int:
-        """Return how many of the `total` samples of a global batch this process computes, without repeated ones."""
+        """Return how many of the `total` samples of a global batch this process computes.
+
+        Samples that `filled` repeats in an empty share do not count.
+        """
         return self._cut.own_samples(total)
 
     def keep_pairs(self) -> None:
@@ -127,7 +130,7 @@ class Batches:
         return self._data.state()
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Continue reading where an earlier `state` was taken; call it before `steps`."""
+        """Continue reading at the position in the data that `state` returned earlier; call it before `steps`."""
         self._data.restore(state)
 
     def close(self) -> None:

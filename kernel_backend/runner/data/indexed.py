@@ -20,7 +20,7 @@ Indices = Callable[[int, int], Tensor]  # returns the sample indices from a star
 
 
 class Indexed:
-    """Global batches of a map-style dataset, of which this process reads its shares.
+    """Global batches of a map-style dataset, of which this process reads its shares (parts).
 
     After a restart, the step number alone determines where reading continues.
     """
@@ -30,7 +30,7 @@ class Indexed:
     ) -> None:
         """Set up the batches.
 
-        `cut` says how samples are cut into batches and shares; `tag` keeps the random numbers of training and
+        `cut` cuts samples into batches, and batches into shares. `tag` keeps the random numbers of training and
         validation distinct. `loading` creates the reader of a dataset. With `digested`, digests of the first epoch's
         samples are computed.
         """
@@ -46,13 +46,13 @@ class Indexed:
         self.per_epoch = cut.per_epoch(self._count)
 
     def steps(self, first: int, until: int | None) -> Iterator[list[Batch]]:
-        """Iterate over training batches from step `first` on, over all epochs."""
+        """Return an iterator over this process's shares of each step's batch, from step `first` to before `until`."""
         return self._read(self._planned(first, until), tuned=True)
 
     def in_order(self) -> Iterator[list[Batch]]:
-        """Yield this process's shares of each batch of one pass.
+        """Yield this process's shares of each batch of one pass over the data.
 
-        Samples come unshuffled or, with a sampler, in the order of its first epoch.
+        Samples come unshuffled or, with a user's sampler, in the order of the sampler's first epoch.
         """
         indices = torch.arange if self._sampled is None else _slices(self._sampled.epoch(0))
         return self._read(self._step(0, number, indices) for number in range(self.per_epoch))

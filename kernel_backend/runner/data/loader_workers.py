@@ -32,7 +32,7 @@ class LoaderWorkerLost(RuntimeError):
 
 
 class WorkerBatch(NamedTuple):
-    """Message of a loader worker: a batch, the files that it opened for it, and the seconds of loading if measured."""
+    """Message of a loader worker to its rank: a batch, the files opened to load it, the loading time if measured."""
 
     found: Any
     opened: list[str]
@@ -47,20 +47,23 @@ class LoadTimes:
         self.batches, self.seconds, self.cpu = 0, 0.0, 0.0
 
     def add(self, seconds: float, cpu: float) -> None:
-        """Add a batch."""
+        """Add a batch, given the seconds and the CPU seconds that it took to load."""
         self.batches += 1
         self.seconds += seconds
         self.cpu += cpu
 
 
 class GuardedDataset(Dataset[Any]):
-    """Dataset in a loader worker that returns the wrapped dataset's exceptions with their source lines.
+    """Dataset that, in a loader worker, returns exceptions of the wrapped dataset together with their source lines.
 
-    torch itself would return only their text.
+    The rank raises them again. torch itself would send only their text.
     """
 
     def __init__(self, dataset: Dataset[Any], role: str, times: LoadTimes | None = None) -> None:
-        """Wrap a dataset; `times` collects the loading times, in this process or in workers."""
+        """Wrap a dataset; with `times`, loading is timed.
+
+        In this process the times are added to `times`; a worker sends them along with the batch.
+        """
         self._dataset, self._role, self._sent, self._times = dataset, role, False, times
 
     def __getitem__(self, wanted: Any) -> Any:
@@ -85,7 +88,10 @@ class GuardedDataset(Dataset[Any]):
         return found
 
     def _try_to_send(self, found: Any) -> None:
-        """Raise InvalidDefinition if the batch cannot be pickled: torch would lose it and the rank would hang."""
+        """Raise InvalidDefinition if a worker's batch cannot be pickled.
+
+        torch would lose such a batch, and the rank would wait for it forever.
+        """
         try:
             pickle.dumps(found)
         except Exception as error:
@@ -119,7 +125,10 @@ class WorkerInit(NamedTuple):
 
 @contextlib.contextmanager
 def signals_waiting() -> Iterator[None]:
-    """Block signals in the block, for this process and the workers started in it, until each worker ignores them."""
+    """Delay SIGTERM and SIGINT in the block, in which workers start, until each worker has begun to ignore them.
+
+    The signals are blocked in this process and in the workers started in the block.
+    """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
         yield

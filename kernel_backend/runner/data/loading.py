@@ -1,4 +1,4 @@
-"""Read batches in this process, or ahead of time in worker processes, with bit-identical results."""
+"""Read batches in this process, or in worker processes ahead of time, with bit-identical results."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ Wanted = TypeVar("Wanted")
 
 
 class Loading:
-    """Reader of requested items of a dataset, in order, perhaps by worker processes, which live until `close`.
+    """Reader that returns requested items of a dataset in order, loaded in this process or in worker processes.
 
-    With `--loader-workers auto` their number may change between two items of training data: a second pool then loads
-    the items that follow, while the last ones of the first pool are used.
+    The workers live until `close`. With `--loader-workers auto` their number may change between two items of training
+    data: a second pool of workers then loads the items that follow, while the last items of the first pool are used.
     """
 
     def __init__(
         self, dataset: Dataset[Any], source: Source, workers: int | AutoWorkers | None, device: torch.device
     ) -> None:
-        """Set up the reader; `workers` None leaves the number to the source, and an AutoWorkers tunes it."""
+        """Set up the reader; with `workers` None the source decides their number, with an AutoWorkers it is tuned."""
         auto = workers if isinstance(workers, AutoWorkers) and not source.stream else None
         self._dataset, self._source, self._cuda = dataset, source, device.type == "cuda"
         count = source.workers(workers if isinstance(workers, int) else None)
@@ -45,7 +45,7 @@ class Loading:
 
     @property
     def workers(self) -> int:
-        """Return the number of worker processes that load the newest items."""
+        """Return the number of worker processes; while it changes, the number in the new pool."""
         return self._pools[-1].setting.workers
 
     @property
@@ -54,7 +54,7 @@ class Loading:
         return self._usual.workers == 0 and not isinstance(self._dataset, FromTensors)
 
     def read(self, wanted: Iterator[Wanted], tuned: bool = False) -> Iterator[tuple[Wanted, Any]]:
-        """Iterate over pairs of a request and its data; end any earlier iteration.
+        """Yield each request in `wanted` with its data, in order; any earlier iteration ends.
 
         With `tuned` the number of workers may change meanwhile.
         """
@@ -108,7 +108,10 @@ class Loading:
         CLOCK.used("indexed", setting.workers)
 
     def _fall_back(self, wanted: Iterator[Any]) -> Iterator[Any]:
-        """Return to the usual setting; the requests whose data has not arrived are read first."""
+        """Change to the untuned setting, after a tuned one has failed; return all requests that must still be read.
+
+        The requests whose data has not arrived come first, then those in `wanted`.
+        """
         missing = [request for pool in self._pools for request in pool.pending]
         for pool in self._pools:
             pool.close()
@@ -132,6 +135,6 @@ _open: weakref.WeakSet[Loading] = weakref.WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    """Stop all workers at exit, as they ignore Python's SIGTERM, and Python would wait for them forever."""
+    """Stop all workers at the interpreter's exit: they ignore its SIGTERM, and it would wait for them forever."""
     for each in list(_open):
         each.close()

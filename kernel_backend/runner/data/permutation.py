@@ -24,7 +24,7 @@ class Permutation:
         self._listed = torch.randperm(listed, generator=seeds.generator(value))
 
     def slice(self, start: int, stop: int) -> Tensor:
-        """Return the indices of the samples at places `start` to `stop` (exclusive) of the order, as int64."""
+        """Return the indices of the samples at places `start` to `stop` (exclusive) of the random order, as int64."""
         if self._scattered is None:
             return self._listed[start:stop]
         return self._scattered.at(torch.arange(start, stop))
@@ -33,9 +33,10 @@ class Permutation:
 class LazyPermutation:
     """Permutation of `count` numbers, computed on demand instead of stored as a list.
 
-    A place in the order is a row and a column of a nearly square table. In turn, each is shifted by a hash of the
-    other, which is invertible: a Feistel network (Luby and Rackoff 1988). The few results beyond `count` go through it
-    again until they are below (Black and Rogaway 2002: Ciphers with arbitrary finite domains).
+    A place in the order is a row and a column of a nearly square table. In turn, each of the two is shifted by a hash
+    of the other. This can be inverted: it is a Feistel network (Luby and Rackoff 1988). The table may have a few more
+    places than `count`. A result that is not below `count` is permuted again, until it is (Black and Rogaway 2002:
+    Ciphers with arbitrary finite domains).
     """
 
     def __init__(self, value: int, count: int) -> None:

@@ -32,7 +32,7 @@ END: Any = object()
 
 
 class Pool:
-    """Reader with a fixed setting; its worker processes live until `close`.
+    """Reader with a fixed number of worker processes, which live until `close`, or with none.
 
     Use it in a thread that lives as long as the process: workers die with the thread that started them.
     """
@@ -40,7 +40,7 @@ class Pool:
     def __init__(
         self, dataset: Dataset[Any], role: str, options: LoaderOptions, setting: LoaderSetting, pin: bool, timed: bool
     ) -> None:
-        """Set up the reader; with `timed`, `times` sums up the loading times of its batches."""
+        """Set up the reader; with `timed`, the attribute `times` sums the seconds that its batches took to load."""
         self.setting = setting
         self.times = LoadTimes()
         self._role, self._options, self._pin, self._tuned = role, options, pin, timed
@@ -60,13 +60,13 @@ class Pool:
         return [each.pid for each in self._processes]
 
     def begin(self, wanted: Iterator[Any]) -> None:
-        """Begin to read these items, and end any earlier reading; workers start to load at once."""
+        """Begin to read the items in `wanted`, and end any earlier reading; workers start to load at once."""
         self._asked.begin(wanted)
         if not self._is_here:
             self._start()
 
     def next(self) -> tuple[Any, Any]:
-        """Return the next request with its data; END in place of the request after the last one."""
+        """Return the next request with its data, or (END, None) after the last one."""
         if self._is_here:
             request = self._asked.take()
             if request is END:
@@ -78,7 +78,7 @@ class Pool:
         return (END, None) if found is END else (self._asked.arrived(), found)
 
     def no_more(self) -> None:
-        """Stop requesting items; `next` still returns those that were requested."""
+        """Stop taking further requests; `next` still returns those that were taken, with their data."""
         self._asked.ended = True
 
     @property
@@ -113,7 +113,7 @@ class Pool:
         return found
 
     def _await_the_dying(self) -> None:
-        """Wait until a worker that has closed its pipes has exited, since its exit code is known only then."""
+        """Wait some seconds for a worker that has closed its pipes to exit, as its exit code is known only then."""
         ended = multiprocessing.connection.wait([process.sentinel for process in self._processes], timeout=DYING_S)
         for process in self._processes:
             if process.sentinel in ended:
@@ -158,7 +158,7 @@ class Pool:
 
 
 class _Requested:
-    """Sampler that passes requests to torch's DataLoader, and keeps those whose data has not arrived yet."""
+    """Sampler that passes requests on to torch's DataLoader, and keeps those whose data has not arrived yet."""
 
     def begin(self, wanted: Iterator[Any]) -> None:
         self._wanted, self.pending, self.ended = wanted, deque[Any](), False
@@ -175,7 +175,7 @@ class _Requested:
         return each
 
     def arrived(self) -> Any:
-        """Return the oldest pending request, whose data has arrived now."""
+        """Remove the oldest pending request, whose data has just arrived, and return it."""
         return self.pending.popleft()
 
 

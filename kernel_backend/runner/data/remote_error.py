@@ -1,4 +1,4 @@
-"""Send an exception from one process to another, which raises it with its class, text and source lines."""
+"""Send an exception to another process, which raises it with its class, text and source lines."""
 
 from __future__ import annotations
 

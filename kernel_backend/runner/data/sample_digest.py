@@ -26,14 +26,14 @@ _DTYPE = attrgetter("dtype")
 
 
 class SampleDigests(NamedTuple):
-    """Combined digest of some samples, with their number."""
+    """Combined digest of some samples, with the number of samples."""
 
     samples: int = 0
     digest: int = 0  # sum of the samples' digests, modulo 2**64
     uncovered: int = 0  # samples without a digest
 
     def and_(self, other: SampleDigests) -> SampleDigests:
-        """Return the combined digest of the samples that this digest and another cover."""
+        """Return the combined digest of all samples of this digest and of `other`."""
         digest = (self.digest + other.digest) % MODULUS
         return SampleDigests(self.samples + other.samples, digest, self.uncovered + other.uncovered)
 
@@ -41,7 +41,7 @@ class SampleDigests(NamedTuple):
 def see(samples: Sequence[Any]) -> SampleDigests:
     """Return the combined digest of some samples.
 
-    Draws no random numbers. Tensors that are contiguous and in host memory are not copied.
+    No random numbers are drawn. Tensors that are contiguous and in host memory are not copied.
     """
     digest = uncovered = 0
     for sample in samples:
@@ -56,7 +56,7 @@ def see(samples: Sequence[Any]) -> SampleDigests:
 def see_rows(tensors: Sequence[Tensor]) -> SampleDigests:
     """Return the combined digest of samples whose columns are given as tensors, with one row per sample.
 
-    The result equals the digest that `see` computes of tuples of rows, but takes less time.
+    The result is that of `see` for the rows as tuples, but takes less time.
     """
     count = len(tensors[0])
     try:
@@ -110,7 +110,7 @@ def _tensor(value: Tensor, say: Say) -> None:
 
 
 def _memory(value: Tensor) -> Any:
-    """Return a tensor's values as bytes in the order of their indices, without a copy if they are stored so."""
+    """Return a tensor's values as an array, in the order of their indices; they are copied only if necessary."""
     if value.requires_grad:
         value = value.detach()
     if value.device.type != "cpu":
@@ -142,7 +142,7 @@ def _head(dtype: Any, shape: tuple[int, ...]) -> bytes:
 
 
 def _of_rows(tensor: Tensor) -> list[bytes]:
-    """Return, for each row of a tensor, the bytes that `_tensor` would pass on for that row."""
+    """Return, for each row of a tensor, the bytes that `_tensor` would pass to `say` for that row."""
     head = _head(tensor.dtype, tensor.shape[1:])
     memory = memoryview(_memory(tensor).reshape(-1).view("u1"))
     size = len(memory) // len(tensor)
@@ -223,7 +223,7 @@ _KINDS: dict[type, Callable[[Any, Say], None]] = {
 
 
 def _other(value: Any, say: Say) -> None:
-    """Pass the bytes of a value of any other class to `say`.
+    """Pass the bytes of a value, of a class without a function of its own, to `say`.
 
     A container is represented by class name and items, any other value by its pickle.
     """

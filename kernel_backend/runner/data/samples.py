@@ -1,4 +1,4 @@
-"""Read the samples of a share of a batch by index; each sample gets random numbers of its own."""
+"""Read the samples of a share (one logical rank's part of a batch); each sample gets random numbers of its own."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kernel_backend.runner.determinism.idle import IdleGenerators
 class FromTensors(Dataset[Any]):
     """Dataset whose items are shares of batches, cut from tensors as a whole instead of sample by sample.
 
-    The result equals collated samples; no random numbers are drawn.
+    The result equals that of collating samples; no random numbers are drawn.
     """
 
     def __init__(self, tensors: Sequence[Tensor], indices: Tensor | None) -> None:
@@ -66,7 +66,7 @@ class FromSamples(Dataset[Any]):
         return self._read(share, digested) if self._look() else batch
 
     def _look(self) -> bool:
-        """Search dataset and collate function for random generators; return True if the set has changed."""
+        """Search dataset and collate function for random generators; return True if others are found than before."""
         others = [each.look() for each in ([] if self._quiet else [self._draws]) + [self._collating]]
         self._together = self._together and not self._draws.keeps
         return any(others)
@@ -88,7 +88,7 @@ class FromSamples(Dataset[Any]):
         return self._one_by_one(position, indices) if self._settled else self._watched(position, indices)
 
     def _watched(self, position: int, indices: list[int]) -> list[Any]:
-        """Read samples, each with seeds of its own, and find out from which generators they draw."""
+        """Read samples, each with random seeds of its own, and find out from which global generators they draw."""
         found = []
         for place, index in enumerate(indices, position):
             self._expect(place)
@@ -97,10 +97,10 @@ class FromSamples(Dataset[Any]):
         return found
 
     def _one_by_one(self, position: int, indices: list[int]) -> list[Any]:
-        """Read samples, each with seeds of its own for the generators that samples have drawn from so far.
+        """Read samples, each with seeds of its own for the generators from which samples have drawn so far.
 
-        The idle ones are seeded once, for the first sample. If a sample draws from them nevertheless, all are read
-        again.
+        Idle generators, from which no sample has drawn, are seeded only once, for the first sample. If a sample draws
+        from an idle generator nevertheless, all samples are read again.
         """
         self._expect(position)
         found, idle = [self._dataset[indices[0]]], self._idle.names
@@ -110,7 +110,7 @@ class FromSamples(Dataset[Any]):
         return self._one_by_one(position, indices) if self._idle.drawn() else found
 
     def _expect(self, position: int) -> None:
-        """Seed all generators for a sample, and have idle ones noticed that are drawn from."""
+        """Seed all generators for the sample at `position`, so that `self._idle.drawn` detects draws from idle ones."""
         if self._idle.names:
             self._draws.at(position)
             self._idle.expect()

@@ -1,4 +1,4 @@
-"""Cut samples into global batches, and a batch into one share per logical rank, by pure arithmetic."""
+"""Cut samples into global batches, and a batch into shares (one per logical rank), by pure arithmetic."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from kernel_backend.runner.data.sample_digest import SampleDigests
 
 
 class ReadShare(NamedTuple):
-    """Data that was read for a logical rank's share of a batch; `data` is None if the share has no samples."""
+    """Data that was read for one logical rank's share of a batch; `data` is None if the share has no samples."""
 
     data: Any = None
     seen: SampleDigests = SampleDigests()  # digest of the samples, if requested
 
 
 class Batch(NamedTuple):
-    """Share of a global batch that one logical rank computes; `data` is None if it has no samples."""
+    """Share of a global batch, which one logical rank computes; `data` is None if the share has no samples."""
 
     data: Any
     samples: int  # of this share
@@ -45,7 +45,7 @@ class Share(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Global batch as this process reads it: a share for each of the logical ranks that it computes."""
+    """Global batch as this process reads it: one share for each of the logical ranks that the process computes."""
 
     shares: list[Share]
     total: int
@@ -62,7 +62,7 @@ class Step(NamedTuple):
 class BatchSplit(NamedTuple):
     """Rule that cuts samples into batches of `size`, and each batch into `ranks` shares, one per logical rank.
 
-    This process computes the shares `mine`.
+    This process computes the shares whose numbers are in `mine`.
     """
 
     size: int
@@ -88,7 +88,10 @@ class BatchSplit(NamedTuple):
         return min(samples, self.per_epoch(samples) * self.size)
 
     def batch(self, number: int, samples: int) -> slice:
-        """Return which of an epoch's samples are in batch `number`; with `pairs`, no last batch has a single sample."""
+        """Return which of an epoch's samples are in batch `number`.
+
+        With `pairs`, a last batch of a single sample is avoided: it gets one more from the batch before.
+        """
         start, stop = number * self.size, min((number + 1) * self.size, samples)
         if self.pairs and not self.drop_last and self.size > 2 and samples % self.size == 1 and samples > 1:
             start -= stop == samples
@@ -102,7 +105,10 @@ class BatchSplit(NamedTuple):
         return [filling if self.filled and each.start == each.stop else each for each in self._own(total)]
 
     def own_samples(self, total: int) -> int:
-        """Return how many samples of a batch of `total` this process computes, without repeated ones."""
+        """Return how many samples of a batch of `total` this process computes.
+
+        Samples that `filled` repeats in an empty share do not count.
+        """
         return sum(each.stop - each.start for each in self._own(total))
 
     def _own(self, total: int) -> list[slice]:
@@ -114,9 +120,9 @@ class BatchSplit(NamedTuple):
 
 
 def share(count: int, rank: int, size: int) -> slice:
-    """Return which of a batch's `count` samples are in share `rank` of `size`: consecutive, as equal as possible.
+    """Return which of a batch's `count` samples are in share `rank` of `size`.
 
-    The slice is empty if `rank` is not below `size`.
+    The shares are consecutive, and as equal in length as possible. The slice is empty if `rank` is not below `size`.
     """
     return slice(rank * count // size, min(count, (rank + 1) * count // size))
 

@@ -1,4 +1,4 @@
-"""Interpret the result of the user's `train_data` or `validation_data`: indexed or stream, and how to batch it."""
+"""Interpret what the user's `train_data` or `validation_data` returned: a dataset or a stream, and how to batch it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class LoaderOptions(NamedTuple):
 
 
 class Source(NamedTuple):
-    """Interpreted result of a user's data function: dataset, collate function and options of batches."""
+    """Interpreted result of a user's data function: dataset, collate function, batch size and loader options."""
 
     dataset: Any  # with __len__ and __getitem__; with __iter__ if it is a stream
     collate: Callable[[list[Any]], Any]
@@ -49,7 +49,7 @@ class Source(NamedTuple):
             return None
 
     def workers(self, asked: int | None) -> int:
-        """Return the number of loader processes: as requested, as the user's DataLoader has it, or as suits the data.
+        """Return the number of loader processes: `asked`, else the user's DataLoader's, else one that suits the data.
 
         A stream is read by at most one process, as its samples come in a single order.
         """
@@ -61,7 +61,7 @@ class Source(NamedTuple):
 
 
 def source(value: Any, role: str) -> Source:
-    """Interpret the value that the user's function `role` returned.
+    """Return the Source for the value that the user's function `role` (such as `train_data`) returned.
 
     Raises InvalidDefinition, with advice on what to return, if the value is not data.
     """

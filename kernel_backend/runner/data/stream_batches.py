@@ -1,4 +1,4 @@
-"""Read a stream in global batches, pass after pass, and record the position.
+"""Read a stream (an iterable without indices) in global batches, pass after pass, and record the position.
 
 Each sample gets its own random numbers.
 """
@@ -23,7 +23,7 @@ from kernel_backend.runner.determinism.generators import GeneratorDraws
 
 
 class StreamPosition(NamedTuple):
-    """Position in a stream after a batch of the training: batches, samples and the dataset's own state."""
+    """Position in a stream after a training batch: numbers of batches and samples read, and the dataset's own state."""
 
     step: int = 0  # batches so far, over all passes
     epoch: int = 0
@@ -43,7 +43,7 @@ class StreamStart(NamedTuple):
 
 
 class StreamPart(NamedTuple):
-    """Shares of a stream's global batch that this process computes, and the stream's position after the batch."""
+    """This process's shares of a stream's global batch, and the position in the stream after that batch."""
 
     batches: list[Batch]
     place: StreamPosition
@@ -59,7 +59,7 @@ class StreamEpochs(Dataset[Any]):
     """
 
     def __init__(self, source: Source, cut: BatchSplit, seed: int, tag: str, digested: bool = False) -> None:
-        """Set up the passes.
+        """Set up the passes; `cut` cuts samples into batches, and batches into shares.
 
         `tag` keeps the random numbers of training and validation samples distinct. With `digested`, digests of the
         first pass's samples are computed.
@@ -98,11 +98,11 @@ class StreamEpochs(Dataset[Any]):
                 return
 
     def _end_again(self, place: StreamPosition) -> None:
-        """Let the dataset finish its previous pass again, from its last saved state within that pass.
+        """Bring the dataset to its state at the end of a pass, by reading the last samples of that pass again.
 
-        After the last sample, the state of some datasets means that no samples are left; the state of others means that
-        a new pass begins. If it is restored to a state within the pass, every dataset finishes the pass and reaches its
-        former end state.
+        The state that a dataset saves after the last sample is ambiguous: for some datasets it means that no samples
+        are left, for others that a new pass begins. So the last state saved within the pass is restored, and the
+        remaining samples of the pass are read and discarded.
         """
         within = place._replace(epoch=place.epoch - 1, before=place.before - place.rest)
         self._open(within, place.dataset).skip_to_end()
@@ -136,7 +136,7 @@ class _Chunk(NamedTuple):
 
 
 class _Pass:
-    """Reader of one pass over a stream, from some batch to the end of the pass."""
+    """Reader of one pass over a stream, from a given position to the end of the pass."""
 
     def __init__(self, source: Source, place: StreamPosition, state: Any, draws: seeds.Draws) -> None:
         """Seek to `place`: restore `state` if the dataset supports that, else read and discard samples.
@@ -160,7 +160,7 @@ class _Pass:
         self.again = 0 if found else self._read_to(place.taken)
 
     def chunks(self, cut: BatchSplit) -> Iterator[_Chunk]:
-        """Yield the global batches of the rest of the pass; read one ahead, to mark the last one."""
+        """Yield the remaining global batches of the pass; one is read in advance, so that the last is known."""
         found = self._chunks(cut)
         ahead = next(found, None)
         if ahead is None:

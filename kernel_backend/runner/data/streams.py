@@ -17,7 +17,7 @@ from kernel_backend.runner.data.stream_batches import StreamEpochs, StreamPart, 
 
 
 class Stream:
-    """Global batches of a stream, of which this process reads its shares.
+    """Global batches of a stream, of which this process reads its shares (parts).
 
     After a restart, reading continues by the dataset's own saved state or, without that, after reading the stream
     again.
@@ -35,9 +35,9 @@ class Stream:
     ) -> None:
         """Set up the batches of a stream at its beginning.
 
-        `cut` says how samples are cut into batches and shares; `tag` keeps the random numbers of training and
-        validation distinct. `loading` creates the reader of a dataset. `note` tells the user how long seeking takes.
-        With `digested`, digests of the first epoch's samples are computed.
+        `cut` cuts samples into batches, and batches into shares. `tag` keeps the random numbers of training and
+        validation distinct. `loading` creates the reader of a dataset. `note` tells the user how long it took to reach
+        a position. With `digested`, digests of the first epoch's samples are computed.
         """
         self._passes = StreamEpochs(source, cut, seed, tag, digested)
         self.loading = loading(self._passes)
@@ -46,7 +46,7 @@ class Stream:
 
     @property
     def samples_per_epoch(self) -> int | None:
-        """Return the number of samples per epoch, as the stream says or as its first pass has shown, else None."""
+        """Return the number of samples per epoch; None for a stream without a length until its first pass ends."""
         return None if self._place.length is None else self._cut.used(self._place.length)
 
     @property
@@ -55,7 +55,10 @@ class Stream:
         return None if self._place.length is None else self._cut.per_epoch(self._place.length)
 
     def steps(self, first: int, until: int | None) -> Iterator[list[Batch]]:
-        """Yield this process's shares for each step from `first` on, over all epochs; earlier batches are discarded."""
+        """Yield this process's shares for each step from `first` to before `until`, over all epochs.
+
+        Earlier batches that must be read to reach step `first` are discarded.
+        """
         begin = self._place if self._place.step <= first else StreamPosition(length=self._place.length)
         for part in self._read(
             StreamStart(begin, first - begin.step), None if until is None else max(0, until - first)
@@ -64,7 +67,7 @@ class Stream:
             yield part.batches
 
     def in_order(self) -> Iterator[list[Batch]]:
-        """Yield this process's shares of each batch of one pass.
+        """Yield this process's shares of each batch of one pass over the stream.
 
         Each sample draws the same random numbers in every pass.
         """
@@ -80,7 +83,7 @@ class Stream:
         self._passes.keep_pairs()
 
     def state(self) -> dict[str, Any]:
-        """Return, as JSON, where reading continues after the last batch that was yielded.
+        """Return, as JSON, the position in the stream after the last batch that was yielded.
 
         Batches that were read ahead do not count. Raises DaylightError if the dataset's own state contains a value that
         a checkpoint cannot hold.
@@ -89,7 +92,7 @@ class Stream:
         return {"place": tree, "tensors": base64.b64encode(safetensors.save(tensors)).decode() if tensors else ""}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Continue reading the stream where an earlier `state` was taken."""
+        """Continue reading at the position in the stream that `state` returned earlier."""
         if state:
             tensors = safetensors.load(base64.b64decode(state["tensors"])) if state["tensors"] else {}
             self._place = StreamPosition(**unflatten(state["place"], tensors))

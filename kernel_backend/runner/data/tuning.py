@@ -1,4 +1,4 @@
-"""Decide from measured times how many loader processes, and how many batches in advance, hide the loading."""
+"""Choose, by measured times, how many loader processes load how many batches ahead, so that steps rarely wait."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LEAST_CPU = 0.05  # of a loader's time; less needs no cores of its own
 
 
 class Measured(NamedTuple):
-    """Mean seconds of a step with one setting of the loader."""
+    """Measurement of one loader setting: mean seconds per step, of waiting for data, and of loading a batch."""
 
     setting: LoaderSetting
     step: float  # without validations and checkpoints
@@ -28,7 +28,7 @@ class Measured(NamedTuple):
 
     @property
     def waiting(self) -> float:
-        """Return the fraction of the time spent waiting for data."""
+        """Return the fraction of a step's time that is spent waiting for data."""
         return self.waited / self.step if self.step else 0.0
 
 
@@ -40,7 +40,7 @@ class Limits(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """Setting to use next. If it is `settled`, it stays, and `reason` says why some waiting remains."""
+    """Loader setting to use next; if `settled`, it is final, and `reason` says why some waiting for data remains."""
 
     setting: LoaderSetting
     settled: bool
@@ -48,7 +48,7 @@ class Choice(NamedTuple):
 
 
 def choose(tried: Sequence[Measured], limits: Limits) -> Choice:
-    """Choose the next setting, given the measurements of those tried so far (the newest last)."""
+    """Return the loader setting to use next, given the measurements of all settings tried so far (the newest last)."""
     now, best = tried[-1], _best(tried)
     if best.setting != now.setting:
         return Choice(best.setting, True, "another setting is not faster")
@@ -59,7 +59,7 @@ def choose(tried: Sequence[Measured], limits: Limits) -> Choice:
 
 
 def told(tried: Sequence[Measured], choice: Choice) -> str:
-    """Return the note about the final choice: `tuned: 4 loader workers (waiting 62 % -> 6 %)`."""
+    """Return the note to the user about the final choice: `tuned: 4 loader workers (waiting 62 % -> 6 %)`."""
     first = tried[0]
     last = next(each for each in reversed(tried) if each.setting == choice.setting)
     if choice.setting == first.setting:
@@ -76,13 +76,13 @@ def _workers(setting: LoaderSetting) -> str:
 
 
 def _best(tried: Sequence[Measured]) -> Measured:
-    """Return the first setting whose steps are as short as the shortest, up to small differences."""
+    """Return the measurement of the first setting whose steps are, but for small differences, the shortest."""
     shortest = min(each.step for each in tried)
     return next(each for each in tried if each.step * (1 - GAIN) <= shortest)
 
 
 def _more(now: Measured, limits: Limits) -> tuple[LoaderSetting, str]:
-    """Return a setting that loads more batches at once; if there is none, the same setting with the reason."""
+    """Return a setting that loads more batches at once, and what limits it; the present setting if there is none."""
     workers, prefetch = now.setting.workers, now.setting.prefetch
     work = now.step - now.waited
     needed = MOST_WORKERS if work * MOST_WORKERS <= SPARE * now.load else math.ceil(SPARE * now.load / work)
@@ -95,7 +95,7 @@ def _more(now: Measured, limits: Limits) -> tuple[LoaderSetting, str]:
 
 
 def _most(now: Measured, limits: Limits) -> tuple[int, str]:
-    """Return the largest number of processes within the limits, and the limit that determines it."""
+    """Return the largest number of loader processes that cores and memory allow, and a text on what limits it."""
     share = min(1.0, now.cpu / now.load) if now.load else 0.0
     # The training uses a core itself while it does not wait.
     free = limits.cores - (1 - now.waiting)

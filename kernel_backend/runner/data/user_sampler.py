@@ -38,7 +38,7 @@ class SampledOrder:
         self.digest = xxhash.xxh3_128_hexdigest(first.numpy().tobytes())  # of the first epoch's indices
 
     def epoch(self, number: int) -> Tensor:
-        """Return the indices for an epoch as int64; raise InvalidDefinition if epoch 0 had another number of them."""
+        """Return the indices of epoch `number` as int64; raise InvalidDefinition if epoch 0 had more or fewer."""
         found = self._drawn(number)
         if len(found) != self.count:
             raise self._refused(
@@ -66,9 +66,9 @@ class SampledOrder:
 
 
 def own_sampler(sampler: Any, samples: int | None) -> Any:
-    """Return the sampler of a user's DataLoader; None if Daylight's own permutation replaces it.
+    """Return the sampler of a user's DataLoader; None if Daylight's own permutation replaces that sampler.
 
-    It replaces the samplers that a DataLoader creates by itself, and torch's DistributedSampler.
+    The permutation replaces the samplers that a DataLoader creates by itself, and torch's DistributedSampler.
     """
     plain = type(sampler) is SequentialSampler or isinstance(sampler, DistributedSampler)
     if type(sampler) is RandomSampler:
