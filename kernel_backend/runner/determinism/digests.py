@@ -27,9 +27,10 @@ def tensor_digest(tensor: Tensor) -> str:
 def weights(
     model: nn.Module, beside: dict[str, nn.Module], whole: Callable[[Tensor], Tensor] = lambda tensor: tensor
 ) -> Weights:
-    """Return digests, by name, of the parameters and buffers of a model and of the modules `beside` it.
+    """Return digests, by name, of the parameters and buffers of a model and of the modules in `beside`.
 
-    Lazy tensors, which the first batch initializes, are left out. `whole` returns a sharded parameter as a whole.
+    Lazy tensors, which the first batch initializes, are left out. `whole` is called with each parameter, and returns a
+    sharded one gathered from all ranks.
     """
     modules = {"": model} | {f"{name}.": module for name, module in beside.items()}
     tensors = {

@@ -63,7 +63,7 @@ def _device(kind: str, local_rank: int) -> torch.device:
 
 
 def numerics(device: torch.device, config: Config, size: int, backend: str) -> dict[str, str]:
-    """Return the facts, by name, that bit-exact results depend on besides the snapshot: versions, device, threads.
+    """Return what bit-exact results depend on besides the snapshot, by name: versions, device, threads and so on.
 
     `size` is the number of ranks.
     """
@@ -89,7 +89,10 @@ def numerics(device: torch.device, config: Config, size: int, backend: str) -> d
 
 
 def libraries(device: torch.device, backend: str) -> dict[str, str]:
-    """Return versions and settings of this rank's libraries for diagnosis; a resume does not compare them."""
+    """Return versions and settings of this rank's libraries for diagnosis; a resume does not compare them.
+
+    The result is a dict by name; `numerics` has the values that a resume compares.
+    """
     built = torch.__config__.show()
     facts = {"interop_threads": str(torch.get_num_interop_threads())}
     facts |= {name: value for name, value in numerics_variables(os.environ).items() if name not in _BY_THREADS}
@@ -110,10 +113,10 @@ def libraries(device: torch.device, backend: str) -> dict[str, str]:
 
 
 def guarantee(config: Config, size: int, device: torch.device, asks_rank: bool, generators: Sequence[str] = ()) -> str:
-    """Return a sentence: under which changes (kills, slots, hardware) this training's result stays bit-identical.
+    """Return a sentence that says under which changes (kills, slots, hardware) the result stays bit-identical.
 
     `size` is the number of ranks. `asks_rank` means that the user's functions take the rank or the number of ranks, so
-    that their results may depend on them. `generators` are paths of random generators that parts of the training hold.
+    that their results may depend on these. `generators` are paths of random generators that parts of the training hold.
     """
     if config.reproducible == "off":
         return "none: --reproducible off"
@@ -128,9 +131,10 @@ def guarantee(config: Config, size: int, device: torch.device, asks_rank: bool, 
 
 
 def writes_unseen(model: nn.Module, optimizers: Iterable[torch.optim.Optimizer], own: Sequence[Path]) -> bool:
-    """Return True if the user's code, in the folders `own`, writes to tensors by `.data`.
+    """Return True if the user's code, in the folders `own`, seems to write to tensors by their attribute `data`.
 
-    Such a write does not increment the tensor's version, so that a lazy copy cannot detect it and may be inconsistent.
+    Such a write does not increment the tensor's version. So a checkpoint that is copied while the training continues
+    may be inconsistent without being detected.
     """
     kinds = {type(module) for module in model.modules()} | set(map(type, optimizers))
     files = {own[0] / "definition.py", *(Path(file) for kind in kinds if (file := _file_of(kind)))}
@@ -155,7 +159,7 @@ def _names(base: ast.expr, name: str) -> bool:
 
 
 def differences(before: Mapping[str, str], now: Mapping[str, str]) -> str | None:
-    """Describe the results of `numerics` that changed since a checkpoint, as `torch 2.12 -> 2.13`; None if none did."""
+    """Describe which results of `numerics` changed since a checkpoint: `torch 2.12 -> 2.13`; None if none did."""
     # Both backends sum in the same order, and the service has reported a change of slots already.
     names = [name for name in {**before, **now} if name not in ("backend", "slots")]
     changed = [

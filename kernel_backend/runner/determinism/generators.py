@@ -1,8 +1,8 @@
 """Find random generators that a dataset or a model holds, and reseed them like the global ones.
 
 A generator inside an object keeps its state from draw to draw. After a restart this state would differ, and each loader
-worker has a copy that would draw the same numbers. So the generator, too, is seeded anew before each sample and step,
-by the number of that sample or step.
+worker has a copy that would draw the same numbers. So such a generator is seeded anew before each sample and step, by
+the number of that sample or step.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class OwnGenerators:
         return list(self._found)
 
     def look(self) -> bool:
-        """Search the objects again; return True if they now hold other generators."""
+        """Search the objects again; return True if they hold other generators than at the last search."""
         before, self._found = self._found, dict(_found_in(self._objects))
         self._seeders = {way: _seeder(each) for way, each in self._found.items()}
         return {way: id(each) for way, each in before.items()} != {way: id(each) for way, each in self._found.items()}
@@ -62,16 +62,19 @@ class OwnGenerators:
     def rows(self, seed: int, tag: str) -> list[tuple[Seeder, seeds.Numbers]]:
         """Return, for each generator, a function that seeds it and the sequence of its seeds.
 
-        The sequence has a seed for each sample or step; `tag` tells the sequences of one experiment apart.
+        The sequence has a seed for each sample or step; `tag` keeps different sequences of one experiment distinct.
         """
         return [(seeder, seeds.Numbers(seed, tag, way)) for way, seeder in self._seeders.items()]
 
 
 class GeneratorDraws:
-    """Seeds for each number of a sample or step, for the global generators and for those that an object holds."""
+    """Seeder of the global generators, and of those that an object holds, by the number of a sample or step."""
 
     def __init__(self, obj: Any, seed: int, tag: str) -> None:
-        """Set up the seeds; generators that `obj` holds are unknown until the first `look`."""
+        """Set up the seeds; generators that `obj` holds are unknown until the first `look`.
+
+        `tag` keeps different sequences of seeds of one experiment distinct.
+        """
         self._obj, self._seed, self._tag = obj, seed, tag
         self._main = seeds.Draws(seed, tag)
         self._kept: OwnGenerators | None = None
@@ -81,7 +84,7 @@ class GeneratorDraws:
 
     @property
     def keeps(self) -> bool:
-        """Return True if the object is known to hold generators."""
+        """Return True if the last `look` found generators that the object holds."""
         return bool(self._rows)
 
     def look(self) -> bool:
@@ -102,7 +105,7 @@ class GeneratorDraws:
 
 
 def _found_in(objects: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield path and generator for each random generator that the objects hold, each once.
+    """Yield the path and the state-holding object of each random generator that the objects hold, each once.
 
     Two numpy generators that share a state count as one.
     """

@@ -16,9 +16,9 @@ _DRAWS: Mapping[str, Callable[[], float]] = {"python": random.random} | (
 
 
 class IdleGenerators:
-    """Those of Python's and numpy's global generators that nothing but `expect` and `drawn` has drawn from so far.
+    """Set of the global generators, of Python and numpy, from which the watched code has not drawn so far.
 
-    torch's is not among them: it is seeded in a fifth of the time that the other two take.
+    torch's generator is not among them: seeding it takes a fifth of the time that the other two take.
     """
 
     def __init__(self) -> None:
@@ -26,11 +26,15 @@ class IdleGenerators:
         self._expected: dict[str, float] = {}
 
     def expect(self) -> None:
-        """Draw the first number of each idle generator after a seed; seed them alike before anything else draws."""
+        """Draw and remember the first number of each idle generator, just after seeding them.
+
+        The caller then gives all generators the same seeds again, so that the watched code finds them as if nothing was
+        drawn.
+        """
         self._expected = {name: _DRAWS[name]() for name in self.names}
 
     def drawn(self) -> bool:
-        """Return True if a generator does not draw the expected number, as it has been drawn from since its seed.
+        """Return True if an idle generator was drawn from since `expect`: its next number is not the remembered one.
 
         Such generators are not idle any more.
         """

@@ -14,7 +14,7 @@ _CONTAINERS: tuple[Any, ...] = (list, dict, set, deque)
 
 
 def goes_on(objects: Mapping[str, Any]) -> bool:
-    """Return True if any of the objects is an iterator, whose state cannot be restored after a call."""
+    """Return True if an iterator is reachable from the objects: its state could not be restored after a call."""
     return any(hasattr(type(each), "__next__") for _, each in held_by(objects))
 
 
@@ -72,9 +72,9 @@ def _remember_items(container: Any, restores: list[Callable[[], None]], seen: se
 
 
 def _remember_values(values: Mapping[Any, Any], restores: list[Callable[[], None]], seen: set[int]) -> None:
-    """Append to `restores` a function for each value that restores it; `seen` has the `id()` of those done before.
+    """Append to `restores`, for each value that is an empty container, a function that empties it again.
 
-    Empty containers are included, although `held_by` does not yield them.
+    `held_by` does not yield empty containers. `seen` has the `id()` of the containers that were handled before.
     """
     for value in values.values():
         if type(value) in _CONTAINERS and not value:

@@ -13,9 +13,10 @@ _OF_DEVICES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 
 @contextmanager
 def protected_rank_variables(note: Callable[[str], None], also: Collection[str] = ()) -> Iterator[None]:
-    """Restore the launcher's variables, and those in `also`, after the block; note which of them it changed.
+    """Restore the launcher's environment variables, and those in `also`, after the block; note those that it changed.
 
-    Notebooks that try torch.distributed set RANK=0 and WORLD_SIZE=1: with these each rank would train alone.
+    `note` gets a text for the user with their names. Notebooks that try torch.distributed set RANK=0 and WORLD_SIZE=1:
+    with these each rank would train alone.
     """
     before = _of_rank(os.environ, also)
     yield
@@ -27,7 +28,7 @@ def protected_rank_variables(note: Callable[[str], None], also: Collection[str] 
 
 @contextmanager
 def hidden_rank_variables() -> Iterator[None]:
-    """Hide the launcher's variables during the block, as frameworks that find them connect to the other ranks."""
+    """Hide the launcher's environment variables in the block: frameworks that find them connect to other ranks."""
     hidden = {name: os.environ.pop(name) for name in list(os.environ) if OF_RANKS.fullmatch(name)}
     try:
         yield
@@ -36,7 +37,7 @@ def hidden_rank_variables() -> Iterator[None]:
 
 
 def _of_rank(environment: Mapping[str, str], also: Collection[str]) -> dict[str, str]:
-    """Return the variables that are set, with values: those for rank and devices, and those named in `also`."""
+    """Return those variables of `environment` that tell a process its rank and devices, and those named in `also`."""
     return {
         name: value for name, value in environment.items() if OF_RANKS.fullmatch(name) or name in (*_OF_DEVICES, *also)
     }

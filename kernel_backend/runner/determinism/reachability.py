@@ -36,8 +36,8 @@ def held_by(objects: Mapping[str, Any]) -> Parts:
     """Yield the path and the object for each object reachable from `objects`, once each, nearest first.
 
     Included are closures of functions and, for code outside libraries, class attributes and the globals that functions
-    use, since notebooks hold much state there. Tensors, modules, long containers and the job's own objects (which its
-    threads use meanwhile) are not searched.
+    use, since notebooks hold much state there. Tensors, modules, long containers and Daylight's own objects of the job
+    (which its threads use meanwhile) are not searched.
     """
     waiting: deque[tuple[str, Any]] = deque(objects.items())
     seen: dict[int, Any] = {}  # keeps the objects alive, as the id of a deleted one may be reused
@@ -61,7 +61,7 @@ def _is_plain(obj: Any) -> bool:
 
 
 def _parts(obj: Any, seen: dict[int, Any]) -> Parts:
-    """Yield paths and objects: items and attributes of an object, and attributes of its classes.
+    """Yield the items and attributes of an object, and the attributes of its classes, each with its path.
 
     Classes in `seen`, by `id()`, are skipped, as they were visited before.
     """
@@ -114,7 +114,7 @@ def _of_function(function: FunctionType) -> Parts:
 
 
 def _globals(code: CodeType) -> Iterator[str]:
-    """Yield the names that a function's code looks up outside of it, including those of inner functions."""
+    """Yield the names of globals that a function's code uses, including those in its inner functions."""
     yield from (each.argval for each in dis.get_instructions(code) if each.opname in ("LOAD_GLOBAL", "LOAD_NAME"))
     for each in code.co_consts:
         if isinstance(each, CodeType):
@@ -122,7 +122,7 @@ def _globals(code: CodeType) -> Iterator[str]:
 
 
 def _of_class(kind: type) -> Parts:
-    """Yield the methods and attributes of a class outside libraries, without `__init__`, which has already run."""
+    """Yield the methods and attributes of a class, except `__init__`, which has run; nothing for library classes."""
     module = sys.modules.get(kind.__module__)
     file = getattr(module, "__file__", None)
     theirs = not file.startswith(_LIBRARIES) if file else module is None or kind.__module__ == "__main__"
@@ -131,7 +131,7 @@ def _of_class(kind: type) -> Parts:
 
 
 def _or_none(read: Callable[[], Any]) -> Any:
-    """Return the result of `read`, which may run user code; None if it raises or returns an empty value."""
+    """Return the result of `read`, which may run user code; None if it raises, as for an empty slot or closure cell."""
     try:
         return read()
     except Exception:

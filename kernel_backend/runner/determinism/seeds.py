@@ -46,9 +46,9 @@ def reseed(value: int) -> None:
 
 
 class Draws:
-    """Seeds for each element of a sequence, such as the samples of a training, by number (position).
+    """Seeds for each element of a sequence, such as the samples of a training, by the element's number (position).
 
-    No two of the first 2**31 positions share a seed, in any of the three generators.
+    No two of the first 2**31 positions share a seed, in any of the three generators (of Python, numpy and torch).
     """
 
     def __init__(self, seed: int, tag: str) -> None:
@@ -58,7 +58,7 @@ class Draws:
     def at(self, position: int, idle: Set[str] = frozenset()) -> None:
         """Seed the global random generators for the element at `position`, in about 10 microseconds.
 
-        Those in `idle`, of `python` and `numpy`, are left out, as these take most of that time.
+        Generators named in `idle` (`python` and `numpy`) are not seeded; seeding these takes most of that time.
         """
         torch.default_generator.manual_seed(_scatter(position, self._torch))
         if "numpy" not in idle:
@@ -84,12 +84,12 @@ class Numbers:
 
 
 def for_numpy(value: int) -> int:
-    """Return a 32-bit seed for numpy's legacy generator, which never equals a seed for torch."""
+    """Return a 32-bit seed for numpy's legacy generator; no seed for torch ever equals it."""
     return value & _MASK31 | _NUMPYS
 
 
 def first_draws() -> tuple[float, ...]:
-    """Draw one number from each global generator on the host and return them, to find out whether states are equal."""
+    """Draw one number from each global generator on the host; equal results mean equal states of the generators."""
     of_numpy = (float(np.random.random_sample()),) if np is not None else ()
     return (random.random(), float(torch.rand((), dtype=torch.float64)), *of_numpy)
 
@@ -119,7 +119,10 @@ def _splitmix64(state: int) -> int:
 
 
 def _scatter(position: int, key: int) -> int:
-    """Return a number below 2**31; 2**31 consecutive positions give distinct ones, as all operations are invertible."""
+    """Return a number below 2**31 for a position; any 2**31 consecutive positions have distinct numbers.
+
+    The reason is that all operations are invertible. `key` selects the order of the numbers.
+    """
     x = (position + key + (position >> 31) * (key >> 31)) & _MASK31
     x = ((x ^ (x >> 16)) * 0x45D9F3B) & _MASK31
     x = ((x ^ (x >> 15)) * 0x2C1B3C6D) & _MASK31
