@@ -30,7 +30,7 @@ Parameters = Mapping[str, nn.Parameter]  # by their names in the model
 
 
 class ControlFlags(NamedTuple):
-    """Requests of a rank that are summed with the gradients, so that all ranks see a flag set by one."""
+    """Requests of a rank, which are summed with the gradients, so that all ranks see a request that one has made."""
 
     release: bool = False  # commit a checkpoint and leave
     checkpoint: bool = False
@@ -56,17 +56,18 @@ class Gradients(Protocol):
         """Begin a step and discard the previous gradients."""
 
     def add(self, loss: Tensor | None, samples: int, total: int, flags: ControlFlags) -> None:
-        """Compute the gradients of one share of the batch; `loss` is the mean over its `samples`.
+        """Compute the gradients of one share (part) of the batch; `loss` is the mean over its `samples`.
 
         `loss` is None and `samples` is 0 for an empty share, and for a share that trains nothing in this step. The
-        global batch has `total` samples.
+        global batch has `total` samples. `flags` are this rank's requests.
         """
 
     def finish(self) -> ControlWord:
         """Wait until this rank has the gradients of the global batch; return the sums of samples, loss and flags.
 
-        A parameter that no rank used has the gradient None, as on one process. Raises the backend's error if a rank is
-        lost, and InvalidDefinition if a parameter that was frozen when the training began has a gradient.
+        A parameter that no rank used gets the gradient None, as in a training on one process. Raises the backend's
+        error if a rank is lost, and InvalidDefinition if a parameter that was frozen when the training began has a
+        gradient.
         """
 
 
@@ -85,7 +86,7 @@ class OwnGradients:
             parameter.grad = None
 
     def add(self, loss: Tensor | None, samples: int, total: int, flags: ControlFlags) -> None:
-        """Add the gradients of a share: the whole batch, or a part of it with `--accumulate`."""
+        """Add the gradients of a share: the whole batch or, with `--accumulate`, a part of it."""
         count, mean, _ = self._word
         if loss is not None:
             weighted = loss if samples == total else loss * (samples / total)
@@ -94,15 +95,15 @@ class OwnGradients:
         self._word = ControlWord(count + samples, mean, flags)
 
     def finish(self) -> ControlWord:
-        """Return the sample count, loss and flags of the step; on one rank there is nothing to sum."""
+        """Return the sample count, loss and flags of the step; with one rank there is nothing to sum."""
         return self._word
 
 
 class Buckets:
     """Gradients that are views of preallocated flat tensors, the buckets, each of which is sent as one message.
 
-    The last bucket ends with the step's `ControlWord`. Parameters without `requires_grad` at the start are in no
-    bucket, and must not be trained later.
+    The last bucket ends with the control word: the step's sample count, loss and flags. Parameters without
+    `requires_grad` at the start are in no bucket, and must not be trained later.
     """
 
     def __init__(self, parameters: Parameters, scaler: GradScaler, multiple: int = 1) -> None:
@@ -144,7 +145,10 @@ class Buckets:
             self._scaler.scale(weighted).backward()  # type: ignore[no-untyped-call]
 
     def _ready(self, bucket: _Bucket) -> None:
-        """Process a bucket, for example send it, once the backward pass has computed all of its gradients."""
+        """Process a bucket once the backward pass has computed all of its gradients; called for each bucket.
+
+        This class does nothing; a subclass may send the bucket.
+        """
 
     @property
     def _word_size(self) -> int:
@@ -198,13 +202,13 @@ class Buckets:
             bucket.flat.zero_()
 
     def _begin_share(self) -> None:
-        """Mark all gradients of every bucket as missing, at the start of a share."""
+        """Mark all gradients of every bucket as not yet computed, at the start of a share of the batch."""
         self._ended = [False] * len(self._ended)
         for bucket in self._buckets:
             bucket.missing = len(bucket.indices)
 
     def _mark_touched(self) -> None:
-        """Record which parameters this share used, in the control word; call it before the word's bucket is sent."""
+        """Record in the control word which parameters this rank has used; call it before the last bucket is sent."""
         start = _HEAD
         for touched, run in itertools.groupby(self._touched):
             stop = start + len(list(run))
@@ -222,7 +226,7 @@ class Buckets:
                 )
 
     def _read_word(self) -> ControlWord:
-        """Decode the summed control word, and set the gradients of parameters that no rank used to None."""
+        """Return sample count, loss and flags of all ranks; set gradients of parameters that no rank used to None."""
         # The only wait for a GPU in a step: a missing gradient changes what the optimizer does.
         samples, loss, *rest = self._word.tolist()
         self._active = False
@@ -234,7 +238,7 @@ class Buckets:
 
 
 class SummedGradients(Buckets):
-    """Gradients that the backend sums over the ranks while the last share's backward pass computes the rest."""
+    """Gradients that the backend sums over the ranks, while the backward pass still computes other gradients."""
 
     def __init__(
         self, parameters: Parameters, scaler: GradScaler, ranks: Ranks, name: str = "gradients", shares: int = 1
@@ -246,18 +250,18 @@ class SummedGradients(Buckets):
         self._added = 0
 
     def begin(self) -> None:
-        """Zero the buckets."""
+        """Begin a step: set all gradients to zero."""
         self._open()
         self._sent, self._added = [], 0
 
     def add(self, loss: Tensor | None, samples: int, total: int, flags: ControlFlags) -> None:
-        """Add the gradients of one share; gradients of the last share are sent while the rest is computed."""
+        """Compute the gradients of one share; during the last share, send each bucket once it is complete."""
         self._begin_share()
         self._added += 1
         self._compute(loss, samples, total, flags)
 
     def finish(self) -> ControlWord:
-        """Send the remaining buckets, and wait for the sums."""
+        """Send the remaining buckets, wait for the sums, and return sample count, loss and flags over all ranks."""
         self._refuse_thawed()
         if len(self._sent) < len(self._buckets):
             self._mark_touched()
@@ -269,7 +273,7 @@ class SummedGradients(Buckets):
         return self._read_word()
 
     def _ready(self, bucket: _Bucket) -> None:
-        """Send each full bucket, after those before it in the order; the last bucket waits for the control word."""
+        """Send the complete buckets, in their order, but only during the backward pass of this rank's last share."""
         if self._added < self._shares:
             return
         while len(self._sent) < len(self._buckets) and self._buckets[len(self._sent)].missing == 0:
@@ -294,7 +298,7 @@ class _Bucket:
         self.wide = flat if dtype == flat.dtype else torch.empty_like(flat, dtype=dtype)
 
     def widen(self) -> Tensor:
-        """Return the gradients in the dtype in which they are summed; the result is valid until the next call."""
+        """Return the gradients in the dtype in which they are summed; the tensor is overwritten by the next call."""
         if self.wide is not self.flat:
             self.wide.copy_(self.flat)
         return self.wide

@@ -1,9 +1,9 @@
 """Sum gradients in a fixed binary tree over the logical ranks, for equal bits on any number of real ranks.
 
-A ring of W ranks adds in an order that depends on W. Here the leaves are the V shares of the batch (one per logical
-rank), whose number is fixed at submit, and two nodes are always added from left to right. A rank first sums the nodes
-within its own shares. Then each rank receives one slice of all ranks' nodes, sums these, and sends the result to all:
-as many bytes as with a ring.
+An all-reduce in a ring of W ranks adds in an order that depends on W. Here the leaves of the tree are the V shares of
+the batch (one per logical rank), whose number is fixed at submission, and two nodes are always added from left to
+right. A rank first sums the nodes within its own shares. Then each rank receives one slice of all ranks' nodes, sums
+these, and sends the result to all: as many bytes as with a ring.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kernel_backend.runner.ranks.backends import Ranks
 
 
 class Node(NamedTuple):
-    """Node of the tree, over the leaves from `start` to `stop` (exclusive); a leaf is a logical rank's share."""
+    """Node of the tree, over the leaves from `start` to `stop` (exclusive); a leaf is one share of the batch."""
 
     start: int
     stop: int
@@ -34,7 +34,7 @@ class Node(NamedTuple):
 
 
 def cover(mine: range, node: Node) -> Iterator[Node]:
-    """Yield the largest tree nodes under `node` that exactly cover the leaves `mine`, from left to right."""
+    """Yield the fewest tree nodes under `node` that together have exactly its leaves in `mine`, from left to right."""
     if node.stop <= mine.start or node.start >= mine.stop:
         return
     if mine.start <= node.start and node.stop <= mine.stop:
@@ -45,9 +45,9 @@ def cover(mine: range, node: Node) -> Iterator[Node]:
 
 
 def total(parts: Mapping[Node, Tensor], node: Node) -> Tensor:
-    """Return the sum of the leaves under `node`; overwrite some of the tensors in `parts`.
+    """Return the sum of the leaves under `node`; some of the tensors in `parts` are overwritten.
 
-    `parts` has sums at nodes that together cover `node`.
+    `parts` has the sums at nodes that together have all leaves of `node`.
     """
     if node in parts:
         return parts[node]
@@ -63,8 +63,8 @@ class TreeGradients(Buckets):
     ) -> None:
         """Set up the tree over all logical ranks.
 
-        `per_rank` holds the range of logical ranks that each rank computes, in order; `name` is unique within a
-        training.
+        `per_rank` holds the range of logical ranks that each rank computes, in the order of the ranks; `name` is unique
+        within a training.
         """
         super().__init__(parameters, scaler, multiple=len(per_rank))
         self._ranks, self._mine, self._name = ranks, per_rank[ranks.rank], name
@@ -74,13 +74,13 @@ class TreeGradients(Buckets):
         self._done = 0  # number of shares computed in this step
 
     def begin(self) -> None:
-        """Begin a step and discard the sums of the step before."""
+        """Begin a step: discard the sums of the step before."""
         self._done = 0
         for sums in self._sums:
             sums.begin()
 
     def add(self, loss: Tensor | None, samples: int, total: int, flags: ControlFlags) -> None:
-        """Compute the share of this rank's next logical rank, and every tree node whose leaves are complete here."""
+        """Compute the gradients of this rank's next share, and sum every tree node whose leaves this rank now has."""
         for sums in self._sums:
             sums.make_room()
         self._open()
@@ -92,7 +92,7 @@ class TreeGradients(Buckets):
         self._done += 1
 
     def finish(self) -> ControlWord:
-        """Sum the nodes of all ranks; return samples, loss and flags once this rank has the gradients."""
+        """Sum the nodes of all ranks into the gradients of the global batch; return sample count, loss and flags."""
         self._refuse_thawed()
         for number, (bucket, sums) in enumerate(zip(self._buckets, self._sums, strict=True)):
             alone = self._ranks.size == 1
@@ -111,10 +111,10 @@ class TreeGradients(Buckets):
 
 
 class _Sums:
-    """Sums at the nodes of this rank's part of the tree, for one bucket.
+    """Sums at the nodes of this rank's part of the tree, for one bucket (a flat tensor of gradients).
 
     Memory is reused, since allocating takes as long as summing. Leaves arrive one after the other in the bucket's
-    memory; a leaf that is needed longer is copied before the next one.
+    memory; a leaf that is needed longer is copied before the next one arrives.
     """
 
     def __init__(self, tops: Sequence[Node], leaf: Tensor) -> None:
@@ -123,12 +123,12 @@ class _Sums:
         self._free: list[Tensor] = []
 
     def begin(self) -> None:
-        """Discard the node sums of the step before."""
+        """Discard the sums of the step before, and keep their memory for reuse."""
         self._free += [each for each in self.nodes.values() if each is not self._leaf]
         self.nodes.clear()
 
     def make_room(self) -> None:
-        """Copy the previous leaf out of the bucket's memory if it was not summed yet."""
+        """Copy the previous leaf's gradients out of the bucket's memory, unless they were added to a sum."""
         for node, tensor in self.nodes.items():
             if tensor is self._leaf:
                 room = self._free.pop() if self._free else torch.empty_like(tensor)
@@ -146,7 +146,7 @@ class _Sums:
 
 
 def _ending_at(node: Node, stop: int) -> Iterator[Node]:
-    """Yield the inner nodes under `node` whose last leaf is `stop - 1`, the largest first."""
+    """Yield the inner nodes under `node` whose last leaf is `stop - 1`, from the largest to the smallest."""
     while node.stop - node.start > 1:
         if node.stop == stop:
             yield node

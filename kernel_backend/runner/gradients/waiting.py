@@ -1,4 +1,4 @@
-"""Track which gradients an optimizer step has used, so that checkpoints hold those that are still accumulating."""
+"""Track which gradients an optimizer step has used, so that checkpoints hold the accumulated ones not yet used."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SPENT = "_daylight_spent"  # attribute of a gradient: its version at the last o
 
 
 def waiting_gradients(module: nn.Module) -> dict[str, Tensor]:
-    """Return copies of the gradients that have changed since the last optimizer step, by parameter name."""
+    """Return copies of the gradients that have changed since an optimizer step last used them, by parameter name."""
     gradients = {name: each.grad for name, each in module.named_parameters() if each.grad is not None}
     return {
         name: each.detach().clone() for name, each in gradients.items() if getattr(each, _SPENT, None) != each._version
@@ -26,7 +26,7 @@ def restore_gradients(module: nn.Module, gradients: dict[str, Tensor]) -> None:
 
 
 def spend_gradients(optimizer: torch.optim.Optimizer, *_: Any) -> None:
-    """Mark the gradients of an optimizer's parameters as used; it can be registered as a post hook of `step`."""
+    """Mark the gradients of an optimizer's parameters as used by a step; can be registered as a post hook of `step`."""
     for group in optimizer.param_groups:
         for each in group["params"]:
             if each.grad is not None:
