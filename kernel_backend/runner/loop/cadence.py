@@ -1,4 +1,7 @@
-"""Decide on rank 0 when to report and to save; other ranks learn the decision with the next step's gradients."""
+"""Decide on rank 0 when to report metrics and to save a checkpoint.
+
+The other ranks learn of each decision with the gradients of the next step.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +25,9 @@ def interval(cost: Cost) -> float:
 
 
 class CadenceTimer:
-    """Timer that decides once before each step whether to report it and whether to save a checkpoint after it.
+    """Timer that says for each step whether to report its metrics, and whether to save a checkpoint after it.
 
-    Reports are due at fixed steps, and when there has been none for some time.
+    Reports are due at fixed steps, and at any step if there has been no report for some time.
     """
 
     def __init__(
@@ -41,7 +44,7 @@ class CadenceTimer:
         self._reported = self._saved = time.monotonic()
 
     def report(self, step: int) -> bool:
-        """Return True if step `step` (from 1) must be reported."""
+        """Return True if step `step` (from 1) must be reported; if so, the time without reports starts anew."""
         now = time.monotonic()
         due = self._on_grid(step) or now - self._reported >= QUIET_S
         if due:
@@ -64,7 +67,7 @@ class CadenceTimer:
         return self._every is not None and self._every.epochs is not None and epochs % self._every.epochs == 0
 
     def saved(self) -> None:
-        """Begin the interval to the next checkpoint, as one has just been started."""
+        """Start the interval to the next checkpoint; call it when saving a checkpoint has begun."""
         self._saved = time.monotonic()
 
     def _on_grid(self, step: int) -> bool:

@@ -1,7 +1,8 @@
 """Check once whether a user's loss is a mean over samples: only then the ranks' losses sum up to the batch's loss.
 
-In training, the first batch as a whole is compared with its shares. In a validation, whose loss is a mean over batches,
-samples of its first and last batch are compared with pairs of them, also if there is only one rank.
+In training, the loss of the first batch as a whole is compared with the mean of its shares' losses. In a validation,
+whose loss is a mean over batches, the loss of some samples at once is compared with the mean over pairs of them, also
+if there is only one rank.
 """
 
 from __future__ import annotations
@@ -35,16 +36,16 @@ _SAMPLES = 16  # of the first batch of a validation, and of its last
 
 
 def compares(run: Training) -> bool:
-    """Return True if the loss of this step must be compared as a whole and in shares.
+    """Return True if this step must compare the loss of its whole batch with those of the batch's shares.
 
-    This is done in the first step, if it has several shares, unless rank 0 alone cannot call the loss once more.
+    This is so in the first step, if there are several shares, and if rank 0 alone can call the loss function once more.
     """
     several = run.logical.count * (run.config.accumulate or 1) > 1
     return _callable_apart(run) and run.step == 0 and several and not gathers(run)
 
 
 def _callable_apart(run: Training) -> bool:
-    """Return True if rank 0 alone can call the loss once more without side effects."""
+    """Return True if rank 0 can call the loss function once more, without the other ranks and without side effects."""
     keeps = run.streams is not None and bool(run.generators)  # rank 0 alone would advance these generators
     by_loss = all(each.function is None for each in run.objectives)
     return by_loss and not keeps and not run.strategy.sharded  # a loss may call the model, which needs all ranks
@@ -77,14 +78,14 @@ def warn_if_coupled(run: Training, parts: list[MetricPart], mean: float) -> None
 
 
 class ValidationSamples:
-    """Samples of a validation, used to check once that its loss is a mean over samples.
+    """Samples of a validation, used to check once that the validation's loss is a mean over samples.
 
-    They are taken from its first and last batch: the samples of one batch may all have the same class, so that class
-    weights have no effect.
+    They are taken from the first and the last batch: the samples of one batch may all have the same class, so that
+    class weights have no effect.
     """
 
     def __init__(self, run: Training) -> None:
-        """Prepare to collect samples; they are collected on rank 0 in the training's first validation."""
+        """Prepare to collect samples; only rank 0 collects them, in the training's first validation."""
         # `best` is part of checkpoints: a later attempt does not check again.
         self._collects = not run.loss_compared and run.best is None and run.ranks.rank == 0 and _callable_apart(run)
         self._run = run
@@ -92,7 +93,7 @@ class ValidationSamples:
         self._last: MetricPart | None = None
 
     def take(self, part: MetricPart) -> None:
-        """Keep some samples of the share, if it is the first of the validation or the newest, which may be the last."""
+        """Keep copies of some samples of the validation's first share, and of the newest, in case it is the last."""
         if not self._collects:
             return
         values = {name: part.values[name] for name in self._run.loss_asks}
@@ -104,7 +105,10 @@ class ValidationSamples:
         self._first, self._last = self._first or taken, taken
 
     def warn_if_coupled(self) -> None:
-        """Warn the user if the loss of all collected samples differs from the mean of the losses over pairs."""
+        """Warn the user if the loss of all collected samples at once differs from the mean of the losses over pairs.
+
+        Later validations of this attempt do not check again.
+        """
         run = self._run
         run.loss_compared = True
         if not self._collects or self._first is None or self._last is None:
@@ -123,9 +127,10 @@ class ValidationSamples:
         run.spool.say(Note(level="warning", text=text))
 
     def _at_once_and_in_pairs(self, both: list[MetricPart]) -> tuple[float, float] | None:
-        """Return two losses of the collected samples: of all at once, and the mean over pairs.
+        """Return two losses of the collected samples: the loss of all at once, and the mean over pairs of samples.
 
-        Return None if the loss draws random numbers, or cannot be called without side effects.
+        Return None if the loss draws random numbers, cannot be called without side effects, raises an error or is not
+        finite.
         """
         run = self._run
         with _without_trace(run) as possible:
@@ -186,7 +191,8 @@ def _whole(run: Training, parts: list[MetricPart]) -> float | None:
 def _without_trace(run: Training) -> Iterator[bool]:
     """Discard the loss function's output in the block, and undo its side effects after the block.
 
-    Weights, buffers, random states, files and Python state are restored. Yield False if that is impossible.
+    Weights, buffers, random states, files and Python state are restored. Yields False if the side effects cannot be
+    undone.
     """
     called = {"loss": run.loss}
     if goes_on(called):

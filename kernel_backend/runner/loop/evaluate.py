@@ -61,9 +61,9 @@ def _given(
     evaluation: Evaluation | None,
     compared: ValidationSamples,
 ) -> Iterator[MetricPart]:
-    """Yield each share of validation batch `number` that this process computes, with the arguments of loss and metrics.
+    """Yield, for each share of validation batch `number` that this process computes, the arguments of loss and metrics.
 
-    After the caller has used a share, it is added to the metrics.
+    When the caller asks for the next share, the previous one is added to the metrics.
     """
     for rank, batch in zip(run.logical.mine, shares, strict=True):
         if run.streams is None:
@@ -77,7 +77,10 @@ def _given(
 
 
 def _add_losses(run: Training, model: nn.Module, part: MetricPart, sums: Sums) -> None:
-    """Add the loss of a share to `sums`; without a `loss`, losses and logged values of the training steps."""
+    """Add the loss of a share to `sums`; without a `loss` function, add what the user's training steps return for it.
+
+    A training step returns a loss and perhaps values to log.
+    """
     if run.loss is not None:
         loss, _ = loss_and_logged(run.loss_function(**part.values))
         sums.add("loss", loss, part.samples, part.logical)
@@ -93,7 +96,7 @@ def _add_losses(run: Training, model: nn.Module, part: MetricPart, sums: Sums) -
 
 
 def finish_metrics(run: Training, evaluation: Evaluation) -> dict[str, float]:
-    """Return the metrics over all samples by name; meanwhile random generators are seeded by the step."""
+    """Return the metrics over all samples by name; random numbers that they draw follow from seed and step."""
     run.progress.tick("validation", run.step)
     if run.streams is None:
         reseed(run, "validation", run.step, "metrics")

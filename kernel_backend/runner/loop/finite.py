@@ -17,11 +17,11 @@ IN_A_ROW = 3  # steps; a gradient scaler may lose one or two while it searches i
 
 
 class LossNotFinite(Exception):
-    """Raised if a loss is not finite, before it changes the weights; the text says where and why."""
+    """Error about a loss that is not finite, raised before it changes the weights; the text says where and why."""
 
 
 class Finite:
-    """Check of the losses of one objective: it warns of the first that is not finite, then follows `--on-nan`."""
+    """Check of one objective's losses: warns of the first that is not finite, then acts as `--on-nan` says."""
 
     def __init__(self, on_nan: OnNan, place: str, note: Callable[[str], None]) -> None:
         """Set up the check; `place` says where the code of the loss function is, and `note` warns the user."""
@@ -33,7 +33,7 @@ class Finite:
 
     @property
     def waits(self) -> bool:
-        """Return True if the count of non-finite losses is on a GPU, so that reading it waits for the GPU."""
+        """Return True if the count of non-finite losses is on a GPU, so that `check` must wait for the GPU."""
         return isinstance(self._streak, Tensor)
 
     @property
@@ -44,7 +44,8 @@ class Finite:
     def take(self, step: int, loss: Tensor | float, find: Callable[[], str]) -> None:
         """Count whether the loss of a step is finite; call it before the weights are updated.
 
-        `find` describes where the first non-finite loss comes from. Raises LossNotFinite with `--on-nan go_back`.
+        `find` is called for the first loss that is not finite, and describes where it comes from. With `--on-nan
+        go_back` such a loss raises LossNotFinite.
         """
         self._loss = loss
         if self._on_nan == "fail" and isinstance(loss, Tensor) and loss.device.type != "cpu":
@@ -64,9 +65,9 @@ class Finite:
         self._streak += 1
 
     def check(self, step: int, model: nn.Module, last: bool) -> None:
-        """Raise NotFinite if the losses of several steps in a row were not finite.
+        """With `--on-nan fail`, raise NotFinite if the losses of several steps in a row were not finite.
 
-        After the `last` step, raise it also if the last loss and some weights are not finite.
+        After the `last` step, one such loss suffices if some weights are not finite either.
         """
         streak = int(self._streak) if self._on_nan == "fail" else 0
         if streak == 0 or (streak < IN_A_ROW and not (last and bad_parameter(model))):
@@ -88,7 +89,7 @@ def bad_parameter(model: nn.Module) -> str:
 
 
 def bad_value(name: str, value: Any) -> str:
-    """Return a description of the first part of `value`, called `name`, that is not finite; "" if all are finite."""
+    """Return a description of the first part of `value` that is not finite, with `name`; "" if all are finite."""
     if isinstance(value, Tensor):
         is_bad = value.is_floating_point() and not torch.isfinite(value).all()
         return f"the {name} of the batch has {_word_of(value)}" if is_bad else ""
@@ -98,7 +99,7 @@ def bad_value(name: str, value: Any) -> str:
 
 @contextmanager
 def first_bad_layer(model: nn.Module) -> Iterator[list[str]]:
-    """Yield a list that gets, in the block, the name of the first layer to finish with a non-finite output."""
+    """Yield a list; the first layer that has a non-finite output in the block is added to it, as a description."""
     found: list[str] = []
 
     def heard(name: str, module: nn.Module, output: Any) -> None:

@@ -1,4 +1,4 @@
-"""Run a share of a batch through a model: move it to the device, seed random numbers by step and share."""
+"""Run a share of a batch through a model: move the data to the device, seed random numbers by step and share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def forward(run: Training, model: nn.Module, batch: Batch, epoch: int, augments: bool = False) -> dict[str, Any]:
     """Run a share of a batch through the model; return by name the arguments that `loss` and `metrics` may take.
 
-    With `augments`, the user's `augment` changes the batch first.
+    With `augments`, the user's function `augment` changes the batch first.
     """
     data = augmented(run, batch.data, epoch) if augments else to_device(batch.data, run.device)
     inputs = run.rule.split(data)
@@ -49,7 +49,7 @@ def evaluated(run: Training, model: nn.Module, batch: Batch, epoch: int) -> dict
 
 
 def augmented(run: Training, data: Any, epoch: int) -> Any:
-    """Move a training batch to the device, and apply the user's `augment` if there is one."""
+    """Return a training batch on the device, changed by the user's function `augment` if there is one."""
     on_device = to_device(data, run.device)
     if run.augment is None:
         return on_device
@@ -60,7 +60,7 @@ def augmented(run: Training, data: Any, epoch: int) -> Any:
 
 
 class Piece(NamedTuple):
-    """Part of a global batch that is computed at once: a logical rank's share or, with `--accumulate`, less."""
+    """Part of a global batch that is computed at once: a logical rank's share or, with `--accumulate`, a part of it."""
 
     rank: int  # logical rank
     draws: tuple[int, ...]  # seed parts that distinguish the pieces of a share
@@ -68,19 +68,22 @@ class Piece(NamedTuple):
 
 
 def pieces(run: Training, batches: list[Batch]) -> list[Piece]:
-    """Return the training batches of this process in the order in which they are computed, with their logical ranks."""
+    """Return the training batches of this process in the order of computation, each with its logical rank."""
     count, first = (run.config.accumulate or 1), run.logical.mine.start
     numbered = ((*divmod(number, count), batch) for number, batch in enumerate(batches))
     return [Piece(first + share, (number,) if count > 1 else (), batch) for share, number, batch in numbered]
 
 
 def parts(run: Training, batches: list[Batch]) -> list[tuple[int, Batch]]:
-    """Return the non-empty training batches of this process, each with its logical rank."""
+    """Return the training batches of this process that have samples, each with its logical rank."""
     return [(each.rank, each.batch) for each in pieces(run, batches) if each.batch.samples]
 
 
 def reseed(run: Training, *where: int | str) -> None:
-    """Reseed the global generators, and those that parts of the training hold, by the experiment's seed and `where`."""
+    """Seed the global generators, and those of model, functions and optimizers, by the experiment's seed and `where`.
+
+    `where` tells the uses of random numbers apart, such as "step", the step number and the logical rank.
+    """
     value = seeds.mix(run.config.seed, *where)
     seeds.reseed(value)
     run.generators.seed(value)

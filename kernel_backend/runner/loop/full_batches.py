@@ -1,4 +1,4 @@
-"""Reject batches with fewer samples than slots, for the options with which every slot must compute."""
+"""Reject batches with fewer samples than slots, for options under which every slot must compute in every step."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kernel_backend.model.experiment import Config
 
 
 def check_shared(config: Config, samples: int, slots: int) -> None:
-    """Raise InvalidDefinition if a global batch leaves a slot without a sample under `--sync-bn` or FSDP2."""
+    """Raise InvalidDefinition if, under `--sync-bn` or FSDP2, a global batch has too few samples for all slots."""
     flag = "--sync-bn" if config.sync_bn else "--strategy fsdp2" if config.strategy == "fsdp2" else None
     if flag is not None and samples < slots:
         raise InvalidDefinition(

@@ -1,8 +1,9 @@
 """Go back to a checkpoint before a loss that is not finite, and skip the steps that led to it (`--on-nan go_back`).
 
-The training goes back to the last step before that loss at which `--checkpoint-every` saves. If that checkpoint is
-missing, an older one is restored and trained to that step, with identical bits: the result does not depend on restarts.
-Skipped steps read their batches and advance the schedules, but do not train.
+`--checkpoint-every` determines at which steps checkpoints are saved. The training goes back to the last such step
+before the loss. If the checkpoint of that step is missing, an older one is restored and trained to that step, with
+identical bits: the result does not depend on restarts. Skipped steps read their batches and advance the schedules, but
+do not train.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ MOST = 3  # times in a training
 
 
 def saved_before(step: int, every: Cadence, per_epoch: int | None) -> int:
-    """Return the newest step before `step` after which a checkpoint is saved; 0 if there is none.
+    """Return the newest step before `step` after which `every` saves a checkpoint; 0 if there is none.
 
     Examples
     --------
@@ -36,7 +37,7 @@ def saved_before(step: int, every: Cadence, per_epoch: int | None) -> int:
 
 
 def go_back(run: Training, broken: LossNotFinite) -> None:
-    """Restore the newest saved step before the non-finite loss, and mark the steps in between as skipped.
+    """Restore the newest saved step before the non-finite loss, and mark the steps from there to the loss as skipped.
 
     All ranks call it. Raises NotFinite if the training has gone back `MOST` times already, or has no checkpoint.
     """
@@ -57,13 +58,13 @@ def go_back(run: Training, broken: LossNotFinite) -> None:
 
 
 def safe_step(run: Training, step: int) -> int:
-    """Return the step to go back to if the loss of `step` is not finite."""
+    """Return the step to which the training goes back if the loss of `step` is not finite."""
     assert run.config.checkpoint_every is not None
     return saved_before(step, run.config.checkpoint_every, run.train.per_epoch)
 
 
 def is_left_out(run: Training, step: int) -> bool:
-    """Return True if a step (counted from 1) is to be skipped: its batch is read, but not trained."""
+    """Return True if `step` (counted from 1) is skipped: its batch is read, but the model is not trained on it."""
     return any(step in each for each in run.left_out)
 
 

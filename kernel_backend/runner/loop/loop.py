@@ -36,7 +36,7 @@ FINISHED, RELEASED = 0, 85
 
 
 class StepResult(NamedTuple):
-    """Result of a step: flags summed over the ranks, the loss of each objective, and values that the user logs."""
+    """Result of a training step: requests of all ranks, each objective's loss, and values that the user logs."""
 
     flags: ControlFlags
     losses: dict[str, Tensor | float]  # losses of the global batch, by label
@@ -44,7 +44,7 @@ class StepResult(NamedTuple):
 
 
 def train(run: Training) -> int:
-    """Train to the end, or until the slots must be released, and return the exit code."""
+    """Train to the end, or until the slots must be released; return the exit code, FINISHED (0) or RELEASED (85)."""
     if run.over:  # killed between its last checkpoint and its exit
         evaluate_test_data(run)
         return FINISHED
@@ -64,9 +64,9 @@ def train(run: Training) -> int:
 
 
 def take_steps(run: Training) -> int:
-    """Take the remaining steps and return the exit code.
+    """Take the remaining steps; return the exit code, FINISHED (0) or RELEASED (85).
 
-    Raise LossNotFinite if training must go back to a checkpoint.
+    Raises LossNotFinite if the training must go back to a checkpoint.
     """
     for shares in batches(run):
         result = leave_out(run) if is_left_out(run, run.step + 1) else take_step(run, shares)
@@ -112,13 +112,16 @@ def take_steps(run: Training) -> int:
 
 
 def batches(run: Training) -> Iterator[list[Batch]]:
-    """Yield, for each remaining step, the shares of its batch that this process computes."""
+    """Yield, for each remaining step, the shares of its global batch that this process computes."""
     left = run.train.steps(run.step, run.total_steps)
     return run.streams.isolated(left) if run.streams else left
 
 
 def take_step(run: Training, shares: list[Batch]) -> StepResult:
-    """Train on one global batch: for each objective, compute gradients, sum them over the ranks and update."""
+    """Train on one global batch: for each objective, compute gradients, sum them over the ranks and update the weights.
+
+    `shares` are the parts of the batch that this process computes.
+    """
     run.progress.tick("first step" if run.step == run.began else "step", run.step + 1)
     flags, none = control_flags(run), ControlFlags()
     losses: dict[str, Tensor | float] = {}
@@ -140,7 +143,7 @@ def take_step(run: Training, shares: list[Batch]) -> StepResult:
 
 
 def leave_out(run: Training) -> StepResult:
-    """Skip a global batch: advance schedules that count steps, but do not train."""
+    """Skip a global batch: advance schedules that count steps, but do not train. The result has no losses."""
     run.progress.tick("step", run.step + 1)
     run.checkpoints.settle()
     if run.config.schedule_per == "step":
@@ -159,8 +162,8 @@ def summed(
 ) -> ControlWord:
     """Compute an objective's gradients for all shares and sum them over the ranks.
 
-    Return the sample count, loss and flags over all ranks. Values to log are added to `logged`. If `compared` is a
-    list, copies of the loss function's arguments are appended to it.
+    Return the sample count, loss and flags over all ranks. Values that the user logs are added to `logged`. If
+    `compared` is a list, copies of the loss function's arguments are appended to it.
     """
     gradients = objective.gradients
     check_shared(run.config, shares[0].total, run.ranks.size)
@@ -183,9 +186,10 @@ def summed(
 def each_loss(
     run: Training, objective: Objective, shares: list[Batch], logged: Sums, compared: list[MetricPart] | None
 ) -> Iterator[Tensor | None]:
-    """Yield the mean loss of each share, None if it trains nothing; compute its gradients before asking for the next.
+    """Yield the mean loss of each share, None for a share that trains nothing.
 
-    `logged` and `compared` are as for `summed`.
+    The caller must compute the gradients of a loss before it asks for the next one. `logged` and `compared` are as for
+    `summed`.
     """
     for part in pieces(run, shares):
         run.logical.take(part.rank)
@@ -204,9 +208,10 @@ def loss_of(
     logged: Sums,
     compared: list[MetricPart] | None = None,
 ) -> Tensor | None:
-    """Return the mean loss of one share, None if it trains nothing; add values that the user logs to `logged`.
+    """Return the mean loss of one share, None if the share trains nothing; add values that the user logs to `logged`.
 
-    If `compared` is a list, a copy of the loss function's arguments is appended to it.
+    `rank` is the share's logical rank. If `compared` is a list, a copy of the loss function's arguments is appended to
+    it.
     """
     if not batch.samples:
         return None
@@ -231,7 +236,7 @@ def loss_of(
 
 @contextmanager
 def lone_sample_told(batch: Batch) -> Iterator[None]:
-    """Replace BatchNorm's error about a single sample, raised in the block, by InvalidDefinition with advice."""
+    """Turn BatchNorm's error about a single sample, raised in the block, into InvalidDefinition with advice."""
     try:
         yield
     except ValueError as error:
@@ -244,7 +249,10 @@ def lone_sample_told(batch: Batch) -> Iterator[None]:
 
 
 def control_flags(run: Training) -> ControlFlags:
-    """Return this rank's requests for the current step; only rank 0 makes requests that depend on the time."""
+    """Return this rank's requests for the current step: to release the slots, to save a checkpoint, to report.
+
+    Rank 0 alone requests checkpoints and reports, which depend on the time.
+    """
     decides = run.ranks.rank == 0
     return ControlFlags(
         release=run.instructions.release,
@@ -255,9 +263,10 @@ def control_flags(run: Training) -> ControlFlags:
 
 @contextmanager
 def drawing_alike(run: Training, objective: Objective) -> Iterator[None]:
-    """Seed all ranks equally in the block, in which optimizers update: those that draw random numbers must draw alike.
+    """Seed the random generators of all ranks equally for the block, in which optimizers update the weights.
 
-    Langevin dynamics and stochastic rounding are examples of such optimizers.
+    Optimizers that draw random numbers, as for Langevin dynamics or stochastic rounding, must draw the same on all
+    ranks.
     """
     if run.streams is None:
         reseed(run, "update", run.step, *run.draws_for(objective))
@@ -282,7 +291,7 @@ def update(run: Training, objective: Objective) -> None:
 def complete_step(run: Training) -> None:
     """Finish a step: advance schedules that count steps, and update the averaged weights.
 
-    The modules get the buffers of this process's first logical rank again.
+    The modules get the buffers of the first logical rank that this process computes.
     """
     if run.config.schedule_per == "step":
         for each in run.objectives:
@@ -301,7 +310,7 @@ def report(run: Training, result: StepResult) -> None:
 
 
 def save(run: Training) -> None:
-    """Start to save a checkpoint; the training continues while it is written."""
+    """Start to save a checkpoint of the present step; the training continues while it is written."""
     run.progress.tick("checkpoint", run.step)
     if run.config.on_nan == "go_back":
         run.checkpoints.retained = safe_step(run, run.step + 1)
@@ -310,14 +319,14 @@ def save(run: Training) -> None:
 
 
 def commit(run: Training) -> None:
-    """Save a checkpoint, and return when it is committed."""
+    """Save a checkpoint of the present step, and return when it is committed."""
     run.progress.tick("checkpoint", run.step)
     run.checkpoints.finish(moment(run))
     run.pace.saved()
 
 
 def moment(run: Training) -> Position:
-    """Return the training's step, newest validation and other facts that a checkpoint stores; all ranks call it."""
+    """Return the training's step, newest validation and other facts to store in a checkpoint; all ranks call it."""
     facts = {
         "best": run.best,
         "validated": run.validated,

@@ -32,7 +32,7 @@ def nan_origin(run: Training, objective: Objective, shares: list[Batch]) -> str:
 
 
 def _first(run: Training, find: Callable[[Training, int, Batch], str], shares: list[Batch]) -> str:
-    """Call `find` for the shares of all ranks, and return the first result that is not empty; "" if all are.
+    """Call `find` for the shares of all ranks, and return the first description that is not ""; "" if there is none.
 
     Each rank runs all of its shares of the batch, since a model's forward pass may contain collective operations.
     """
@@ -42,7 +42,7 @@ def _first(run: Training, find: Callable[[Training, int, Batch], str], shares: l
 
 
 def _bad_batch(run: Training, rank: int, batch: Batch) -> str:
-    """Return a description of the first value in a batch that is not finite; "" if all are finite."""
+    """Return a description of the first value in a share's data that is not finite; "" if all are finite."""
     if run.uses_output:
         inputs = run.rule.split(batch.data)
         return bad_value("input", inputs.value) or bad_value("target", inputs.target)
@@ -51,7 +51,7 @@ def _bad_batch(run: Training, rank: int, batch: Batch) -> str:
 
 
 def _bad_layer(run: Training, rank: int, batch: Batch) -> str:
-    """Return a description of the first layer whose output is not finite; "" if there is none."""
+    """Run a share through the model; describe the first layer whose output is not finite, "" if there is none."""
     inputs = run.rule.split(to_device(batch.data, run.device))
     run.logical.take(rank)
     if run.streams is None:

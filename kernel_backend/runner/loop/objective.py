@@ -1,4 +1,4 @@
-"""Define an objective: a loss with its optimizers, schedules, gradient sum and scaler."""
+"""Define an objective of a training: a loss with its optimizers, schedules, gradient sum and gradient scaler."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Schedules = Mapping[str, LRScheduler]
 class Objective:
     """Loss that a training step minimizes, with its optimizers and schedules.
 
-    A GAN has two, which are minimized one after the other.
+    A GAN has two objectives, which are minimized one after the other.
     """
 
     role: str  # `loss`, or the name of the training step
@@ -65,10 +65,10 @@ class Objective:
 
 
 def assigned(steps: Sequence[str], optimizers: Optimizers) -> dict[str, Optimizers]:
-    """Return the optimizers of each training step, by role: `step_gen` gets the optimizer `gen`, `step` all others.
+    """Return the optimizers of each training step by its role: `step_gen` gets the optimizer `gen`, `step` the rest.
 
-    Without training steps, all belong to `loss`. Raises InvalidDefinition for a step without an optimizer, and for an
-    optimizer without a step.
+    Without training steps, all optimizers belong to `loss`. Raises InvalidDefinition for a step without an optimizer,
+    and for an optimizer without a step.
 
     Examples
     --------
@@ -106,7 +106,7 @@ def build_objectives(
     gradients: Callable[[Parameters, GradScaler, str], Gradients],
     finite: Callable[[str], Finite],
 ) -> list[Objective]:
-    """Return the objectives of a training step, in source order.
+    """Return the objectives of a training, in the order in which their functions stand in the source code.
 
     A single objective trains all parameters of the model; each of several trains the parameters of its optimizers. The
     functions `scaler`, `gradients` and `finite` create an objective's gradient scaler, gradient sum, and check for

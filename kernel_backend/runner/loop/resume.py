@@ -8,7 +8,10 @@ from kernel_backend.runner.loop.training import Training
 
 
 def take_position(training: Training, manifest: Manifest) -> None:
-    """Restore the step, the best validation and the other counters of the loop; call it after restoring the parts."""
+    """Restore the step, the best validation and the other counters of the loop from a checkpoint's manifest.
+
+    Call it after the parts of the checkpoint were restored.
+    """
     facts = manifest.state["training"]
     training.step = training.began = manifest.step
     training.best, training.validated = facts["best"], facts["validated"]

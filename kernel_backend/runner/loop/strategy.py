@@ -30,16 +30,19 @@ class Strategy(Protocol):
     checkpointer: type[Checkpointer]
 
     def place(self, module: nn.Module) -> None:
-        """Lay out the parameters of a module for this strategy; call it before optimizers are built."""
+        """Arrange a module's parameters on the ranks as this strategy needs; call it before optimizers are built."""
 
     def gradients(self, parameters: Parameters, scaler: GradScaler, name: str) -> Gradients:
         """Return an object that computes the gradients of these parameters and sums them over the ranks."""
 
     def begin(self, module: nn.Module) -> None:
-        """Give all ranks the initial weights of rank 0."""
+        """Copy the initial weights of rank 0 to all ranks."""
 
     def whole(self) -> Callable[[Tensor], Tensor]:
-        """Return a function that gathers a sharded parameter; all ranks must call it for each parameter."""
+        """Return a function that gathers a sharded parameter and returns it as a whole.
+
+        All ranks must call that function for each parameter. It returns a parameter that is not sharded unchanged.
+        """
 
 
 class Replicated:

@@ -14,7 +14,7 @@ ANSWER_S = 5.0  # time for the service to decide; holding idle slots costs less 
 
 
 class Target:
-    """Epoch or step after which a search compares a training, equal on all ranks."""
+    """Epoch or step at which a search compares this training with other trials; equal on all ranks."""
 
     def __init__(self, until: int | None, ranks: Ranks, instructions: Instructions, progress: Progress) -> None:
         """Set the target: `until` is an epoch or step, counted from 1, None to train to the end."""
@@ -28,7 +28,8 @@ class Target:
     def moves_on(self, units: int, step: int) -> bool:
         """Wait some seconds for the search to set a target beyond `units`; return True if it has set one.
 
-        All ranks call it. `step` is the current step, for the heartbeat.
+        All ranks call it. `units` and targets are numbers of epochs or steps. `step` is the current step, for the
+        heartbeat.
         """
         self._progress.tick("waiting", step)
         told = self._instructions.beyond(units, ANSWER_S) if self._ranks.rank == 0 else None

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Training:
-    """Training in this rank as the functions of the loop see it; `step` is the number of steps taken."""
+    """State of a training in this rank, which the functions of the loop read and change; `step` counts taken steps."""
 
     config: Config
     model: nn.Module
@@ -83,7 +83,7 @@ class Training:
     validation_metrics: dict[str, float] = field(default_factory=dict)  # metrics of the validation at this step
 
     def draws_for(self, objective: Objective) -> tuple[str, ...]:
-        """Return seed parts that give each objective of a step random numbers of its own; () if there is only one."""
+        """Return seed parts that give each objective of a step its own random numbers; () for a single objective."""
         return (objective.role,) if len(self.objectives) > 1 else ()
 
     @property
@@ -94,7 +94,7 @@ class Training:
 
     @property
     def uses_output(self) -> bool:
-        """Return True if `loss`, `metrics` or metric objects need the model's output in a validation."""
+        """Return True if a validation must run the model, as `loss`, `metrics` or metric objects need its output."""
         needs = not self.metrics_asks or "output" in self.metrics_asks
         return self.loss is not None or (self.metrics is not None and needs)
 
@@ -117,5 +117,5 @@ class Training:
 
     @property
     def epoch(self) -> float:
-        """Return the number of epochs trained so far, with a fraction; 0 if the length of the data is unknown."""
+        """Return the number of epochs trained so far, with a fraction; 0 if the length of an epoch is unknown."""
         return self.step / self.train.per_epoch if self.train.per_epoch else 0.0

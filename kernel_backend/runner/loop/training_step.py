@@ -1,4 +1,4 @@
-"""Call the user's training step, `step` or `step_<name>`, with the models and values that its arguments name."""
+"""Call the user's training step, `step` or `step_<name>`, with the models and values that its parameters name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def call_step(
     run: Training, objective: Objective, model: nn.Module, batch: Any, epoch: int, index: int
 ) -> tuple[Tensor, Mapping[str, Any]] | None:
-    """Return the loss and the logged values of the user's step for a batch; None if it trains nothing this time.
+    """Return the loss and the logged values of the user's step for a batch; None if the step trains nothing this time.
 
     `index` is the number of steps taken so far; in a validation, the number of the batch.
     """

@@ -36,7 +36,7 @@ def due(run: Training) -> bool:
 
 
 def validate_if_due(run: Training, ends: bool) -> bool:
-    """Validate if a validation is due; return True if it is the best so far.
+    """Run a validation if one is due; return True if its result is the best so far.
 
     If the last step `ends` an epoch, schedules that count epochs are advanced first.
     """
@@ -51,7 +51,7 @@ def validate_if_due(run: Training, ends: bool) -> bool:
 
 
 def check(run: Training, between: bool = False) -> bool:
-    """Validate and report; return True if the result is the best so far.
+    """Run a validation and report its metrics; return True if its result is the best so far.
 
     `between` marks an extra validation that a search's target requires. It leaves buffers, random states, schedules and
     the count of `--patience` unchanged.
@@ -77,7 +77,7 @@ def report_again(run: Training) -> None:
 
 @CLOCK.part("validation")
 def end_epoch(run: Training) -> None:
-    """Call the user's `on_epoch` on rank 0, with the models that validation uses.
+    """Call the user's `on_epoch`, if there is one, on rank 0 after an epoch, with the models that validation uses.
 
     Random states and buffers are restored afterwards.
     """
@@ -91,7 +91,7 @@ def end_epoch(run: Training) -> None:
 
 
 def evaluate_test_data(run: Training) -> None:
-    """Evaluate the best weights on `test_data`, if there is any, after the final checkpoint was committed.
+    """Evaluate the best weights on the user's `test_data`, if there is any; call it after the final checkpoint.
 
     Raises InvalidDefinition in the same cases as a validation.
     """
@@ -113,10 +113,11 @@ def _why_best(run: Training, manifest: Manifest) -> str:
 
 
 def judge(run: Training, between: bool) -> bool:
-    """Compare the newest validation with the best, step ReduceLROnPlateau schedules, stop early by `--patience`.
+    """Compare the newest validation with the best; step ReduceLROnPlateau schedules, and stop early by `--patience`.
 
-    Return True if it is the best so far. Raises InvalidDefinition if the metric that a search or `--patience` needs is
-    missing, and NotFinite if the metric was not finite several times in a row.
+    Return True if the newest validation is the best so far. With `between`, for an extra validation, schedules and
+    `--patience` are left alone. Raises InvalidDefinition if the metric that a search or `--patience` needs is missing,
+    and NotFinite if the metric was not finite several times in a row.
     """
     metric = run.config.metric
     if metric.name not in run.validation_metrics:
@@ -142,7 +143,7 @@ def judge(run: Training, between: bool) -> bool:
 
 
 def _check_finite(run: Training, value: float) -> None:
-    """Warn the user about a metric that is not finite; raise NotFinite after several such validations in a row."""
+    """Warn the user of a metric that is not finite; with `--on-nan fail`, raise NotFinite after several in a row."""
     run.not_finite = 0 if math.isfinite(value) else run.not_finite + 1
     name = run.config.metric.name
     if run.not_finite == 1:

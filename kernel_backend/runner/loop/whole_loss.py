@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Whole(NamedTuple):
-    """Global batch gathered from all ranks: the loss function's arguments, and each logical rank's rows."""
+    """Global batch gathered from all ranks: the loss function's arguments, and the rows of each logical rank."""
 
     values: dict[str, Any]
     leaves: list[Tensor]  # the outputs, for which the loss computes gradients
@@ -35,15 +35,16 @@ class Whole(NamedTuple):
 
 
 def gathers(run: Training) -> bool:
-    """Return True if losses are computed over the whole batch, not per share."""
+    """Return True if losses are computed over the whole global batch (`--gather-loss`), not per share."""
     return run.config.gather_loss and run.logical.count > 1
 
 
 def share_losses(run: Training, shares: list[Batch], logged: Sums) -> list[Tensor | None]:
     """Return a substitute loss for each of this process's shares, None for an empty share; all ranks call it.
 
-    Its value is the loss of the whole batch; its gradient is the gradient by the share's own outputs. Values that the
-    user logs are added to `logged`. Raises InvalidDefinition if outputs do not have a row for each sample.
+    The value of a substitute is the loss of the whole batch. Its gradient is what the whole batch's loss contributes
+    through the outputs of this share alone. Values that the user logs are added to `logged`. Raises InvalidDefinition
+    if outputs do not have a row for each sample.
     """
     outputs: dict[int, Any] = {}
     own: list[MetricPart] = []
@@ -72,7 +73,7 @@ def share_losses(run: Training, shares: list[Batch], logged: Sums) -> list[Tenso
 
 
 def validation_loss(run: Training, number: int, given: Iterable[MetricPart], sums: Sums) -> None:
-    """Add the loss of validation batch `number` as a whole to `sums` on rank 0; all ranks call it with their shares."""
+    """Add the loss of a whole validation batch to `sums` on rank 0; all ranks call it with their shares `given`."""
     own = [each._replace(values={name: host_copy(each.values[name]) for name in asked(run)}) for each in given]
     per_rank = [part for each in gather_objects(own, run.ranks, run.device) for part in each]
     if run.ranks.rank == 0 and per_rank:
@@ -111,7 +112,7 @@ def _joined(run: Training, per_rank: list[MetricPart]) -> Whole:
 
 
 def _share_loss(whole: Whole, gradients: tuple[Tensor | None, ...], loss: Tensor, rank: int, output: Any) -> Tensor:
-    """Return a tensor whose value is the whole batch's loss, and whose gradient is that by the outputs of one share."""
+    """Return a share's substitute loss: the whole batch's loss, with the gradient by this share's outputs only."""
     outputs = floating(output)
     rows = whole.rows[rank]
     samples = rows.stop - rows.start
