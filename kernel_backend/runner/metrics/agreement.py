@@ -14,7 +14,7 @@ Shape = tuple[int, ...]
 
 
 class _Report(NamedTuple):
-    """Message of one rank about a validation batch: kinds of metric values, row shapes, and its error if any."""
+    """Message of one rank about a validation batch: kind of metric values, shapes of outputs, and its error if any."""
 
     kind: Kind
     numbers: list[str]  # names of values that are not one per sample
@@ -29,9 +29,9 @@ class _Found(NamedTuple):
 
 
 class Agreement:
-    """Comparison of a validation batch over all ranks, so that an error on one rank is raised on all ranks.
+    """Comparison of each validation batch over all ranks, so that an error on one rank is raised on all ranks.
 
-    Otherwise the other ranks would wait for it in the next collective operation.
+    If one rank alone raised an error, the others would wait for that rank in the next collective operation.
     """
 
     def __init__(self, ranks: Ranks) -> None:
@@ -53,14 +53,16 @@ class Agreement:
         self._refusal = error
 
     def add(self, values: Mapping[str, Any], samples: int) -> None:
-        """Record the row shapes of values by name, which belong to this rank's share of `samples` samples."""
+        """Record, by name, the shapes of the values that belong to this rank's share of `samples` samples."""
         self._shapes.append({k: shape for name in values for k, shape in row_shapes(values[name], samples, name)})
 
     def compare(self, batch: int, kind: Kind, numbers: list[str]) -> set[Kind]:
-        """Exchange the recorded data of all ranks about a batch; return the kinds of values that any rank has.
+        """Exchange what all ranks have recorded about a batch; return the kinds of metric values that any rank has.
 
-        `batch` is the batch's number; `kind` and `numbers` are this rank's kind of values and the names of single
-        numbers. Raises InvalidDefinition, on all ranks, if a rank has an error or rows differ in shape.
+        A kind says whether the user's `metrics` returns one value per sample or a single number. `batch` is the batch's
+        number; `kind` is what this rank has seen, and `numbers` are the names of its single numbers. Raises
+        InvalidDefinition, on all ranks, if a rank has an error or if kinds differ. Row shapes that differ are described
+        in `difference`.
         """
         refusal = self._refusal.message if self._refusal is not None else None
         reports = self._ranks.all_gather_object(_Report(kind, numbers, self._shapes, refusal))

@@ -1,4 +1,4 @@
-"""Join batches of outputs and targets along the sample dimension, as if they had been one batch."""
+"""Join outputs and targets of several batches along the sample dimension, as if they had been one batch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kernel_backend.errors import InvalidDefinition
 
 
 class NotJoined:
-    """Placeholder for values that cannot be joined as rows; raises InvalidDefinition when it is used."""
+    """Placeholder for values of several batches that cannot be joined; raises InvalidDefinition when it is used."""
 
     def __init__(self, way: str, kind: str) -> None:
         self._said = f"{way} ({kind}) has no row for each sample, so the batches' cannot be joined"
@@ -42,7 +42,7 @@ def moved(value: Any, device: torch.device) -> Any:
 
 
 def floating(value: Any) -> list[Tensor]:
-    """Return the floating-point tensors of a nested value, in the order of its items."""
+    """Return the floating-point tensors in a nested value, in the order of its items."""
     found: list[Tensor] = []
 
     def seen(tensor: Tensor) -> Tensor:
@@ -79,9 +79,10 @@ def size_of(value: Any) -> int:
 
 
 def row_shapes(value: Any, count: int, way: str) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield name and shape of each tensor or array with a row for each of `count` samples; `way` begins each name.
+    """Yield name and shape of each tensor or array in `value` that has `count` rows, one per sample.
 
-    A list with `count` entries is skipped: it may hold an entry of any shape for each sample.
+    Each name begins with `way`. A list with `count` entries is skipped: it may hold an entry of any shape for each
+    sample.
     """
     if _has_rows(value, count):
         yield way, tuple(value.shape)
@@ -94,10 +95,11 @@ def row_shapes(value: Any, count: int, way: str) -> Iterator[tuple[str, tuple[in
 
 
 def join(counts: Sequence[int], values: Sequence[Any], way: str) -> Any:
-    """Join nested values of several batches with these sample counts; `way` names them in error messages.
+    """Join nested values of several batches, whose sample counts are `counts`; `way` names them in error messages.
 
-    Tensors with a row per sample are concatenated. Numbers, one per batch, become their mean, weighted by samples.
-    Raises InvalidDefinition if rows differ in shape.
+    Tensors with a row per sample are concatenated. Tensors of a single number become their mean, weighted by samples. A
+    value that is equal in all batches is returned; for any other values, a NotJoined. Raises InvalidDefinition if rows
+    differ in shape.
     """
     first = values[0]
     if all(isinstance(each, Tensor) for each in values):
@@ -119,7 +121,7 @@ def join(counts: Sequence[int], values: Sequence[Any], way: str) -> Any:
 
 
 def rows(value: Any, count: int, which: slice) -> Any:
-    """Return the samples `which` of a nested value; items that do not have `count` rows are returned whole."""
+    """Return a nested value with only the samples `which`; items in it that do not have `count` rows are kept whole."""
     if _has_rows(value, count):
         return value[which]
     if isinstance(value, Mapping) or _is_dataclass(value):
@@ -147,7 +149,7 @@ def _tensors(counts: Sequence[int], values: Sequence[Tensor], way: str) -> Any:
 
 
 def _lists(counts: Sequence[int], values: Sequence[Any], way: str) -> Any:
-    """Concatenate lists that have one entry per sample; join other lists, such as columns, entry by entry."""
+    """Concatenate lists that have one entry per sample; join other lists, such as lists of columns, entry by entry."""
     first = values[0]
     pairs = list(zip(values, counts, strict=True))
     of_rows = all(_has_rows(part, count) for each, count in pairs for part in each)

@@ -1,4 +1,4 @@
-"""Detect a loss that jumps and stays up, as in a training that diverges while its loss is still finite."""
+"""Detect a loss that jumps and stays high, as in a training that diverges while its loss is still finite."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ MOST = 3  # limit of notes per loss
 
 
 class LossSpikes:
-    """Detector of jumps in the losses of one attempt, each of which it follows by name."""
+    """Detector of jumps in the losses of one attempt; each loss is followed by its name."""
 
     def __init__(self) -> None:
         self._losses: dict[str, _Loss] = {}
 
     def take(self, step: int, metrics: Mapping[str, float]) -> str:
-        """Record the losses of a training report; return a note for the user if one jumped and stays up, else "".
+        """Record the losses of a training report; return a note for the user if one jumped and stays high, else "".
 
         Examples
         --------
@@ -67,7 +67,7 @@ class _Loss:
         )
 
     def _is_high(self, value: float) -> bool:
-        """Return True for a loss far above the recent ones."""
+        """Return True if `value` is far above the loss values reported recently."""
         if len(self.usual) < LEAST:
             return False
         median = statistics.median(self.usual)

@@ -18,7 +18,7 @@ States = list[tuple[dict[str, Any], int]]  # for each part of a metric: its stat
 
 
 def mapping(found: Any) -> dict[str, Any]:
-    """Return the dict that the user's `metrics` returned, with arrays converted to tensors.
+    """Return the dict `found`, which the user's `metrics` returned, with arrays converted to tensors.
 
     Raises InvalidDefinition if it is not a dict.
     """
@@ -35,7 +35,11 @@ def mapping(found: Any) -> dict[str, Any]:
 
 
 def named_metrics(found: Any) -> dict[str, Any]:
-    """Return metric objects and numbers by name, with the items of collections; raise InvalidDefinition otherwise."""
+    """Return the metric objects and numbers in `found`, the result of the user's `metrics`, by name.
+
+    The items of torchmetrics collections are listed one by one. Raises InvalidDefinition if `found` is neither a metric
+    object nor a dict.
+    """
     if is_metric(found) and not callable(getattr(found, "items", None)):
         return {type(found).__name__: found}
     named: dict[str, Any] = {}
@@ -59,7 +63,7 @@ def states_of(metric: Any) -> States:
 
 
 def _reduced(values: list[Any], reduce: Callable[[Tensor], Tensor] | None) -> Any:
-    """Combine one state of several ranks into one value, by the reduction that torchmetrics declares for it."""
+    """Combine the values that one state has on several ranks, by the reduction that torchmetrics declares for it."""
     if isinstance(values[0], list):
         return [each for value in values for each in value]
     if len(values) == 1:
@@ -69,7 +73,7 @@ def _reduced(values: list[Any], reduce: Callable[[Tensor], Tensor] | None) -> An
 
 
 def keep_to_itself(metric: Any) -> None:
-    """Make a torchmetrics metric compute from the state of this rank alone, since the other ranks do not call it."""
+    """Make a torchmetrics metric compute from this rank's state alone, as the other ranks do not call `compute`."""
     for each in _with_states(metric):
         each.distributed_available_fn = _never
 
@@ -79,7 +83,7 @@ def _never() -> bool:
 
 
 def computed(name: str, metric: Any) -> dict[str, float]:
-    """Return a metric's results as numbers, by its own name or the names that it returns.
+    """Return a metric's results as numbers by name: by `name`, or by the keys if its `compute` returns a dict.
 
     Raises InvalidDefinition for a result that is not a number.
     """

@@ -22,9 +22,10 @@ class Sums:
         self._sums: dict[int, dict[str, tuple[Tensor | float, int]]] = {}
 
     def add(self, name: str, value: Any, count: int, logical: int = 0) -> None:
-        """Add a value that covers `count` samples: a tensor with an entry per sample, or a number, which is their mean.
+        """Add a value for `count` samples: a tensor with an entry for each sample, or a number, which is their mean.
 
-        Raises InvalidDefinition for a tensor of another length.
+        `logical` is the logical rank to which the samples belong. Raises InvalidDefinition for a tensor of another
+        length.
         """
         mine = self._sums.setdefault(logical, {})
         total, samples = mine.get(name, (0.0, 0))
@@ -35,9 +36,10 @@ class Sums:
         return bool(self._sums)
 
     def means(self, ranks: Ranks) -> dict[str, float]:
-        """Return the mean of each value over the samples of all ranks; all ranks call it.
+        """Return the mean of each value over the samples of all ranks, by name; all ranks call it.
 
-        Values are added in the order of the logical ranks, so that the result does not depend on the placement.
+        Values are added in the order of the logical ranks. So the result does not depend on which process computes
+        which.
         """
         merged: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)
         mine = {
@@ -53,7 +55,7 @@ class Sums:
 
 @contextmanager
 def evaluating(*models: nn.Module) -> Iterator[None]:
-    """Put these models in evaluation mode for the block, then restore each module's own mode."""
+    """Put these models in evaluation mode, without gradients, for the block; then restore each module's own mode."""
     modes = [(module, module.training) for model in models for module in model.modules()]
     for model in models:
         model.eval()
@@ -66,7 +68,7 @@ def evaluating(*models: nn.Module) -> Iterator[None]:
 
 
 def share(tensors: Sequence[Tensor], ranks: Ranks) -> None:
-    """Overwrite the tensors (of any dtypes) on all ranks with those of rank 0, in one broadcast."""
+    """Overwrite the tensors (of any dtypes) on all ranks with those of rank 0, in one broadcast; all ranks call it."""
     if ranks.size == 1 or not tensors:
         return
     with torch.no_grad():

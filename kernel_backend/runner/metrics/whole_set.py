@@ -51,13 +51,13 @@ class MetricPart(NamedTuple):
 
 
 class Evaluation(Protocol):
-    """Accumulator of the metrics' values during one validation."""
+    """Accumulator of the values of the user's `metrics` during one validation."""
 
     def add(self, part: MetricPart) -> None:
-        """Add a share of a batch; raise InvalidDefinition, or any error of the user's function."""
+        """Add one logical rank's share of a batch; raise InvalidDefinition, or any error of the user's function."""
 
     def end_batch(self, number: int) -> None:
-        """End batch number `number`: compare it with the other ranks, so that all raise an error or none does.
+        """End batch number `number`: compare it with the other ranks' data, so that all raise an error or none does.
 
         All ranks call it.
         """
@@ -67,7 +67,7 @@ class Evaluation(Protocol):
 
 
 class Metrics:
-    """Caller of the user's `metrics`; creates an Evaluation for each validation."""
+    """Wrapper of the user's function `metrics`, which creates an Evaluation for each validation."""
 
     def __init__(
         self,
@@ -78,10 +78,10 @@ class Metrics:
         limit: int = LIMIT,
         files: StepFiles | None = None,
     ) -> None:
-        """Set up the caller of `function`, which takes the arguments `asked`.
+        """Set up the wrapper of `function`, which takes the arguments `asked`.
 
-        `limit` is the most data, in bytes over all ranks, that may be collected; with `files`, the function's files are
-        redirected while it runs.
+        `limit` is the most data, in bytes over all ranks, that may be collected. With `files`, files that the function
+        writes are redirected.
         """
         self._function, self._asked, self._ranks = files.inside(function) if files else function, asked, ranks
         self.device, self._limit = device, limit
@@ -96,17 +96,17 @@ class Metrics:
         return OfObjects(self, self._function(epoch=epoch), self._ranks, self._limit)
 
     def reset(self) -> None:
-        """Reset the metric objects that the user's function uses, so that a result covers a single call's samples."""
+        """Reset the metric objects to which the user's function refers, so that they hold no earlier samples."""
         for each in self._objects:
             each.reset()
 
     def gather(self, parts: list[MetricPart]) -> list[MetricPart]:
-        """Return the shares of all ranks in sample order on rank 0, [] elsewhere; all ranks call it."""
+        """Return the shares of batches of all ranks in sample order on rank 0, [] on other ranks; all ranks call it."""
         per_rank = gather_objects(parts, self._ranks, self.device)
         return sorted((part for each in per_rank for part in each), key=lambda part: part[:2])
 
     def gather_states(self, states: dict[str, States]) -> list[dict[str, States]]:
-        """Return on rank 0 the states of all ranks' metric objects, in order of rank; [] elsewhere.
+        """Return on rank 0 the states of all ranks' metric objects, in the order of the ranks; [] on other ranks.
 
         All ranks call it.
         """
@@ -118,7 +118,7 @@ class Metrics:
 
 
 class Collected:
-    """Shares of the validation data, stored on the host for one call of `metrics` with all samples."""
+    """Shares (parts) of validation batches, stored in host memory for one call of `metrics` with all samples."""
 
     def __init__(self, ranks: Ranks, limit: int) -> None:
         self._ranks, self.limit = ranks, limit
@@ -131,7 +131,7 @@ class Collected:
         return self._bytes * self._ranks.size > self.limit
 
     def add(self, part: MetricPart) -> None:
-        """Store a copy of a share on the host."""
+        """Store a copy of a share of a batch in host memory."""
         self.parts.append(part._replace(values=host_copy(part.values)))
         self._bytes += size_of(part.values)
 
@@ -141,7 +141,7 @@ class Collected:
 
 
 class WholeSet:
-    """Evaluation of a `metrics` that computes values from outputs and targets."""
+    """Evaluation with a user's `metrics` that computes values from outputs and targets."""
 
     def __init__(
         self, metrics: Metrics, function: Callable[..., Any], asked: frozenset[str], ranks: Ranks, limit: int
@@ -156,7 +156,10 @@ class WholeSet:
         metrics.reset()
 
     def add(self, part: MetricPart) -> None:
-        """Add a share's values per sample; store the arguments if `metrics` must be called with the whole set."""
+        """Add a share's values per sample; store its data as long as `metrics` may need all samples in one call.
+
+        A share is the part of a validation batch that one logical rank computes.
+        """
         values = {name: part.values[name] for name in sorted(self._asked)}  # in the same order on all ranks
         if self._agreement.refused:
             return
@@ -173,7 +176,7 @@ class WholeSet:
             self._agreement.add(values, part.samples)
 
     def end_batch(self, number: int) -> None:
-        """Raise on all ranks an error that any rank has for this batch, or InvalidDefinition if row shapes differ."""
+        """Raise an error that any rank has for this batch on all ranks, or InvalidDefinition if row shapes differ."""
         if self._agreement.joins:
             kinds = self._agreement.compare(number, self._kind, self._numbers)
             if "whole" in kinds and self._agreement.difference is not None:
@@ -199,7 +202,11 @@ class WholeSet:
         return dict(found)
 
     def _try(self, part: MetricPart, values: dict[str, Any]) -> None:
-        """Call `metrics` with `values`, the arguments for one share; if it returns values per sample, sum these."""
+        """Call `metrics` with `values`, the arguments for one share; add its results if they are values per sample.
+
+        If the results are single numbers, `metrics` must be called once with all samples. An error is kept for later,
+        as the share may just be too small.
+        """
         try:
             found = self._function(**values)
         except Exception as error:
@@ -264,12 +271,13 @@ class WholeSet:
 
 
 class OfObjects:
-    """Evaluation of metric objects such as torchmetrics'; their states on all ranks are merged at the end."""
+    """Evaluation with metric objects such as torchmetrics', whose states on all ranks are merged at the end."""
 
     def __init__(self, metrics: Metrics, found: Any, ranks: Ranks, limit: int) -> None:
-        """Set up the metric objects in `found`, the result of `metrics`; `finish` returns numbers in it unchanged.
+        """Set up the metric objects in `found`, the result of the user's `metrics`.
 
-        `limit` is the most data, in bytes over all ranks, that may be collected.
+        `finish` returns numbers in `found` unchanged. `limit` is the most data, in bytes over all ranks, that may be
+        collected.
         """
         self._metrics, self._ranks, self._collected = metrics, ranks, Collected(ranks, limit)
         values = named_metrics(found)
@@ -284,7 +292,7 @@ class OfObjects:
                 to(metrics.device)
 
     def add(self, part: MetricPart) -> None:
-        """Update the metric objects whose states can be merged; for others, store outputs and targets for rank 0."""
+        """Update metric objects whose states can be merged; for others, store outputs and targets for rank 0."""
         values = {name: part.values[name] for name in ("output", "target")}
         for each in self._mergeable.values():
             each.update(values["output"], values["target"])
@@ -323,7 +331,7 @@ def _kind(value: Any, samples: int) -> Literal["per sample", "number"]:
 
 
 def _of_all(name: str, value: Any, samples: int, values: Mapping[str, Any]) -> dict[str, float]:
-    """Convert a value that `metrics` returned for all `samples` samples to numbers by name."""
+    """Convert a value, which `metrics` returned when called with all `samples` samples, to numbers by name."""
     if is_metric(value):
         if getattr(value, "_update_count", 1) == 0:  # a torchmetrics metric that was created, but never updated
             value.update(values["output"], values["target"])
