@@ -16,7 +16,7 @@ from kernel_backend.model.experiment import BackendChoice
 
 
 class Handle(Protocol):
-    """Handle of an all-reduce that was started and may not have ended."""
+    """Handle of an all-reduce that was started, and may still be in progress."""
 
     def wait(self) -> None:
         """Wait until the tensor holds the sum over all ranks; raise the backend's error if a rank is lost."""
@@ -64,7 +64,7 @@ class Ranks(Protocol):
 
 
 class Choice(NamedTuple):
-    """Chosen backend for the communication between ranks, and a sentence with the reason."""
+    """Chosen backend for the communication between ranks, and a text with the reason."""
 
     name: str
     reason: str
@@ -108,8 +108,8 @@ def horovod_problem(kind: str) -> str | None:
 def connect(choice: Choice, kind: str, patience: float) -> Ranks:
     """Connect this process to the other ranks, by the environment variables that the launcher has set.
 
-    A single rank connects to nothing. `patience` is the number of seconds after which a silent rank counts as lost; the
-    launcher detects dead and hung ranks much sooner.
+    With a single rank, nothing is connected. `patience` is the number of seconds after which a silent rank counts as
+    lost; the launcher detects dead and hung ranks much sooner.
     """
     rank, size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     local_rank = int(os.environ.get("LOCAL_RANK", "0"))
@@ -165,7 +165,7 @@ class _Done:
 
 
 class HorovodRanks:
-    """Process group of Horovod, without its tensor fusion: buckets replace it, as its sums depend on timing."""
+    """Process group of Horovod without its tensor fusion, which makes sums depend on timing."""
 
     def __init__(self, patience: float) -> None:
         os.environ["HOROVOD_GLOO_TIMEOUT_SECONDS"] = str(math.ceil(patience))

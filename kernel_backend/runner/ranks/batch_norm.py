@@ -1,8 +1,8 @@
 """Let BatchNorm use the statistics of all ranks' samples (`--sync-bn`), with any backend and on any device.
 
 torch's SyncBatchNorm needs CUDA. Here each rank's count, mean and variance are gathered and combined in the order of
-the ranks, so that every rank computes the same bits. The backward pass sums gradients in the same way. They are the
-gradients of the sum of all ranks' losses, so each loss must be weighted by its fraction of the global batch.
+the ranks, so that every rank computes the same bits. The backward pass sums gradients in the same way. The result is
+the gradients of the sum of all ranks' losses, so each loss must be weighted by its fraction of the global batch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NAME = "batch statistics"
 
 
 class SharedStatistics:
-    """Process group for synchronized BatchNorm modules; every rank must call each of these modules equally often."""
+    """Process group through which BatchNorm modules share statistics; all ranks must call each module equally often."""
 
     def __init__(self, ranks: Ranks) -> None:
         self.ranks: Ranks = ranks
@@ -33,7 +33,7 @@ class SharedStatistics:
 
     @contextmanager
     def apart(self) -> Iterator[None]:
-        """Use only this rank's samples in the block, in which the other ranks do not call the modules."""
+        """Let the modules use only this rank's samples in the block, in which the other ranks do not call them."""
         ranks, self.ranks = self.ranks, SingleRank()
         try:
             yield
@@ -45,7 +45,7 @@ def synchronize(modules: Iterable[nn.Module], shared: SharedStatistics) -> None:
     """Make each BatchNorm in `modules` use the statistics of all ranks in training.
 
     The module objects stay the same, with another class; with one rank nothing changes. Raises InvalidDefinition for a
-    BatchNorm that overrides `forward`, and for a lazy one.
+    BatchNorm that overrides `forward`, and for a lazy BatchNorm, whose size the first batch determines.
     """
     if shared.ranks.size == 1:
         return
@@ -149,7 +149,7 @@ class _Gathered(torch.autograd.Function):
 
 
 class _SummedRow(torch.autograd.Function):
-    """Autograd function for the backward pass of `_Gathered`: it sums, over the ranks, their rows for this rank."""
+    """Autograd function for the backward pass of `_Gathered`: sums all ranks' gradients of this rank's row."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, ranks: Ranks) -> Tensor:

@@ -1,4 +1,4 @@
-"""Count the time of a process group's collective operations as communication."""
+"""Measure the time of a process group's collective operations, as communication time of the rank."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kernel_backend.runner.timing.clock import CLOCK, StepClock
 
 
 class TimedRanks:
-    """Process group that passes calls on to another one; the time of blocking calls counts as communication."""
+    """Process group that passes calls on to another one, and counts the time of blocking calls as communication."""
 
     def __init__(self, ranks: Ranks, clock: StepClock = CLOCK) -> None:
         self._ranks, self._block = ranks, clock.part("communication")
