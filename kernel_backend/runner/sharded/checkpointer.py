@@ -13,15 +13,15 @@ from kernel_backend.runner.checkpoint.saving import Cost
 
 
 class ShardedCheckpointer(Checkpointer):
-    """Checkpointer of a sharded training: all ranks write at the same time, then rank 0 commits.
+    """Checkpointer of a sharded training: all ranks write at the same time, then rank 0 commits the checkpoint.
 
     Training waits, since a checkpoint is complete only when the part of each rank is on the disk.
     """
 
     def save(self, position: Position) -> None:
-        """Commit a checkpoint of the training as it is at `position`.
+        """Write and commit a checkpoint of the training as it is at `position`.
 
-        If it cannot be written, warn the user and continue without it.
+        If it cannot be written, warn the user and continue without this checkpoint.
         """
         problem = self._attempt(position)
         if problem is not None and self._ranks.rank == 0:

@@ -23,9 +23,9 @@ class ShardedContents(TrainingContents):
     """State of a training in which each rank holds some rows of each parameter and of its optimizer state."""
 
     def split(self, per_rank: PerRankState) -> tuple[dict[str, Any], Parts]:
-        """Return this rank's state as JSON and as tensors by part.
+        """Return this rank's state as a JSON dict, and its tensors by checkpoint part and name.
 
-        Sharded tensors are in parts such as `model.shard-1`; all others are returned only on rank 0.
+        Sharded tensors are in parts such as `model.shard-1`; all other tensors are returned only on rank 0.
         """
         state, parts = super().split(per_rank)
         found: dict[str, dict[str, Tensor]] = {}
@@ -40,7 +40,7 @@ class ShardedContents(TrainingContents):
         return state, found
 
     def tensors(self, manifest: Manifest, read: Read, name: str) -> dict[str, Tensor]:
-        """Return the tensors of a checkpoint part by name; of a sharded tensor, only this rank's rows."""
+        """Return the tensors of a checkpoint part by name; sharded tensors have only this rank's rows in memory."""
         shapes = manifest.state.get(_SHAPES, {}).get(name)
         if not shapes:
             return tensors_of(manifest, name, read)
@@ -48,7 +48,7 @@ class ShardedContents(TrainingContents):
         return others | self._own(manifest, read, name, shapes)
 
     def _own(self, manifest: Manifest, read: Read, name: str, shapes: Mapping[str, list[int]]) -> dict[str, Tensor]:
-        """Return this rank's rows of a sharded checkpoint part, by tensor name.
+        """Return the sharded tensors of a checkpoint part by name, each with this rank's rows.
 
         Of the stored shards, only those that overlap with these rows are read, one after the other. `shapes` has the
         shapes of the whole tensors.
@@ -79,7 +79,7 @@ def _common(one: range, other: range) -> range:
 
 
 def _rows(tensor: Tensor, start: int, count: int) -> Tensor:
-    """Return a copy of `count` rows from row `start` on; if these are all rows, return the tensor itself."""
+    """Return a copy of `count` rows from row `start` on, or the tensor itself if it has no other rows."""
     return tensor if count == len(tensor) else tensor[start : start + count].clone()
 
 

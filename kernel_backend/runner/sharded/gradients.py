@@ -17,7 +17,7 @@ class ShardedGradients:
         self._word = torch.zeros(2 + len(ControlFlags._fields), dtype=torch.float64, device=device)
 
     def begin(self) -> None:
-        """Discard the gradients of the step before."""
+        """Begin a step: discard the gradients of the step before."""
         self._word.zero_()
         for parameter in self._parameters:
             parameter.grad = None
@@ -25,7 +25,7 @@ class ShardedGradients:
     def add(self, loss: torch.Tensor | None, samples: int, total: int, flags: ControlFlags) -> None:
         """Compute the gradients of a share of the batch.
 
-        During its backward pass torch sums the gradients of each FSDP unit over the ranks.
+        During the backward pass torch sums the gradients of each FSDP unit, a group of parameters, over the ranks.
         """
         self._word[0] += samples
         for index, flag in enumerate(flags, start=2):
@@ -37,6 +37,6 @@ class ShardedGradients:
             self._scaler.scale(weighted).backward()  # type: ignore[no-untyped-call]
 
     def finish(self) -> ControlWord:
-        """Return sample count, loss and flags summed over the ranks; the gradients are complete already."""
+        """Return sample count, loss and flags summed over the ranks; the gradients have been summed already."""
         samples, loss, *flags = self._ranks.allreduce_sum(self._word, "control word").tolist()
         return ControlWord(int(samples), loss, ControlFlags(*(flag > 0 for flag in flags)))

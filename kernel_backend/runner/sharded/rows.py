@@ -38,7 +38,7 @@ def from_rows(local: Tensor, shape: Sequence[int], mesh: DeviceMesh) -> DTensor:
 
 
 def sharded_like(own: Any, value: Tensor) -> Tensor:
-    """Return a whole tensor `value` sharded as `own` is; return it unchanged if `own` is not sharded."""
+    """Return the whole tensor `value`, sharded as `own` is; if `own` is not sharded, return `value` unchanged."""
     if not isinstance(own, DTensor) or isinstance(value, DTensor) or value.shape != own.shape:
         return value
     mesh = own.device_mesh

@@ -54,22 +54,22 @@ class Sharded:
         shard(module, self._ranks, self._device)
 
     def gradients(self, parameters: Parameters, scaler: GradScaler, name: str) -> Gradients:
-        """Return the gradients object for a sharded model: torch sums and shards gradients in the backward pass."""
+        """Return an object for the gradients of a sharded model, which torch sums and shards in the backward pass."""
         return ShardedGradients(parameters, scaler, self._ranks, self._device)
 
     def begin(self, module: nn.Module) -> None:
         """Do nothing, as `place` has copied the weights of rank 0."""
 
     def whole(self) -> Callable[[Tensor], Tensor]:
-        """Return the function that gathers a whole parameter from its rows on all ranks."""
+        """Return the function that gathers a parameter from its rows on all ranks; all ranks must call it."""
         return whole
 
 
 def _return_freed_memory() -> None:
     """Make the memory allocator (glibc) return large blocks to the system as soon as they are freed.
 
-    The whole weights of each FSDP unit are allocated and freed in each pass. By default glibc keeps freed blocks of up
-    to 32 MB, which fragments memory.
+    The whole weights of each FSDP unit (a module that is gathered for its computation) are allocated and freed in each
+    pass. By default glibc keeps freed blocks of up to 32 MB, which fragments memory.
     """
     with contextlib.suppress(AttributeError):  # another C library
         ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, _LARGE)
