@@ -31,13 +31,13 @@ Item = TypeVar("Item")
 
 
 class Timeline(Protocol):
-    """Clock other than the wall clock for the parts of a training, such as one of events on a GPU."""
+    """Clock that replaces the wall clock for the parts of a training step, such as one that uses events on a GPU."""
 
     def mark(self, part: int) -> None:
         """Record that part number `part` of the step (such as forward or backward) begins now."""
 
     def passed(self) -> Iterator[tuple[int, float]]:
-        """Yield, in order of time, number and seconds of each part of a step that has ended since the last call."""
+        """Yield number and seconds of each part of a step that has ended since the last call, in order of time."""
 
     @property
     def oldest(self) -> int:
@@ -45,7 +45,7 @@ class Timeline(Protocol):
 
 
 class PartBlock(ContextDecorator):
-    """Context manager or decorator whose time counts for one part of the training; it can be reused and nested."""
+    """Context manager or decorator whose time is counted for one part of the training; can be reused and nested."""
 
     def __init__(self, clock: StepClock, part: Part) -> None:
         self._clock, self._part = clock, _NUMBER[part]
@@ -58,7 +58,7 @@ class PartBlock(ContextDecorator):
 
 
 class StepClock:
-    """Clock that knows which part of a step is in progress, and sums each part's seconds from the second step on."""
+    """Clock that knows the part of a step in progress, and sums the seconds of each part from the second step on."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -67,9 +67,10 @@ class StepClock:
         self.detach()
 
     def attach(self, memory: memoryview, timeline: Timeline | None = None) -> None:
-        """Publish the sums in `memory` from now on, in the layout of `model/launch/times.py`.
+        """Write the sums to `memory` from now on, in the layout of `model/launch/times.py`.
 
-        Call it from the training's thread. With `timeline`, parts are measured by it instead of the wall clock.
+        Call it from the training's thread. With `timeline`, parts of a step are measured by it instead of the wall
+        clock.
         """
         self.detach()
         self._view, self._timeline = memory.cast("d"), timeline
@@ -89,11 +90,11 @@ class StepClock:
         self.between: Part = "stall"  # part of a step outside of all blocks: a user's own loop is mostly forward
 
     def part(self, part: Part) -> PartBlock:
-        """Return a context in which time counts for this part of a step."""
+        """Return a context manager; time in its block counts for this part of a step."""
         return self._blocks[part]
 
     def each(self, part: Part, items: Iterable[Item]) -> Iterator[Item]:
-        """Yield the items of an iterable; waiting for each item counts for this part of a step."""
+        """Yield the items of an iterable; the time of waiting for an item counts for this part of a step."""
         number, iterator = _NUMBER[part], iter(items)
         try:
             while True:
@@ -110,7 +111,7 @@ class StepClock:
                 iterator.close()
 
     def enter(self, part: int) -> None:
-        """Begin part number `part` of a step, within the part in progress; end it with `leave`."""
+        """Begin part number `part` of a step; it interrupts the part in progress until `leave` is called."""
         if _ident() != self._thread:
             return
         self._stack.append(self._part)
@@ -122,7 +123,7 @@ class StepClock:
             self._switch(part)
 
     def leave(self) -> None:
-        """End the part of a step that was entered last."""
+        """End the part of a step that was entered last; the part that it interrupted goes on."""
         if _ident() != self._thread or not self._stack:
             return
         outer = self._stack.pop()
@@ -132,7 +133,7 @@ class StepClock:
             self._switch(outer)
 
     def rest(self, part: Part) -> None:
-        """Set the part of a step for which time outside of all blocks counts."""
+        """Set the part of a step to which time outside of all blocks (`part`, `each`, `enter`) is added."""
         if _ident() != self._thread:
             return
         if self._stack:
@@ -142,11 +143,11 @@ class StepClock:
 
     @property
     def outside(self) -> bool:
-        """Return True if the calling thread is the training's, and is outside of all blocks."""
+        """Return True if the calling thread is the training's, and is in no block that counts for a part of a step."""
         return not self._stack and _ident() == self._thread
 
     def phase(self, phase: Phase, step: int) -> None:
-        """Receive phase and step of the rank's heartbeat; measuring starts with the second step."""
+        """Take over the phase and step number of a heartbeat; measuring starts with the second step."""
         if _ident() != self._thread:
             return
         begins = phase in ("step", "first step")
@@ -168,9 +169,10 @@ class StepClock:
         self._view[file.LOADER], self._view[file.WORKERS] = LOADERS.index(loader), workers
 
     def passed(self) -> tuple[float, float] | None:
-        """Return the seconds of this training's steps so far, and the part of them spent waiting for data.
+        """Return the seconds of this training's steps so far, and how many of them were spent waiting for data.
 
-        None if stopped. Validations and checkpoints are left out. Call it from the training's thread.
+        Return None if the clock does not run. Validations and checkpoints are left out. Call it from the training's
+        thread.
         """
         if not self._running or _ident() != self._thread:
             return None
@@ -180,7 +182,7 @@ class StepClock:
         return sum(seconds[number] for number in _OF_STEPS), seconds[_DATA]
 
     def computed(self, operations: int) -> None:
-        """Record the number of operations in the autograd graph, each of which costs time on the host."""
+        """Add the number of operations in a backward pass's autograd graph; each costs time on the host."""
         self._view[file.OPERATIONS] += operations * self._running
 
     def wrote(self, size: int, seconds: float) -> None:
@@ -221,7 +223,10 @@ class StepClock:
         view[_SEQUENCE] = self._sequence
 
     def _follow(self, timeline: Timeline, part: int) -> None:
-        """Add the parts of steps that have ended on the timeline, which may lag behind; then begin `part` on it."""
+        """Record on the timeline that `part` begins, and add the seconds of the parts that have ended on it.
+
+        The timeline may lag behind, as the host runs ahead of a GPU.
+        """
         timeline.mark(part)
         view = self._view
         for ended, seconds in timeline.passed():

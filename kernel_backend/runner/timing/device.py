@@ -1,9 +1,9 @@
 """Measure the parts of a training step by CUDA events, as the host runs ahead of its GPU.
 
-The wall clock would count the GPU's work as time of the next part that waits for it. An event is recorded at each
-change of the part. The time between two events is the time that the GPU took from one to the next, including its waits
-for the host. A wait for data that overlaps with earlier work of the GPU therefore counts as that work, and the parts
-still sum to the wall time.
+The wall clock would add the GPU's work to whichever later part waits for it. Here an event is recorded at each change
+of the part. The time between two events is the time that the GPU took from one to the next, including its waits for the
+host. A wait for data that overlaps with earlier work of the GPU therefore counts as that work, and the parts still sum
+to the wall time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 
 
 class CudaTimeline:
-    """Timeline measured on the CUDA stream that is current when a part of a step begins."""
+    """Clock of CUDA events, recorded on the stream that is current when a part of a step begins."""
 
     def __init__(self) -> None:
         self._pending: deque[tuple[torch.cuda.Event, int]] = deque()

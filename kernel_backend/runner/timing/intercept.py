@@ -19,7 +19,10 @@ COUNTED_AT = 3  # number of the backward pass whose graph is counted; the first 
 
 
 def install(clock: StepClock = CLOCK) -> Callable[[], None]:
-    """Patch torch so that `clock` times these calls in this process; return a function that removes the patches."""
+    """Patch torch so that `clock` times backward passes, optimizer steps and DataLoaders of this process.
+
+    Return a function that removes the patches.
+    """
     backward, fetch = torch.autograd.backward, _BaseDataLoaderIter.__next__
     torch.autograd.backward = _timed_backward(backward, clock)
     _BaseDataLoaderIter.__next__ = _timed_fetch(fetch, clock)  # type: ignore[method-assign, assignment]
