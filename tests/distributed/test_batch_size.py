@@ -155,8 +155,9 @@ def test_nothing_of_the_tried_steps_is_left(tmp_path):
 def test_a_found_size_is_used_by_a_later_attempt(tmp_path):
     auto = Trial(tmp_path / "auto", slots=1, options={"auto_batch": AutoBatch(most=2)}, epochs=1, every="2steps")
     # Beyond the two steps with which the size is tried, for they stand there too.
-    killed = auto.start(hold=4).reaches(4).kill(0)
-    assert auto.pinned() is not None
+    attempt = auto.start(hold=4).reaches(4)
+    attempt.wait(lambda: auto.pinned() is not None)
+    killed = attempt.kill(0)
     batch = found(killed)
     auto.batch = batch
     resumed = auto.run(resume_from=auto.pinned())
