@@ -12,10 +12,10 @@ from kernel_backend.runner.determinism.reachability import held_by
 
 
 def auxiliary_modules(model: nn.Module, **objects: Any) -> dict[str, nn.Module]:
-    """Return the modules that the model or the `objects` refer to, without the model's own submodules, by path.
+    """Return, by path, the modules outside the model to which the model's attributes or the `objects` refer.
 
-    Submodules of a returned module are left out. Notebook cells create such modules in a function, such as `def
-    criterion()`, or at the top level.
+    A path is text such as `criterion.teacher`. Of nested modules, only the outermost is returned. User code may create
+    such modules in a function, such as `def criterion()`, or at the top level of a cell.
     """
     known = set(model.modules())
     found: dict[str, nn.Module] = {}
@@ -27,10 +27,9 @@ def auxiliary_modules(model: nn.Module, **objects: Any) -> dict[str, nn.Module]:
 
 
 class AuxiliaryModules:
-    """Checkpoint part that holds modified weights of modules outside the model, such as a teacher's.
+    """Checkpoint part with the modified weights of modules outside the model, such as those of a teacher.
 
-    Weights that are never modified are not saved, as the definition creates them again. Buffers are saved elsewhere,
-    per logical rank.
+    Weights that are never modified are not saved, as the user's code creates them again. Buffers are not in this part.
     """
 
     def __init__(self, modules: Mapping[str, nn.Module], unseen: bool) -> None:
@@ -44,11 +43,11 @@ class AuxiliaryModules:
         self._versions = {name: -1 if unseen else each._version for name, each in self._weights.items()}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the weights that were modified since construction, by name."""
+        """Return, by name, the weights that were modified after this object was created."""
         return {name: each for name, each in self._weights.items() if each._version != self._versions[name]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the saved weights."""
+        """Copy the saved weights into the modules."""
         with torch.no_grad():
             for name, saved in state.items():
                 self._weights[name].copy_(saved)

@@ -1,4 +1,4 @@
-"""Call the user's functions (`model`, `loss`, `train_data` ...) with the values that their arguments name."""
+"""Call the user's functions (`model`, `loss`, `train_data` ...) with the values that their parameters name."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OF_AUGMENT = frozenset({"batch", "epoch", "index"})
 
 
 class Functions:
-    """Caller of the functions of a definition; each result is cached, so that one process has one object of each."""
+    """Caller of a definition's functions. Results such as the model are cached: one process has one object of each."""
 
     def __init__(self, loaded: Loaded, params: Mapping[str, Value], seed: int, constants: Mapping[str, Any]) -> None:
         """Bind the hyperparameters; raise InvalidDefinition if one has no value.
@@ -40,15 +40,15 @@ class Functions:
         self.params = self._definition.bind(params)
 
     def know(self, **constants: Any) -> None:
-        """Add constants that become known only later, such as `steps`, as arguments for functions."""
+        """Make further values available as arguments of the user's functions, once they are known, such as `steps`."""
         self._constants |= constants
 
     def has(self, role: str) -> bool:
-        """Return True if the definition has a function (or value) for this role, such as `optimizer`."""
+        """Return True if the user has defined a function or a value for this role, such as `optimizer`."""
         return role in self._definition.roles
 
     def needs_model(self, role: str) -> bool:
-        """Return True if the function for a role, such as `optimizer`, needs the model, directly or indirectly."""
+        """Return True if the function for a role, such as `train_data`, needs the model, directly or indirectly."""
         return any(function.name == "model" for function in self._definition.needs(role))
 
     @property
@@ -176,15 +176,16 @@ class Functions:
         return (_OF_A_STEP | _OF_A_TRAINING_STEP) & {each.value_of for each in parameters if each.kind == "loop"}
 
     def result(self, name: str) -> Any:
-        """Return the result of a role's function, or of another function that roles share; it is called only once."""
+        """Return the result of the user's function `name`, called without further arguments. Later calls reuse it."""
         if name not in self._results:
             self._results[name] = self.prepared(name, frozenset())()
         return self._results[name]
 
     def prepared(self, name: str, given: frozenset[str]) -> Callable[..., Any]:
-        """Return the function with all arguments bound except those in `given`, which the training loop passes by name.
+        """Return the user's function `name` as a function that takes only the arguments in `given`, as keywords.
 
-        Hyperparameters and other functions' results are resolved now, so that a call has little overhead. Raises
+        All other arguments, such as hyperparameters and the results of other functions, are computed now, so that a
+        call has little overhead. The random generators are reseeded from the job's seed and `name`. Raises
         InvalidDefinition for an argument that is not available to this function.
         """
         function = self._definition.functions[name]
@@ -208,8 +209,9 @@ class Functions:
     def _of_value(self, function: Function) -> Callable[..., Any]:
         """Return a function for a role to which the user has assigned a value, as in `loss = nn.MSELoss()`.
 
-        It returns the value or, if the role takes per-step values, calls it with positional arguments. Raises
-        InvalidDefinition if the value would have to be called and is not callable.
+        The returned function calls the value with positional arguments, such as output and target. For a role that
+        takes no such arguments, it returns the value itself. Raises InvalidDefinition if the value must be called but
+        is not callable.
         """
         value = getattr(self._module, function.attribute)
         order = [each.value_of for each in function.parameters]
@@ -235,7 +237,7 @@ class Functions:
 
     @staticmethod
     def _are_objects(value: Any) -> bool:
-        """Return True for metric objects like torchmetrics': a single one, a collection, or a dict of them."""
+        """Return True if `value` is a metric object such as those of torchmetrics, or a dict that contains one."""
         return is_metric(value) or (isinstance(value, Mapping) and any(map(is_metric, value.values())))
 
     def _told(self, role: str) -> str:
@@ -269,14 +271,15 @@ class BatchRule:
     """Rule that splits a batch into inputs and target.
 
     Of a tuple, the last item is the target and all others are inputs. Of a dict, the items named like arguments of
-    `forward` are inputs, and `labels` or `target` is the target. If no function takes a target, the whole batch is the
-    input if it is no tuple, or if it is a tuple of which `forward` requires every item.
+    `forward` are inputs, and `labels` or `target` is the target. Batches may lack a target if no function of the user
+    takes one. Then a tuple with at most as many items as `forward` requires has only inputs, and a batch that is
+    neither tuple nor dict is the input.
     """
 
     def __init__(self, model: nn.Module, whole: bool = False) -> None:
-        """Set up the rule for a model; with several models, all items of a dict except the target are inputs.
+        """Set up the rule for a model. With several models, all items of a dict except the target are inputs.
 
-        `whole` means that no function takes a target.
+        `whole` means that none of the user's functions takes a target.
         """
         several = isinstance(model, nn.ModuleDict)
         parameters = {} if several else inspect.signature(model.forward).parameters
@@ -308,7 +311,7 @@ class BatchRule:
 
 
 def _order_of(called: Callable[..., Any], order: list[str]) -> list[str]:
-    """Sort the value names in `order` as a function takes them: target before output for `(y_true, y_pred)`."""
+    """Return the value names in the order in which `called` takes them: target before output for `(y_true, y_pred)`."""
     if order != ["output", "target"]:
         return order
     try:
@@ -338,9 +341,9 @@ def parts_of(model: nn.Module) -> dict[str, nn.Module]:
 
 
 def step_result(role: str, result: Any) -> tuple[Tensor, Mapping[str, Any]] | None:
-    """Return the loss and the logged values that a training step returned, or None if it returned None.
+    """Return the loss and the logged values from the result of the user's training step; None if that result is None.
 
-    None means that this step trains nothing. Raises InvalidDefinition for any other kind of result.
+    A step that returns None trains nothing. Raises InvalidDefinition for any other kind of result.
     """
     if result is None:
         return None

@@ -10,13 +10,13 @@ from types import ModuleType
 
 
 class OnImport:
-    """Import hook that calls, for each of certain modules, a function with the module once it has been imported."""
+    """Import hook that calls, for each module in `changes`, a function with that module once it has been imported."""
 
     def __init__(self, changes: Mapping[str, Callable[[ModuleType], None]]) -> None:
         self._changes = changes
 
     def begin(self) -> None:
-        """Patch the modules that are imported already, and register the hook for the others."""
+        """Patch those of the modules that are imported already, and install the import hook for the rest."""
         for name, change in self._changes.items():
             if name in sys.modules:
                 change(sys.modules[name])
@@ -30,9 +30,9 @@ class OnImport:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Find a module to be patched through the other finders, and have it patched after its execution.
+        """Return the import spec for a module that must be patched; loading by it runs the module, then patches it.
 
-        Return None for every other module.
+        The spec comes from Python's other finders. Return None for a module that need not be patched.
         """
         if name not in self._changes:
             return None

@@ -1,7 +1,7 @@
 """Run the user's function `prepare` once per node, for all trials of an experiment together.
 
-A file records that it has run. Return values and changes in memory are discarded: most ranks of an experiment never run
-it, and those that do must train like the others.
+A marker file records that the function has run. Its return value, and what it changes in memory, are discarded: most
+ranks of an experiment never run it, and all ranks must train alike.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ LOOK_S = 0.05
 
 
 def prepared(job: LaunchSpec, loaded: Loaded, progress: Progress) -> None:
-    """Wait until the user's function `prepare` has run on this node; return at once if there is none.
+    """Wait until the user's function `prepare` has run on this node. Return at once if the definition has no `prepare`.
 
-    Local rank 0 of the first trial on this node runs it, and the others wait. If that fails or is killed, the next
-    trial's rank runs it again. Raises the errors of `prepare`.
+    Local rank 0 of the first trial on this node runs the function, and all other ranks wait. If it fails or is killed,
+    local rank 0 of another trial runs it again. Raises the errors of `prepare`.
     """
     if "prepare" not in loaded.definition.roles:
         return
@@ -49,7 +49,7 @@ def prepared(job: LaunchSpec, loaded: Loaded, progress: Progress) -> None:
 
 
 def _place(job: LaunchSpec) -> str:
-    """Return a key for this machine and the job's working folder; `prepare` runs once for each key."""
+    """Return text that identifies this machine and the job's working folder; `prepare` runs once for each such text."""
     return f"{socket.gethostname()}-{blake2b(os.fsencode(job.cwd), digest_size=8).hexdigest()}"
 
 

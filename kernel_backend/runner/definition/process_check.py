@@ -20,7 +20,7 @@ WAY_OUT = (
 class Difference(NamedTuple):
     """Setting that differs between job and notebook, described in a sentence.
 
-    With `refuses`, training must not start.
+    If `refuses` is True, training must not start.
     """
 
     text: str
@@ -28,7 +28,10 @@ class Difference(NamedTuple):
 
 
 class ProcessCheck:
-    """Comparison of this process's settings with the notebook's; begins before the definition is loaded."""
+    """Comparison of settings of this process, such as torch's, with those in the notebook at submission.
+
+    Create it before the user's code is loaded.
+    """
 
     def __init__(self, notebook: Process | None, cell: str) -> None:
         """Record the settings of this process before the definition is loaded.
@@ -41,7 +44,7 @@ class ProcessCheck:
         self._random = random_digests(self._notebook.random)
 
     def cell_begins(self) -> None:
-        """Record this process's settings between the code of earlier cells and the submitted cell."""
+        """Record this process's settings; called after the code of earlier cells, before the submitted cell runs."""
         self._before = self._look()
         self._random = random_digests(self._notebook.random)
 

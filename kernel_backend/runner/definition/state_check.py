@@ -1,9 +1,10 @@
 """Compare the definition's top-level values with those recorded in the notebook, on rank 0 before the first step.
 
-If a value differs, another process imports the definition again, with other seeds, another number of threads and
-another hash seed, and without the environment variables that make a process a rank. If its value equals the notebook's,
-the value depends on running as a rank. Modules that differ between the two imports have random initial weights. The
-user gets a note in both cases. Other random values, and values that the cells do not create, stop the training.
+If a value differs, a second process imports the definition again, with other seeds, another number of threads and
+another hash seed, and without the environment variables that make a process a rank. If the second process gets the
+notebook's value, the value depends on running as a rank. If the two imports disagree, the value is random. The user
+gets a note about values that depend on the rank, and about modules with random initial weights. All other differences
+stop the training.
 
     python -m kernel_backend.runner.definition.state_check CODE CWD SEED ANSWER
 """
@@ -47,12 +48,12 @@ def check_state(
     strict: bool = True,
     process: Sequence[Difference] = (),
 ) -> None:
-    """Compare the definition's values with the notebook's; note modules with random initial weights to the user.
+    """Compare the definition's top-level values with the notebook's; raise InvalidDefinition if they differ.
 
-    `alive` is called every second while another process imports the definition; `changes` returns sentences about
-    possible causes. `process` has settings that differ from the notebook's. Raises InvalidDefinition with all other
-    differences. If not `strict`, these are only noted, as a rerun is to show the effect of another library or other
-    data.
+    Modules with random initial weights, and values that depend on running as a rank, are only reported to the user by
+    `note`. `alive` is called every second while a second process imports the definition. `changes` returns sentences
+    about possible causes. `process` has settings of this process that differ from the notebook's. If not `strict`, all
+    differences are only noted: a rerun with other libraries or other data is meant to show their effect.
     """
     set_otherwise = [each.text for each in process if each.refuses and strict]
     for each in process:
@@ -74,7 +75,10 @@ def _values_that_differ(
     changes: Callable[[], Iterable[str]],
     strict: bool,
 ) -> list[str]:
-    """Return a line for each differing value that forbids training; pass harmless differences to `note`."""
+    """Return a line for each difference from the notebook's values that forbids training; pass others to `note`.
+
+    If not `strict`, all differences are passed to `note`.
+    """
     snapshot = loaded.snapshot
     if snapshot is None or not snapshot.state:
         return []
@@ -110,12 +114,12 @@ def _values_that_differ(
 
 
 def digests(namespace: Mapping[str, object], names: Iterable[str]) -> dict[str, str | None]:
-    """Return digests by name, for those of the `names` that the namespace has; None for a value without a digest."""
+    """Return a digest of each value in `namespace` that `names` lists, by name; None for a value without a digest."""
     return {name: digest_of(namespace[name]) for name in names if name in namespace}
 
 
 def cells_of(source: str, snapshot: Snapshot) -> dict[str, str]:
-    """Map each top-level name to text about the cell that binds it last, such as ` (cell [3])`."""
+    """Return, for each top-level name, text about the cell that assigns it last, such as ` (cell [3])`."""
     found: dict[str, str] = {}
     for node in ast.parse(source).body:
         origin = snapshot.locate(node.lineno)
@@ -125,7 +129,7 @@ def cells_of(source: str, snapshot: Snapshot) -> dict[str, str]:
 
 
 def _bound(statement: ast.stmt) -> Iterator[str]:
-    """Yield the names that a statement binds at the top level; names in functions and classes are left out."""
+    """Yield the names to which a statement assigns at the top level, but not those within functions and classes."""
     queue: list[ast.AST] = [statement]
     while queue:
         node = queue.pop()
@@ -153,7 +157,7 @@ def _first_weights(places: list[str]) -> str:
 
 
 def _differs(name: str, was: State, value: object, digest: str | None) -> str:
-    """Describe how a value differs, as `cfg differs: notebook 1, job 2`; add digests if both values print alike."""
+    """Describe how a value differs, as `cfg differs: notebook 1, job 2`, with digests if both values print alike."""
     if not digest:
         return f"{name} differs: notebook {was.shown}, job {_NOTHING}"
     job = shown(value, digest)
@@ -180,7 +184,7 @@ def _way_out(names: list[str]) -> str:
 
 
 def _imported_again(code: Path, cwd: Path, seed: int, alive: Callable[[], None]) -> dict[str, str | None]:
-    """Import the definition in another process; return its values' digests by name, {} if that failed."""
+    """Import the definition in a second process and return the digests of its values by name; {} if that failed."""
     with tempfile.TemporaryDirectory(prefix="daylight-") as folder:
         answer = Path(folder) / "digests.json"
         command = [
@@ -219,7 +223,10 @@ def _run(command: list[str], environment: Mapping[str, str], alive: Callable[[],
 
 
 def main(code: Path, cwd: Path, seed: int, answer: Path) -> None:
-    """Import the definition outside of a rank; write to `answer` the digests of values that the notebook recorded."""
+    """Import the definition in this process, which is no rank, and write the values' digests to `answer` as JSON.
+
+    Only values that the notebook recorded at submission are included.
+    """
     import torch
 
     from kernel_backend.parent_death import die_with

@@ -35,7 +35,7 @@ IN_NATIVE_CODE = (("torch.serialization", "_open_zipfile_writer", 0), ("safetens
 
 
 def tells_ranks_apart(source: bytes) -> bool:
-    """Return True if the code reads its rank, and thus may decide by it which process writes a file."""
+    """Return True if the code reads its rank, and thus may decide itself which ranks write a file."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):  # a shipped file for another Python version that is never imported
@@ -53,9 +53,9 @@ def _names(node: ast.AST) -> tuple[str, ...]:
 
 
 def is_result(path: str, cwd: str, caches: Iterable[str]) -> bool:
-    """Return True if the path may be a result of the user's code.
+    """Return True if a file at this path may be an output of the user's code.
 
-    Temporary, system and hidden files, and those below `caches` (folders), are not.
+    Temporary, system and hidden files, and those below the folders `caches`, are not.
     """
     if any(_within(path, folder) for folder in (*_SYSTEM, tempfile.gettempdir(), *caches) if not _within(cwd, folder)):
         return False
@@ -70,15 +70,15 @@ def caches_of(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 
 class StepFiles:
-    """Redirection of files that step functions open for writing on this rank."""
+    """Redirection of the files that the user's step functions write: ranks other than 0 write to a private folder."""
 
     def __init__(
         self, cwd: str, private: Path, rank: int, note: Callable[[str], None], size: int, apart: bool = False
     ) -> None:
-        """Set up the redirection for one of `size` ranks to the folder `private`.
+        """Set up the redirection for rank `rank` of `size` ranks, whose private folder is `private`.
 
-        Rank 0 calls `note` for the first file that it writes. `apart` means that the code decides by its rank what to
-        write: then files are redirected only in the block of `aside`.
+        On rank 0, `note` is called for the first file that a step function writes. `apart` means that the user's code
+        decides by its rank what to write: then files are redirected only within `with aside()`.
         """
         self._cwd, self._folder, self._note, self._size = cwd, str(private), note, size
         self._redirects, self._apart = rank > 0, apart or size == 1
@@ -88,7 +88,7 @@ class StepFiles:
         self._restored: list[tuple[Any, str, Any]] = []
 
     def inside(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap a step function so that its files are redirected while it runs."""
+        """Return a step function wrapped so that, while it runs, the files that it writes are redirected."""
         if self._apart:
             return function
 
@@ -103,7 +103,7 @@ class StepFiles:
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:
-        """Redirect file writes in the block on every rank, and delete these files afterwards.
+        """Redirect file writes on every rank during the `with` block, and delete the redirected files afterwards.
 
         It is for calls that are not part of the training.
         """
@@ -118,9 +118,10 @@ class StepFiles:
 
     @contextlib.contextmanager
     def throughout(self, builtins_of: dict[str, Any], but: str) -> Iterator[None]:
-        """Redirect file writes of a whole program in the block, including new folders and deletions.
+        """Redirect file writes of a whole program during the `with` block, including new folders and deletions.
 
-        `builtins_of` is the builtins dict of its modules; files of the job in the folder `but` are not redirected.
+        `builtins_of` is the builtins dict of the program's modules. Files in the folder `but`, which are the job's own,
+        are not redirected.
         """
         if self._apart or not self._redirects:
             yield
@@ -145,7 +146,7 @@ class StepFiles:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def opened(self, file: Any, mode: str) -> Any:
-        """Return the path to open for `file`: a private one if this rank has written the file, or is about to."""
+        """Return the path to open instead of `file`: a private one if this rank has written `file` or will write it."""
         path = self._path(file)
         if path is None or path in self._own:
             return file if path is None else self._own[path]
@@ -164,7 +165,7 @@ class StepFiles:
         return own
 
     def moved(self, source: Any, target: Any) -> tuple[Any, Any]:
-        """Return the paths to use when renaming `source` to `target`; a private file stays private."""
+        """Return the two paths to use when `source` is renamed to `target`; both are private if one of them is."""
         before, after = self._path(source), self._path(target)
         if before is None or after is None or not (before in self._own or after in self._own):
             return source, target
@@ -180,7 +181,7 @@ class StepFiles:
         )
 
     def _path(self, file: Any) -> str | None:
-        """Return the absolute path of a file to open; None for a file descriptor, or if called in another thread."""
+        """Return the absolute path of `file`; None for a file descriptor, or in a thread that runs no step function."""
         if not isinstance(file, str | bytes | os.PathLike) or threading.get_ident() != self._thread:
             return None
         path = os.path.abspath(os.fsdecode(file))
@@ -231,7 +232,7 @@ class StepFiles:
             self._patch(os, name, self._of_two(getattr(os, name)))
 
     def _mkdir(self, path: Any, mode: int = 0o777, **options: Any) -> None:
-        """Create a folder as a private one of this rank; the real folder is created by rank 0."""
+        """Create a folder in this rank's private folder; rank 0 creates the real one."""
         found = self._path(path)
         if found is None or not is_result(found, self._cwd, self._caches):
             _mkdir(path, mode, **options)

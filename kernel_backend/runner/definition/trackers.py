@@ -24,7 +24,7 @@ def silence_trackers() -> None:
 
 
 class _Nowhere:
-    """Substitute for the FileWriter of TensorBoard's SummaryWriter; it writes nothing."""
+    """Substitute for the FileWriter of TensorBoard's SummaryWriter that writes nothing."""
 
     def __init__(self, log_dir: str = "", *rest: Any, **options: Any) -> None:
         self._log_dir = str(log_dir)

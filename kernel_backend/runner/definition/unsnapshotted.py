@@ -1,4 +1,4 @@
-"""Find modules that were imported from the project's folder instead of the snapshot, as a rerun may lack them."""
+"""Find modules that were imported from the project's folder, not from the snapshot: a rerun may not find them there."""
 
 from __future__ import annotations
 
