@@ -1,1 +1,1 @@
-"""Train in loops that Daylight does not run itself: those of the user or of a framework."""
+"""Train in loops that the user or a framework runs, instead of Daylight's own loop."""

@@ -1,4 +1,4 @@
-"""Hold the checkpoint parts of a user's or framework's loop, which may be registered one at a time."""
+"""Save and restore what a user's or framework's loop registers for its checkpoints, one value at a time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _POSITION = "training"  # key of the loop's position in a manifest's state
 
 
 class _Saved(NamedTuple):
-    """Checkpoint to resume from; each part is restored from it when the user's code registers that part."""
+    """Checkpoint to resume from. Each part of it is restored when the user's code registers the part of that name."""
 
     manifest: Manifest
     tensors: Callable[[str], dict[str, Tensor]]  # returns the tensors of a part
@@ -33,14 +33,14 @@ class _Saved(NamedTuple):
 
     @property
     def only_weights(self) -> bool:
-        """Return True if the checkpoint comes from another trial and only its weights are taken (a warm start)."""
+        """Return True if the checkpoint is of another trial, from which only the weights are taken (a warm start)."""
         return self.manifest.step == 0
 
 
 class RegisteredContents:
-    """All registered parts of a training, over all ranks.
+    """Content of a training's checkpoints: all values that the training has registered, on all ranks.
 
-    Each is restored from the resume checkpoint when registered.
+    When a value is registered, it is restored from the checkpoint to resume from.
     """
 
     def __init__(self, ranks: Ranks, seed: int) -> None:
@@ -51,8 +51,9 @@ class RegisteredContents:
         self._saved: _Saved | None = None
 
     def add(self, name: str, part: Stateful, module: nn.Module | None = None) -> bool:
-        """Register a checkpoint part; return True if its state was restored from the resume checkpoint.
+        """Register `part`, which saves and restores a value; return True if it was restored to continue a training.
 
+        False means that there is no checkpoint with this name, or that only weights were taken from another trial.
         Raises InvalidDefinition if the name is in use.
         """
         if name in self._parts or name == _POSITION or name.endswith((FROZEN, _GRADIENTS)):
@@ -82,7 +83,7 @@ class RegisteredContents:
         return not saved.only_weights
 
     def restore_random(self) -> None:
-        """Restore this rank's random states from the resume checkpoint; call it when the loop begins.
+        """Restore this rank's random states from the checkpoint to resume from; called when the loop begins.
 
         Without a checkpoint, every rank except 0 is reseeded, so that the ranks draw different random numbers.
         """
@@ -110,7 +111,7 @@ class RegisteredContents:
     def split(self, per_rank: PerRankState) -> tuple[dict[str, Any], Parts]:
         """Return the state of all parts as a JSON dict, and their tensors by checkpoint part and name.
 
-        `per_rank` is the result of `gather`; it is included.
+        `per_rank`, the result of `gather`, is added to both.
         """
         state: dict[str, Any] = {}
         parts: dict[str, dict[str, Tensor]] = {}
@@ -127,9 +128,10 @@ class RegisteredContents:
         return state, {name: tensors for name, tensors in parts.items() if tensors}
 
     def load(self, manifest: Manifest, read: Read, others: bool = False) -> None:
-        """Remember the checkpoint to resume from; each part is restored from it when it is registered.
+        """Remember the checkpoint to resume from; each part is restored from it when the part is registered.
 
-        `others` means that it was saved with other hyperparameters: optimizers and schedules keep this trial's.
+        `others` means that the checkpoint was saved with other hyperparameters: optimizers and schedules keep this
+        trial's.
         """
         assert not self._parts, "a checkpoint is chosen before anything is registered"
 
@@ -140,7 +142,11 @@ class RegisteredContents:
         self._saved = _Saved(manifest, tensors, others)
 
     def load_weights(self, manifest: Manifest, read: Read) -> list[str]:
-        """Remember a checkpoint of another trial, from which all weights of part `model` are restored; return []."""
+        """Remember a checkpoint of another trial as the source of initial weights (a warm start); return [].
+
+        Each part that it holds, such as `model`, is restored when the part is registered. The list would name weights
+        that the checkpoint lacks, which is not known yet.
+        """
         self.load(manifest, read)
         return []
 

@@ -1,9 +1,9 @@
 """Average gradients over the ranks in a user's or framework's loop, at the end of each backward pass.
 
-Hooks on the parameters do it, as in DDP: code after `backward()`, such as clipping, sees the gradients of the global
-batch. Each rank's gradients are weighted by its fraction of the batch's samples, then summed. Sums are reproducible, as
-the layout of the gradient buckets depends on the parameters alone. Averaging is idempotent, so gradients may be
-accumulated over several passes.
+Hooks on the parameters average them, as in DDP: code after `backward()`, such as clipping, sees the gradients of the
+global batch. Each rank's gradients are multiplied by its fraction of the batch's samples, then summed. Sums are
+reproducible, as the layout of the gradient buckets depends on the parameters alone. Averaging is idempotent, so
+gradients may be accumulated over several passes.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ class AveragedGradients:
 
 
 class _Bucket:
-    """Flat tensor that holds the gradients of several parameters, to be sent in one message.
+    """Flat tensor that holds the gradients of several parameters, to be sent to the other ranks in one message.
 
-    The last bucket also has a flag for each parameter, set if a rank has a gradient of it.
+    The last bucket also holds a flag for each parameter, which is not zero if any rank has a gradient of it.
     """
 
     def __init__(self, name: str, places: list[int], parameters: list[Tensor], flags: int) -> None:
@@ -81,7 +81,7 @@ class _Bucket:
 
 
 class _Layout:
-    """Assignment of parameters to buckets, in the order in which the buckets are sent."""
+    """Assignment of parameters to buckets (flat tensors that are sent in one message), in the order of sending."""
 
     def __init__(self, name: str, parameters: list[Tensor]) -> None:
         self.parameters = parameters
@@ -102,7 +102,7 @@ class _Layout:
 
 
 class _Pass:
-    """Averaging over the ranks of the gradients that one backward pass computes."""
+    """One backward pass, whose gradients are averaged over the ranks."""
 
     def __init__(self, ranks: Ranks, layout: _Layout, weight: float) -> None:
         self._ranks, self._layout, self._weight = ranks, layout, weight
@@ -112,7 +112,7 @@ class _Pass:
         self._sent: list[Handle] = []
 
     def take(self, place: int) -> None:
-        """Copy the gradient of parameter number `place` into its bucket, and send every bucket that is now full."""
+        """Copy the gradient of parameter number `place` into its bucket. Send every bucket that is full, in order."""
         if place in self._taken:
             raise InvalidDefinition(
                 "a parameter got two gradients in one backward pass, and the first is on its way to the other ranks: "

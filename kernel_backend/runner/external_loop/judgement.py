@@ -28,7 +28,7 @@ class Judgement:
     ) -> None:
         """Set up the evaluation, with no validation so far.
 
-        `way_out` is advice to the user, appended to the error that a search's metric is missing in a validation.
+        `way_out` is advice to the user. It is appended to the error that a validation lacks the metric which is needed.
         """
         self._config, self._note, self._way_out = config, note, way_out
         self.best: float | None = None
@@ -48,21 +48,20 @@ class Judgement:
         }
 
     def restore(self, saved: Mapping[str, Any], of_another: bool) -> None:
-        """Restore the result of `state`; if it is `of_another` experiment, `--patience` counts from zero."""
+        """Restore what `state` returned. `--patience` counts from zero if the state is `of_another` experiment."""
         self.best, self.validated = saved["best"], saved.get("validated", False)
         self._waited = 0 if of_another else saved.get("waited", 0)
         self._not_finite = saved.get("not_finite", 0)
 
     @property
     def stopped(self) -> bool:
-        """Return True if the last `--patience` validations were not better than the best; False without the option."""
+        """Return True if the last `--patience` validations in a row were no improvement; False without the option."""
         return self._config.patience is not None and self._waited >= self._config.patience
 
     def training(self, step: int, metrics: Mapping[str, float]) -> None:
         """Check the values reported at a training step: warn about the first that is not finite.
 
-        Raises NotFinite when a loss was not finite in several reports in a row, unless the option `--on-nan` forbids
-        it.
+        Raises NotFinite when a loss was not finite in several reports in a row, unless `--on-nan note` was given.
         """
         for name, value in metrics.items():
             if math.isfinite(value):
@@ -79,10 +78,10 @@ class Judgement:
                 raise NotFinite(f"{name} is {value} since step {since}, in {IN_A_ROW} reports in a row. {_ADVICE}")
 
     def validation(self, step: int, metrics: Mapping[str, float]) -> bool:
-        """Record a validation; return True if its metric is the best so far.
+        """Record a validation; return True if its value of `--metric` is the best so far.
 
-        Raises InvalidDefinition if the metric that a search or `--patience` needs is missing, and NotFinite if it was
-        non-finite several times in a row.
+        Without that metric, it warns the user and returns False; if a search or `--patience` needs the metric, it
+        raises InvalidDefinition. Raises NotFinite if the metric was not finite several times in a row.
         """
         self.validated = True
         metric = self._config.metric
@@ -102,7 +101,7 @@ class Judgement:
         return False
 
     def end(self, modules: Iterable[nn.Module]) -> None:
-        """Raise NotFinite if, at the end of the training, a loss and some weights are not finite."""
+        """Raise NotFinite if, at the end of the training, both a loss and some weights are not finite."""
         bad = next(filter(None, map(bad_parameter, modules)), "") if self._broken else ""
         if bad:
             name, (since, _) = next(iter(self._broken.items()))

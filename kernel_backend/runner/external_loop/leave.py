@@ -6,7 +6,7 @@ FINISHED, RELEASED = 0, 85
 
 
 class Leave(BaseException):
-    """Exception that ends a training early, at a step boundary, after its checkpoint was committed.
+    """Exception that ends a training early, between two steps, after a checkpoint was committed.
 
     Its `code` is the exit code of the process. It is not a subclass of Exception, as a loop may catch those.
     """

@@ -20,7 +20,7 @@ _FIRST, _PAUSE_S = 20, 0.5  # number of training reports that are all printed; m
 
 
 class PrintedTraining:
-    """Training in the notebook's process that prints reports; its other methods do nothing, as nothing is saved."""
+    """Substitute for a job's training when a loop runs in the notebook: reports are printed, and nothing is saved."""
 
     needs_pairs = False
 
@@ -50,7 +50,7 @@ class PrintedTraining:
         self.abandon_step()
 
     def abandon_step(self) -> None:
-        """End a training step that the loop left before its end."""
+        """End a training step, also one that the loop has left early, as with `break`."""
         self.position.step += 1
         self.in_step = False
 
@@ -61,7 +61,10 @@ class PrintedTraining:
     def report(
         self, kind: Kind, values: Mapping[str, Any], step: int | None = None, weight: float | None = None
     ) -> None:
-        """Print the values; of many training reports, only some are printed."""
+        """Print the values of a training step or validation. Training values are printed at most every half second.
+
+        The first training reports are all printed.
+        """
         now = time.monotonic()
         if kind == "training":
             self._printed += 1
@@ -80,7 +83,7 @@ class PrintedTraining:
 
 
 def local_methods() -> RunMethods:
-    """Return the methods of `run` for a notebook: one epoch on this machine's device, with default options."""
+    """Return the methods of the object `run` for a notebook: they print reports, and train with default options."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     settings = LoopSettings(Config(), rank=0, world=1, device=device, note=print, in_job=False)
     return RunMethods(PrintedTraining(), settings, {})

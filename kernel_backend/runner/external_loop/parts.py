@@ -49,7 +49,7 @@ def part_of(name: str, value: Any) -> Stateful:
 
 
 class _InPlace:
-    """Checkpoint part for a tensor; restoring writes into the same tensor."""
+    """Checkpoint part for a tensor, which stays the same object: restoring overwrites its values."""
 
     def __init__(self, tensor: Tensor) -> None:
         self._tensor = tensor
@@ -63,7 +63,7 @@ class _InPlace:
 
 
 class _Container:
-    """Checkpoint part for a dict, list or deque; restoring replaces the items of the same container."""
+    """Checkpoint part for a dict, list or deque, which stays the same object: restoring replaces its items."""
 
     def __init__(self, items: dict[Any, Any] | list[Any] | deque[Any]) -> None:
         self._items = items
@@ -113,7 +113,7 @@ def _of_numpy(value: Any) -> bool:
 
 
 def _texts(state: Any) -> Any:
-    """Return `state` with integers above 63 bits, as in numpy's PCG64, as strings: JSON readers would round them."""
+    """Return a random generator's `state` with integers above 63 bits as text, as JSON readers would round them."""
     if isinstance(state, Mapping):
         return {key: _texts(value) for key, value in state.items()}
     return {"$int": str(state)} if type(state) is int and state.bit_length() > 63 else state
@@ -126,7 +126,7 @@ def _numbers(state: Any) -> Any:
 
 
 def _packed(value: Any) -> Any:
-    """Return a copy of a nested value in which numpy arrays and scalars are tensors."""
+    """Return a copy of a nested value with tensors in place of numpy arrays and scalars, and lists for deques."""
     if isinstance(value, dict):
         return {key: _packed(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

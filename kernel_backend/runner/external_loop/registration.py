@@ -1,4 +1,4 @@
-"""Detect, before its first step, an optimizer that no checkpoint would hold, or whose weights none would hold."""
+"""Check that checkpoints hold each optimizer and the weights that it trains, before the optimizer's first step."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from kernel_backend.errors import InvalidDefinition
 
 
 class RegistrationCheck:
-    """Check of every optimizer in this process at its first step: the user must have registered it and its weights.
+    """Check that the user has registered each optimizer and its weights for checkpoints, made at its first step.
 
-    Otherwise a restart would begin them anew.
+    An optimizer or weights that are not registered would begin anew after a restart.
     """
 
     def __init__(self, registered: Mapping[str, Any], world: int, note: Callable[[str], None]) -> None:
-        """Install the check as a hook of all optimizers.
+        """Install the check as a hook that runs before the first step of every optimizer in this process.
 
-        `registered` has the registered values by name; it may grow. `world` is the number of ranks. With one rank, an
-        optimizer that is registered neither itself nor by its weights is only reported to `note`; else
-        InvalidDefinition is raised.
+        `registered` has the registered values by name, and may grow later. `world` is the number of ranks. The check
+        raises InvalidDefinition, except in one case: with one rank, if neither an optimizer nor any of its weights are
+        registered, only `note` is called with a warning.
         """
         self._registered, self._world, self._note = registered, world, note
         self._checked: dict[int, torch.optim.Optimizer] = {}

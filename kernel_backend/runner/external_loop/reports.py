@@ -27,7 +27,7 @@ class PendingReports:
     def __init__(self, count: int = 0) -> None:
         """Set up an empty collection.
 
-        `count` is the number of training reports before, which is equal on every rank.
+        `count` is the number of training reports in earlier attempts, which is equal on every rank.
         """
         self.count = count
         self._waiting: list[Reported] = []
@@ -45,8 +45,8 @@ class PendingReports:
     def add(self, kind: Kind, step: int, epoch: float, metrics: Mapping[str, Any], weight: float) -> None:
         """Add values that were reported at a step; raise InvalidDefinition if one is not a number.
 
-        After the first thousand training reports only some are kept. Their number alone decides which, so that all
-        ranks keep the same.
+        After the first thousand training reports, only some are kept. Which ones depends only on how many there were,
+        so that all ranks keep the same.
         """
         if kind == "training" and not self._keeps(step):
             return
@@ -71,9 +71,9 @@ class PendingReports:
 
 
 def merged(per_rank: Iterable[Sequence[Reported]]) -> list[Report]:
-    """Return one report for each step and kind, in that order.
+    """Merge the reports of all ranks into one for each step and kind, sorted by step; return these.
 
-    Its values are means over the ranks, weighted by samples.
+    Values are averaged over the ranks, weighted by samples.
     """
     together: dict[tuple[int, Kind], list[Reported]] = {}
     for rank in per_rank:

@@ -20,7 +20,7 @@ MOST_NOTES = 100  # limit of notes by `run.log` per attempt, as each is stored w
 
 
 class RunMethods:
-    """Methods of the user's object `run` in this process; they work for any kind of training."""
+    """Methods of the object `run` in user code, such as `run.epochs` and `run.report`, for a job or a notebook."""
 
     def __init__(self, training: Steps, settings: LoopSettings, params: Mapping[str, Value]) -> None:
         self.loop = UserLoop(training, settings)
@@ -70,7 +70,7 @@ class RunMethods:
         return self._training.position.over
 
     def register(self, parts: Mapping[str, Any]) -> bool:
-        """Register values, by name, as parts of each checkpoint; return True if they were restored from one."""
+        """Register values by name, so that each checkpoint holds them; return True if they were restored from one."""
         for name, value in parts.items():
             if self.registered.get(name) is not value:
                 self._resumed = self._training.register(name, value) or self._resumed
@@ -87,9 +87,10 @@ class RunMethods:
         repeat: bool,
         validation: bool,
     ) -> Loader:
-        """Return an iterable over this rank's batches of a dataset; an option that is None keeps its default.
+        """Return an iterable over this rank's batches of a dataset; an option that is None has its default value.
 
-        With `repeat` it yields all epochs, else one pass; `validation` means that the batches are not for training.
+        With `repeat` it yields the batches of all epochs, else those of one pass. `validation` means that the batches
+        are not for training.
         """
         try:
             found = source(dataset, "run.loader")
@@ -124,13 +125,13 @@ class RunMethods:
         return self.loop.steps(_site(), count)
 
     def report(self, values: Mapping[str, Any], step: int | None, validation: bool, epoch: int | None = None) -> None:
-        """Report values of a training step or a validation; `epoch` is ignored, as the loop counts epochs itself."""
+        """Report values of a training step or a validation. The loop counts epochs itself, so `epoch` is ignored."""
         self.loop.report(values, step, validation)
 
     def log(self, text: str) -> None:
         """Show the user a text.
 
-        After the first `MOST_NOTES` texts of this process, write further ones only to the log.
+        After the first `MOST_NOTES` texts of this process, further ones are only written to the log.
         """
         if self._settings.in_job:
             self._logged += 1
@@ -142,9 +143,9 @@ class RunMethods:
         self._settings.note(text)
 
     def checkpoint(self, folder: Path | None = None) -> None:
-        """Save a checkpoint at the end of the step.
+        """Request a checkpoint at the end of the current step.
 
-        Raise InvalidDefinition for a `folder`, which only programs may give.
+        Raise InvalidDefinition if a `folder` is given: only programs may give one.
         """
         if folder is not None:
             raise InvalidDefinition(f"run.checkpoint({str(folder)!r}): write the files to run.checkpoint_dir instead")
@@ -172,7 +173,10 @@ class SequentialOrder:
 
 
 def _site() -> str:
-    """Return file and line of the user's call as text; it identifies an iteration after a restart."""
+    """Return file name and line at which user code calls a method of `run`, such as `train.py line 12`.
+
+    After a restart, the text tells which iteration of the user's loop is meant.
+    """
     frame = sys._getframe(1)
     while frame.f_back is not None and "kernel_backend" in Path(frame.f_code.co_filename).parts:
         frame = frame.f_back

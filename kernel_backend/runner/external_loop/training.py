@@ -67,7 +67,7 @@ _MANY = 200  # limit of a rank's pending reports
 
 @dataclass
 class LoopPosition:
-    """Progress of a training in a loop of the user or a framework, equal on all ranks and saved in checkpoints."""
+    """How far a training in a loop of the user or a framework is; equal on all ranks, and saved in checkpoints."""
 
     step: int = 0  # steps taken
     epoch: int = 0  # epochs completed
@@ -83,7 +83,7 @@ class ExternalTraining:
     """
 
     def __init__(self, rank: RankContext) -> None:
-        """Choose the checkpoint to resume from; parts are restored when they are registered."""
+        """Choose the checkpoint to resume from. Values are restored from it when they are registered."""
         job, ranks, spool = rank.job, rank.ranks, rank.spool
         self.rank = rank
         CLOCK.between = "forward"
@@ -145,7 +145,11 @@ class ExternalTraining:
         return restored
 
     def begin(self) -> None:
-        """Restore random states and report the start; a trial at its search's target waits for the next target."""
+        """Restore random states and report the start; called before the first step.
+
+        If a trial has already reached the length at which its search compares it (its target), wait some seconds for a
+        longer target; raise Leave if none is set.
+        """
         if self._began is not None:
             return
         self._began = self.position.step
@@ -171,10 +175,10 @@ class ExternalTraining:
     def report(
         self, kind: Kind, values: Mapping[str, Any], step: int | None = None, weight: float | None = None
     ) -> None:
-        """Report values of the current step, or between two steps, of the last one.
+        """Report values of the current step or, between two steps, of the last one.
 
-        `step` replaces the number of steps taken as the label of training values. The ranks' values are averaged by
-        `weight`, by default their number of samples in this step.
+        `step` replaces the number of steps taken as the label of training values. Values are averaged over the ranks by
+        `weight`, which is by default the number of samples of each rank in this step.
         """
         now = self.position.step + self.in_step
         if weight is None:
@@ -183,7 +187,7 @@ class ExternalTraining:
         self.reports.add(kind, label, self._epoch_now, values, weight)
 
     def take(self, batch: Batch) -> None:
-        """Add a batch's samples to the record of the first epoch; do nothing in later epochs."""
+        """Record which samples a batch has, as long as the first epoch lasts; do nothing in later epochs."""
         self.first_epoch.take([batch])
 
     def tick_validation(self) -> None:
@@ -207,7 +211,7 @@ class ExternalTraining:
         return self._checkpoints.busy
 
     def retain(self, step: int | None) -> None:
-        """Protect the checkpoint at this step from deletion instead of the earlier one; None protects none."""
+        """Protect the checkpoint saved at `step`, and no other, from deletion until the next call; None for none."""
         self._checkpoints.retained = step
 
     def saved_at(self, step: int) -> str | None:
@@ -215,22 +219,25 @@ class ExternalTraining:
         return self._checkpoints.saved_at(step)
 
     def set_aside_checkpoints(self) -> None:
-        """Move the trial's checkpoints so far to another place, so that no training resumes from them."""
+        """Move all checkpoints that the trial has committed so far elsewhere, so that no training resumes from them."""
         self._checkpoints.set_aside()
 
     def request_checkpoint(self) -> None:
-        """Save a checkpoint at the end of the step; it is enough if one rank requests it."""
+        """Request a checkpoint, which all ranks save at the end of the step if any rank has called this."""
         self._requested = True
 
     def begin_step(self, samples: tuple[int, int] | None = None) -> None:
-        """Begin a step; `samples` are the sample counts of this rank and the global batch, None for equal shares."""
+        """Begin a step; `samples` are the sample counts of this rank and of the global batch.
+
+        None means that all ranks have equal shares of the batch.
+        """
         self.begin()
         if self._held and self.ready():  # more steps follow than expected
             self._save(wait=False)
         self._samples, self.in_step = samples, True
 
     def end_step(self, last: bool = False) -> None:
-        """End a step: exchange requests with the other ranks, then report, save, wait or raise Leave as agreed.
+        """End a step: agree with the other ranks whether to report, save, wait or leave, and do so. Raises Leave.
 
         `last` marks the last step of an epoch or of the training: `end_epoch` or `finish` then saves a due checkpoint.
         """
@@ -244,20 +251,23 @@ class ExternalTraining:
         self._samples, self.in_step, self.metrics = None, False, {}
 
     def end_epoch(self, last: bool = False) -> None:
-        """End an epoch, with the same exchange as `end_step`; call it after the last step has ended."""
+        """End an epoch: as in `end_step`, agree with the other ranks whether to report, save, wait or leave.
+
+        Call it after the epoch's last step has ended. Raises Leave.
+        """
         self.position.epoch += 1
         self.position.fraction = 0.0
         self._boundary(epoch_ends=True, last=last)
 
     def restart(self) -> None:
-        """Count steps and epochs from zero again: the restored checkpoint does not say how far the training was."""
+        """Count steps and epochs from zero, although a checkpoint was restored: the loop begins anew."""
         self.position = LoopPosition()
 
     def finish(self) -> None:
-        """Exchange the last reports with the other ranks and commit the final checkpoint.
+        """Average the last reports over the ranks and commit the final checkpoint.
 
-        Raises InvalidDefinition if a trial of a search has reported no validation, NotFinite if the training has
-        diverged.
+        Raises InvalidDefinition if a trial of a search has reported no validation, NotFinite if a loss and weights are
+        not finite.
         """
         self.begin()
         self.position.over = True
@@ -301,10 +311,10 @@ class ExternalTraining:
         self._tick()
 
     def _agreed(self) -> tuple[bool, bool, bool]:
-        """Exchange requests with the other ranks.
+        """Agree with the other ranks on what to do between two steps.
 
-        Return whether any rank is asked to exit, whether any must save a checkpoint, and whether any has reports to
-        exchange.
+        Return three flags, which are equal on all ranks: whether one is asked to exit, whether a checkpoint must be
+        saved, and whether reports must be exchanged.
         """
         decides, now = self.rank.ranks.rank == 0, time.monotonic()
         due = decides and (self._checkpoints.due or self._pace.checkpoint(self.position.step))
@@ -323,9 +333,9 @@ class ExternalTraining:
         return self.rank.device if self.rank.choice.name == "torch" else torch.device("cpu")
 
     def _exchange(self) -> bool:
-        """Exchange pending reports with the other ranks and emit their means.
+        """Average the pending reports over the ranks, and pass them on to the service.
 
-        Return True if a validation is the best so far.
+        Return True if one of them is a validation that is the best so far.
         """
         self._told = time.monotonic()
         mine = self.reports.take()

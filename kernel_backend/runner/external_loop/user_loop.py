@@ -28,7 +28,7 @@ from kernel_backend.runner.loop.forward import to_device
 
 
 class Steps(Protocol):
-    """Training as seen by a user's loop, which counts its steps; implemented for jobs and for notebooks."""
+    """Training whose steps and epochs a user's loop begins and ends by these methods, in a job or in a notebook."""
 
     position: LoopPosition
     in_step: bool
@@ -63,17 +63,17 @@ class Steps(Protocol):
     def report(
         self, kind: Kind, values: Mapping[str, Any], step: int | None = None, weight: float | None = None
     ) -> None:
-        """Report values of the current step."""
+        """Report values of the current step, labelled with `step` if given."""
 
     def take(self, batch: Batch) -> None:
-        """Add a batch's samples to the record of the first epoch; do nothing in later epochs."""
+        """Record which samples a batch has, as long as the first epoch lasts; do nothing in later epochs."""
 
     def tick_validation(self) -> None:
         """Write a heartbeat during a validation, so that the launcher does not consider it a hang."""
 
 
 class LoopSettings(NamedTuple):
-    """Settings of a job on which the iterations of a user's loop depend."""
+    """Settings of a job on which the iterations of a user's loop depend, such as rank and device."""
 
     config: Config
     rank: int
@@ -105,12 +105,12 @@ class Loader:
         return BatchSplit(self.batch_size, self.source.drop_last, range(1), 1).per_epoch(len(self.source.dataset))
 
     def same_data(self, other: Loader) -> bool:
-        """Return True if another loader reads the same dataset in the same way, so that they can share workers."""
+        """Return True if `other` reads the same dataset in the same way, so that both can share worker processes."""
         return self.source.dataset is other.source.dataset and replace(self, source=other.source) == other
 
 
 class _Iteration:
-    """Progress of one of the loop's iterations: how many items it has yielded and, for a stream, the stream's state."""
+    """How far one iteration of the user's loop is: the number of items it has yielded and, for a stream, its state."""
 
     def __init__(self, saved: Mapping[str, Any], follows: bool, is_loader: bool) -> None:
         self.taken: int = saved.get("taken", 0)
@@ -129,7 +129,7 @@ class _Iteration:
 
 
 class UserLoop:
-    """All iterations of a user's own loop in this rank, with how far each has come."""
+    """All iterations over `run.epochs`, `run.steps` and `run.loader` in a user's loop, with how far each is."""
 
     def __init__(self, training: Steps, settings: LoopSettings) -> None:
         self.training, self._settings = training, settings
@@ -144,7 +144,7 @@ class UserLoop:
         training.form_state = self._state
 
     def epochs(self, count: int | None) -> Iterator[int]:
-        """Iterate over epoch numbers from 0; skip epochs that were completed before the checkpoint."""
+        """Yield epoch numbers from 0; after a restart, begin with the epoch in which the checkpoint was saved."""
         total = self._settings.config.epochs if count is None else count
         if self._in_epochs or self._driver is not None:
             raise InvalidDefinition("run.epochs() is called within another iteration of run: it is the outermost loop")
@@ -171,7 +171,7 @@ class UserLoop:
             self._in_epochs = False
 
     def steps(self, site: str, count: int | None) -> Iterator[int]:
-        """Iterate over `count` step numbers from 0; skip steps that were taken before the checkpoint.
+        """Yield `count` step numbers from 0, without those of steps that were taken before the checkpoint.
 
         `site` is file and line of the user's call, by which the iteration is found again after a restart.
         """
@@ -190,7 +190,7 @@ class UserLoop:
                 yield from self._given(iteration, number, None, last=number == total - 1)
 
     def batches(self, loader: Loader) -> Iterator[Any]:
-        """Iterate over this rank's batches of one pass, or of all epochs if the loader is not within `run.epochs`."""
+        """Yield this rank's batches of one pass or, if the loader is the outermost iteration, of all epochs."""
         if loader.validation:
             yield from self._validation(loader, self._ordinal())
             return
@@ -198,7 +198,7 @@ class UserLoop:
             yield from self._trained(loader, self._ordinal(), iteration)
 
     def report(self, values: Mapping[str, Any], step: int | None, validation: bool) -> None:
-        """Report values; in a loop that uses no iteration of `run`, each report ends a step."""
+        """Report values. If the user's loop iterates over nothing of `run`, each report also ends a step."""
         alone = not self._used
         if alone:
             self.training.begin_step()
@@ -212,7 +212,7 @@ class UserLoop:
             self.training.end_step()
 
     def leave_steps(self) -> None:
-        """Leave the steps to the loop of a framework: reports do not end them."""
+        """Let a framework's loop count the steps, so that reports do not end steps."""
         self._used = True
 
     def close(self) -> None:
@@ -228,9 +228,11 @@ class UserLoop:
 
     @contextmanager
     def _iterating(self, site: str, is_loader: bool) -> Iterator[_Iteration]:
-        """Begin an iteration where the checkpoint left it; if no other is active within the epoch, it counts the steps.
+        """Begin an iteration over `run.steps` or a loader, where the checkpoint left it, for the `with` block.
 
-        `site` is file and line of the user's call.
+        `site` is file and line of the user's call. The outermost such iteration counts the training's steps. Raises
+        InvalidDefinition if that one begins a second time in an epoch or, without `run.epochs`, in a job: a restart
+        could not tell the passes apart.
         """
         number = sum(each.partition("#")[0] == site for each in self._scope)
         drives = self._driver is None
@@ -265,21 +267,18 @@ class UserLoop:
         self._scope, self._loaders = {}, 0
 
     def _ordinal(self) -> int:
-        """Return how many loaders began before this one in the step, epoch or training.
-
-        It seeds the loader's random order.
-        """
+        """Return how many loaders have begun before in this step, epoch or training. It seeds a loader's order."""
         self._loaders += 1
         return self._loaders - 1
 
     def _given(
         self, iteration: _Iteration, item: Any, samples: tuple[int, int] | None, last: bool, batch: Batch | None = None
     ) -> Iterator[Any]:
-        """Yield `item`, the next of an iteration.
+        """Yield `item`, the next of an iteration, to the user's loop.
 
-        If that iteration counts the steps, the step ends when the loop resumes. If that iteration counts the steps, a
-        step lasts until the loop asks again. `samples` are the sample counts of this rank and of the global batch;
-        `last` marks the last item of an epoch.
+        If this iteration counts the training's steps, a step begins before the item, and ends when the loop asks for
+        the next one. `samples` are the sample counts of this rank and of the global batch; `last` marks the last item
+        of an epoch.
         """
         drives = iteration is self._driver
         if drives:
@@ -346,9 +345,9 @@ class UserLoop:
     def _read(
         self, loader: Loader, data: Batches, iteration: _Iteration, number: int, total: int
     ) -> Iterator[tuple[int, Batch]]:
-        """Yield how many passes after pass `number` each batch belongs to, and this rank's share of the batch.
+        """Yield this rank's share of each batch from pass `number` on, each with the count of passes since then.
 
-        `total` is the number of batches in a pass.
+        The first pass has the count 0. `total` is the number of passes to read.
         """
         begin = 0 if data.is_stream else number * (data.per_epoch or 0)
         if data.is_stream and iteration.data:
@@ -370,7 +369,7 @@ class UserLoop:
                 yield to_device(batch.data, self._settings.device)
 
     def _data(self, loader: Loader, ordinal: int, number: int) -> Batches:
-        """Return the batches of a loader; reuse those of its earlier pass, with their worker processes, if possible."""
+        """Return the batches that a loader yields. Where possible, worker processes of its earlier pass are reused."""
         known = self._open.get((loader.site, ordinal))
         if known is not None and not loader.source.stream and known[0].same_data(loader):
             return known[1]
@@ -406,9 +405,9 @@ class UserLoop:
         return data
 
     def _must_fit(self, what: str, total: int) -> None:
-        """Raise InvalidDefinition if a search compares trials after other steps or epochs than this loop's `total`.
+        """Raise InvalidDefinition if this loop's length differs from the one by which a search compares its trials.
 
-        `what` is "steps" or "epochs".
+        `total` is the loop's length in `what`: "steps" or "epochs".
         """
         config = self._settings.config
         wanted = config.steps if what == "steps" else (None if config.steps is not None else config.epochs)
