@@ -1,1 +1,1 @@
-"""Train each form of submission: functions, a loop, a program, Lightning, Keras, Hugging Face, a command."""
+"""Train each form in which users submit: functions, a loop, a program, Lightning, Keras, Hugging Face, a command."""

@@ -1,4 +1,4 @@
-"""Train a definition that consists of functions: call them to build the training, restore it, run the loop."""
+"""Train a definition that consists of functions: call them to build the training, restore it, and run the loop."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ def build(rank: RankContext) -> Training:
 
 
 def step_files(rank: RankContext) -> StepFiles:
-    """Return the object that redirects the files which step functions write on this rank."""
+    """Return the object that redirects files which the user's step functions write on this rank to a private folder."""
     job, number = rank.job, rank.ranks.rank
     apart = any(tells_ranks_apart(each.read_bytes()) for each in Path(job.code).rglob("*.py"))
     private = attempt_folder(Path(job.home), job.id) / f"rank-{number}.files"
@@ -232,12 +232,15 @@ def step_files(rank: RankContext) -> StepFiles:
 
 
 def training_batches(rank: RankContext) -> Batches:
-    """Return the training data in batches of the configured size, of which this rank reads its shares."""
+    """Return the training data, divided into batches of the configured size, of which this rank reads its shares."""
     return batches_of(rank, "train_data", "sample", training=True)
 
 
 def batches_of(rank: RankContext, role: str, tag: str, training: bool = False, filled: bool = False) -> Batches:
-    """Return the data of a role in batches, of which this rank reads its shares; arguments are those of `Batches`."""
+    """Return the data of the function for `role`, such as `train_data`, in batches of which this rank reads its shares.
+
+    `tag`, `training` and `filled` are passed on to `Batches`.
+    """
     config, ranks = rank.config, rank.ranks
     per_rank = shares_of(config.logical_workers or ranks.size, ranks.size)
     mine, count = per_rank[ranks.rank], per_rank[-1].stop
@@ -249,12 +252,12 @@ def batches_of(rank: RankContext, role: str, tag: str, training: bool = False, f
 
 
 def needs_pairs(model: nn.Module, config: Config) -> bool:
-    """Return True if no share of a batch may have a single sample, on which BatchNorm cannot train."""
+    """Return True if each rank's share of a batch needs two samples or more, because BatchNorm cannot train on one."""
     return any(isinstance(each, _BatchNorm) for each in model.modules()) and not config.sync_bn
 
 
 def source_of(functions: Functions, role: str, config: Config, training: bool) -> Source:
-    """Return the data that the function for `role` (such as `train_data`) returns, with the user's `collate`.
+    """Return the data that the user's function for `role`, such as `train_data`, returns, with the user's `collate`.
 
     With `training`, the user's `sampler` is applied too.
     """
@@ -269,10 +272,10 @@ def source_of(functions: Functions, role: str, config: Config, training: bool) -
 
 
 def loader_workers(rank: RankContext, role: str) -> int | AutoWorkers:
-    """Return the number of loader processes for a role's samples, or how to tune it.
+    """Return the number of processes that load the data of `role`; an AutoWorkers object if it is to be tuned.
 
-    It is 0 if the role's function takes the model, as a process would have a copy that is never trained. Raises
-    InvalidDefinition if `--loader-workers` requests processes for such a function.
+    The number is 0 if the role's function takes the model, as another process would have a copy that is never trained.
+    Raises InvalidDefinition if `--loader-workers` requests processes for such a function.
     """
     config = rank.config
     if not rank.functions.needs_model(role):
@@ -308,8 +311,9 @@ def steps_known(config: Config, data: Batches) -> dict[str, int]:
 
 
 def begin(training: Training, numerics: Mapping[str, str], schedules_know_length: bool) -> str | None:
-    """Restore the resume checkpoint and return its ID; without one, copy rank 0's initial state and return None.
+    """Restore the checkpoint to resume from and return its ID. Without one, make the ranks' states equal; return None.
 
+    `numerics` describes what affects rounding, such as library versions; differences from the checkpoint's are noted.
     `schedules_know_length` means that a schedule depends on the training's length.
     """
     training.checkpoints.check()

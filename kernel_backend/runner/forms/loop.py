@@ -1,4 +1,4 @@
-"""Train by the user's own loop, `train(run, ...)`."""
+"""Train by calling the user's function `train(run, ...)`, which has a loop of its own."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class LoopTraining:
         return FINISHED
 
     def _framework(self) -> AbstractContextManager[None]:
-        """Return the context in which `train` runs: with a Hugging Face Trainer, if it trains one."""
+        """Return the context in which to call `train`. If it uses a Hugging Face Trainer, that trains as this job."""
         if not self._rank.loaded.definition.trainer:
             return nullcontext()
         # Imported here, as only such a loop needs transformers.

@@ -82,7 +82,7 @@ class PlainTraining:
         run.artifact(RESULT, file)
 
     def _pickled(self, name: str, value: Any) -> tuple[bytes | None, str]:
-        """Return the pickle of a value, None if it cannot be pickled, and the value as text."""
+        """Return a value's pickle and its text; the pickle is None if the value cannot be pickled or is too large."""
         try:
             data = pickle.dumps(value)
         except Exception as error:  # any error of the user's class
@@ -98,9 +98,9 @@ class PlainTraining:
         return data, _shown(value)
 
     def _beside(self) -> None:
-        """Write heartbeats in a thread while the cell runs.
+        """Write heartbeats while the cell runs; called in a thread.
 
-        The thread ends the process if the job's slots are reclaimed, unless the cell has registered state that could be
+        It ends the process if the job's slots are reclaimed, unless the cell has registered state, which could be
         saved.
         """
         while not self._ended.wait(_LOOK_S):

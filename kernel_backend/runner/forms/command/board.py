@@ -1,4 +1,4 @@
-"""Let the ranks of a node end their programs together, by marker files in the attempt's folder."""
+"""Let the ranks of a node end their programs together, by marker files in a folder that the ranks share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _KILLING = "killing"
 
 
 class Board:
-    """Folder of marker files: with them the ranks request that all programs end, and report that theirs have ended."""
+    """Folder of marker files by which ranks request that all programs end, and report that their own has ended."""
 
     def __init__(self, folder: Path, rank: int, size: int) -> None:
         folder.mkdir(exist_ok=True)
@@ -18,7 +18,7 @@ class Board:
 
     @property
     def leaving(self) -> bool:
-        """Return True once all programs must end early."""
+        """Return True once a rank has requested that all programs end early."""
         return (self.folder / LEAVING).exists()
 
     def leave(self) -> None:
@@ -27,11 +27,11 @@ class Board:
 
     @property
     def killing(self) -> bool:
-        """Return True once all programs are to be killed, as none needs more time to save and end by itself."""
+        """Return True once a rank has ordered that all programs be killed, because none needs more time to save."""
         return (self.folder / _KILLING).exists()
 
     def kill(self) -> None:
-        """Order all ranks to kill their programs, as none needs more time to end by itself."""
+        """Order all ranks to kill their programs. Called when no program needs more time to save and end by itself."""
         (self.folder / _KILLING).touch()
 
     def ended(self) -> None:

@@ -10,7 +10,7 @@ from kernel_backend.runner.forms.command.reports import Logged
 
 
 class Place(NamedTuple):
-    """Step and epoch under which a report appears in the curves."""
+    """Step and epoch at which a report of a program is shown in the curves."""
 
     step: int
     epoch: float
@@ -20,8 +20,8 @@ class Place(NamedTuple):
 class Counts:
     """Numbers of steps and epochs of a program, counted from its reports.
 
-    If a program's reports name no step, each report is one step. A validation completes an epoch. If the validation
-    names an epoch, epochs are counted from the first that was ever named; otherwise it completes the next.
+    As long as no report names its step, each report with values is a step. A validation completes an epoch. If reports
+    name epochs, the completed epochs are counted from the first epoch named; otherwise, each validation adds one.
     """
 
     step: int = 0
@@ -45,9 +45,10 @@ class Counts:
         return Place(self.step, max(self.epochs, self.here))
 
     def skip(self, later: Counts) -> None:
-        """Continue the counts from those that `later` has reached, so that the curves go on where they ended.
+        """Continue the step count at that of `later`, so that no step number is used twice in the curves.
 
-        `later` are the counts that the program had reached before it restarted from this older state.
+        `later` are the counts that the program had reached when it ended; this object has those of the older files from
+        which the program now restarts.
         """
         if not self.names_steps:
             self.step = max(self.step, later.step)
@@ -58,5 +59,5 @@ class Counts:
 
     @classmethod
     def of(cls, state: Mapping[str, Any]) -> Counts:
-        """Return the counts from JSON data that `state` returned."""
+        """Return the counts that `state` has saved as JSON data."""
         return cls(**state)

@@ -15,7 +15,7 @@ from kernel_backend.runner.definition.trackers import SILENT
 
 
 def launcher_env(base: Mapping[str, str], job: LaunchSpec) -> dict[str, str]:
-    """Return the variables that torchrun's and DeepSpeed's launchers set, without the rank's own ones in `base`."""
+    """Return the variables that the launchers of torchrun and DeepSpeed set, except those in `base`, such as RANK."""
     rank, size = base.get("RANK", "0"), base.get("WORLD_SIZE", "1")
     sizes = [len(share.slots) for share in job.placement]
     node = next(index for index in range(len(sizes)) if int(rank) < sum(sizes[: index + 1]))
@@ -38,9 +38,9 @@ def launcher_env(base: Mapping[str, str], job: LaunchSpec) -> dict[str, str]:
 def program_env(
     base: Mapping[str, str], job: LaunchSpec, folder: Path, checkpoints: Path, paths: Sequence[Path], python: str
 ) -> dict[str, str]:
-    """Return all environment variables for a rank's program, `base` included.
+    """Return all environment variables for the program of a rank, including those in `base`.
 
-    In `folder` the program and its rank exchange messages; `checkpoints` is the program's checkpoint folder. The
+    `folder` is where the program and its rank exchange messages; `checkpoints` is the program's checkpoint folder. The
     folders `paths` come first on `PYTHONPATH`, and the folder of the interpreter `python` comes first on `PATH`.
     """
     rank = int(base.get("RANK", "0"))
@@ -59,7 +59,7 @@ def program_env(
 
 
 def argv(command: Command, job: LaunchSpec, checkpoints: Path, python: str) -> list[str]:
-    """Return the command's argument vector, with hyperparameters, snapshot path and interpreter filled in."""
+    """Return the command as a list of arguments, with hyperparameters, snapshot path and interpreter filled in."""
     words = command.filled(job.params, str(checkpoints))
     if command.at is not None and command.program is not None:
         words[command.at] = str(Path(job.code) / PROJECT / command.program)

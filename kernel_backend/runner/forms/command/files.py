@@ -1,4 +1,7 @@
-"""Manage a program's checkpoint folder, which persists between attempts and is copied into Daylight's checkpoints."""
+"""Manage the folder in which a program saves its checkpoints.
+
+The folder persists between attempts, and is copied into Daylight's own checkpoints.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +32,11 @@ Fingerprint = Mapping[str, tuple[int, int, int]]  # inode, size and time of each
 
 
 class CheckpointFiles:
-    """Checkpoint folder of a trial's program, below `root`, as the content of Daylight's checkpoints.
+    """Folder, below `root`, in which a trial's program saves its checkpoints, as the content of Daylight's checkpoints.
 
     If the program commits checkpoints itself, a restart restores the folder to the newest commit. Otherwise the program
     finds the folder as it was when the program ended. If the program then fails before it changes a file, the next
-    restart restores the last copy, as a kill may have left a file incomplete.
+    restart restores the newest copy, since the program may have been killed while it wrote a file.
     """
 
     def __init__(self, root: Path, uid: str) -> None:
@@ -48,9 +51,10 @@ class CheckpointFiles:
         self.refused = False  # the program failed with the folder as the last attempt left it
 
     def begin(self, resume_from: str | None) -> None:
-        """Reuse the folder of an earlier attempt; empty it if it belongs to another trial or checkpoint lineage.
+        """Prepare the folder: reuse that of an earlier attempt of this trial, or else begin with an empty one.
 
-        If the resume checkpoint is newer than the folder, `load` then replaces the files.
+        The folder is also emptied if the trial begins anew (`resume_from` is None) although a checkpoint was committed.
+        If a checkpoint must be restored instead of the files, `load` replaces them later.
         """
         known = self._known()
         if known.get("uid") != self._uid or (resume_from is None and known.get("committed")):
@@ -66,12 +70,12 @@ class CheckpointFiles:
         self._failed.unlink(missing_ok=True)
 
     def failed(self) -> None:
-        """Record that the program failed by itself, after which the next attempt may have to restore the folder."""
+        """Record that the program failed by itself. The next attempt may have to restore the folder from a copy."""
         self._root.mkdir(parents=True, exist_ok=True)
         self._failed.touch()
 
     def wrote(self, state: dict[str, Any], committed: str | None) -> None:
-        """Store next to the folder how far the program is (`state`), and the ID of the newest checkpoint."""
+        """Write, next to the folder, how far the program is (`state`), and the ID of the newest checkpoint."""
         self.state = state
         record = {
             "uid": self._uid,
@@ -84,7 +88,7 @@ class CheckpointFiles:
             file.write(json.dumps(record).encode())
 
     def fingerprint(self) -> Fingerprint:
-        """Return inode, size and modification time of each file in the folder."""
+        """Return inode, size and modification time of each file in the folder, by path, to detect changes."""
         found = {}
         for path in self._files(self.folder):
             with contextlib.suppress(FileNotFoundError):
@@ -93,12 +97,15 @@ class CheckpointFiles:
         return found
 
     def quiet(self, seconds: float) -> bool:
-        """Return True if no file in the folder has changed for this many seconds."""
+        """Return True if no file in the folder has changed in the last `seconds`."""
         return time.time() - _newest(self.fingerprint()) >= seconds
 
     @property
     def saved_at(self) -> float:
-        """Return the Unix time of the program's last save: the newest modification time of its (committed) files."""
+        """Return the Unix time at which the program last saved: when its newest file was modified.
+
+        If the program commits checkpoints itself, only files that were committed count.
+        """
         return _newest(self._copied if self.commits else self.fingerprint())
 
     @property
@@ -107,7 +114,7 @@ class CheckpointFiles:
         return self.fingerprint() != self._copied
 
     def stage(self) -> bool:
-        """Copy the folder for a checkpoint; return False if a file changed during the copy."""
+        """Copy the folder's files for a checkpoint; return False, without a copy, if a file changed meanwhile."""
         before = self.fingerprint()
         shutil.rmtree(self._staged, ignore_errors=True)
         tensors = {}
@@ -125,7 +132,7 @@ class CheckpointFiles:
         return True
 
     def marked(self) -> bool:
-        """Return True if the program has created the marker file of a commit; delete that file."""
+        """Return True if the program has created the file COMMIT in the folder to commit it; delete that file."""
         marker = self.folder / MARKER
         if not marker.exists():
             return False
@@ -142,12 +149,16 @@ class CheckpointFiles:
         """Do nothing: a checkpoint of files is never incompatible with the program."""
 
     def split(self, _: PerRankState) -> tuple[dict[str, Any], Parts]:
-        """Return the copied files, as tensors of bytes by path."""
+        """Return the copied files, each as a tensor of bytes, by path, in the form in which checkpoints are written."""
         state, tensors = flatten(self._tensors)
         return {PART: state}, {PART: tensors} if tensors else {}
 
     def load(self, manifest: Manifest, read: Read, others: bool = False) -> None:
-        """Replace the folder by a checkpoint's files, unless an attempt of this trial has left newer ones."""
+        """Replace the folder's files by those of a checkpoint, unless the folder has newer ones of this trial.
+
+        Newer files are those that an earlier attempt has left after this checkpoint. They are replaced, too, if the
+        program commits checkpoints itself, or failed when it started with them.
+        """
         known = self._known()
         is_left = known.get("uid") == self._uid and known.get("committed") == manifest.id
         if is_left and not self.commits and not self.refused:
@@ -189,10 +200,10 @@ def _newest(files: Fingerprint) -> float:
 
 
 class NoCopy(HostCopy):
-    """Substitute for a HostCopy, for tensors that nothing modifies: it copies nothing."""
+    """Substitute for the copier of tensors to host memory, for tensors that nothing modifies: it copies nothing."""
 
     def begin(self, parts: Parts, lazily: bool) -> Copying:
-        """Return a copy that shares the tensors' memory."""
+        """Return the result of a finished copy, without copying: it has the tensors themselves."""
         return Copying(parts, [], lambda: None)
 
 

@@ -1,4 +1,4 @@
-"""Handle a program's reports, requests and checkpoints on rank 0, and the targets that a search sets."""
+"""Handle, on rank 0, what a program reports, requests and saves, and how long a search lets its trial train."""
 
 from __future__ import annotations
 
@@ -42,7 +42,10 @@ _GUARANTEE = "none: the program goes on from what it saved"
 
 
 class Lead:
-    """Handler of a program's reports, requests and checkpoints, and of the targets that a search sets, on rank 0."""
+    """Handler, on rank 0, of a program's reports, requests and checkpoints, and of its trial's target.
+
+    The target is the epoch or step after which a search compares the trial with others.
+    """
 
     def __init__(
         self, job: LaunchSpec, folder: Path, log: Path, instructions: Instructions, spool: Spool, progress: Progress
@@ -88,14 +91,14 @@ class Lead:
         return self.counts.step
 
     def note(self, text: str, level: Literal["info", "warning"] = "info") -> None:
-        """Send a note to the user."""
+        """Show the user a note."""
         self._spool.say(Note(text=text, level=level))
 
     def begin(self, world: int) -> bool:
-        """Report the start; if the trial is at its search's target already, wait for the next one.
+        """Report that the training starts; return False if nothing is left to train, so that no program need start.
 
-        `world` is the number of ranks. Return False if the search sets no further target, so that the program need not
-        start.
+        That is the case if the trial has reached the target that its search has set, and the search sets no further one
+        within some seconds. `world` is the number of ranks.
         """
         config = self._job.config
         self._spool.say(
@@ -116,7 +119,7 @@ class Lead:
     # Reports
 
     def look(self) -> bool:
-        """Read and handle the program's new messages; return True if there were any."""
+        """Read and handle the program's new messages and log lines; return True if there were any."""
         before = len(self._queue)
         requests = self._read(self._patterns.new())
         some = bool(requests) or len(self._queue) > before
@@ -129,7 +132,7 @@ class Lead:
         return some
 
     def end(self) -> None:
-        """Read the remaining messages after the program has ended."""
+        """Read the remaining messages and the rest of the log after the program has ended."""
         while self.look():
             pass
         self._read(self._patterns.rest())
@@ -150,7 +153,10 @@ class Lead:
         return requests
 
     def _count(self) -> None:
-        """Count new reports until the search's target is reached; ignore those beyond the trial's maximum length."""
+        """Count and pass on new reports, until the trial reaches its target; keep further ones for later.
+
+        Reports beyond the trial's maximum length are never counted.
+        """
         counted = False
         while self._queue and not self.at_target and not self.over:
             self._report(self._queue.popleft())
@@ -203,7 +209,10 @@ class Lead:
     # Checkpoints
 
     def _save(self) -> None:
-        """Commit the checkpoint folder if the program has asked for it, or its files have changed and are complete."""
+        """Save the program's checkpoint folder if the program has asked for it, or its files have changed.
+
+        Without a request, it is saved only at intervals, and once the files no longer change.
+        """
         if self._due:
             self.files.commits = True
             if self._commit():
@@ -229,7 +238,7 @@ class Lead:
         return max(LEAST_S, COST * self._checkpoints.cost.write)
 
     def _commit(self) -> bool:
-        """Commit the checkpoint folder now; return False if its files are changing."""
+        """Save the program's checkpoint folder and wait until it is committed; return False if files are changing."""
         self._progress.tick("checkpoint", self.step)
         if not self.files.stage():
             return False
@@ -254,17 +263,20 @@ class Lead:
 
     @property
     def at_target(self) -> bool:
-        """Return True if the trial has reached its search's target, so that the search decides how it continues."""
+        """Return True if the trial has reached the epoch or step after which its search compares it with others.
+
+        At its maximum length, which ends the trial in any case, it is False.
+        """
         return self._target.reached(self._units) and not self.over
 
     @property
     def over(self) -> bool:
-        """Return True once the program has reported the most epochs or steps that its search allows."""
+        """Return True once a program in a search has reported as many epochs or steps as the trial trains at most."""
         return self._job.until is not None and self._units >= self._total
 
     @property
     def beyond(self) -> bool:
-        """Return True if a program in a search continues beyond the most epochs or steps that are allowed."""
+        """Return True once a program in a search has sent further reports after the trial's maximum length."""
         return self.over and bool(self._queue)
 
     @property
@@ -276,27 +288,31 @@ class Lead:
         return self.counts.step if self._job.config.steps is not None else self.counts.epochs
 
     def has_saved(self, told: float) -> bool:
-        """Return True if the program has saved since it was asked to end (at time `told`), and is not saving now.
+        """Return True if the program has saved since it was asked to end, at Unix time `told`, and is not saving now.
 
-        If a search pauses it at its target, a save around the end of its newest epoch or step is enough.
+        If the program ends because of its search, a save around the end of its newest epoch or step is enough.
         """
         began, ended = self._units_at
         since = (began + ended) / 2 if self.at_target or self.over else told
         return self.files.saved_at >= since and self.files.quiet(QUIET_S)
 
     def moves_on(self) -> bool:
-        """Wait some seconds for the search to set a further target; return True if it does."""
+        """Wait some seconds for the search to set a further target for the trial; return True if it does."""
         return self._target.moves_on(self._units, self.step)
 
     def leave(self) -> None:
-        """Commit the checkpoint folder of a program that ended early, unless it has changes that it did not commit."""
+        """Save the checkpoint folder of a program that ended early.
+
+        Nothing is saved if the program commits checkpoints itself and has changed files since its last commit.
+        """
         if not (self.files.commits and self.files.changed):
             self._commit_at_last()
 
     def finish(self) -> None:
-        """Commit the checkpoint folder at the end of the program.
+        """Save the checkpoint folder of a program that has trained to its end.
 
-        Raises InvalidDefinition if the program has reported no value of its search's metric.
+        Raises InvalidDefinition if the program is in a search and has never reported the metric that the search
+        compares.
         """
         if self._job.config.search is not None and not self._judgement.validated:
             raise InvalidDefinition(_unseen(self._job.config.metric))
@@ -307,13 +323,13 @@ class Lead:
             time.sleep(0.1)
 
     def close(self) -> None:
-        """Wait a limited time for a checkpoint that is being written."""
+        """Wait, for a limited time, until a checkpoint in progress is written."""
         with contextlib.suppress(DaylightError):
             self._checkpoints.close()
 
 
 def _judges(job: LaunchSpec) -> bool:
-    """Return True if validations are compared by `--metric`: in a search, or if the option was set."""
+    """Return True if `--metric` marks reports as validations: in a search, or if the option was set."""
     return job.config.search is not None or job.config.metric != Metric()
 
 

@@ -22,10 +22,11 @@ _HINTS = {
 
 
 def program_failure(code: int, log: Path, rank: int, step: int | None, command: str, sources: Sources) -> Failure:
-    """Return the failure record of a program that ended with this exit code, which is negative for a signal.
+    """Return a record of why a program failed, which ended with exit `code` (negative for a signal).
 
-    If its log ends with a traceback, the failure is that exception, with the user's frames. If a shell reports that its
-    command was killed by a signal, that signal is the cause. `step` is the last step reported, None if there is none.
+    If its log ends with a traceback, the failure is that exception, with the lines of the user's code. If a shell
+    reports that its command was killed by a signal, that signal is the cause. `step` is the step in which the program
+    failed, None if unknown.
     """
     text = end_of(log)
     refusal = usage_error(code, text)

@@ -25,7 +25,8 @@ _GONE = (psutil.NoSuchProcess, psutil.AccessDenied)
 class ProgramProcess:
     """Program of this rank, run as a child process.
 
-    If a process of the program dies, its children become children of this process, so that they can be killed too.
+    If a process of the program dies, that process's children become children of the rank, so that they can be killed
+    too.
     """
 
     def __init__(self, words: Sequence[str], env: Mapping[str, str]) -> None:
@@ -48,7 +49,7 @@ class ProgramProcess:
         return self._child.poll()
 
     def seconds(self) -> float:
-        """Return the CPU time in seconds of all processes of the program that are alive."""
+        """Return the CPU time, in seconds, that all living processes of the program have used."""
         found = 0.0
         for each in self._processes():
             with contextlib.suppress(*_GONE):
@@ -65,7 +66,7 @@ class ProgramProcess:
         self._signal(signal.SIGCONT)
 
     def terminate(self) -> None:
-        """Send SIGTERM to the program alone: it may need its loader workers to save its state."""
+        """Send SIGTERM to the program's first process alone: to save its state, it may need its loader workers."""
         if self.code() is None:
             self._child.terminate()
 

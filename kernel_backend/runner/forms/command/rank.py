@@ -20,9 +20,9 @@ from kernel_backend.runner.progress import Progress
 def work(
     job: LaunchSpec, instructions: Instructions, spool: Spool, progress: Progress, watch: Callable[[FormTraining], None]
 ) -> int:
-    """Run the job's command as one of its ranks and return the exit code.
+    """Run the job's command as one of its ranks; return the exit code of the rank.
 
-    `watch` is called with the training once it has been created.
+    `watch` is called with the object that trains, once it has been created.
     """
     code = Path(job.code)
     snapshot = read_snapshot(code)

@@ -15,7 +15,7 @@ _PLACES = ("step", "epoch")
 
 
 class Logged(NamedTuple):
-    """Values that a program reports, with their step and epoch if the program names them."""
+    """Values that a program has reported, with the step and epoch that it names for them, or None."""
 
     values: dict[str, float]
     step: int | None = None
@@ -24,7 +24,7 @@ class Logged(NamedTuple):
 
 
 class Request(NamedTuple):
-    """Request of a program to its rank, such as `checkpoint`; the program waits for a file named `answer`."""
+    """Request of a program to its rank, such as `checkpoint`. The program waits until a file named `answer` exists."""
 
     kind: str
     fields: Mapping[str, Any]
@@ -62,7 +62,7 @@ class Messages:
 
 
 class LogPatterns:
-    """Reader of numbers in the lines of a log, by the named groups of regular expressions."""
+    """Reader of numbers in a program's log, by regular expressions whose named groups match the numbers."""
 
     def __init__(self, log: Path, patterns: Sequence[str]) -> None:
         self._patterns = [re.compile(each) for each in patterns]
@@ -70,7 +70,7 @@ class LogPatterns:
         self.unread: list[str] = []
 
     def new(self) -> Iterator[Logged]:
-        """Yield the numbers in each line since the last call, by group name; patterns of one line are combined."""
+        """Yield, for each new line of the log with a match, the numbers in it, by the names of the patterns' groups."""
         if self._patterns:
             yield from self._found(self._lines.new())
 
@@ -100,9 +100,9 @@ class LogPatterns:
 
 
 def logged(numbers: Mapping[str, float], validation: bool) -> Logged:
-    """Return the values with step and epoch separated from them.
+    """Return reported numbers as values, and step and epoch apart from them.
 
-    A `step` or `epoch` that is not a whole number is dropped.
+    A number named `step` or `epoch` that is not whole is dropped.
     """
     values = {name: value for name, value in numbers.items() if name not in _PLACES}
     step, epoch = (_whole(numbers.get(name)) for name in _PLACES)

@@ -118,7 +118,11 @@ class CommandTraining:
             self._progress.tick("step", self.step + 1)
 
     def _must_leave(self, lead: Lead, process: ProgramProcess) -> bool:
-        """Handle the program's messages; return True if it must end, at its maximum length or at its last target."""
+        """Handle the program's new messages; return True if the program must end, as its search trains it no further.
+
+        At the epoch or step at which a search compares the trial, the program is suspended until the search has
+        decided.
+        """
         lead.look()
         if lead.beyond:
             return True
@@ -132,7 +136,7 @@ class CommandTraining:
         return not goes_on
 
     def _settle(self, process: ProgramProcess) -> None:
-        """Wait until the program has finished a save that may be in progress, or has ended."""
+        """Wait until the program has ended, or has finished a save that it may have just begun, for a limited time."""
         begun = since = time.monotonic()
         files = self._checkpoints.fingerprint()
         saved = False
@@ -145,7 +149,7 @@ class CommandTraining:
             time.sleep(LOOK_S)
 
     def _end_early(self, process: ProgramProcess) -> None:
-        """End a program early: by `run.should_stop`, then SIGTERM, then SIGKILL.
+        """End a program early: request it by `run.should_stop`, then send SIGTERM, then SIGKILL.
 
         A program may continue after SIGTERM, in order to save or because a library catches the signal, as TensorFlow's
         coordination service does. It is killed once it has saved.
@@ -168,7 +172,7 @@ class CommandTraining:
         process.end()
 
     def _wait(self, process: ProgramProcess, seconds: float, enough: Callable[[], bool] = lambda: False) -> None:
-        """Wait until the program has ended, `seconds` have passed, or `enough` returns True."""
+        """Wait until the program has ended, `enough` returns True, or `seconds` have passed."""
         deadline = time.monotonic() + seconds
         while process.code() is None and time.monotonic() < deadline and not enough():
             self._progress.tick("waiting", self.step)
@@ -177,7 +181,10 @@ class CommandTraining:
             time.sleep(LOOK_S)
 
     def _left(self) -> int:
-        """Wait until the programs of all ranks have ended, then commit the program's files; return the exit code."""
+        """Wait until the programs of all ranks, which were ended early, are gone; return the exit code of this rank.
+
+        On rank 0, save the program's checkpoint folder then.
+        """
         self._board.ended()
         if self._lead is None:
             return RELEASED
@@ -192,7 +199,7 @@ class CommandTraining:
         return RELEASED
 
     def _ended(self, code: int) -> int:
-        """Return the exit code of this rank, whose program ended with `code`."""
+        """Do what remains after this rank's program has ended with exit `code`; return the exit code of the rank."""
         if self._lead is not None:
             self._lead.end()
         if self._board.leaving:

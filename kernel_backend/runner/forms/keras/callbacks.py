@@ -1,4 +1,4 @@
-"""Call the user's callbacks within Keras' `fit`, and count, report and save steps before and after them."""
+"""Call the user's callbacks within Keras' `fit`, and KerasLoop's methods before and after them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class JobCallbacks(keras.callbacks.CallbackList):  # type: ignore[misc]
-    """Callback list of `fit`, which calls the job's loop before and after the user's callbacks."""
+    """Callback list of Keras' `fit` that calls the user's callbacks and the KerasLoop, which counts and saves steps."""
 
     def __init__(self, loop: KerasLoop, callbacks: Sequence[Any], **options: Any) -> None:
         super().__init__(list(callbacks), add_history=True, **options)
@@ -21,14 +21,14 @@ class JobCallbacks(keras.callbacks.CallbackList):  # type: ignore[misc]
         self._loop = loop
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Call the user's callbacks, then begin the training in the job's loop."""
+        """Call the user's callbacks, then begin the training in the KerasLoop."""
         super().on_train_begin(logs)
         self._loop.begin_training(self.callbacks)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Call the user's callbacks, then begin the epoch in the job's loop.
+        """Begin the epoch in the KerasLoop, then call the user's callbacks.
 
-        If the epoch is resumed in the middle, the state that callbacks have changed is restored afterwards.
+        If the epoch is resumed in the middle, the callbacks are called first: what they change is then restored.
         """
         if self._loop.resumes_within_epoch:
             super().on_epoch_begin(epoch, logs)
@@ -38,13 +38,13 @@ class JobCallbacks(keras.callbacks.CallbackList):  # type: ignore[misc]
             super().on_epoch_begin(epoch, logs)
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        """Begin a step, unless an earlier attempt has taken it already."""
+        """Begin a step, unless an earlier attempt has trained this batch already."""
         if not self._loop.skips(batch):
             self._loop.begin_step()
             super().on_train_batch_begin(batch, logs)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """End a step, unless an earlier attempt has taken it already."""
+        """End a step, unless an earlier attempt has trained this batch already."""
         if not self._loop.skips(batch):
             super().on_train_batch_end(batch, self._loop.trained(logs))
             self._loop.end_step()
@@ -64,6 +64,6 @@ class JobCallbacks(keras.callbacks.CallbackList):  # type: ignore[misc]
         super().on_test_batch_end(batch, self._loop.validated(batch, logs))
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """End an epoch, and with it its last step."""
+        """End an epoch, together with its last step."""
         super().on_epoch_end(epoch, logs)
         self._loop.end_epoch(logs)

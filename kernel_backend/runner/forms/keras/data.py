@@ -28,7 +28,7 @@ SKIPPED = object()  # marker for a batch that an earlier attempt has trained
 
 
 class Data(NamedTuple):
-    """Samples of a data set, and the tuple that Keras expects for a batch of them."""
+    """Samples of a data set, with a rule by which a batch of them becomes the tuple that Keras expects."""
 
     source: Source
     like: Any = None  # for arrays: their structure, with None for each; otherwise batches are passed as read
@@ -41,10 +41,10 @@ class Data(NamedTuple):
 
 
 def data_of(value: Any, role: str) -> Data:
-    """Interpret the data that the user's function `role` returned.
+    """Return the samples of the data that the user's function `role` returned.
 
-    It may be arrays x, (x, y) or (x, y, sample_weight), or a torch Dataset or DataLoader. Raises InvalidDefinition for
-    anything else.
+    The data may be arrays x, (x, y) or (x, y, sample_weight), or a torch Dataset or DataLoader. Raises
+    InvalidDefinition for anything else.
     """
     arrays = tuple(value) if isinstance(value, list | tuple) else (value,)
     if not isinstance(value, PyDataset) and len(arrays) <= 3 and can_convert_arrays(arrays):
@@ -74,16 +74,16 @@ def _of_arrays(arrays: tuple[Any, ...], role: str) -> Data:
 
 
 def _tensor(sliced: Any) -> torch.Tensor:
-    """Return all samples of an array that Keras has wrapped, in the dtype in which the model would get them."""
+    """Return all samples of an array that Keras has wrapped, as a tensor of the dtype that Keras feeds the model."""
     found = sliced.convert_to_torch_compatible(sliced[0:])
     return torch.as_tensor(found)
 
 
 class Shares(DataAdapter):  # type: ignore[misc]
-    """Adapter by which Keras' `fit` gets this rank's shares of the batches of one data set."""
+    """Data set as an adapter that Keras' `fit` accepts: it yields this rank's share of each batch."""
 
     def __init__(self, rank: RankContext, data: Data, *, training: bool) -> None:
-        """Set up the batches; with `training` they are shuffled."""
+        """Set up the batches; with `training` they are shuffled, else they keep the data's order."""
         found, config = data.source, rank.config
         if training and config.uneven == "drop":
             found = found._replace(drop_last=True)
@@ -108,16 +108,16 @@ class Shares(DataAdapter):  # type: ignore[misc]
         self.batch: Batch | None = None  # the batch that Keras currently has
 
     def get_torch_dataloader(self) -> Iterator[Any]:
-        """Return an iterator over one pass, with a marker in place of each batch that an earlier attempt trained."""
+        """Return an iterator over one pass on the torch backend, with markers in place of batches trained before."""
         return itertools.chain(itertools.repeat(SKIPPED, self.taken), self._pass())
 
     def get_tf_dataset(self) -> Any:
-        """Return a `tf.data.Dataset` of one pass's batches, without those that an earlier attempt has trained."""
+        """Return one pass on TensorFlow as a `tf.data.Dataset`, without batches that an earlier attempt has trained."""
         return self.feed.dataset()
 
     @cached_property
     def feed(self) -> Feed:
-        """Return the `Feed` from which TensorFlow reads the batches."""
+        """Return the object from which TensorFlow reads the batches."""
         from kernel_backend.runner.forms.keras.tensorflow import Feed
 
         return Feed(self._pass)
@@ -141,7 +141,7 @@ class Shares(DataAdapter):  # type: ignore[misc]
 
     @property
     def samples(self) -> tuple[int, int]:
-        """Return the number of samples in the current batch: this rank's, and all ranks'."""
+        """Return the numbers of samples in the current batch: those of this rank, and those of all ranks."""
         assert self.batch is not None
         return self._batches.own_samples(self.batch.total), self.batch.total
 

@@ -27,10 +27,10 @@ from kernel_backend.runner.timing.clock import CLOCK
 
 
 class KerasLoop:
-    """One call of Keras' `fit` in this rank: how far it is, and the work between its steps."""
+    """Daylight's work between the steps of a call of Keras' `fit` in this rank: reports, checkpoints, an early end."""
 
     def __init__(self, rank: RankContext, model: Any, train: Shares, validation: Shares | None) -> None:
-        """Choose the checkpoint to resume from; it is restored when the first epoch begins."""
+        """Choose the checkpoint to resume from. It is restored when the first epoch of this attempt begins."""
         self.training = ExternalTraining(rank)
         self.training.form_state = self._state
         self._rank, self._model = rank, model
@@ -49,12 +49,12 @@ class KerasLoop:
 
     @property
     def over(self) -> bool:
-        """Return True if the restored checkpoint is at the end of the training, so that no step is left."""
+        """Return True if the training to resume has already ended, so that no step is left."""
         position, config = self.training.position, self._rank.config
         return position.over or self._stopped == self._length or position.epoch >= self.epochs(config.epochs)
 
     def epochs(self, wanted: int) -> int:
-        """Return the number of epochs to train: `wanted`, or with `--steps` as many epochs as these steps take."""
+        """Return the number of epochs to train: `wanted`, or with `--steps` as many as contain that number of steps."""
         steps = self._rank.config.steps
         return wanted if steps is None else -(-steps // self._train.count)
 
@@ -66,7 +66,7 @@ class KerasLoop:
         return {"batch": self._train.taken, "stopped": self._stopped, "build": build_config(self._model)}
 
     def refresh(self) -> None:
-        """Read the weights from the backend again, for the check at the training's end that they are finite."""
+        """Read the weights from Keras' backend again. At the end of the training it is checked that they are finite."""
         if self._sums is not None:
             self._weights.refresh()
 
@@ -78,13 +78,13 @@ class KerasLoop:
         return self.skipping
 
     def begin_training(self, callbacks: Sequence[Any]) -> None:
-        """Restore the checkpoint now if it is at the end of the training, as then no epoch begins."""
+        """Restore the checkpoint if it is at the end of the training. Otherwise the first epoch restores it."""
         if self.over:
             self._begin(callbacks)
 
     @property
     def resumes_within_epoch(self) -> bool:
-        """Return True at the start of an epoch in which earlier attempts have trained some steps."""
+        """Return True at the start of an epoch of which earlier attempts have trained some steps."""
         return self._sums is None and self._saved.get("batch", 0) > 0
 
     def begin_epoch(self, callbacks: Sequence[Any]) -> None:
@@ -126,7 +126,11 @@ class KerasLoop:
         self._keep_aside(self._train)
 
     def trained(self, logs: Any) -> Any:
-        """Return the logs of a step for the callbacks; if a callback reads them, they are averaged over the ranks."""
+        """Report a step; return its logs for the user's callbacks.
+
+        The metrics in them cover the samples of all ranks if a callback reads the logs of each batch, and at the end of
+        an epoch; otherwise this rank's alone.
+        """
         assert self._sums is not None
         self._put_back()
         train, position = self._train, self.training.position
@@ -180,7 +184,7 @@ class KerasLoop:
         return self._model.get_metrics_result()
 
     def begin_validation(self) -> None:
-        """Begin a validation, for which all ranks use rank 0's BatchNorm statistics."""
+        """Begin a validation: copy rank 0's BatchNorm statistics to all ranks."""
         self.training.tick_validation()
         share(list(self._weights.buffers()), self._rank.ranks)
 
@@ -206,7 +210,7 @@ class KerasLoop:
     # Batches without samples of this rank
 
     def _keep_aside(self, shares: Shares) -> None:
-        """Copy metrics and buffers before a batch in which this rank has no samples; they are restored after it."""
+        """Copy metrics and buffers if this rank has no samples in the next batch; they are restored after the batch."""
         self._before = []
         if not shares.samples[0]:
             assert self._sums is not None
@@ -230,6 +234,6 @@ def build_config(model: Any) -> dict[str, Any]:
 
 
 def numbers(logs: Any) -> dict[str, float]:
-    """Return the entries of Keras' logs that are single numbers."""
+    """Return those entries of Keras' logs that are single numbers, as floats."""
     found = keras.src.utils.python_utils.pythonify_logs(logs or {})
     return {name: float(each) for name, each in found.items() if isinstance(each, bool | int | float)}

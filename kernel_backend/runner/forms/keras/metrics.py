@@ -17,7 +17,7 @@ from kernel_backend.runner.ranks.backends import Ranks
 
 
 class MetricSums:
-    """States of a model's metrics, each of which must be a sum over samples."""
+    """Sums over the ranks of the states of a model's metrics. Each state must be a sum over samples."""
 
     def __init__(self, model: Any, ranks: Ranks, device: torch.device) -> None:
         """Collect the metrics of the model; with several ranks, raise InvalidDefinition if a state is not a sum.
@@ -36,7 +36,7 @@ class MetricSums:
         return [each.value for each in self._model.metrics_variables]
 
     def add_up(self) -> None:
-        """Set the states on every rank to their sums over the ranks; all ranks call it."""
+        """Replace the metrics' states on every rank by their sums over the ranks; all ranks must call it."""
         states = self._states
         if self._ranks.size == 1 or not states:
             return
@@ -48,11 +48,11 @@ class MetricSums:
                 each.copy_(part.view(each.shape))
 
     def take(self) -> list[torch.Tensor]:
-        """Return a copy of the metrics' states, which `put` restores."""
+        """Return copies of the metrics' states on this rank, which `put` can restore."""
         return [each.detach().clone() for each in self._states]
 
     def put(self, states: list[torch.Tensor]) -> None:
-        """Set the metrics' states to those that `take` returned."""
+        """Overwrite the metrics' states with `states`, which `take` returned."""
         with torch.no_grad():
             for each, before in zip(self._states, states, strict=True):
                 each.copy_(before)
@@ -65,7 +65,7 @@ def _leaves(metrics: list[Any]) -> Iterator[Any]:
 
 
 def check_sums(metric: Any) -> None:
-    """Raise InvalidDefinition if a user's metric does more in `update_state` than add to its variables."""
+    """Raise InvalidDefinition if the user's metric does more in `update_state` than add to its variables."""
     for kind in type(metric).__mro__:
         if kind.__module__.partition(".")[0] == "keras":
             return

@@ -20,8 +20,8 @@ _SEEDS = 2**32
 class Variables(nn.Module):
     """Keras variables as a torch module: trainable ones become parameters, others buffers, which differ between ranks.
 
-    Each name begins with the variable's index in the model, as Keras numbers names differently in each process. On
-    another backend than torch the module holds copies, which are read again for each `state_dict`.
+    Each name begins with the variable's index in the model, as Keras numbers names differently in each process. If
+    Keras does not run on torch, the module holds copies, which are read again for each `state_dict`.
     """
 
     def __init__(self, variables: Iterable[Any], trained: frozenset[int] = frozenset()) -> None:
@@ -40,7 +40,7 @@ class Variables(nn.Module):
             self.register_load_state_dict_post_hook(lambda *_: self._write())  # type: ignore[no-untyped-call]
 
     def refresh(self) -> None:
-        """Read the values of all variables again if this module holds copies of them."""
+        """Read the values of all variables again if this module has copies of them (Keras does not run on torch)."""
         if not on_torch():
             with torch.no_grad():
                 for name, own in self._own():
@@ -61,14 +61,14 @@ def model_variables(model: Any) -> Variables:
 
 
 def other_variables(model: Any) -> Variables:
-    """Return the other variables of a model that change in training: states of metrics and random seeds."""
+    """Return the variables of a model, other than weights, that training changes: metrics' states and random seeds."""
     own = {id(each) for each in model.weights}
     found = {id(each): each for each in [*model.variables, *model.metrics_variables, *_seeds(model)]}
     return Variables(each for key, each in found.items() if key not in own)
 
 
 def differ(model: Any, seed: int, rank: int) -> None:
-    """Reseed the model's random layers by seed and rank, so that each rank draws different numbers."""
+    """Reseed the model's random layers by `seed` and `rank`, so that each rank draws other numbers."""
     for place, each in enumerate(_seeds(model)):
         first, second = each.value.tolist()
         each.assign([(first + seeds.mix(seed, "keras", place, rank)) % _SEEDS, second])
@@ -91,7 +91,7 @@ def _seeds(model: Any) -> list[Any]:
 
 
 class KerasOptimizer:
-    """Checkpoint part for a Keras optimizer: moments, iterations, learning rate."""
+    """Checkpoint part for the variables of a Keras optimizer: moments, iterations, learning rate."""
 
     def __init__(self, optimizer: Any) -> None:
         self._optimizer = optimizer
@@ -127,7 +127,7 @@ def optimizers(model: Any) -> dict[str, Any]:
 
 
 class CallbackState:
-    """Checkpoint part for the plain attributes of callbacks."""
+    """Checkpoint part for those attributes of the user's callbacks that are plain data."""
 
     def __init__(self, callbacks: Sequence[Any]) -> None:
         self._callbacks = [each for each in callbacks if not isinstance(each, keras.callbacks.ProgbarLogger)]
@@ -140,7 +140,7 @@ class CallbackState:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the attributes of those callbacks that still exist."""
+        """Restore the saved attributes of the callbacks; those of callbacks that no longer exist are ignored."""
         for place, each in enumerate(self._callbacks):
             saved = state.get(f"{place} {type(each).__name__}")
             if saved is not None:
@@ -167,7 +167,7 @@ def _plain(callback: Any) -> dict[str, Any]:
 
 
 def _attributes(callback: Any, saved: dict[str, Any]) -> dict[str, Any]:
-    """Return the saved attributes of a callback; names of comparison functions become these functions again."""
+    """Return the attributes to restore in a callback: saved names of comparison functions become functions again."""
     found = dict(saved)
     chosen = found.get(_COMPARISON)
     if isinstance(chosen, dict) and _NAMED in chosen:

@@ -15,7 +15,7 @@ from kernel_backend.runner.determinism import seeds
 
 
 def make_deterministic(seed: int, *, operations: bool) -> None:
-    """Seed TensorFlow's own generator; with `operations`, make it use deterministic implementations."""
+    """Seed TensorFlow's own generator; with `operations`, make TensorFlow use deterministic operations, too."""
     import tensorflow as tf
 
     tf.random.set_seed(seeds.mix(seed, "init", "tensorflow") % 2**31)
@@ -44,7 +44,7 @@ class Feed:
 
     @property
     def first(self) -> Any:
-        """Return a batch of which the shapes and types are used to build a model."""
+        """Return one batch, from whose shapes and types a model can be built."""
         return self._few[0]
 
     @cached_property
@@ -52,7 +52,7 @@ class Feed:
         return list(itertools.islice(self._arrays(), NUM_BATCHES_FOR_TENSOR_SPEC))
 
     def guarded(self, step: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """Wrap a step of Keras: errors of the user's data are raised as they are, instead of as text of TensorFlow."""
+        """Wrap a step of Keras so that errors of the user's data code are raised unchanged, not as TensorFlow's."""
 
         def guarded(iterator: Any) -> Any:
             try:

@@ -23,7 +23,7 @@ from kernel_backend.runner.forms.keras.values import on_torch
 
 
 class KerasTraining:
-    """Training of a Keras model in this rank, which consists of one call of `fit`."""
+    """Training of a Keras model in this rank, by one call of `fit`."""
 
     def __init__(self, rank: RankContext) -> None:
         """Create the model and its data; raise InvalidDefinition if one of them is not valid."""
@@ -87,7 +87,7 @@ class KerasTraining:
         )
 
     def _wrap_steps(self) -> None:
-        """Wrap Keras' steps: skip batches that an earlier attempt trained, and raise errors of the data as they are."""
+        """Wrap Keras' steps: skip batches that an earlier attempt trained; raise errors of the data code unchanged."""
         model, loop = self._model, self._loop
         model.make_train_function()
         if on_torch():
@@ -102,7 +102,7 @@ class KerasTraining:
             model.test_function = self._validation.feed.guarded(model.test_function)
 
     def _limit_guarantee(self) -> None:
-        """Weaken the reported guarantee if the code draws random numbers by TensorFlow without a state to save."""
+        """Report that restarts are not exact if the code draws random numbers by TensorFlow that cannot be restored."""
         call = unsaved_draws(Path(self._rank.job.code, "definition.py").read_text())
         if call:
             self._loop.training.guarantee = (
@@ -121,7 +121,7 @@ class KerasTraining:
 
 
 def _skipping(step: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
-    """Return a training step that does nothing for batches which an earlier attempt has trained."""
+    """Return a Keras training step that does nothing for batches which an earlier attempt has trained."""
     return lambda data: {} if data[0] is SKIPPED else step(data)
 
 

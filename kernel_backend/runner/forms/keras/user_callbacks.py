@@ -22,7 +22,7 @@ def callbacks_of(made: Any, rank: int, resumes: bool) -> list[Any]:
     """Return the callbacks for this rank; raise InvalidDefinition for an object that is not a callback.
 
     Callbacks that write files run only on rank 0. Other ranks have an empty callback in their place, since checkpoints
-    identify the states of callbacks by index.
+    identify the states of callbacks by index. If a training `resumes`, CSV loggers append to their files.
     """
     found = made if isinstance(made, list | tuple) else [made] if made is not None else []
     for each in found:
@@ -37,7 +37,7 @@ def callbacks_of(made: Any, rank: int, resumes: bool) -> list[Any]:
 
 
 def watches_batches(callbacks: Sequence[Any]) -> bool:
-    """Return True if a callback of the user receives the logs of each batch."""
+    """Return True if one of the user's callbacks reads the logs of each batch."""
     names = ("on_train_batch_end", "on_batch_end", "on_test_batch_end")
     base = keras.callbacks.Callback
     return any(

@@ -16,7 +16,7 @@ def on_torch() -> bool:
 
 
 def read(variable: Any) -> Tensor:
-    """Return the value of a variable: its own tensor on torch, a copy on the CPU on other backends."""
+    """Return the value of a Keras variable: its own tensor if Keras runs on torch, else a copy on the CPU."""
     if on_torch():
         own: Tensor = variable.value.detach()
         return own

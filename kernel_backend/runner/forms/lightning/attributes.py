@@ -1,4 +1,4 @@
-"""Save and restore plain attributes of a user's objects and the states of torchmetrics, as no `state_dict` has them.
+"""Save and restore plain attributes of a user's objects, and states of torchmetrics, which no `state_dict` contains.
 
 For example, a list in which a module collects outputs, or a counter of a callback, continues after a restart in the
 middle of an epoch.
@@ -22,16 +22,16 @@ _CONTAINERS = ("ndarray", "deque", "set", "defaultdict", "bytearray")
 
 
 class Attributes:
-    """Attributes of some objects that have changed since `begin`, and the states of the objects' metrics."""
+    """Checkpoint part with attributes of some objects that have changed since `begin`, and the metrics' states."""
 
     def __init__(self, owners: Owners, ignored: Mapping[str, frozenset[str]]) -> None:
-        """Set up the objects, by name; `ignored` has the attributes of each that belong to Lightning or torch."""
+        """Set up the objects, by name. `ignored` has, for each, attributes of Lightning or torch, not to be saved."""
         self._owners, self._ignored = owners, ignored
         self._first: dict[str, str] = {}
         self._loaded: dict[str, Any] | None = None
 
     def begin(self) -> None:
-        """Record the current values of the attributes: those that keep their value are not saved."""
+        """Record the attributes' current values. Attributes that keep these values are not saved."""
         self._first = {name: digest for name, (_, digest) in self._plain().items()}
 
     @property
@@ -57,16 +57,16 @@ class Attributes:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Store a saved state, which `apply` sets later."""
+        """Keep a saved state, which `apply` then writes into the objects."""
         self._loaded = state
 
     def apply(self) -> None:
-        """Set the attributes to the loaded state; it may be called several times."""
+        """Write the state that was loaded into the objects; it may be called several times."""
         if self._loaded is not None:
             self.put(self._loaded)
 
     def put(self, state: dict[str, Any]) -> None:
-        """Set attributes and metrics to a state that `state_dict` returned."""
+        """Write a state that `state_dict` returned into the objects and their metrics."""
         for path, value in state["attributes"].items():
             owner, _, name = path.rpartition("/")
             setattr(self._owners[owner], name, host_copy(value))
@@ -82,7 +82,7 @@ class Attributes:
                 metric._update_count, metric._computed = saved["updates"], None
 
     def _plain(self) -> dict[str, tuple[Any, str]]:
-        """Return, by name, the value and its digest for each attribute that a checkpoint can hold."""
+        """Return, by name, the value of each attribute that a checkpoint can hold, with its digest."""
         found: dict[str, tuple[Any, str]] = {}
         for owner, obj in self._owners.items():
             for name, value in self._own(owner, obj):

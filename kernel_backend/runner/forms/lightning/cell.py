@@ -8,7 +8,7 @@ from kernel_backend.runner.determinism import seeds
 
 
 def fit_call(rank: RankContext) -> FitCall:
-    """Return the module and the data that the cell passes to `fit`; create them if the cell has no such call."""
+    """Return the module and the data that the cell passes to `fit`. If it never calls `fit`, create and return both."""
     module = rank.loaded.module
     definition = rank.loaded.definition
     found: FitCall | None = vars(module).get(FIT)

@@ -14,7 +14,7 @@ Of = Literal["step", "epoch", "validation"]
 
 
 class Curves:
-    """Values that the module has logged since the last report, by name."""
+    """Values that a Lightning module has logged and that are not reported yet, by name."""
 
     def __init__(self, rank: RankContext) -> None:
         """Set up an empty collection of logged values."""
@@ -22,22 +22,23 @@ class Curves:
         self._values: dict[Of, dict[str, float]] = {"step": {}, "epoch": {}, "validation": {}}
 
     def take(self, of: Of, metrics: Mapping[str, float]) -> None:
-        """Store the values of a step, or the means over an epoch or a validation, which are equal on all ranks.
+        """Store logged values: those of a step, or means over an epoch or a validation, which are equal on all ranks.
 
-        `of` says whether `metrics` are those of a step, an epoch or a validation.
+        `of` is the kind: "step", "epoch" or "validation".
         """
         self._values[of] |= metrics
 
     def given(self, of: Of) -> dict[str, float]:
-        """Return the stored values of this kind by name, and discard them."""
+        """Return the stored values of the kind `of` (such as "validation"), by name, and discard them."""
         found, self._values[of] = self._values[of], {}
         return found
 
     def report(self, step: int, epoch: float, loss: Tensor | float | None, samples: int, due: bool) -> dict[str, float]:
-        """Report the stored values if a step is `due` or an epoch's values are stored; return them, {} otherwise.
+        """Report the stored values of steps and epochs, with the loss; return what was reported, {} if nothing was due.
 
-        All ranks call it. `samples` is the size of this rank's share; `loss` is the mean over the global batch, None if
-        there is none.
+        A report is made if `due` is True, or if values of an epoch are stored. All ranks call it; values of steps are
+        averaged over them. `samples` is the size of this rank's share, and `loss` the mean over the global batch, None
+        if there is none.
         """
         if not due and not self._values["epoch"]:
             return {}

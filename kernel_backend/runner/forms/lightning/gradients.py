@@ -28,7 +28,7 @@ class RankGradients:
         self._backward = _Backward()
 
     def begin_step(self, first: bool) -> None:
-        """Prepare a step; at the `first` of an epoch, lay out new buckets if other parameters are trainable now."""
+        """Prepare a step. At the `first` of an epoch, lay out new buckets if other parameters are trainable now."""
         if self._ranks.size == 1 or (self._sums is not None and not first):
             return
         trainable = [each.requires_grad for each in self._module.parameters()]
@@ -47,10 +47,10 @@ class RankGradients:
     def add(
         self, loss: Tensor, scaled: Tensor, batch: Batch, flags: ControlFlags, compute: Callable[[Tensor], None]
     ) -> tuple[ControlFlags, float]:
-        """Run `compute`, which computes this rank's gradients, and add the global batch's gradients to the parameters'.
+        """Run `compute`, which computes this rank's gradients, and add the sum over all ranks to the parameters'.
 
-        Return the flags of all ranks, and the mean loss of the global batch. `scaled` is the loss to be differentiated,
-        as Lightning has scaled it.
+        Return the ranks' requests, such as to save or to exit (`flags`), combined, and the mean loss of the global
+        batch. `scaled` is the loss to differentiate, which Lightning may have scaled.
         """
         sums = self._sums
         assert sums is not None

@@ -1,6 +1,6 @@
-"""Feed Lightning with a user's DataLoader: its batches are divided among the ranks, in an order derived from the seed.
+"""Read a user's DataLoader for Lightning: its batches are divided among the ranks, in an order derived from the seed.
 
-The position is given by epoch and batch, so that a training resumes anywhere without reading earlier batches.
+Epoch and batch number determine what is read, so that a training resumes anywhere without reading earlier batches.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ Padding = Callable[[], Any]  # returns data for a rank whose share of a batch is
 
 
 class Loader:
-    """Iterable over this rank's shares of a DataLoader's global batches, which Lightning uses in its place."""
+    """Iterable that Lightning uses in place of a user's DataLoader; yields this rank's share of each global batch."""
 
     def __init__(self, batches: Batches, padding: Padding, taken: Taken) -> None:
-        """Set up the loader; `padding` replaces an empty share.
+        """Set up the loader. `padding` is a batch that Lightning gets when this rank's share is empty.
 
         `taken` is called with each share before Lightning uses it.
         """
@@ -50,9 +50,9 @@ class TrainingLoader(Loader):
     """Training batches, from the batch on at which the training continues."""
 
     def __init__(self, batches: Batches, padding: Padding, taken: Taken, place: Place) -> None:
-        """Set up the loader; `place` returns the epoch and batch at which the training is.
+        """Set up the loader. `place` is called when the first batch of a pass is needed.
 
-        It is called when the first batch of a pass is needed.
+        It returns the epoch and batch at which the training is.
         """
         super().__init__(batches, padding, taken)
         self._place = place
@@ -71,9 +71,9 @@ class ValidationLoader(Loader):
 
 
 def made_of(loader: Any, role: str, training: bool) -> Source:
-    """Convert the DataLoader that `role` returned to a Source; raise InvalidDefinition if ranks cannot share it.
+    """Return the data of the DataLoader that `role` returned; raise InvalidDefinition if ranks cannot share it.
 
-    A training DataLoader that does not shuffle keeps its order, as under Lightning.
+    A training DataLoader that does not shuffle keeps its order, as in Lightning.
     """
     found = source(loader, role)
     if found.stream:
@@ -86,7 +86,7 @@ def made_of(loader: Any, role: str, training: bool) -> Source:
 
 
 def batches_of(rank: RankContext, data: Source, mine: range, count: int, training: bool) -> Batches:
-    """Return the batches of this data; each has `count` shares, of which this rank computes `mine`."""
+    """Return `data` in batches, each divided into `count` shares, of which this rank computes those in `mine`."""
     config = rank.config
     tag, workers = "sample" if training else "validation", rank.loader_workers
     return Batches(
@@ -95,7 +95,7 @@ def batches_of(rank: RankContext, data: Source, mine: range, count: int, trainin
 
 
 def padding_of(data: Source, seed: int) -> Any:
-    """Return a batch of two samples, read with fixed random numbers, for a rank whose share of a batch is empty."""
+    """Return a batch of two samples, read with fixed random numbers: a rank computes it when its share is empty."""
     with RandomStates().aside():
         seeds.reseed(seeds.mix(seed, "padding"))
         return data.collate([data.dataset[place % len(data.dataset)] for place in range(2)])

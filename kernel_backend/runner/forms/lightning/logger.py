@@ -42,7 +42,7 @@ class ReportLogger(Logger):
 
 
 class Experiment:
-    """Substitute for another logger's `experiment`: it reports scalars; other calls are noted once, else ignored."""
+    """Substitute for the `experiment` of other loggers: it reports scalars. Other calls are ignored, with one note."""
 
     def __init__(self, logged: Logged, note: Callable[[str], None]) -> None:
         self._logged, self._note = logged, note

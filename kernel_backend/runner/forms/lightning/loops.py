@@ -1,4 +1,4 @@
-"""Extend Lightning's loops over epochs and steps: after each step, a training can stop, and resume there later."""
+"""Extend Lightning's loops over epochs and steps, so that a training can stop after each step and resume there."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kernel_backend.runner.forms.lightning.api import FitLoop, TrainingEpochLoop
 
 
 class Course(Protocol):
-    """Training as Lightning's loops see it: they call its methods between steps and epochs, on all ranks."""
+    """Training that Lightning's loops notify between steps and epochs, on all ranks."""
 
     trainer: Any
 
@@ -23,7 +23,7 @@ class Course(Protocol):
         """Restore the training from its checkpoint, before Lightning calls its start hooks."""
 
     def begun(self) -> None:
-        """Restore again what Lightning's start hooks have changed."""
+        """Restore once more what Lightning's start hooks have changed since `begin`."""
 
     def end_step(self) -> None:
         """Count a step."""
@@ -39,7 +39,7 @@ class Course(Protocol):
 
 
 class Steps(TrainingEpochLoop):
-    """Lightning's loop over the steps of an epoch, which can stop and resume between steps."""
+    """Lightning's loop over the steps of an epoch, changed so that it can stop and resume between two steps."""
 
     def __init__(self, training: Course, min_steps: int | None, max_steps: int) -> None:
         """Set up the loop for the job's Trainer."""
@@ -65,7 +65,7 @@ class Steps(TrainingEpochLoop):
 
 
 class Epochs(FitLoop):
-    """Lightning's loop over epochs, which can stop and resume between epochs."""
+    """Lightning's loop over epochs, changed so that it can stop and resume between two epochs."""
 
     def __init__(self, training: Course, steps: Steps, min_epochs: int | None, max_epochs: int | None) -> None:
         """Set up the loop for the job's Trainer."""
@@ -74,7 +74,7 @@ class Epochs(FitLoop):
         self.epoch_loop = steps
 
     def on_run_start(self) -> None:
-        """Restore the training before the start hooks, and again what the hooks have changed."""
+        """Restore the training, call the start hooks, then restore what the hooks have changed."""
         self._training.begin()
         super().on_run_start()
         self._training.begun()

@@ -1,4 +1,4 @@
-"""Save and restore the state that differs between ranks: running means, attributes, metric states."""
+"""Save and restore the state of a Lightning training that differs between ranks: means, attributes, metric states."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class PerRank:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Store a saved state, which `apply` restores later."""
+        """Keep a saved state, which `apply` then restores."""
         self._results, self._current_fx = state["results"], state["current_fx"]
         self.within_epoch = state["within"]
         self._attributes.load_state_dict(state["own"])
 
     def begin(self, seed: int, rank: int, step: int) -> None:
-        """Do nothing: without a state in the checkpoint, this rank's means of the epoch start from zero."""
+        """Do nothing. Without a state in the checkpoint, this rank's means over the epoch start from zero."""
 
     def apply(self) -> None:
         """Restore the stored state; it may be called several times."""

@@ -12,7 +12,7 @@ from kernel_backend.runner.gradients.waiting import restore_gradients, waiting_g
 
 
 class TrainerState:
-    """Checkpoint part for the state of a Trainer, which is equal on all ranks; `apply` restores a loaded state."""
+    """Checkpoint part for a Trainer's state that is equal on all ranks. A loaded state is restored by `apply`."""
 
     def __init__(self, trainer: Any) -> None:
         """Set up the checkpoint part for a Trainer."""
@@ -36,16 +36,16 @@ class TrainerState:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Store a saved state, which `apply` restores later."""
+        """Keep a saved state, which `apply` then restores."""
         self._loaded = state
 
     def go_on(self) -> None:
-        """Clear `should_stop` in the loaded state: training continues although a callback had ended it."""
+        """Clear `should_stop` in the loaded state, so that a training continues that a callback had ended."""
         if self._loaded is not None:
             self._loaded["should_stop"] = False
 
     def apply(self) -> None:
-        """Restore the stored state in the Trainer; it may be called several times."""
+        """Restore the loaded state in the Trainer; it may be called several times."""
         state, trainer = self._loaded, self._trainer
         if state is None:
             return
@@ -66,7 +66,7 @@ class TrainerState:
 
 
 def _waiting(trainer: Any) -> dict[str, Tensor]:
-    """Return copies of accumulated gradients that no update of the weights has used, by parameter name."""
+    """Return copies, by parameter name, of gradients that are being accumulated for a later update of the weights."""
     module = trainer.lightning_module
     if module.automatic_optimization and not trainer.fit_loop.epoch_loop._should_accumulate():
         return {}
@@ -74,7 +74,7 @@ def _waiting(trainer: Any) -> dict[str, Tensor]:
 
 
 def holdable(state: Any) -> Any:
-    """Return the state itself, None if a checkpoint cannot hold it."""
+    """Return `state` unchanged if a checkpoint can hold it, else None."""
     try:
         flatten(state)
     except DaylightError:

@@ -15,7 +15,7 @@ _MORE = ("dataloader_idx", "metric_attribute")
 
 
 class Results(ResultCollection):
-    """Values that a module logs; those logged per epoch are means over the samples of all ranks."""
+    """Values that a module logs during an epoch; those logged per epoch are averaged over the samples of all ranks."""
 
     def __init__(self, training: bool, weightless: Callable[[], bool], shared: Callable[[], bool]) -> None:
         """Set up an empty collection of logged values.

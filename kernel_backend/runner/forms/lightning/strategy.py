@@ -1,4 +1,4 @@
-"""Run Lightning's steps on this rank: sum gradients over the ranks, and wait for checkpoint copies in progress."""
+"""Run Lightning's steps on this rank: sum gradients over the ranks, and finish checkpoint copies before each update."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kernel_backend.runner.timing.clock import CLOCK
 
 
 class StepParts(Protocol):
-    """Training as the strategy sees it within a step."""
+    """Methods of the training that the strategy calls within a step."""
 
     rank: RankContext
 
@@ -28,13 +28,13 @@ class StepParts(Protocol):
         """Run `compute`, which computes this rank's gradients, and sum them over all ranks."""
 
     def before_update(self) -> None:
-        """Wait for checkpoint copies in progress, before the weights are updated."""
+        """Wait until copies for a checkpoint are complete; called before the weights are updated."""
 
     def counted(self) -> AbstractContextManager[None]:
         """Return a context that discards updates of metrics if this rank has no samples of the batch."""
 
     def is_scratch(self, path: str) -> bool:
-        """Return True if Lightning, not the user, has chosen this path, so that nothing need be written there."""
+        """Return True if Lightning, not the user, has chosen this path: a checkpoint there need not be written."""
 
     def begin_validation(self) -> None:
         """Prepare a validation, for which all ranks use the buffers of rank 0."""
@@ -67,7 +67,7 @@ class RankStrategy(SingleDeviceStrategy):
         return self._training.loader(dataloader)
 
     def backward(self, closure_loss: Tensor, optimizer: Any, *args: Any, **kwargs: Any) -> Tensor:
-        """Compute gradients and sum them over all ranks, before Lightning's hooks see them."""
+        """Compute gradients and sum them over all ranks, before Lightning's hooks get them."""
         plugin, module = self.precision_plugin, self.lightning_module
         assert module is not None
         self.pre_backward(closure_loss)
@@ -95,7 +95,7 @@ class RankStrategy(SingleDeviceStrategy):
             return done
 
     def training_step(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the module's training step; if this rank's share is empty, updates of metrics are discarded."""
+        """Run the module's training step. If this rank's share is empty, updates of metrics are discarded."""
         with CLOCK.part("forward"), self._training.counted():
             return super().training_step(*args, **kwargs)
 
@@ -105,7 +105,7 @@ class RankStrategy(SingleDeviceStrategy):
             return super().batch_to_device(*args, **kwargs)
 
     def validation_step(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the module's validation step; if this rank's share is empty, updates of metrics are discarded."""
+        """Run the module's validation step. If this rank's share is empty, updates of metrics are discarded."""
         with self._training.counted():
             return super().validation_step(*args, **kwargs)
 
@@ -124,7 +124,7 @@ class RankStrategy(SingleDeviceStrategy):
         return found.amin(0) if operation == "min" else found.amax(0)
 
     def all_gather(self, tensor: Tensor, group: Any = None, sync_grads: bool = False) -> Tensor:
-        """Return the tensors of all ranks, stacked in rank order."""
+        """Return the tensors of all ranks, stacked in rank order; with one rank, the tensor itself."""
         ranks = self._training.rank.ranks
         if ranks.size == 1:
             return tensor
@@ -139,7 +139,7 @@ class RankStrategy(SingleDeviceStrategy):
         return self._training.rank.ranks.broadcast_object(obj, src)
 
     def save_checkpoint(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None) -> None:
-        """Write the checkpoint file of a callback, unless Lightning, not the user, has chosen its folder."""
+        """Write the checkpoint file of a callback, unless Lightning, not the user, has chosen its path."""
         if not self._training.is_scratch(str(filepath)):
             super().save_checkpoint(checkpoint, filepath, storage_options)
 

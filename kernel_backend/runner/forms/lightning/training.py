@@ -68,7 +68,7 @@ _BATCH_NORM = nn.modules.batchnorm._BatchNorm
 
 
 class Released(BaseException):
-    """Raised through Lightning's loops to end a training whose slots must be given back."""
+    """Raised out of Lightning's loops to end a training early and give its slots back."""
 
 
 class LightningTraining:
@@ -156,7 +156,7 @@ class LightningTraining:
         return self._count > 1 and not (self.trainer.validating and self._validating_whole)
 
     def _collects(self) -> bool:
-        """Return True if the module has `on_validation_epoch_end`, for which outputs of all samples may be needed."""
+        """Return True if the module has `on_validation_epoch_end`, which may use the outputs of all samples."""
         return _overrides(self.module, "on_validation_epoch_end")
 
     def loader(self, loader: Any) -> Loader:
@@ -190,13 +190,13 @@ class LightningTraining:
         return made
 
     def is_scratch(self, path: str) -> bool:
-        """Return True if Lightning, not the user, has chosen this path, so that nothing need be written there."""
+        """Return True if Lightning, not the user, has chosen this path: a checkpoint there need not be written."""
         return Path(path).resolve().is_relative_to(Path(self._scratch.name).resolve())
 
     # The training
 
     def train(self) -> int:
-        """Train to the end, or until the slots must be released; return the exit code."""
+        """Train to the end, or until the slots must be given back; return the exit code."""
         call = self._call
         data: dict[str, Any] = {"datamodule": call.datamodule} if call.datamodule is not None else {}
         if call.train_dataloaders is not None:
@@ -220,7 +220,7 @@ class LightningTraining:
         self._scratch.cleanup()
 
     def begin(self) -> None:
-        """Restore the resume checkpoint, or copy rank 0's initial state to all ranks if there is none.
+        """Restore the checkpoint to resume from; without one, copy rank 0's initial state to all ranks.
 
         It is called before Lightning's start hooks.
         """
@@ -296,10 +296,10 @@ class LightningTraining:
         self.per_rank.apply()
 
     def begun(self) -> None:
-        """Restore again what Lightning's start hooks have changed.
+        """Restore once more what Lightning's start hooks have changed since `begin`.
 
-        Raises AlreadyOver at the end of the training, and Released at a search's target if the search sets no further
-        one.
+        Raises AlreadyOver if no step is left to train. Raises Released if the trial has reached the length at which its
+        search compares it (its target), and the search sets no further one.
         """
         self.state.apply()
         self.per_rank.apply()
@@ -379,7 +379,7 @@ class LightningTraining:
 
     @contextmanager
     def counted(self) -> Iterator[None]:
-        """Undo changes to attributes and metrics after the block, if this rank's share of the batch is empty."""
+        """Undo what the `with` block changes in attributes and metrics, if this rank's share of the batch is empty."""
         if not self._weightless:
             yield
             return
@@ -400,7 +400,7 @@ class LightningTraining:
         self._flags = word
 
     def before_update(self) -> None:
-        """Wait for a checkpoint copy in progress before weights change; with several ranks, seed all ranks equally."""
+        """Wait until a checkpoint copy is complete before weights change; with several ranks, seed them equally."""
         assert self.checkpoints is not None
         self.checkpoints.settle()
         if self._count > 1:
@@ -418,7 +418,7 @@ class LightningTraining:
     def agree(self) -> None:
         """Exchange the ranks' requests to save or to exit, after a step.
 
-        They are sent with the gradients where that is possible, else separately.
+        The requests are sent with the gradients where that is possible, else separately.
         """
         if self._count == 1:
             self._agreed = self._own_flags()
@@ -431,7 +431,7 @@ class LightningTraining:
         self.trainer.log_every_n_steps = 1 if self._agreed.report else NEVER
 
     def end_step(self) -> None:
-        """Count a step; values of a validation in it belong to this step."""
+        """Count a step. A validation that ran within it is reported with this step."""
         self.step += 1
         assert self._trained is not None
         self.first_epoch.take([self._trained])
@@ -453,7 +453,7 @@ class LightningTraining:
         self.rank.progress.tick("validation", self.step)
 
     def validated(self) -> None:
-        """Store the metrics of a validation, until the step that it follows is counted."""
+        """Keep the metrics of a validation until the step that it follows has been counted."""
         self._seen = self._curves.given("validation")
         self.first_epoch.validated()
 
@@ -493,7 +493,7 @@ class LightningTraining:
             self.pace.saved()
 
     def _improved(self) -> bool:
-        """Evaluate the validation at this step, if there was one; return True if it is the best so far."""
+        """Evaluate the validation at this step, if there was one; return True if its metric is the best so far."""
         metrics = self._validation_metrics
         return bool(metrics) and self._judgement.validation(self.step, metrics)
 
@@ -530,7 +530,7 @@ class LightningTraining:
         return found | {f"callback {place} {type(each).__name__}": each for place, each in enumerate(callbacks)}
 
     def _clamps(self) -> bool:
-        """Return True if the user's hooks may change weights after a step, during the copy of a checkpoint."""
+        """Return True if the user's hooks may change weights after a step, while a checkpoint is being copied."""
         return _overrides(self.module, "on_train_batch_end") or not self.module.automatic_optimization
 
     def _guarantee(self) -> str:
@@ -541,7 +541,7 @@ class LightningTraining:
 
 
 class AlreadyOver(BaseException):
-    """Raised if the restored checkpoint is at the end of the training, so that no step is left to train."""
+    """Raised if the restored training has already ended, so that no step is left to train."""
 
 
 def _part(kind: str, name: str, several: Mapping[str, Any]) -> str:
@@ -553,9 +553,9 @@ def _overrides(module: LightningModule, name: str) -> bool:
 
 
 def _ignored() -> dict[str, frozenset[str]]:
-    """Return the names of the attributes that every module and data module has, as these belong to Lightning.
+    """Return the names of attributes that every module and every data module of Lightning has, which are not saved.
 
-    They are keyed by the names under which module and data module are saved.
+    They are in two sets, keyed by the names under which module and data module are saved.
     """
     found = {"module": frozenset(vars(LightningModule())) | {"training"}}
     found["datamodule"] = frozenset(vars(LightningDataModule())) | {"trainer"}

@@ -1,4 +1,7 @@
-"""Notify listeners of a program's training events, except while a restarted program repeats earlier steps."""
+"""Notify listeners when a program calls `backward`, prints, or ends a step or an iteration of a training loop.
+
+While a restarted program repeats earlier steps, nobody is notified.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from kernel_backend.definition.script.loops import TrainingLoop
 
 
 class Events:
-    """Listeners to a program's events, by kind of event; they must not change the program or draw random numbers."""
+    """Functions to call at a program's events, by kind; they must not change the program or draw random numbers."""
 
     def __init__(self) -> None:
         """Patch `torch.autograd.backward`, and register a hook on optimizer steps."""
@@ -34,23 +37,23 @@ class Events:
         self._handle.remove()
 
     def iteration(self, loop: TrainingLoop, frame: FrameType) -> None:
-        """Call the listeners that wait for the end of an iteration of a loop."""
+        """Notify listeners that an iteration of a training loop has ended."""
         for each in self.on_iteration:
             each(loop, frame)
 
     def step(self, step: int) -> None:
-        """Call the listeners that wait for completed steps."""
+        """Notify listeners that a step was completed."""
         self.backwards = self.updates = 0
         for each in self.on_step:
             each(step)
 
     def resume(self) -> None:
-        """Call listeners again from now on, as the restarted program has reached its checkpoint."""
+        """Notify listeners from now on: the restarted program is at the point at which its checkpoint was saved."""
         self.muted = False
         self.backwards = self.updates = 0
 
     def output(self, text: str) -> None:
-        """Call the listeners that wait for text which the program prints."""
+        """Notify listeners of text that the program prints."""
         if not self.muted:
             for each in self.on_output:
                 each(text)

@@ -66,12 +66,12 @@ class ProgramFiles:
         self._restored: list[tuple[Any, str, Any]] = []
 
     def replay(self) -> None:
-        """Prepare to repeat a program up to a checkpoint: hide files of earlier attempts, discard what it writes."""
+        """Prepare to run a program again up to its checkpoint: hide files of earlier attempts, discard its writes."""
         self._replays = True
         self._hidden = {path for path, size in self._before.items() if size is None}
 
     def state(self) -> dict[str, Any]:
-        """Return, for a checkpoint, the sizes of the files that the program wrote, and the offsets of open files."""
+        """Return, for a checkpoint, the sizes of files that the program has written, and the offsets of open files."""
         self._open = [each for each in self._open if _is_open(each.file())]
         positions: dict[str, int] = {}
         for each in self._open:
@@ -84,14 +84,11 @@ class ProgramFiles:
         return {"sizes": sizes, "positions": positions, "grows": sorted(self._grows | set(positions))}
 
     def passed(self, state: Mapping[str, Any]) -> None:
-        """Make the files visible that existed when an earlier attempt was at the program's present point.
-
-        `state` was stored there.
-        """
+        """Stop hiding files that existed when `state` was saved, at the point that the restarted program is at."""
         self._hidden -= {path for path, size in state["sizes"].items() if size is not None}
 
     def resume(self, state: Mapping[str, Any]) -> None:
-        """Restore the files to the `state` in the checkpoint, from which the program now continues."""
+        """Restore the files as they were when `state` was saved; the restarted program now continues from there."""
         self._replays, self._hidden = False, set()
         if not self._writes:
             return
@@ -111,7 +108,10 @@ class ProgramFiles:
 
     @contextlib.contextmanager
     def throughout(self, builtins_of: dict[str, Any]) -> Iterator[None]:
-        """Observe the program's file operations in the block; `builtins_of` is the builtins dict of its modules."""
+        """Observe the program's file operations during the `with` block.
+
+        `builtins_of` is the builtins dict of the program's modules.
+        """
         opens = self._opening(builtins.open)
         given = builtins_of["open"]
         builtins_of["open"] = opens
@@ -131,7 +131,7 @@ class ProgramFiles:
 
     @contextlib.contextmanager
     def unobserved(self) -> Iterator[None]:
-        """Ignore file operations in the block: they are the job's own, not the program's."""
+        """Ignore file operations during the `with` block, as they are the job's own, not the program's."""
         thread, self._thread = self._thread, 0
         try:
             yield
@@ -163,9 +163,9 @@ class ProgramFiles:
         return opens
 
     def _saving(self, real: Callable[..., Any], place: int) -> Callable[..., Any]:
-        """Wrap a function that writes a file in native code, so that a restarted program writes the file again.
+        """Wrap a function that writes a file in native code: the write is recorded, and never discarded.
 
-        `place` is the index of the path among the function's arguments.
+        `place` is the index of the file's path among the function's arguments.
         """
 
         def saves(*args: Any, **named: Any) -> Any:
@@ -185,7 +185,7 @@ class ProgramFiles:
         return sees
 
     def _making(self, real: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap a function that creates a folder: a restarted program may create a folder that exists."""
+        """Wrap a function that creates a folder: the folder may exist while a restarted program repeats steps."""
 
         def makes(path: Any, mode: int = 0o777, **options: Any) -> None:
             if not (self._replays and os.path.isdir(path)):
@@ -196,7 +196,7 @@ class ProgramFiles:
     # Paths
 
     def _path(self, file: Any) -> str | None:
-        """Return a user's path, relative to the working directory if it is below that; None for other files."""
+        """Return the path of a user's file, relative to the working directory if it is within that; else None."""
         if not isinstance(file, str | bytes | os.PathLike) or threading.get_ident() != self._thread:
             return None
         path = os.path.abspath(os.fsdecode(file))
@@ -222,7 +222,10 @@ class ProgramFiles:
                 file.write(json.dumps({"before": self._before, "grows": sorted(self._grows)}).encode())
 
     def _reopen(self, opened: _Opened, file: Any, position: int) -> None:
-        """Let a file object that the program opened while repeating steps write to the real file from `position` on."""
+        """Connect a file object, opened while steps were repeated, to the real file, at the offset `position`.
+
+        Until then, what is written to the object has been discarded.
+        """
         file.flush()
         flags = os.O_RDWR | os.O_CREAT | (os.O_APPEND if opened.appends else 0)
         real = os.open(self._absolute(opened.path), flags, 0o666)

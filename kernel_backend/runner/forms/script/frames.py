@@ -17,7 +17,7 @@ _OWN = frozenset(
 def program_modules(
     builtins: Mapping[str, Any], main: ModuleType, foreign: dict[int, Any]
 ) -> dict[str, dict[str, Any]]:
-    """Return the namespaces of those modules of the program that have been imported, by module name.
+    """Return the namespaces of the modules that belong to the program and have been imported, by module name.
 
     `foreign` caches library modules by `id()`, so that thousands of them are not inspected again.
     """
@@ -63,14 +63,14 @@ def names(namespace: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def set_globals(namespace: dict[str, Any], values: Mapping[str, Any]) -> None:
-    """Set the globals of a module to exactly these values; other variables of the program are deleted."""
+    """Give a module exactly these global variables; other variables of the program are deleted."""
     for name in names(namespace).keys() - values.keys():
         del namespace[name]
     namespace.update(values)
 
 
 def set_locals(frame: FrameType, values: Mapping[str, Any]) -> None:
-    """Set the local variables of a running function to exactly these values; other variables are deleted."""
+    """Give a running function exactly these local variables; other variables are deleted."""
     held = frame.f_locals
     if sys.version_info >= (3, 13):  # writes through to the frame (PEP 667), but cannot unbind
         held.update(values)

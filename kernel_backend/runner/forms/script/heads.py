@@ -1,9 +1,10 @@
-"""Follow the training loops of a running program: count steps and epochs at the start of each iteration.
+"""Follow the training loops of a running program: count steps and epochs, and restore its state after a restart.
 
-The head of a loop is where its next iteration begins. A checkpoint is saved at a head, and holds a list of stations:
-the loops that the program reaches when it runs again from its top, up to that head. Loops that were finished are
-skipped; loops that were running restart with their current iteration. At each station the state that the program had
-there is restored; the last station is the head at which the checkpoint was saved.
+The head of a loop is where its next iteration begins. A checkpoint is saved at a head, and contains a list of stations.
+A station is a loop that the program reaches when it runs again from its top up to that head, with the state that the
+program had at that loop. Loops that were finished are skipped, and loops that were running restart with their current
+iteration. When the restarted program reaches a station, its state is restored. The last station is the head at which
+the checkpoint was saved.
 """
 
 from __future__ import annotations
@@ -28,7 +29,11 @@ _SHORT_S = 1.0  # outer iterations shorter than this are not restarted: a checkp
 
 @dataclass
 class Station:
-    """Loop that the program reaches when it runs again after a restart, with the state that it had there."""
+    """A training loop at which a restarted program gets its saved state back.
+
+    The program runs again from its top. When it reaches this loop, the state saved here is restored. A loop that was
+    `finished` is skipped, and its state here is that after the loop.
+    """
 
     key: str
     finished: bool
@@ -38,7 +43,7 @@ class Station:
 
 @dataclass
 class Active:
-    """Training loop that is running, with its iterator and the progress of its current iteration."""
+    """Training loop that is running, with its iterator and what is known of its current iteration."""
 
     site: Site
     frame: FrameType
@@ -53,7 +58,7 @@ class Active:
 
 
 class Extended(NamedTuple):
-    """Change of the outermost loop's number of iterations since a checkpoint, and the variable with that number."""
+    """Change of the number of epochs in a continued training: the variable that holds it, its old and its new value."""
 
     name: str
     before: int
@@ -61,38 +66,39 @@ class Extended(NamedTuple):
 
 
 class HeadListener(Protocol):
-    """Interface of the job that is notified when the training loops of its program begin, iterate, end and resume."""
+    """Interface of the job, which is notified when its program's training loops begin, iterate, end and resume."""
 
     def ended(self, stations: list[Station]) -> None:
-        """Handle the normal end of the program's only outermost loop.
+        """Handle the end of the program's only outermost loop, if all its iterations have run.
 
-        A restart from `stations` can add iterations to that loop.
+        A restart from `stations` (loops with saved states) can add iterations to that loop.
         """
 
     def begun(self) -> None:
-        """Handle the start of the first training loop, in a program that is not being restarted."""
+        """Handle the start of the program's first training loop; not called in a program that is restarted."""
 
     def iterated(self, loop: TrainingLoop, frame: FrameType, outermost: bool) -> None:
-        """Handle the end of a loop's iteration."""
+        """Handle the end of an iteration of a training loop; `outermost` means that no other loop is around it."""
 
     def resumed(self, saved: Mapping[str, Any], tombstones: list[str]) -> None:
-        """Continue the training: the program has reached the head at which its checkpoint was saved.
+        """Continue the training: the restarted program has reached the point at which its checkpoint was saved.
 
-        `saved` is what `more` returned then; `tombstones` names the objects that the checkpoint could not hold.
+        `saved` is what `more` returned at that point; `tombstones` names the objects that the checkpoint could not
+        hold.
         """
 
     def note(self, text: str) -> None:
         """Send a note to the user."""
 
     def more(self) -> dict[str, Any]:
-        """Return further state to be saved with a snapshot, such as the sizes of the program's files."""
+        """Return further values to save with the program's state, such as the sizes of its files."""
 
     def passed(self, saved: Mapping[str, Any]) -> None:
-        """Restore the state that `more` returned at a loop which the restarted program has just reached."""
+        """Handle that a restarted program has reached one of its stations; `saved` is what `more` returned there."""
 
 
 class Heads:
-    """Functions that a program's rewritten training loops call at the start and end of iterations."""
+    """Follower of a program's training loops, which are rewritten to call its methods when iterations begin and end."""
 
     def __init__(
         self,
@@ -102,10 +108,10 @@ class Heads:
         always: bool,
         records: bool = True,
     ) -> None:
-        """Set up the functions for a program of which no training loop runs yet.
+        """Set up for a program of which no training loop runs yet.
 
         `sites` returns the rewritten loops by key; `deepest` is the nesting depth of the innermost ones. With `always`,
-        the state is recorded at the start of each iteration of outer loops, else only for long iterations; without
+        the state is recorded at the start of each iteration of outer loops, else only if iterations take long; without
         `records`, never.
         """
         self._listener, self._sites, self._deepest = listener, sites, deepest
@@ -119,11 +125,11 @@ class Heads:
         self._head_of: Active | None = None  # the loop at whose head the program is
 
     def frames(self) -> list[FrameType]:
-        """Return the stack frames of the running loops."""
+        """Return the stack frames in which training loops run, outermost first."""
         return [each.frame for each in self.active]
 
     def hooks(self) -> dict[str, Callable[..., Any]]:
-        """Return the functions that the rewritten program calls, by name."""
+        """Return, by name, the functions that the rewritten training loops of the program call."""
         return {
             rewrite.BEGIN: self.begin,
             rewrite.LOOP: self.loop,
@@ -137,7 +143,7 @@ class Heads:
         }
 
     def length(self) -> int | None:
-        """Return the number of iterations of the inner one of two nested loops; None if it is unknown."""
+        """Return the number of iterations of the inner loop, if two nested loops run; None if it is unknown."""
         return self.active[-1].length if len(self.active) == 2 else None
 
     def loops(self) -> list[TrainingLoop]:
@@ -145,9 +151,9 @@ class Heads:
         return [each.site.loop for each in self.active]
 
     def replay(self, stations: list[Station], extended: Extended | None = None) -> None:
-        """Prepare a restart: at each station the program's saved state is restored.
+        """Prepare a restart: when the program reaches a loop in `stations`, the state saved there is restored.
 
-        `extended` is the new length of the outermost loop, None if it is the same.
+        `extended` is a change of the outermost loop's length, None if it has not changed.
         """
         self._replay, self._extended = list(stations), extended
 
@@ -157,8 +163,9 @@ class Heads:
         return len(self.active) == 1
 
     def stations(self) -> list[Station] | None:
-        """Return the stations that a checkpoint must hold now; None if it must wait for an iteration of an outer loop.
+        """Return the loops, with their states, from which a restart can reach the present point, for a checkpoint.
 
+        Return None if some state was not recorded, so that the checkpoint must wait for an iteration of an outer loop.
         Raises any error of pickling an object.
         """
         here = self._head_of
@@ -176,7 +183,10 @@ class Heads:
     # Called by the program
 
     def begin(self, key: str) -> bool:
-        """Begin the loop with this key; return True if it must be skipped, as it had ended before the checkpoint."""
+        """Begin the loop with this key. Return True if it must be skipped, as it had ended before the checkpoint.
+
+        Called by the program. Raises NotSaved if a restarted program reaches another loop than before.
+        """
         site, frame = self._sites()[key], sys._getframe(1)
         while self.active and not _is_around(self.active[-1], site, frame):
             self._drop()
@@ -204,17 +214,17 @@ class Heads:
         return _Items(loop, self._head)
 
     def head(self, key: str) -> bool:
-        """Start an iteration of a `while` loop; called before its test, and returns True so that the test follows."""
+        """Start an iteration of a `while` loop. The program calls it before the loop's condition; it returns True."""
         self._head(self._found(key, sys._getframe(1)))
         return True
 
     def enter(self, key: str) -> bool:
-        """Begin the body of a `while` loop, as its test was true; return True."""
+        """Begin the body of a `while` loop. The program calls it after the loop's condition was true; returns True."""
         self.active[-1].inside = True
         return True
 
     def leave(self, key: str) -> None:
-        """End a loop that was exhausted or left by `break`."""
+        """End a loop that has ended normally or by `break`."""
         frame = sys._getframe(1)
         if self._replay and self._replay[0].finished and self._replay[0].key == key:
             self._skip(frame)
@@ -226,7 +236,7 @@ class Heads:
         self._end(loop)
 
     def leave_by_return(self, key: str, value: Any) -> Any:
-        """End all loops of a function that returns from within them; return `value`, which it returns."""
+        """End all loops of a function that executes `return value` within them; return `value`."""
         frame = sys._getframe(1)
         loop = self._found(key, frame)
         self._iterated(loop)
@@ -236,11 +246,11 @@ class Heads:
         return value
 
     def returns(self, key: str) -> bool:
-        """Return True if a loop that is being skipped was left by `return`."""
+        """Return True if the loop that a restarted program skips now was left by `return` before."""
         return self._replay[0].returned
 
     def returned(self, key: str) -> Any:
-        """Restore the state after a skipped loop that was left by `return`, and return the value that was returned."""
+        """Restore the state after a skipped loop that was left by `return`; return the value that it returned."""
         return self._skip(sys._getframe(1))["value"]
 
     # Heads
@@ -258,7 +268,7 @@ class Heads:
         loop.began = time.monotonic()
 
     def _iterated(self, loop: Active) -> None:
-        """End an iteration of a loop, if one has begun."""
+        """End an iteration of a loop and notify the listener, if an iteration has begun."""
         if not loop.inside:
             return
         loop.inside = False
@@ -266,7 +276,10 @@ class Heads:
         self._listener.iterated(loop.site.loop, loop.frame, len(self.active) == 1)
 
     def _record(self, loop: Active) -> None:
-        """Record the program's state at the start of an outer loop's iteration, if its iterations take long."""
+        """Record the program's state at the start of an iteration, if iterations of this loop take long.
+
+        It is not recorded in the innermost loops.
+        """
         loop.start = None
         if not self._records or loop.site.loop.depth >= self._deepest:
             return
@@ -274,7 +287,7 @@ class Heads:
             loop.start = self._kept(loop.frame)
 
     def _end(self, loop: Active, value: Any = None, by_return: bool = False) -> None:
-        """End a loop; record the state after it if more loops may follow and repeating this one would take too long.
+        """End a loop. Record the state after it if other loops may follow: a restart then need not repeat this loop.
 
         `by_return` means that the loop was left by `return value`.
         """
@@ -296,9 +309,9 @@ class Heads:
             self._listener.ended([*finished, Station(loop.site.key, False, snapshot)])
 
     def _drop(self) -> None:
-        """Remove the innermost loop, which was left by an exception.
+        """Remove the innermost loop from the running loops: it was left by an exception.
 
-        The next checkpoint must wait for an iteration of the loop around it.
+        A checkpoint is possible again in the next iteration of the loop around it.
         """
         key = self.active.pop().site.key
         self._level().append(key)
@@ -311,7 +324,7 @@ class Heads:
         return self.snapshots.take(frame, items, {**self._listener.more(), **more})
 
     def _kept(self, frame: FrameType, **more: Any) -> Snapshot | None:
-        """Return a snapshot with the values `more`, which later checkpoints will contain.
+        """Return a snapshot of the program, with the values `more`, whose bytes do not change when the program goes on.
 
         If the state cannot be pickled, note the reason and return None.
         """
@@ -345,7 +358,7 @@ class Heads:
             self._listener.resumed(saved, tombstones)
 
     def _skip(self, frame: FrameType) -> dict[str, Any]:
-        """Restore the state that was saved after a finished loop; return the values that were saved with it."""
+        """Restore the state that was saved when the loop to be skipped had ended; return the values saved with it."""
         station = self._replay.pop(0)
         saved, _ = self._restored(station.snapshot, frame)
         self._listener.passed(saved)
@@ -364,7 +377,7 @@ class Heads:
         return saved, tombstones
 
     def _found(self, key: str, frame: FrameType) -> Active:
-        """Return the running loop with this key in a frame; loops within it, which were left, are ended first."""
+        """Return the running loop with this key in `frame`; loops within it, left by exceptions, are removed first."""
         while self.active[-1].site.key != key or self.active[-1].frame is not frame:
             self._drop()
         return self.active[-1]
@@ -394,7 +407,7 @@ class _Items:
 
 
 def _extend(loop: Active, extended: Extended) -> None:
-    """Extend a restored loop over a range to the range's new end."""
+    """Let a restored loop over a range run on to the new end of the range."""
     remaining = left(loop.items)
     if remaining is not None and loop.over is not None:
         loop.items = moved(loop.items, loop.over[extended.before - remaining :])

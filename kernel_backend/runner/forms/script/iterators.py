@@ -71,7 +71,7 @@ class Zip:
     def _check(self, ended: int) -> None:
         """Raise ValueError, as `zip(strict=True)` does, unless all iterators end together.
 
-        `ended` is the index of the iterator that has ended first.
+        `ended` is the index of the first iterator that had no further item.
         """
         if ended:
             raise ValueError(f"zip() argument {ended + 1} is shorter than argument{'s 1-' * (ended > 1) or ' '}{ended}")
@@ -99,10 +99,11 @@ class Map:
 
 
 class LoaderItems:
-    """Iterator over a DataLoader that can be saved after any batch, and created again there.
+    """Iterator over a DataLoader that can be saved after any batch, and restored there in another process.
 
-    Saved are the number of batches, and the random states at its start and before its first batch. The sampler is run
-    forward from there without reading samples. With worker processes, and for streams, samples are read again.
+    Its saved state has the number of batches, and the random states when the iterator was created and before the first
+    batch. When it is restored, only the sampler is advanced, without reading samples. With worker processes, and for
+    streams, the samples of earlier batches are read again.
     """
 
     def __init__(self, loader: DataLoader[Any]) -> None:
@@ -130,7 +131,7 @@ class LoaderItems:
         return getattr(self._batches, name)
 
     def begin_anew(self, state: dict[str, Any]) -> None:
-        """Create the iterator over batches again, and advance it to the position in `state`."""
+        """Create the DataLoader's own iterator again, and advance it to the position in `state`."""
         self.__dict__.update(state)
         _set_states(self.loader, self.at_iter)
         batches = _iter_of_loader(self.loader)
@@ -147,10 +148,10 @@ class LoaderItems:
 
 
 class ForwardItems:
-    """Iterator over a generator's items that is restored by running the generator again.
+    """Iterator over a generator's items that is restored by running the generator again from its start.
 
-    Random numbers that the generator draws follow from the random states at its start, and from those recorded whenever
-    other code drew numbers in between.
+    Random numbers that the generator draws are repeated: its state has the random states at the start, and those that
+    other code has set or advanced between two items.
     """
 
     def __init__(self, source: Any, items: Any) -> None:
@@ -173,7 +174,7 @@ class ForwardItems:
         return getattr(self.items, name)
 
     def send(self, value: Any) -> Any:
-        """Send a value into the generator, after which it can no longer be recreated."""
+        """Send a value into the generator. If it is not None, a checkpoint can no longer hold the generator."""
         self.sent = self.sent or value is not None
         return self._taken(self.items.send, value)
 
@@ -196,7 +197,8 @@ class ForwardItems:
     def run_forward(self, state: dict[str, Any], source: Any) -> None:
         """Advance a new generator, `source`, to the position in `state`.
 
-        It may have yielded some of the items already.
+        If `source` is None, the generator of the program is advanced instead, which may have yielded some items
+        already. Raises NotSaved if it has yielded more than at the checkpoint.
         """
         ahead = self.__dict__.get("count", 0)
         self.__dict__.update(state, source=source, _after={})
@@ -213,7 +215,7 @@ class ForwardItems:
 
 
 def generator_function(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a user's generator function, so that its generators can be saved after any item."""
+    """Wrap a user's generator function so that the generators which it returns can be saved after any item."""
 
     @functools.wraps(function)
     def made(*args: Any, **named: Any) -> ForwardItems:
@@ -245,7 +247,7 @@ class TqdmItems:
 
 
 def tracked(items: Any, *sentinel: Any) -> Any:
-    """Return `iter(items)`, or for generators and text files an iterator that can be saved after any item."""
+    """Return `iter(items)`; for generators and text files, return an iterator that can be saved after any item."""
     found = iter(items, *sentinel)
     if type(found) is TextIOWrapper:
         return Lines(found)
@@ -253,7 +255,7 @@ def tracked(items: Any, *sentinel: Any) -> Any:
 
 
 def length(items: Any) -> int | None:
-    """Return the number of items that an iterator has before its start; None if it is unknown.
+    """Return the number of items of an iterator that has yielded none yet; None if it is unknown.
 
     Examples
     --------
@@ -273,7 +275,7 @@ def length(items: Any) -> int | None:
 
 
 def over(items: Any) -> range | None:
-    """Return the range over which an iterator runs, also within `enumerate` or tqdm; None for other iterators."""
+    """Return the range that an iterator runs over, directly or within `enumerate` or tqdm; None for other iterators."""
     found = _innermost(items)
     if type(found) is not _RANGE:
         return None
@@ -282,13 +284,13 @@ def over(items: Any) -> range | None:
 
 
 def left(items: Any) -> int | None:
-    """Return how many numbers an iterator over a range has not yielded yet; None for other iterators."""
+    """Return how many numbers of its range an iterator has not yielded yet; None if it is not over a range."""
     found = _innermost(items)
     return operator.length_hint(found) if type(found) is _RANGE else None
 
 
 def moved(items: Any, numbers: range) -> Any:
-    """Return an iterator like `items`, which runs over a range, even within `enumerate` or tqdm, but over `numbers`."""
+    """Return an iterator like `items` (over a range, also within `enumerate` or tqdm), but over `numbers`."""
     if not isinstance(items, Enumerate | TqdmItems):
         return iter(numbers)
     items.items = moved(items.items, numbers)
@@ -326,19 +328,19 @@ def track_libraries() -> Callable[[], None]:
 
 
 def _loader_items(writer: GraphWriter, items: LoaderItems, path: Path | None) -> Any:
-    """Return how a DataLoader's iterator is pickled: without the batches that it has read ahead."""
+    """Return how to pickle a DataLoader's iterator, as from `__reduce__`: without batches that were read ahead."""
     state = {name: value for name, value in items.__dict__.items() if name != "_batches"}
     writer.at(items.loader, path, "loader")
     return reading.new, (path, LoaderItems), (state, {}), None, None, fill_loader_items
 
 
 def fill_loader_items(items: LoaderItems, state: tuple[dict[str, Any], dict[str, Any]]) -> None:
-    """Restore a DataLoader's iterator to where `state` was saved."""
+    """Have a DataLoader's iterator advanced to its saved position once all other objects have been restored."""
     reading.late(lambda: items.begin_anew(state[0]))
 
 
 def _forward_items(writer: GraphWriter, items: ForwardItems, path: Path | None) -> Any:
-    """Return how a generator is pickled: by the number of its items and its random states."""
+    """Return how to pickle a generator, as from `__reduce__`: by the number of its items and its random states."""
     if items.sent or len(items.draws) > MOST_DRAWS:
         return reading.tombstone, (told(path), "generator")
     writer.at(items.source, path, "source")
@@ -347,13 +349,13 @@ def _forward_items(writer: GraphWriter, items: ForwardItems, path: Path | None) 
 
 
 def fill_forward(items: Any, state: tuple[dict[str, Any], Any]) -> None:
-    """Restore a generator by advancing it to where `state` was saved."""
+    """Have a generator advanced to its saved position once all other objects have been restored."""
     if type(items) is ForwardItems:
         reading.late(lambda: items.run_forward(*state))
 
 
 def _tqdm_items(writer: GraphWriter, items: TqdmItems, path: Path | None) -> Any:
-    """Return how a progress bar's iterator is pickled: by its position and count, without the bar."""
+    """Return how to pickle a progress bar's iterator, as from `__reduce__`: with the bar's count, not the bar."""
     for name, value in items.__dict__.items():
         writer.at(value, path, name)
     state: tuple[dict[str, Any], dict[str, Any]] = ({**items.__dict__, "bar": None}, {})
@@ -362,7 +364,7 @@ def _tqdm_items(writer: GraphWriter, items: TqdmItems, path: Path | None) -> Any
 
 
 def fill_tqdm_items(items: TqdmItems, state: Any) -> None:
-    """Restore a progress bar's iterator to where `state` was saved."""
+    """Restore a progress bar's iterator and the bar's count."""
     held, (path, kind), count = state
     held[0]["bar"] = bar = reading.live(path, kind)
     reading.fill(items, held)
@@ -376,7 +378,7 @@ REDUCERS[TqdmItems] = _tqdm_items
 
 
 def _random_states() -> dict[str, Any]:
-    """Return the states of the global random generators, each in the form that is read fastest."""
+    """Return the states of the global random generators, each as its library returns it fastest."""
     states: dict[str, Any] = {"python": random.getstate(), "torch": torch.get_rng_state()}
     if np is not None:
         states["numpy"] = np.random.get_state()

@@ -1,6 +1,7 @@
-"""Save a program's modules by variable name in its checkpoints, so that a notebook can load them.
+"""Save a program's torch modules by variable name in its checkpoints, so that a notebook can load them.
 
-ProgramPart refers to their tensors by digest, so that weights are stored once.
+The checkpoint part of the program's other state (ProgramPart) refers to the modules' tensors by digest, so that weights
+are stored once.
 """
 
 from __future__ import annotations
@@ -21,21 +22,21 @@ from kernel_backend.runner.forms.script.state.skeleton import skeleton
 
 
 class NamedModules:
-    """Checkpoint part with the torch modules that a program's variables, or attributes of objects in them, hold."""
+    """Checkpoint part with the torch modules in a program's variables, or in attributes of objects in these."""
 
     def __init__(self, names: Mapping[str, Any], frames: Callable[[], Sequence[FrameType]]) -> None:
-        """Set up the part; `names` are the program's globals, `frames` returns the frames of its running loops."""
+        """Set up the part. `names` are the program's globals; `frames` returns the stack frames of running loops."""
         self._names, self._frames = names, frames
         self._found: dict[str, nn.Module] = {}
         self._saved: dict[str, Any] = {}  # states of a checkpoint's modules, until their contents were taken
 
     def iteration(self, loop: TrainingLoop, frame: FrameType) -> None:
-        """Find the modules at the first iteration of an outermost loop; the function that holds them may return."""
+        """Find the modules when the first iteration of an outermost loop ends; its function may return later."""
         if loop.depth == 0 and not self._found:
             self._look()
 
     def found(self) -> dict[str, nn.Module]:
-        """Return the modules that have parameters, each once, by the name of its outermost variable."""
+        """Return the modules that have parameters, each once, by the name of the outermost variable that holds it."""
         self._look()
         named: dict[int, tuple[str, nn.Module]] = {}
         for name, module in self._found.items():
@@ -43,20 +44,23 @@ class NamedModules:
         return dict(named.values())
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state and the pickled structure of each module, in which shared tensors remain shared."""
+        """Return, by name, the state dict and the pickled structure of each module; shared tensors remain shared."""
         found = self._states()
         return {name: state | _structure(module) for name, module, state in found}
 
     def frozen(self) -> set[str]:
-        """Return the names of the untrained tensors in this checkpoint part, as `flatten` writes them."""
+        """Return the names of the tensors in this checkpoint part that are not trained."""
         return {f"{name}.{STATE}.{key}" for name, module in self.found().items() for key in untrained(module)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Keep the saved states for `contents_of`; the modules themselves are restored with the program's objects."""
+        """Keep the saved states for `contents_of`. The modules are restored with the program's other objects."""
         self._saved = state
 
     def shared(self, blobs: Blobs) -> dict[str, Any]:
-        """Return, by digest, where the modules hold a blob's bytes: module, key and strides of the tensor."""
+        """Return where modules hold the same bytes as `blobs`, by digest, so that these need not be stored twice.
+
+        A place is a module's name, a tensor's key in the module's state dict, and the tensor's strides.
+        """
         memory = {(blob.data_ptr(), blob.numel()): name for name, blob in blobs.items()}
         places: dict[str, Any] = {}
         for module, _, state in self._states():
@@ -69,9 +73,9 @@ class NamedModules:
         return places
 
     def contents_of(self, places: Mapping[str, Any]) -> Blobs:
-        """Return blobs whose bytes the checkpoint holds as tensors of its modules.
+        """Return, by digest, the bytes that this part holds as tensors of modules, from the loaded checkpoint.
 
-        `places` is what `shared` returned. Raises CheckpointDamaged if the bytes are others.
+        `places`, as from `shared`, says where they are. Raises CheckpointDamaged if bytes do not have their digest.
         """
         saved, self._saved = self._saved, {}
         found: Blobs = {}
@@ -84,7 +88,7 @@ class NamedModules:
         return found
 
     def _states(self) -> list[tuple[str, nn.Module, dict[str, Any]]]:
-        """Return name, module and state dict of each module, the modules with most tensors first."""
+        """Return name, module and state dict of each module; the modules with most tensors come first."""
         found = [(name, module, {STATE: dict(module.state_dict())}) for name, module in self.found().items()]
         found.sort(key=lambda each: -len(each[2][STATE]))
         first: dict[Any, Tensor] = {}
@@ -100,7 +104,7 @@ class NamedModules:
 
 
 def _modules(names: Mapping[str, Any]) -> Iterator[tuple[str, nn.Module]]:
-    """Yield name and module for a namespace's modules, then for those in attributes, such as `self.model`."""
+    """Yield name and module for each module in a namespace, then for those in attributes, such as `self.model`."""
     held = list(names.items())
     yield from ((name, each) for name, each in held if isinstance(each, nn.Module))
     for name, owner in held:
@@ -116,7 +120,7 @@ def _structure(module: nn.Module) -> dict[str, Any]:
 
 
 def _memory(value: Any) -> Any:
-    """Return a key for the memory and layout of a tensor: equal keys mean that two tensors view the same memory."""
+    """Return a key for a tensor's memory and layout; it is equal for tensors that view the same memory alike."""
     if not isinstance(value, Tensor) or value.layout is not torch.strided or not value.numel():
         return id(value)
     return str(value.device), value.data_ptr(), value.dtype, value.shape, value.stride()

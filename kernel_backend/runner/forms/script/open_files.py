@@ -43,7 +43,7 @@ def closed_file(mode: str) -> Any:
 
 
 def at_position(file: Any, position: int) -> None:
-    """Seek an open file to `position`, once the state of all objects has been restored."""
+    """Have an open file moved to offset `position` once the state of all objects has been restored."""
     if type(file) is not Tombstone:
         reading.late(lambda: file.seek(position))
 

@@ -11,12 +11,12 @@ MOST = 2**20  # characters at the end of the log that a checkpoint stores
 
 
 class Output:
-    """Substitute for the program's `sys.stdout` and `sys.stderr`, silent while a restart repeats earlier steps."""
+    """Substitute for the program's `sys.stdout` and `sys.stderr` that prints nothing while a restart repeats steps."""
 
     def __init__(self, listener: Callable[[str], None]) -> None:
-        """Replace both streams.
+        """Replace `sys.stdout` and `sys.stderr`.
 
-        `listener` receives the text except warnings, as numbers in warnings are not results.
+        `listener` receives the printed text except warnings, as numbers in warnings are not results.
         """
         self.muted = self._warns = False
         self._listener = listener
@@ -33,7 +33,7 @@ class Output:
         return self._text[0]
 
     def resume(self, text: str) -> None:
-        """Print `text`, the output up to the checkpoint, and stop muting the output."""
+        """Print `text`, which is the program's output up to the checkpoint, and from now on what the program prints."""
         self._text, self.muted = [text], False
         self._own[0].write(text)
 

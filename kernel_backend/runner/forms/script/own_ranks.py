@@ -1,4 +1,4 @@
-"""Let a program that calls `init_process_group` itself use the process group that its rank has already."""
+"""Let a program that calls `init_process_group` itself use the process group that its rank has already joined."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 @contextmanager
 def one_process_group() -> Iterator[None]:
-    """Make `init_process_group` a no-op in the block, if the rank has a process group of torch.distributed already."""
+    """Make `init_process_group` do nothing in the `with` block, if the rank has joined a process group already."""
     if not (dist.is_available() and dist.is_initialized()):
         yield
         return

@@ -18,10 +18,10 @@ from kernel_backend.runner.forms.script.start import Start
 
 
 class Program:
-    """Program to be run: its main module, and the modules of its project."""
+    """Program that can be run: its main module, and the modules of its project."""
 
     def __init__(self, tree: ast.Module, path: Path, start: Start) -> None:
-        """Find the program's training loops; `tree` is the syntax tree of the source in `path`."""
+        """Find the program's training loops. `tree` is the syntax tree of its source, which is in the file `path`."""
         self._start = start
         modules = project_modules(tree, start.folders, start.package)
         self.loops: tuple[TrainingLoop, ...] = training_loops(tree, modules)
@@ -35,7 +35,7 @@ class Program:
 
     @property
     def sites(self) -> Mapping[str, Site]:
-        """Return the rewritten training loops of all modules imported so far, by key."""
+        """Return the rewritten training loops of the modules that are imported so far, by key."""
         return self._imports.sites
 
     @property
@@ -48,7 +48,7 @@ class Program:
         return list(_within(self._code if module == "__main__" else self._imports.codes[module]))
 
     def run(self, hooks: Mapping[str, Callable[..., Any]]) -> None:
-        """Run the program, whose rewritten loops call the functions `hooks`.
+        """Run the program from its top; its rewritten loops call the functions `hooks`, given by name.
 
         A `sys.exit()` without an error ends it normally.
         """

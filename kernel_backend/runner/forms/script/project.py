@@ -17,7 +17,7 @@ from kernel_backend.model.syntax import module_tree
 
 
 def project_modules(tree: ast.Module, folders: Sequence[Path], package: str = "") -> dict[str, ast.Module]:
-    """Return the syntax trees of modules in these folders that a program imports, directly or not, by module name.
+    """Return, by module name, the syntax trees of modules in these folders that a program imports, directly or not.
 
     If the program is itself in a package, its name is `package`.
     """
@@ -38,7 +38,7 @@ def project_modules(tree: ast.Module, folders: Sequence[Path], package: str = ""
 
 
 class ProjectImports(MetaPathFinder):
-    """Import finder for the project's modules: it rewrites their training loops and sets the program's builtins."""
+    """Import finder for modules of the program's project, which rewrites their training loops."""
 
     def __init__(self, names: Sequence[str], loops: Sequence[TrainingLoop], builtins: Mapping[str, Any]) -> None:
         self._names, self._loops, self._builtins = frozenset(names), loops, builtins
@@ -60,7 +60,7 @@ class ProjectImports(MetaPathFinder):
         return self.codes[module]
 
     def equip(self, module: ModuleType) -> None:
-        """Give a module the program's own builtins dict, by which the program's modules are recognised."""
+        """Give a module the builtins dict that only the program's modules have, as a mark of the program's code."""
         vars(module)["__builtins__"] = self._builtins
 
     def begin(self) -> None:
@@ -78,7 +78,7 @@ class _Loader(SourceFileLoader):
         self._imports = imports
 
     def get_code(self, fullname: str) -> CodeType:
-        """Return the module's code compiled from its source, as cached bytecode is not rewritten."""
+        """Return the module's code, compiled from its source with rewritten loops; cached bytecode is not used."""
         return self._imports.rewrite(module_tree(self.get_data(self.path)), fullname, self.path)
 
     def exec_module(self, module: ModuleType) -> None:

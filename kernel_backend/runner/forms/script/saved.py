@@ -1,6 +1,6 @@
-"""Save a program in a checkpoint: its state at each loop, with tensors and arrays stored once, by digest.
+"""Save a program's state in a checkpoint: at each loop that a restart passes, with equal tensors stored once.
 
-The part NamedModules stores the tensors of the program's modules instead.
+The checkpoint part NamedModules stores the tensors of the program's modules instead.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from kernel_backend.runner.forms.script.state.blobs import Blobs, from_bytes, to
 
 
 class ProgramPart:
-    """Checkpoint part for the state of a program."""
+    """Checkpoint part for the state of a program, at each loop that a restart passes."""
 
     def __init__(self, modules: NamedModules) -> None:
         """Set up the part without a saved state, so that the program starts from its beginning.
 
-        `modules` is the part that is saved and restored before this one.
+        `modules` is the checkpoint part of the program's modules, which is saved and restored before this one.
         """
         self._modules = modules
         self.stations: list[Station] = []
@@ -28,7 +28,7 @@ class ProgramPart:
         self.text = ""  # the program's output
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the program's state at each loop, with the tensors and arrays in it by digest."""
+        """Return the program's state at each loop that a restart passes, with bytes of tensors and arrays by digest."""
         blobs = together(each.snapshot for each in self.stations)
         shared = self._modules.shared(blobs)
         return {
@@ -48,7 +48,7 @@ class ProgramPart:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore from a checkpoint the state at each loop, and the random states at the program's start."""
+        """Take from a checkpoint the states at loops, the random states at the program's start, and its output."""
         blobs: Blobs = state[BLOBS] | self._modules.contents_of(state.get(SHARED, {}))
         self.stations = [
             Station(each["loop"], each["finished"], Snapshot(each["graph"].numpy().tobytes(), blobs), each["returned"])

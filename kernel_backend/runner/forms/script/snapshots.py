@@ -21,14 +21,14 @@ from kernel_backend.runner.forms.script.state.tombstones import NotSaved
 
 @dataclass
 class Snapshot:
-    """State of a program at one time: its pickled objects, and the bytes to which they refer by digest."""
+    """State of a program at one time: its pickled objects, and the bytes of tensors and arrays by digest."""
 
     graph: bytes
     blobs: Blobs
 
 
 class Snapshots:
-    """Maker of the snapshots of one program, which also restores them."""
+    """Maker of snapshots of one program's state, which also restores them in the restarted program."""
 
     def __init__(
         self, builtins: Mapping[str, Any], main: ModuleType, codes: Callable[[str], Sequence[CodeType]]
@@ -44,7 +44,10 @@ class Snapshots:
         self._foreign: dict[int, Any] = {}  # modules of libraries
 
     def survey(self, frame: FrameType) -> bool:
-        """Record, on the first call, the data that the program's setup has created; return True on that call."""
+        """On the first call, record the data that the program has created before its first loop, and return True.
+
+        Later calls return False.
+        """
         if self._setup is not None:
             return False
         namespaces = self._namespaces()
@@ -54,9 +57,10 @@ class Snapshots:
         return True
 
     def take(self, frame: FrameType, items: Sequence[Any], more: Mapping[str, Any]) -> Snapshot:
-        """Return a snapshot of the program at `frame`; raise any error of pickling.
+        """Return a snapshot of the program, whose innermost running function has the stack frame `frame`.
 
-        `items` are the iterators of its running loops, `more` are values to be saved with it.
+        `items` are the iterators of its running loops, `more` are values to be saved with it. Raises any error of
+        pickling.
         """
         namespaces = self._namespaces()
         writer = self._writer(namespaces)
@@ -73,9 +77,10 @@ class Snapshots:
     ) -> tuple[dict[str, Any], list[str]]:
         """Restore a snapshot in the running program.
 
-        Return the values that were saved with it, and the names of objects that it could not hold. Variables in
-        `changed` that have the first value of a pair get the second. Raises NotSaved if the program has other stack
-        frames, or if its setup creates different objects.
+        Return the values that were saved with the snapshot, and the names of objects that it could not hold. `changed`
+        has pairs of old and new values by variable name: a variable with the old value gets the new one. Raises
+        NotSaved if the program runs other functions than before, or if its code before the first loop creates different
+        objects.
         """
         namespaces = self._namespaces()
         roots = self._roots(namespaces, frame, items)

@@ -19,7 +19,7 @@ from kernel_backend.snapshots.shipped import shipped_folders
 
 
 class Start(NamedTuple):
-    """How a program starts as `__main__`: its file, command line and module search path."""
+    """How a program is started as `__main__`: its file, command line and module search path."""
 
     file: Path  # `__file__`
     argv: list[str]
@@ -34,7 +34,7 @@ class Start(NamedTuple):
 
     @contextmanager
     def throughout(self, main: ModuleType) -> Iterator[None]:
-        """Make `main` the module `__main__` in the block, with this start's module search path and command line."""
+        """Make `main` the module `__main__` for the `with` block, with this module search path and command line."""
         before, argv, path = sys.modules["__main__"], sys.argv, list(sys.path)
         first, last = (list(dict.fromkeys(map(str, each))) for each in (self.folders, self.last))
         last = [each for each in last if each not in first]
@@ -53,7 +53,7 @@ class Start(NamedTuple):
 def start_of(
     job: LaunchSpec, definition: Path, project: Project | None, command: Command | None, words: Sequence[str]
 ) -> Start:
-    """Return how to start a definition's program; `words` are the arguments of its command line.
+    """Return how to start the program of a definition; `words` are the arguments of its command line.
 
     The program of a command runs under the path of the user's own file if that exists, so that it can read files next
     to it. Its modules come from the snapshot; modules that the snapshot lacks are imported from the user's folders.

@@ -1,4 +1,4 @@
-"""Train an unmodified program: run it from its beginning; count steps and save checkpoints between iterations."""
+"""Train an unmodified program: run it from its top, count steps, and save checkpoints between iterations of loops."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _TORCHS_SEED = 67280421310721  # torch's default seed
 
 
 class ScriptTraining:
-    """Training in this rank of a program that has training loops of its own."""
+    """Training, in this rank, of a program that has training loops of its own."""
 
     def __init__(self, rank: RankContext) -> None:
         self._rank = rank
@@ -177,7 +177,7 @@ class ScriptTraining:
         self._methods.loop.close()
 
     def _begin(self) -> None:
-        """Prepare to resume from the checkpoint; without one, prepare a start and set the random generators.
+        """Prepare to resume from the checkpoint; without one, set the random generators for a run from the top.
 
         Torch's generator gets its usual initial seed, as in a plain Python process.
         """
@@ -196,7 +196,7 @@ class ScriptTraining:
         self._part.first = RandomStates().state_dict()
 
     def _extended(self) -> Extended | None:
-        """Return the change of the number of epochs since the checkpoint was saved; None if there is none."""
+        """Return how the number of epochs has changed since the checkpoint was saved; None if it has not."""
         now = self._rank.config.epochs
         before = self._training.position.form.get("epochs", now)
         return None if before == now else Extended(self._rank.loaded.definition.epochs_name, before, now)
@@ -204,19 +204,19 @@ class ScriptTraining:
     # Called by Heads
 
     def ended(self, stations: list[Station]) -> None:
-        """Store the state at the end of the outermost loop, from which the training can continue with more epochs."""
+        """Keep the program's state at the end of its outermost loop, from which it can be trained for more epochs."""
         self._end = (stations, self._output.text)
 
     def begun(self) -> None:
-        """Report the digests of the initial weights."""
+        """Report the digests of the initial weights; called when the first training loop begins."""
         if self._rank.ranks.rank == 0:
             found = weights(nn.Module(), self._modules.found())
             self._rank.spool.say(Fact(name="weights", value=found.to_json()))
 
     def iterated(self, loop: TrainingLoop, frame: FrameType, outermost: bool) -> None:
-        """Handle the end of an iteration: it completes a step, and an epoch too if its loop is the outermost.
+        """Count what an iteration of a loop completes: a step, and an epoch too if its loop is the outermost.
 
-        An iteration without a backward pass or an optimizer step does not count as a step.
+        An iteration without a backward pass or an optimizer step is no step.
         """
         training, events = self._training, self.events
         events.iteration(loop, frame)
@@ -228,7 +228,7 @@ class ScriptTraining:
             training.end_epoch(last=training.position.epoch + 1 >= training.rank.config.epochs)
 
     def resumed(self, saved: Mapping[str, Any], tombstones: list[str]) -> None:
-        """Continue the training: the program has reached the head of the loop at which the checkpoint was saved."""
+        """Continue the training: the restarted program has reached the point at which its checkpoint was saved."""
         if self._split is not None and "split" in saved:
             self._split.load_state_dict(saved["split"])
         self.files.resume(saved["files"])
@@ -241,20 +241,20 @@ class ScriptTraining:
             )
 
     def passed(self, saved: Mapping[str, Any]) -> None:
-        """Make the files visible again that existed when the program passed this loop in an earlier attempt."""
+        """Stop hiding the files that existed when the program was at this loop in an earlier attempt."""
         self.files.passed(saved["files"])
 
     def more(self) -> dict[str, Any]:
-        """Return the state of the program's files and the count of its split calls, to be saved with a snapshot."""
+        """Return what is saved with the program's state: that of its files, and the number of its split calls."""
         found: dict[str, Any] = {"files": self.files.state()}
         return found if self._split is None else {**found, "split": self._split.state_dict()}
 
     def note(self, text: str) -> None:
-        """Send a warning to the user."""
+        """Show the user a warning."""
         self._rank.note(text, "warning")
 
     def _prepare(self) -> bool:
-        """Take a snapshot for a checkpoint on rank 0; return True on all ranks if one was taken.
+        """Take a snapshot for a checkpoint on rank 0; return True, on all ranks, if one was taken.
 
         Raises Leave on all ranks if they must exit and no checkpoint is possible.
         """
@@ -266,7 +266,10 @@ class ScriptTraining:
         return bool(taken)
 
     def _take(self) -> bool | None:
-        """Take a snapshot; return True if taken, False if it must wait for an outer loop, None if impossible."""
+        """Take a snapshot for a checkpoint and return True.
+
+        Return False if that must wait for an iteration of an outer loop, None if it is not possible.
+        """
         if not self.saves or not self.rehearsal.allows(outermost=self._heads.outermost):
             return None
         try:
@@ -282,7 +285,7 @@ class ScriptTraining:
 
 
 def _refuse_other_values(before: Mapping[str, Value], now: Mapping[str, Value]) -> None:
-    """Raise InvalidDefinition if the checkpoint has other hyperparameters, which the restored program would use."""
+    """Raise InvalidDefinition if hyperparameters differ from the checkpoint's, whose values the program would use."""
     changed = [f"{name} {before[name]} -> {now[name]}" for name in now if before.get(name, now[name]) != now[name]]
     if changed:
         raise InvalidDefinition(

@@ -1,4 +1,4 @@
-"""Give a Hugging Face Trainer this rank's shares of the batches, from the batch on at which the training resumes."""
+"""Read a Hugging Face Trainer's data: this rank's shares of the batches, from where the training resumes."""
 
 from __future__ import annotations
 
@@ -85,18 +85,18 @@ class Loader:
             yield batch.data
 
     def begin_batch(self) -> Batch:
-        """Return the batch that is trained next; it is the current one from now on."""
+        """Return the next batch that is trained; from now on it is the current batch."""
         self.current = self._read.popleft()
         return self.current
 
     @property
     def own(self) -> int:
-        """Return how many samples of the current batch are this rank's, without those repeated for an empty share."""
+        """Return how many samples of the current batch are this rank's; 0 if it only repeats those of other ranks."""
         assert self.current is not None
         return self._batches.own_samples(self.current.total)
 
     def own_of(self, data: list[Any]) -> list[Any]:
-        """Return the newest training batches in which this rank has samples of its own, of `data` that was yielded."""
+        """Return those of `data`, the batches that were yielded last, in which this rank has samples of its own."""
         newest = list(self._read)[-len(data) :]
         return [
             each

@@ -15,13 +15,13 @@ from kernel_backend.runner.timing.clock import CLOCK
 
 
 class JobCallback(TrainerCallback):
-    """Callback that notifies the job's loop when the Trainer begins the training, and each step."""
+    """Callback by which the TrainerLoop learns that the Trainer begins the training and each step."""
 
     def __init__(self, loop: TrainerLoop) -> None:
         self._loop = loop
 
     def on_train_begin(self, *_: Any, **__: Any) -> None:
-        """Restore the checkpoint; this callback is called after the user's own ones."""
+        """Restore the checkpoint. The user's own callbacks have been called before."""
         self._loop.begin()
 
     def on_step_begin(self, *_: Any, **__: Any) -> None:
@@ -29,7 +29,7 @@ class JobCallback(TrainerCallback):
         self._loop.begin_step()
 
     def on_prediction_step(self, *_: Any, **__: Any) -> None:
-        """Record that an evaluation makes progress, so that it is not considered a hang."""
+        """Report that an evaluation makes progress, so that the launcher does not consider it a hang."""
         self._loop.training.tick_validation()
 
 
@@ -82,7 +82,7 @@ class JobTrainer(_Trainer):  # type: ignore[misc]
         return found, torch.tensor(self.job.sum(float(mine)), device=device)
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
-        """Train on a batch; the loss is weighted by this rank's fraction of its samples."""
+        """Train on a batch; its loss is weighted by the fraction of the global batch's samples that this rank has."""
         self.job.begin_batch()
         if num_items_in_batch is not None and self.job.world > 1:
             num_items_in_batch = _Items.of(num_items_in_batch, self.job)
@@ -110,7 +110,7 @@ class JobTrainer(_Trainer):  # type: ignore[misc]
         return super()._finalize_training(*args, **arguments)
 
     def log(self, logs: dict[str, float], *args: Any, **arguments: Any) -> None:
-        """Log the values, and report them to the job."""
+        """Log the values as the Trainer does, and report them to the service."""
         super().log(logs, *args, **arguments)
         self.job.log(logs)
 
@@ -124,7 +124,7 @@ class JobTrainer(_Trainer):  # type: ignore[misc]
 
 
 def in_job(trainer: Any, job: TrainerLoop) -> None:
-    """Insert JobTrainer before the Trainer's own class, so that its methods take precedence."""
+    """Make the Trainer train in a job: its class gets JobTrainer as the first base, whose methods override it."""
     kind = type(trainer)
     trainer.__class__ = type(kind.__name__, (JobTrainer, kind), {"__module__": kind.__module__})
     trainer.job = job
@@ -142,13 +142,13 @@ def in_job(trainer: Any, job: TrainerLoop) -> None:
 
 
 class _Items(Tensor):
-    """Number of items (such as tokens) in all ranks' batches, as a tensor that notices when a loss is divided by it."""
+    """Number of items (such as tokens) in all ranks' batches, as a tensor that notices when it divides a loss."""
 
     job: TrainerLoop
 
     @classmethod
     def of(cls, number: Any, job: TrainerLoop) -> _Items:
-        """Return the number as a tensor that calls `job.counted` when a loss is divided by it."""
+        """Return the number as a tensor that calls `job.counted` when a loss is divided by the tensor."""
         found = torch.as_tensor(number).as_subclass(cls)
         found.job = job
         return found

@@ -21,7 +21,7 @@ _SPEEDS = ("_runtime", "_per_second", "_preparation_time")
 
 
 class TrainerLoop:
-    """One call of a Trainer's `train()` in this rank: how far it is, and the work between its steps."""
+    """Daylight's work between the steps of a Trainer's `train()` in this rank: reports, checkpoints, an early end."""
 
     def __init__(self, training: ExternalTraining, trainer: Any, register: Callable[[str, Any], object]) -> None:
         """Set up a Trainer's loop; its state is restored when the Trainer begins to train.
@@ -64,7 +64,7 @@ class TrainerLoop:
     # Data
 
     def train_loader(self, loader: Any) -> Loader:
-        """Return this rank's shares of the training data."""
+        """Return the loader of this rank's shares of the training data, in place of the Trainer's `loader`."""
         args = self._trainer.args
         seed = args.data_seed if args.data_seed is not None else self._rank.config.seed
         self._train = Loader(self._rank, loader, training=True, seed=seed)
@@ -72,14 +72,14 @@ class TrainerLoop:
         return self._train
 
     def validation_loader(self, loader: Any) -> Loader:
-        """Return this rank's shares of an evaluation's data."""
+        """Return the loader of this rank's shares of an evaluation's data, in place of the Trainer's `loader`."""
         if self._validation is not None:
             self._validation.close()
         self._validation = Loader(self._rank, loader, training=False, seed=0)
         return self._validation
 
     def own_of(self, batches: list[Any]) -> list[Any]:
-        """Return the newest training batches in which this rank has samples of its own."""
+        """Return those of the newest training `batches` in which this rank has samples of its own."""
         assert self._train is not None
         return self._train.own_of(batches)
 
@@ -92,9 +92,9 @@ class TrainerLoop:
         return float(self._rank.ranks.allreduce_sum(word, "trainer").item())
 
     def gathered(self, data: Any, *_: Any, **__: Any) -> Any:
-        """Return the values that all ranks have computed of the current batch, in the order of the samples.
+        """Return values of the current batch, such as predictions, from all ranks, in the order of the samples.
 
-        A number that each rank has computed becomes a tensor of those of the ranks that have samples in this batch.
+        Of a single number, the result is a tensor with one number for each rank that has samples in this batch.
         """
         if self.world == 1:
             return data
@@ -112,7 +112,7 @@ class TrainerLoop:
     # Called by the Trainer's loop
 
     def begins_at(self, epochs: int) -> tuple[int, int]:
-        """Return at which epoch, and at which batch in it, this attempt begins; `epochs` is the number to train."""
+        """Return the epoch, and the batch in it, at which this attempt begins; `epochs` is the number to train."""
         position = self.training.position
         over = position.over or self._stopped == self._length
         return (epochs, 0) if over else (position.epoch, self._taken)
@@ -143,9 +143,9 @@ class TrainerLoop:
         return resumes
 
     def restore_again(self) -> None:
-        """Restore attributes and random states again, as the hooks at the start of an epoch have changed them.
+        """Restore attributes and random states again if an epoch is resumed in the middle.
 
-        It is called when an epoch is resumed in the middle.
+        The hooks at the start of the epoch have changed them.
         """
         assert self._held is not None
         _, callbacks, own = self._held
@@ -167,7 +167,7 @@ class TrainerLoop:
         self._taken += 1
 
     def counted(self) -> None:
-        """Record that the Trainer divides losses by the items of all ranks; so the ranks' losses must be summed."""
+        """Note that the Trainer divides losses by the items of all ranks, so that the ranks' losses must be summed."""
         self.scale = float(self.world) if self.scale else 0.0
 
     def add_loss(self, loss: Tensor) -> None:
@@ -176,7 +176,7 @@ class TrainerLoop:
 
     @contextmanager
     def validation(self) -> Iterator[None]:
-        """Evaluate in the block, on all ranks with the BatchNorm statistics of rank 0."""
+        """Treat the `with` block as a validation, for which all ranks get rank 0's BatchNorm statistics."""
         share(list(self._trainer.model.buffers()), self._rank.ranks)
         self._evaluates = True
         try:
@@ -227,9 +227,9 @@ class TrainerLoop:
         control.should_training_stop = stops or position.over
 
     def end(self) -> None:
-        """Stop reporting, and fix the state of callbacks and logs for later checkpoints.
+        """Stop reporting. Later checkpoints hold the state of callbacks and logs as it is now.
 
-        After this the Trainer only logs a summary.
+        After this call, the Trainer only logs a summary.
         """
         assert self._held is not None
         self._running = False

@@ -25,21 +25,21 @@ _SUMS = ("_tr_loss", "_total_loss_scalar", "_globalstep_last_logged", "current_f
 
 
 class _HeldState:
-    """Checkpoint part whose state is fixed just before `train()` ends.
+    """Checkpoint part whose state no longer changes after `end`, which is called just before `train()` returns.
 
-    The end of `train()` adds to the sums of losses, logs a summary and calls `on_train_end`. A training that is resumed
-    at its end repeats that, and one that is resumed with more epochs must not contain it.
+    At its end, `train()` adds to the sums of losses, logs a summary and calls `on_train_end`. A training that is
+    resumed at its end repeats that, and one that is resumed with more epochs must not contain it.
     """
 
     def __init__(self) -> None:
         self._ended: dict[str, Any] | None = None
 
     def end(self) -> None:
-        """Fix the current state: later checkpoints hold it unchanged."""
+        """Copy the current state: from now on `state_dict` returns this copy."""
         self._ended = mapped(lambda each: each.detach().clone(), self._state())
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the current state, or the fixed one after `end`."""
+        """Return the current state or, after `end`, the state at that call."""
         return self._state() if self._ended is None else self._ended
 
     def _state(self) -> dict[str, Any]:
@@ -69,7 +69,7 @@ class Progress(_HeldState):
 
 
 class Attributes(_HeldState):
-    """Checkpoint part for those attributes of some objects, such as callbacks, that a checkpoint can hold."""
+    """Checkpoint part for attributes of some objects, such as callbacks: those whose values a checkpoint can hold."""
 
     def __init__(self, objects: Mapping[str, Any]) -> None:
         """Set up the objects, by name."""
@@ -81,7 +81,7 @@ class Attributes(_HeldState):
         return {name: part_of("", self._plain(each)).state_dict() for name, each in self._objects.items()}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Restore the attributes of those objects that still exist."""
+        """Restore the attributes of objects that were saved; objects that no longer exist are ignored."""
         self._loaded = saved
         self.apply()
 
@@ -99,13 +99,13 @@ class Attributes(_HeldState):
 
 
 class OwnAttributes(Attributes):
-    """Checkpoint part for what the user's or a library's subclass of Trainer changes in itself while it trains.
+    """Checkpoint part for attributes that a subclass of Trainer, of the user or a library, changes while it trains.
 
-    Attributes that keep their value are not saved, so that settings of other hyperparameters are not replaced.
+    Attributes that keep their initial value are not saved, so that a trial with other hyperparameters keeps its own.
     """
 
     def __init__(self, trainer: Any, package: str = "transformers") -> None:
-        """Record the current values of the attributes, without those that the classes of `package` set."""
+        """Record the attributes' initial values, without attributes that the classes of `package` assign."""
         super().__init__({"trainer": trainer})
         library = [each for each in type(trainer).__mro__ if each.__module__.partition(".")[0] == package]
         self._ignored = frozenset[str]().union(*map(_assigned, library))
@@ -117,7 +117,7 @@ class OwnAttributes(Attributes):
 
 
 def _held(obj: Any, ignored: Container[str] = ()) -> dict[str, tuple[Any, str]]:
-    """Return, by name, the value and its digest for each attribute that a checkpoint can hold."""
+    """Return, by name, the value of each attribute that a checkpoint can hold, with its digest."""
     found = {}
     for name, value in vars(obj).items():
         if name in ignored:
@@ -140,7 +140,10 @@ def _assigned(kind: type) -> frozenset[str]:
 
 
 def _refilled(now: Any, saved: Any) -> Any:
-    """Return the saved value; containers are filled anew and stay what they are, for example a defaultdict or deque."""
+    """Return the value to set for an attribute: `now`, filled with the items of `saved`, if it is a dict or deque.
+
+    So the object, for example a defaultdict, stays the same. For any other value, return `saved`.
+    """
     if isinstance(now, dict) and isinstance(saved, dict):
         items = {key: _refilled(now.get(key), value) for key, value in saved.items()}
         now.clear()

@@ -1,4 +1,4 @@
-"""Train a Hugging Face Trainer in this rank, by its own `train`: that of a cell, or one that `train(run)` calls."""
+"""Train a Hugging Face Trainer in this rank by its own `train`; a cell or the user's `train(run)` has created it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OVERRIDDEN = ("_init_training_state", "_run_epoch", "_maybe_log_save_evaluate",
 
 
 class TrainerTraining:
-    """Training in this rank that consists of one call of a Trainer's `train()`."""
+    """Training in this rank by one call of a Trainer's `train()`."""
 
     def __init__(self, rank: RankContext) -> None:
         """Find the Trainer in the cell; raise InvalidDefinition if transformers is too old to be extended."""
@@ -60,10 +60,10 @@ class TrainerTraining:
 
 @contextmanager
 def trained_within(training: ExternalTraining, register: Callable[[str, Any], object]) -> Iterator[None]:
-    """Train the Trainer whose `train` is called in the block as a part of `training`.
+    """Make the Trainer whose `train` is called in the `with` block train as a part of `training`.
 
-    `register` makes a value part of the checkpoints, under a name. The variables that give this process its rank are
-    hidden until `train` is called, as Trainers that find them connect to the other ranks themselves.
+    `register` makes a value part of the checkpoints, under a name. The environment variables that give this process its
+    rank are hidden until `train` is called, as Trainers that find them connect to the other ranks themselves.
     """
     original, loops = Trainer.train, list[TrainerLoop]()
     hidden = ExitStack()
@@ -89,7 +89,7 @@ def trained_within(training: ExternalTraining, register: Callable[[str, Any], ob
 
 
 def _attached(trainer: Any, training: ExternalTraining, register: Callable[[str, Any], object]) -> TrainerLoop:
-    """Make a Trainer train as this rank of the job, with the job's length and seed, and return its loop.
+    """Make a Trainer train as this rank of the job, with the job's length and seed; return its TrainerLoop.
 
     Raises InvalidDefinition if transformers is too old to be extended, or for arguments that a job does not support.
     """
@@ -113,7 +113,10 @@ def _attached(trainer: Any, training: ExternalTraining, register: Callable[[str,
 
 @contextmanager
 def _begun(trainer: Any) -> Iterator[None]:
-    """Seed a Trainer's random generators, and let it train in the block from the batch on that its loader yields."""
+    """Seed the random generators, and for the `with` block keep the Trainer from skipping trained batches.
+
+    The Trainer's loader, which is Daylight's, already leaves out batches that earlier attempts have trained.
+    """
     before = transformers.trainer.skip_first_batches  # type: ignore[attr-defined]
     # The loaders skip trained batches themselves, so that these are not read again.
     transformers.trainer.skip_first_batches = lambda loader, count: loader  # type: ignore[attr-defined]

@@ -13,14 +13,14 @@ _NOTHING = object()
 
 @dataclass(frozen=True)
 class Bound:
-    """Variable to which each iteration of a loop assigns a number, or list to which it appends one."""
+    """Variable to which each iteration of a loop assigns a number, or list to which each iteration appends one."""
 
     name: str  # name of the curve
     path: tuple[str, ...]  # path of the value: a variable, then attributes and keys
     appended: bool = False
 
     def value(self, names: Mapping[str, Any]) -> float | None:
-        """Return the newest number of this variable or list; None if it is not a number or missing.
+        """Return the newest number in this variable or list; None if there is none.
 
         `names` is the namespace of the loop. Only dicts and instance attributes are read, so that no property of the
         user's code is called.
@@ -34,7 +34,7 @@ class Bound:
         return number_of(found)
 
     def count(self, names: Mapping[str, Any]) -> int:
-        """Return the current length of the list; 0 if it is a variable."""
+        """Return the current length of the list; 0 if this is a variable."""
         if not self.appended:
             return 0
         found: Any = names.get(self.path[0])
@@ -56,7 +56,7 @@ def number_of(value: Any) -> float | None:
 def bound_in(tree: ast.Module, line: int) -> tuple[Bound, ...]:
     """Return the variables and lists that the loop at `line` assigns or appends to, outside of inner loops.
 
-    Times are left out, and variables to which the loop assigns only constants.
+    Left out are variables whose names mean times, and those to which the loop assigns only constants.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def _targets(target: ast.expr) -> Iterator[Bound]:
 
 
 def _path(node: ast.expr) -> tuple[str, ...]:
-    """Return variable, attributes and keys in an expression such as `history["acc"]`; () for other expressions."""
+    """Return the variable, attributes and keys in an expression such as `history["acc"]`; () for other expressions."""
     if isinstance(node, ast.Name):
         return (node.id,)
     if isinstance(node, ast.Attribute):

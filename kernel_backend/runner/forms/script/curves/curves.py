@@ -30,7 +30,7 @@ _LONGEST = 10_000  # limit for a printed line
 
 
 class ReportingTraining(Protocol):
-    """Training that takes reports of values, and knows at which step it is."""
+    """Interface of a training to which values are reported, and which knows the current step."""
 
     position: LoopPosition
 
@@ -39,7 +39,7 @@ class ReportingTraining(Protocol):
 
 
 class Curves:
-    """Listener to a program's events that reports, as curves, the numbers which it computes, prints and logs."""
+    """Reporter of the numbers that a program computes, prints and logs while it trains, as curves."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Curves:
         active: Callable[[], Sequence[TrainingLoop]],
         length: Callable[[], int | None] = lambda: None,
     ) -> None:
-        """Subscribe to the program's events; `trees` has the syntax trees of its modules by name ("": main module).
+        """Subscribe to the program's events. `trees` has the syntax trees of its modules by name ("": main module).
 
         `active` returns the training loops that are running, outermost first. `length` returns the number of iterations
         per epoch of the innermost one, None if it is unknown.
@@ -112,7 +112,7 @@ class Curves:
         (self._step if within and not validates else self._epoch).update(found)
 
     def iteration(self, loop: TrainingLoop, frame: FrameType) -> None:
-        """Report the values of an iteration of a training loop; called at its end."""
+        """Report the values that an iteration of a training loop has computed; called when the iteration ends."""
         self._look()
         # A loss is reported exactly at `backward`; printed values of it are rounded.
         values, self._step = {name: each for name, each in self._step.items() if name not in self._heard}, {}
@@ -127,9 +127,9 @@ class Curves:
         self._validate()
 
     def finish(self) -> None:
-        """Report the values since the last iteration.
+        """Report, as a validation, values that came after the last iteration.
 
-        A name without a new value keeps its value of the last validation.
+        Names that have no new value get their value of the last validation.
         """
         if self._epoch:
             self._epoch = {**self._last, **self._epoch}
@@ -145,7 +145,7 @@ class Curves:
         return bool(self._active()) or self._training.position.step > 0
 
     def _take_bound(self, loop: TrainingLoop, frame: FrameType) -> None:
-        """Collect numbers that an iteration has assigned or appended, unless it also printed or logged them."""
+        """Collect numbers that an iteration has assigned or appended, except those that it has printed or logged."""
         if loop not in self._bound:
             tree = self._trees.get(loop.module)
             self._bound[loop] = () if tree is None else bound_in(tree, loop.line)
@@ -162,7 +162,7 @@ class Curves:
                 self._epoch[each.name] = value
 
     def _validate(self) -> None:
-        """Report as a validation what was collected since the last one."""
+        """Report as a validation the values that were collected since the last validation."""
         values, self._epoch = self._epoch, {}
         metric, searches = self._config.metric, self._config.search is not None
         if metric.name == "loss" and "loss" not in values:
@@ -185,7 +185,7 @@ class Curves:
             self._training.report("training", values)
 
     def _loss_name(self) -> str:
-        """Return the name of the loss whose `backward` the program is calling."""
+        """Return the name of the variable on which the program is now calling `backward`; "loss" if unknown."""
         if isinstance(self._losses, str):
             return self._losses
         frame: FrameType | None = sys._getframe(2)
@@ -216,5 +216,5 @@ def _value(value: Any) -> float | None:
 
 
 def _is_told(value: float, told: Sequence[float]) -> bool:
-    """Return True if the program printed this number: one of `told` equals it, up to rounding or as a percentage."""
+    """Return True if the program has printed `value`: a number in `told` equals it when rounded or as a percentage."""
     return any(abs(value * scale - each) <= 0.006 * max(abs(each), 0.1) for each in told for scale in (1, 100))

@@ -111,13 +111,13 @@ def _is_within_phrase(text: str) -> bool:
 
 
 def _heading(text: str) -> str:
-    """Return the prefix of names that `text` announces, such as `val` for `| Val set`; "" if it is no heading."""
+    """Return the prefix that a heading gives to the names after it, as `val` for `| Val set`; "" for other text."""
     split = _SPLIT.search(_START.sub("", text))
     return split[1].lower() if split else ""
 
 
 def _name(text: str, heading: str) -> str:
-    """Return the name given by `text`, which precedes a number; "" if it has none, or names a counter or a time."""
+    """Return the name of a number, given by the `text` before it; "" if it has none, or is a counter or a time."""
     label = _START.sub("", text).strip(" \t'\"#*>-:=.[({")
     label = re.sub(r"\.(?:item|mean|detach|cpu|numpy)\(\)?", "", label)
     if _RATE.search(label.lower()):
@@ -143,7 +143,10 @@ def _name(text: str, heading: str) -> str:
 
 
 def _value(text: str, of: str | None) -> float | None:
-    """Return the number in `text` or, for `9823/10000`, its fraction of the number in `of`."""
+    """Return the number in `text`. If `of` has the number after a slash, as in `9823/10000`, return the fraction.
+
+    Return `text`'s number itself if the two are no count of a total, as in `0.5/10`.
+    """
     number = float(text.replace(",", ""))
     if of is None:
         return number

@@ -9,7 +9,7 @@ _BACKWARD = "backward"
 
 
 def loss_names(trees: Mapping[str, ast.Module]) -> str | dict[tuple[str, int], str]:
-    r"""Return the name of the loss by module and line of each `backward()`; just "loss" if all have one loss.
+    r"""Return the name of the loss of each `backward()`, by module and line; only "loss" if all names are equal.
 
     Examples
     --------

@@ -14,9 +14,9 @@ Hear = Callable[[Mapping[str, Any]], None]  # values by name, of any types
 
 
 class Trackers:
-    """Patches of the trackers' methods, which pass logged values to `hear` as well.
+    """Patches of experiment trackers' methods (tqdm, TensorBoard, ...) that pass the logged values to `hear` as well.
 
-    Each is applied when the program imports the tracker.
+    A tracker is patched when the program imports it.
     """
 
     def __init__(self, hear: Hear) -> None:
@@ -55,9 +55,9 @@ class Trackers:
         self._before(module, "log_metrics", _of_metrics)
 
     def _before(self, owner: Any, name: str, values: Callable[..., Mapping[str, Any]]) -> None:
-        """Patch the method `name` of `owner`: before each call, the values in its arguments are passed on.
+        """Patch the method `name` of `owner`: before each call, the values in its arguments are passed to `hear`.
 
-        `values` returns them by name, given the arguments of the call.
+        `values` returns these values by name, given the arguments of the call.
         """
         call = getattr(owner, name)
 
@@ -99,5 +99,5 @@ def _of_metrics(metrics: Any, *rest: Any, **options: Any) -> Mapping[str, Any]:
 
 
 def _number(value: Any) -> Any:
-    """Return the number in a string such as `0.123` or `97.3%`, as in `set_postfix(acc=f"{acc:.3f}")`."""
+    """Return the number in text such as `0.123` or `97.3%`, as from `set_postfix(acc=f"{acc:.3f}")`."""
     return labelled(f"value: {value}").get("value") if isinstance(value, str) else value

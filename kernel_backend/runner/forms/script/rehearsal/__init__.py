@@ -1,1 +1,1 @@
-"""Rehearse a restart: while the training runs, resume its checkpoint in a second process and compare all variables."""
+"""Rehearse restarts: resume a checkpoint in a second process during the training, and compare all variables."""

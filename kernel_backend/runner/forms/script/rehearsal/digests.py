@@ -75,7 +75,7 @@ def value_digest(value: Any, ignored: frozenset[str] = frozenset()) -> str:
 
 
 class _Digester:
-    """Digest of an object and all objects to which it refers; repeated objects are represented by a number."""
+    """Digest of an object and of all objects that it refers to; an object that occurs again is written as a number."""
 
     def __init__(self, update: Callable[[bytes], None], ignored: frozenset[str]) -> None:
         self._update, self._ignored = update, ignored
@@ -168,7 +168,7 @@ def _is_skipped(value: Any) -> bool:
 
 
 def _without_hook_ids(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attributes of a module or an optimizer, with its hooks as lists.
+    """Return the attributes of a module or an optimizer, with its dicts of hooks as lists.
 
     torch numbers hooks in the order of their registration in the process, and Daylight registers hooks of its own.
     """

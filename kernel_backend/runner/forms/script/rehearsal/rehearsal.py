@@ -1,11 +1,10 @@
 """Rehearse restarts from checkpoints while the training runs, to find out how exactly a real restart continues.
 
-The first checkpoint is rehearsed, and one after the first epoch.
-
-The guarantees form a ladder: to resume exactly at a step, exactly at an epoch, and weaker ones. The rehearsal runs in a
-second process at the lowest priority, on a copy of the checkpoint and of the working folder. It runs once per
-experiment, after some seconds of training. If its results differ from the training's, checkpoints that cannot be
-resumed are moved away, and the next weaker guarantee is rehearsed.
+The result is a guarantee for the user: a restart continues exactly at the step, or exactly at the epoch, or the
+training must begin again from the start. A rehearsal runs in a second process at low priority, on a copy of the
+checkpoint and of the working folder. The first checkpoint after some seconds of training is rehearsed, and one after
+the first epoch, once per experiment. If the variables differ from the training's, the checkpoints so far are moved
+away, and the next weaker guarantee is rehearsed.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ PRIORITY = 10  # `nice` value; at a lower priority it would never run on a busy 
 
 
 class Rehearsal:
-    """Rehearsed restarts of a training: the guarantee that holds so far, and the second process while it runs."""
+    """Rehearsed restarts of a training: how exact restarts are as far as known, and the second process, if it runs."""
 
     def __init__(
         self,
@@ -48,11 +47,11 @@ class Rehearsal:
         nested: bool,
         unobserved: Callable[[], AbstractContextManager[None]],
     ) -> None:
-        """Begin with the guarantee that the checkpoint stores, or else with the strongest one.
+        """Begin with the guarantee (how exactly a restart continues) in the checkpoint, or else with the strongest one.
 
-        `recorder` has the digests of the training's variables, `signs` what in the source may prevent an exact restart.
-        `nested` means that the program has nested training loops. File operations within `unobserved()` are not
-        attributed to the program.
+        `recorder` has the digests of the training's variables, `signs` the places in the source that may prevent an
+        exact restart. `nested` means that the program has nested training loops. File operations within `unobserved()`
+        are not attributed to the program.
         """
         self._unobserved = unobserved
         self._rank, self._training, self._recorder = rank, training, recorder
@@ -75,24 +74,25 @@ class Rehearsal:
             recorder.wanted |= set(range(1, STEPS + 1))
 
     def state(self) -> dict[str, Any]:
-        """Return the guarantee and what was rehearsed as JSON, for a checkpoint."""
+        """Return the current guarantee and its reason, and whether rehearsals are over, as JSON for a checkpoint."""
         return {"rung": self._rung, "why": self._why, "settled": not self._active}
 
     def allows(self, outermost: bool) -> bool:
-        """Return True if the current guarantee allows a checkpoint to be saved now.
+        """Return True if a checkpoint may be saved now, given how exactly a restart is known to continue.
 
-        `outermost` means that an iteration of the outermost loop starts.
+        For example, if restarts are exact at epochs only, one may be saved only if `outermost` is True: then an
+        iteration of the outermost loop starts.
         """
         return self._rung == "step" or (self._rung == "epoch" and outermost)
 
     def taken(self, step: int) -> None:
-        """Record that a checkpoint was saved at this step; prepare to rehearse a restart from it, if that is due."""
+        """Note that a checkpoint is saved at this step. If a rehearsal is due, choose this checkpoint for it."""
         idle = self._active and self._process is None and self._checkpoint is None
         if idle and self._training.position.epoch >= self._epoch and self._age >= SETTLED_S:
             self._compare(step)
 
     def step(self, step: int) -> None:
-        """Start the rehearsal, check on it, or evaluate its result, as is due; called after each step."""
+        """Start a rehearsal that is due, or evaluate its result when it has ended; called after each step."""
         if self._process is not None:
             if self._process.poll() is not None or self._age > LIMIT_S:
                 self._settle(self._result())
@@ -133,7 +133,7 @@ class Rehearsal:
         return wanted and alone and job.trial == 1 and "://" not in job.checkpoints
 
     def _start_from(self, step: int) -> None:
-        """Start the rehearsal with the checkpoint saved at this step, if that has been committed."""
+        """Start a rehearsal that resumes the checkpoint saved at this step; give up if it was not committed."""
         with self._unobserved():
             checkpoint = self._training.saved_at(step)
             if checkpoint is None:
@@ -151,7 +151,7 @@ class Rehearsal:
         self._recorder.wanted |= set(self._steps)
 
     def _start(self, checkpoint: str | None) -> None:
-        """Start the second process, in its own copy of the working folder.
+        """Start a rehearsal in a second process, which works in folders of its own.
 
         It resumes the checkpoint with this ID; None to start from the beginning.
         """
@@ -188,7 +188,7 @@ class Rehearsal:
         return Rehearsed(digests, found.get("error", ""), found.get("refused", ""))
 
     def _settle(self, rehearsed: Rehearsed) -> None:
-        """Report the guarantee if the rehearsal has confirmed it; otherwise choose a weaker one and rehearse that."""
+        """Evaluate a rehearsal: report the guarantee if it holds, else choose a weaker one to be rehearsed next."""
         if rehearsed.refused:
             self.close()
             self._rank.note(f"a restart was not rehearsed: {rehearsed.refused}")

@@ -44,7 +44,7 @@ def copy_folder(source: Path, target: Path) -> None:
 
 
 def confine(folder: Path, refuse: Callable[[str], None]) -> None:
-    """Call `refuse` with a reason before this process writes outside `folder`, connects or starts a program."""
+    """Call `refuse` with a reason before this process writes outside `folder`, uses a network or runs a program."""
     root = str(folder.resolve()) + os.sep
 
     def inside(path: Any) -> bool:

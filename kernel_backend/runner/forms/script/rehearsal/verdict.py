@@ -1,4 +1,4 @@
-"""Compare a rehearsed restart's variables with those of the training, and describe the resulting guarantee."""
+"""Compare a rehearsed restart's variables with the training's, and describe how exactly a restart continues."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Rehearsed:
 
 
 def difference(training: Digests, rehearsed: Rehearsed) -> str | None:
-    """Return a text on the first difference between training and rehearsal; None if all variables are always equal.
+    """Return text on the first difference between training and rehearsal; None if all variables are equal at all steps.
 
     Examples
     --------
@@ -43,9 +43,11 @@ def difference(training: Digests, rehearsed: Rehearsed) -> str | None:
 
 
 def weaker(rung: Rung, found: Sequence[Sign], nested: bool) -> Rung:
-    """Return the guarantee to rehearse next if `rung` did not hold: the strongest weaker one that `found` allows.
+    """Return the guarantee to rehearse next, because `rung` did not hold: the strongest weaker one that `found` allows.
 
-    `found` are signs in the source. A training without nested loops has no epochs to which it could go back.
+    The guarantees are, from strong to weak: a restart continues exactly at the "step", at the "epoch", only from the
+    "start", or "anew", with other bits. `found` are signs in the source that rule some out. A training without nested
+    loops has no epochs to which it could go back.
 
     Examples
     --------
@@ -60,7 +62,10 @@ def weaker(rung: Rung, found: Sequence[Sign], nested: bool) -> Rung:
 
 
 def guarantee(rung: Rung, why: str, steps: Mapping[int, object] | None = None) -> str:
-    """Return the text of a guarantee for the user, with the rehearsed steps or with `why` it is not a stronger one.
+    """Return text for the user on how exactly a restart continues.
+
+    `rung` is the kind of guarantee, such as "step" for exact restarts at any step, `why` the reason that it is no
+    stronger one, and `steps` has the steps at which it was rehearsed.
 
     Examples
     --------
@@ -76,7 +81,9 @@ def guarantee(rung: Rung, why: str, steps: Mapping[int, object] | None = None) -
 
 
 def explained(rung: Rung, why: str, found: Sequence[Sign]) -> str:
-    """Return why a guarantee is not stronger: the code that prevents that, then the variable that differed (`why`).
+    """Return why the guarantee `rung` is no stronger one: the code that prevents it, then the variable that differed.
+
+    `why` is the text on that variable, "" if there is none.
 
     Examples
     --------

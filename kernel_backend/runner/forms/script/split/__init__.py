@@ -1,1 +1,1 @@
-"""Split calls of a program's modules over the ranks: each rank computes some rows of each batch."""
+"""Split calls of a program's modules over the ranks, so that each rank computes some rows of each batch."""

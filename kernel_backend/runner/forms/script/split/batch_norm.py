@@ -1,4 +1,4 @@
-"""Normalize batches by fixed statistics during the trials that find out how a call can be split."""
+"""Normalize batches by fixed statistics during the test runs that find out how a call can be split."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ normalise = functional.batch_norm
 
 
 class FixedStatistics:
-    """Substitute for `batch_norm` that uses the first trial's statistics in all trials of a call.
+    """Substitute for `batch_norm` in test runs of a call: all runs use the batch statistics of the first run.
 
-    So the rows of a batch are normalized independently of each other.
+    So the result for a row of a batch does not depend on the other rows.
     """
 
     def __init__(self) -> None:
@@ -20,7 +20,7 @@ class FixedStatistics:
         self._place: int | None = None  # index of the next statistics; None while they are recorded
 
     def begin(self) -> None:
-        """Begin the next trial of the call."""
+        """Begin the next test run of the call."""
         self._place = 0 if self._known else None
 
     def __call__(

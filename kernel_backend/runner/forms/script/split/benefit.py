@@ -17,7 +17,7 @@ _GOOD = 0.75  # fraction of an ideal speedup from which nothing is noted
 
 
 class StepTime(NamedTuple):
-    """Seconds that one rank spent on a step, in total and by cause."""
+    """Seconds that a step took on one rank, in total and by cause."""
 
     total: float
     calls: float  # this rank's rows of split calls, forward and backward
@@ -26,9 +26,9 @@ class StepTime(NamedTuple):
 
 
 def judge(steps: list[StepTime], whole: float, ranks: int) -> str | None:
-    """Return a sentence on the speedup by `ranks` slots and what limits it; None if the speedup is good.
+    """Return a sentence for the user on a small speedup by `ranks` slots, and its cause; None if the speedup is good.
 
-    `whole` is the time of a whole call, divided by the time of one rank's rows of it.
+    `whole` is the duration of an unsplit call, divided by that of a call with one rank's rows.
 
     Examples
     --------
@@ -55,7 +55,7 @@ def judge(steps: list[StepTime], whole: float, ranks: int) -> str | None:
 
 
 class TimedRanks:
-    """Process group that measures the time of its collective operations."""
+    """Process group that measures how long its collective operations take."""
 
     def __init__(self, ranks: Ranks) -> None:
         self._ranks, self.size = ranks, ranks.size
@@ -75,7 +75,7 @@ class TimedRanks:
 
 
 class Benefit:
-    """Timer of a training's first steps, by which the speedup by several ranks is computed."""
+    """Timer of a training's first steps, to compute how much faster several ranks are."""
 
     def __init__(self, ranks: int, device: torch.device, exchange: Callable[[], float]) -> None:
         """Set up the timer for `ranks` ranks; `exchange` returns the seconds spent on communication so far."""
@@ -95,7 +95,7 @@ class Benefit:
 
     @property
     def compares(self) -> bool:
-        """Return True if the calls of this step must also be run unsplit, to compare the durations."""
+        """Return True if the calls of this step must also be run unsplit, to compare how long both ways take."""
         return self._taken in (_SKIPPED, _SKIPPED + 1)
 
     def install(self) -> None:
@@ -115,17 +115,17 @@ class Benefit:
         _BaseDataLoaderIter.__next__ = self._next  # type: ignore[method-assign]
 
     def now(self) -> float:
-        """Return the current time in seconds, after waiting for all work that is queued on a GPU."""
+        """Return the current time in seconds; on a GPU, after its queued work has ended."""
         if self.measures and self._device.type == "cuda":
             torch.cuda.synchronize()
         return time.perf_counter()
 
     def called(self, seconds: float) -> None:
-        """Record the seconds that a split call took, without communication."""
+        """Add the seconds that this rank's rows of a call took, without communication."""
         self._calls += seconds
 
     def compare(self, whole: float, own: float, spent: float) -> None:
-        """Record how many seconds a call took as a whole, and on this rank's rows.
+        """Record the seconds that an unsplit call took (`whole`), and that this rank's rows of it took (`own`).
 
         The `spent` seconds of this comparison are left out of the step's duration.
         """
@@ -133,7 +133,7 @@ class Benefit:
         self._begun = (self._begun[0] + spent, self._begun[1])
 
     def backward(self, begins: bool) -> None:
-        """Begin to measure the backward pass of a split call; if not `begins`, add the time since the last call."""
+        """Measure the backward pass of a split call: begin if `begins`, else add the time since the previous call."""
         if not self.measures:
             return
         before, self._backward = self._backward, self.now() - self._exchange()
@@ -141,7 +141,7 @@ class Benefit:
             self._calls += self._backward - before
 
     def end_step(self) -> str | None:
-        """End a step; once enough steps were measured, return the note for the user if one is needed, else None."""
+        """End a step. Once enough steps were measured, return a note for the user if the speedup is small, or None."""
         if not self.measures:
             return None
         now, exchange = self.now(), self._exchange()

@@ -31,14 +31,14 @@ _call_module = nn.Module.__call__
 
 
 class SplitCalls:
-    """Splitting of module calls between `install` and `close`; every rank runs the same program on the same batches.
+    """Splitting of module calls over the ranks, from `install` to `close`. All ranks run the program on equal batches.
 
     A call is split if gradients are enabled, and if it is the outermost call of a module in training mode with
     trainable parameters. Modules that cannot be split run whole, and modules that they call are split if possible.
     """
 
     def __init__(self, ranks: Ranks, device: torch.device, note: Callable[[str], None]) -> None:
-        """Set up the splitting; the backend transfers tensors on `device`.
+        """Set up the splitting. Tensors are sent between the ranks on `device`.
 
         `note` shows the user a message; it is called on every rank.
         """
@@ -58,7 +58,7 @@ class SplitCalls:
         self._thread = threading.get_ident()
 
     def install(self) -> None:
-        """Start splitting the calls of this thread, with equal random states on all ranks."""
+        """Start splitting the module calls of this thread, and give all ranks equal random states."""
         RandomStates().load_state_dict(self._ranks.broadcast_object(RandomStates().state_dict()))
 
         def call(module: nn.Module, /, *args: Any, **named: Any) -> Any:
@@ -91,7 +91,7 @@ class SplitCalls:
         self._benefit.close()
 
     def end_step(self, *_: int) -> None:
-        """End a step of the program; once the first steps were measured, warn the user if the speedup is small."""
+        """End a step of the program. After the first steps, warn the user once if several slots are hardly faster."""
         measured = self._benefit.measures
         text = self._benefit.end_step()
         if measured and not self._benefit.measures and not self._count:
@@ -100,7 +100,7 @@ class SplitCalls:
             self._note(text)
 
     def state_dict(self) -> dict[str, int]:
-        """Return the number of split calls so far, from which their random seeds are derived."""
+        """Return the number of calls split so far; the random seed of each split call is derived from its number."""
         return {"count": self._count}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
@@ -171,7 +171,7 @@ class SplitCalls:
         return structure.with_tensors(result, leave(exchange, plan.outputs, rows, outputs, anchors + more))
 
     def _measure(self, call: Call, seconds: float) -> None:
-        """Add the duration of this rank's part of a call; in some steps, compare it with an unsplit call's."""
+        """Record that this rank's rows of a call took `seconds`; in some steps, measure the unsplit call, too."""
         benefit = self._benefit
         benefit.called(seconds)
         if benefit.compares:
@@ -196,9 +196,9 @@ class SplitCalls:
     def _own(
         self, arguments: Any, inputs: list[Tensor], plan: Plan, rows: int
     ) -> tuple[tuple[Any, ...], dict[str, Any], list[Tensor]]:
-        """Return a call's arguments with only this rank's rows of its `inputs`, and the anchors that `leave` needs.
+        """Return a call's arguments with only this rank's rows of its `inputs`, and tensors to be passed to `leave`.
 
-        `rows` is the number of rows on all ranks.
+        `rows` is the number of rows of the whole batch.
         """
         exchange = self._exchange
         apart = [index for index, dim in enumerate(plan.inputs) if dim is not None]
@@ -211,7 +211,7 @@ class SplitCalls:
         return args, named, anchors + more
 
     def _check(self, call: Call, plan: Plan, outputs: list[Tensor], rows: int) -> None:
-        """Raise InvalidDefinition if the outputs of a split call have other shapes than its trial has shown."""
+        """Raise InvalidDefinition if outputs of a split call have other shapes than in the test run of such a call."""
         own = self._exchange.own(rows)[1]
         fits = len(outputs) == len(plan.outputs) and all(
             part.dim is None or (part.dim < each.dim() and each.shape[part.dim] == own)
@@ -225,7 +225,7 @@ class SplitCalls:
             )
 
     def _trials(self, call: Call) -> Within:
-        """Return a function that creates the context in which a trial of the call runs."""
+        """Return a function that creates the context in which a test run of the call is made."""
         fixed = FixedStatistics()
 
         @contextmanager
@@ -241,7 +241,7 @@ class SplitCalls:
 
     @contextmanager
     def _inside(self, norm: Callable[..., Tensor] | None) -> Iterator[None]:
-        """Turn splitting off in the block; `norm`, if given, replaces `batch_norm`."""
+        """Do not split calls in the `with` block; `norm`, if given, replaces `batch_norm` there."""
         before, self._nested, self._norm = (self._nested, self._norm), True, norm
         try:
             yield

@@ -1,4 +1,4 @@
-"""Take the randomness out of a trial call, and seed the random numbers of split calls."""
+"""Make test runs of calls independent of random numbers, and seed the random numbers of split calls."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _FILLED: Mapping[
 
 
 class Unsplittable(Exception):
-    """Raised if splitting the batch of a call changes its results; the message completes "cannot be split: "."""
+    """Raised if splitting the batch of a call changes its results; the message is the reason."""
 
 
 class FixedDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -61,7 +61,7 @@ class FixedDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 @contextmanager
 def own_draws(*place: int) -> Iterator[None]:
-    """Seed torch's generators in the block, from the program's seed and `place`; restore them afterwards."""
+    """Seed torch's generators from the program's seed and `place` for the `with` block, then restore them."""
     seed = seeds.mix(torch.initial_seed(), "split", *place)
     on_gpu = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
     before, of_gpu = torch.get_rng_state(), torch.cuda.get_rng_state() if on_gpu else None

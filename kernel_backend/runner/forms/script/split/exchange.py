@@ -29,17 +29,17 @@ Gradients = Sequence[Tensor | None]
 
 
 class Exchange:
-    """Sums and gathers over the ranks, which add up the seconds that they take."""
+    """Sums and gathers over the ranks, with the total time that they have taken."""
 
     def __init__(self, ranks: Ranks, device: torch.device) -> None:
-        """Set up the exchange; the backend transfers tensors on `device`."""
+        """Set up the exchange. Tensors are sent between the ranks on `device`."""
         self.rank, self.size = ranks.rank, ranks.size
         self._ranks, self._device = ranks, device
         self.seconds = 0.0
         self.on_backward: Callable[[bool], None] = lambda begins: None  # of a split call, or of a part of it
 
     def own(self, rows: int) -> tuple[int, int]:
-        """Return the index of this rank's first row, and the number of its rows, if all ranks have `rows` rows."""
+        """Return the index of this rank's first row, and the number of its rows, in a batch of `rows` rows."""
         return shares(rows, self.size)[self.rank]
 
     def agree(self, value: Any) -> list[Any]:
@@ -65,9 +65,10 @@ class Exchange:
         return [each for each in found if each is not None]
 
     def gathered(self, tensors: Sequence[Tensor], parts: Sequence[Part], rows: int) -> list[Tensor]:
-        """Return, as new tensors, the rows of all ranks or the combination of their terms, as `parts` says.
+        """Combine the ranks' tensors as `parts` says; return new tensors, which are equal on all ranks.
 
-        `rows` is the number of rows on all ranks.
+        A tensor's rows are concatenated, or its terms added up or averaged. `rows` is the number of rows on all ranks
+        together.
         """
         begun = time.perf_counter()
         all_shares = shares(rows, self.size)
@@ -83,7 +84,7 @@ class Exchange:
         return found
 
     def _all_gathered(self, tensors: Sequence[Tensor]) -> list[list[Tensor]]:
-        """Return each rank's tensors, in rank order, by one transfer of bytes; shapes are equal on all ranks."""
+        """Return each rank's tensors, in rank order, sent as one message of bytes; shapes are equal on all ranks."""
         sizes = [-(-each.nbytes // _ALIGNED) * _ALIGNED for each in tensors]
         flat = torch.zeros(sum(sizes), dtype=torch.uint8, device=self._device)
         for each, place in zip(tensors, torch.split(flat, sizes), strict=True):
@@ -109,7 +110,7 @@ def _padded(tensor: Tensor, dim: int | None, most: int) -> Tensor:
 
 
 def _joined(of_ranks: Sequence[Tensor], counts: Sequence[int], part: Part) -> Tensor:
-    """Return the concatenated rows of all ranks, or their terms combined in rank order.
+    """Combine one tensor of each rank as `part` says: concatenate its rows, or add up or average its terms.
 
     `counts` has the number of each rank's rows.
     """
@@ -126,7 +127,7 @@ def _joined(of_ranks: Sequence[Tensor], counts: Sequence[int], part: Part) -> Te
 
 
 class _Like(NamedTuple):
-    """Shape, dtype and device of a shared tensor, to make zeros where a rank has no gradient of it."""
+    """Shape, dtype and device of a tensor, for zeros in place of its gradient on a rank that has none."""
 
     shape: torch.Size
     dtype: torch.dtype
@@ -137,9 +138,10 @@ class _Like(NamedTuple):
 
 
 class _Enter(Function):
-    """Autograd function that takes this rank's rows of replicated tensors.
+    """Autograd function that takes this rank's rows of tensors that are equal on all ranks.
 
-    Its last output is an anchor, which `leave` needs.
+    Its last output is an anchor: a scalar that is passed to `_Leave`, so that this function's backward pass runs on
+    every rank.
     """
 
     @staticmethod
@@ -157,9 +159,10 @@ class _Enter(Function):
 
 
 class _Leave(Function):
-    """Autograd function that gathers rows or terms from all ranks into replicated tensors.
+    """Autograd function that gathers rows or terms from all ranks into tensors that are equal on all ranks.
 
-    The anchors get gradients, too, so that every rank takes part in each transfer of the backward pass.
+    It also takes anchors (scalars from `_Enter` and `_Share`) and gives them gradients, so that every rank takes part
+    in each transfer of the backward pass.
     """
 
     @staticmethod
@@ -188,9 +191,10 @@ class _Leave(Function):
 
 
 class _Share(Function):
-    """Autograd function that lets each rank use replicated tensors as a whole.
+    """Autograd function that lets each rank use tensors, which are equal on all ranks, as a whole.
 
-    Its last output is an anchor, which `leave` needs.
+    Its last output is an anchor: a scalar that is passed to `_Leave`, so that this function's backward pass runs on
+    every rank.
     """
 
     @staticmethod
@@ -230,7 +234,10 @@ class _Total(Function):
 def enter(
     exchange: Exchange, parts: Sequence[Part], rows: int, tensors: Sequence[Tensor]
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """Return this rank's rows of replicated tensors, and the anchor tensors to be passed to `leave`."""
+    """Return this rank's rows of tensors that are equal on all ranks, and the anchors to be passed to `leave`.
+
+    Anchors are scalars that make autograd run the backward pass on every rank; [] if no gradient is needed.
+    """
     if not (torch.is_grad_enabled() and any(each.requires_grad for each in tensors)):
         return [own_rows(exchange, each, part, rows) for each, part in zip(tensors, parts, strict=True)], []
     *own, anchor = _Enter.apply(exchange, parts, rows, *tensors)  # type: ignore[no-untyped-call]
@@ -240,7 +247,10 @@ def enter(
 def leave(
     exchange: Exchange, parts: Sequence[Part], rows: int, tensors: Sequence[Tensor], anchors: Sequence[Tensor]
 ) -> tuple[Tensor, ...]:
-    """Return replicated tensors, made from the rows or terms that all ranks have; all ranks call it."""
+    """Gather the rows or terms of all ranks into tensors that are equal on all ranks; return these. All ranks call it.
+
+    `anchors` are those that `enter` and `share` have returned.
+    """
     if not tensors:
         return ()
     found: tuple[Tensor, ...] = _Leave.apply(exchange, parts, rows, len(anchors), *anchors, *tensors)  # type: ignore[no-untyped-call]
@@ -248,7 +258,10 @@ def leave(
 
 
 def share(exchange: Exchange, tensors: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-    """Return replicated tensors for use in this rank's part of a call, and the anchors to be passed to `leave`."""
+    """Return tensors, which are equal on all ranks, for this rank's part of a call, and the anchors for `leave`.
+
+    In the backward pass, their gradients are summed over the ranks.
+    """
     if not tensors:
         return [], []
     *shared, anchor = _Share.apply(exchange, *tensors)  # type: ignore[no-untyped-call]
@@ -256,20 +269,20 @@ def share(exchange: Exchange, tensors: Sequence[Tensor]) -> tuple[list[Tensor], 
 
 
 def is_boundary(node: Any) -> bool:
-    """Return True if an autograd node connects a split call with the graph outside of it."""
+    """Return True if an autograd node is where a split call takes its inputs: the graph beyond it is not split."""
     return isinstance(node, _Share._backward_cls | _Enter._backward_cls)
 
 
 def own_rows(exchange: Exchange, tensor: Tensor, part: Part, rows: int) -> Tensor:
-    """Return this rank's rows of a tensor, which has `rows` rows on all ranks."""
+    """Return this rank's rows of a tensor that has all `rows` rows of the batch."""
     assert part.dim is not None
     return narrowed(tensor, part.dim, *exchange.own(rows))
 
 
 def narrowed(tensor: Tensor, dim: int, begin: int, count: int) -> Tensor:
-    """Return `count` rows of a tensor along dimension `dim`, from `begin` on.
+    """Return `count` rows of a tensor along dimension `dim`, from row `begin` on.
 
-    They are contiguous, unless rows are the first dimension.
+    The result is contiguous, unless the rows are the first dimension.
     """
     own = tensor.narrow(dim, begin, count)
     return own.contiguous() if dim else own

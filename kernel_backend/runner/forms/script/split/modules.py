@@ -1,4 +1,4 @@
-"""Recognise, without a trial, modules whose calls cannot be split or would not gain by it."""
+"""Recognise, without a test run, modules whose calls cannot be split or would not gain by it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 
 
 def problem_of(module: nn.Module) -> str | None:
-    """Return why a call of this module must run unsplit; None if only a trial can tell."""
+    """Return why a call of this module must run unsplit; None if only a test run can show whether it can be split."""
     if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
         return "it is called within a checkpoint"
     parts = list(module.modules())
@@ -34,7 +34,7 @@ def problem_of(module: nn.Module) -> str | None:
 
 
 def is_small(module: nn.Module) -> bool:
-    """Return True for a single layer that takes no longer to compute than a transfer between ranks."""
+    """Return True for a single layer of a kind that computes as fast as its tensors could be sent between ranks."""
     return isinstance(module, _SMALL)
 
 

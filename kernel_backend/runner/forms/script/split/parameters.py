@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 def trained(module: nn.Module) -> list[Tensor]:
-    """Return the parameters of a module that require gradients; each is listed once.
+    """Return the parameters of a module that require gradients, each once.
 
     Within `torch.func.functional_call` they are plain tensors.
     """
@@ -21,9 +21,9 @@ def trained(module: nn.Module) -> list[Tensor]:
 def replaced(
     module: nn.Module, replace: Callable[[Sequence[Tensor]], tuple[list[Tensor], list[Tensor]]]
 ) -> Iterator[list[Tensor]]:
-    """Replace the module's trained parameters in the block.
+    """Run the `with` block with other tensors in place of the module's trained parameters.
 
-    `replace` takes them and returns the tensors to use instead, and tensors to be yielded.
+    `replace` gets these parameters and returns two lists: the tensors to use instead, and tensors for the `with` block.
     """
     before = trained(module)
     after, other = replace(before)

@@ -1,4 +1,4 @@
-"""Remember how the calls of each module are split, and agree with the other ranks on new kinds of calls."""
+"""Remember how calls of each module are split, and agree with the other ranks on calls of a new kind."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST_UNDECIDED = 8
 
 
 class Whole(NamedTuple):
-    """Decision that a call runs unsplit on every rank; with `inner`, calls within it may be split."""
+    """Decision that a call runs unsplit on every rank; `inner` means that calls of modules within it may be split."""
 
     reason: str
     inner: bool = True
@@ -35,7 +35,7 @@ Shapes = tuple[torch.Size, ...]
 
 
 class _Module:
-    """Decisions on how the calls of one module are split, by kind of call."""
+    """Decisions on how the calls of one module are split, by arguments' shapes and kinds."""
 
     def __init__(self) -> None:
         self.known: dict[Any, Decision] = {}  # by pattern, shapes and unevenness
@@ -44,9 +44,9 @@ class _Module:
         self.digested = False
 
     def alike(self, pattern: Any, uneven: Any) -> Plan | None:
-        """Return the plan that all trials of calls like this one have in common.
+        """Return how calls like this one are split, if all test runs of such calls have shown the same; else None.
 
-        Return None if there were too few trials, or they differ. `pattern` describes the arguments without their sizes;
+        None is also returned if there were too few test runs. `pattern` describes the arguments without their sizes;
         `uneven` says whether their rows differ in the number of zeros and negative values.
         """
         found = [each for (known, _, also), each in self.known.items() if (known, also) == (pattern, uneven)]
@@ -59,14 +59,14 @@ class Plans:
     """Decisions on how the calls of a program's modules are split over the ranks."""
 
     def __init__(self, exchange: Exchange, within: Callable[[Call], Within]) -> None:
-        """Set up without decisions; `within(call)` returns a function that creates the context for a trial."""
+        """Set up without decisions. `within(call)` returns a function that creates the context for a test run."""
         self._exchange, self._within = exchange, within
         self._modules: weakref.WeakKeyDictionary[nn.Module, _Module] = weakref.WeakKeyDictionary()
 
     def decide(self, call: Call) -> Decision:
-        """Return how to run a call; the decision is equal on all ranks, which all call it.
+        """Return how to run a call. All ranks call this, and the decision is equal on all of them.
 
-        Raises InvalidDefinition if the ranks pass different values.
+        Raises InvalidDefinition if the ranks have called the module with different values.
         """
         problem = problem_of(call.module)
         if problem is not None:
@@ -115,7 +115,10 @@ class Plans:
         return decision
 
     def _agreed(self, module: _Module, call: Call, inputs: Sequence[Tensor]) -> Decision:
-        """Return what all ranks decide together after each has made a trial of the call."""
+        """Test on each rank how the call can be split. Return the result if all ranks have the same, else run it whole.
+
+        Raises InvalidDefinition if the ranks have called the module with different values.
+        """
         decision: Decision
         try:
             decision = find_plan(call, self._exchange.size, self._within(call))
@@ -156,7 +159,7 @@ def _autocast(inputs: Sequence[Tensor]) -> torch.dtype | None:
 
 
 def _uneven(tensor: Tensor) -> tuple[bool, bool]:
-    """Return whether a tensor's rows differ in how many negative values, and in how many zeros, they have.
+    """Return whether a tensor's rows differ in their number of negative values, and in their number of zeros.
 
     Padding and masks make them differ. A mean over the values that are not padding equals the mean over rows only if
     all rows have equal counts.

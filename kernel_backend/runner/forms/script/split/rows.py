@@ -1,4 +1,4 @@
-"""Decide which rows of a call each rank computes, by pure arithmetic over shapes."""
+"""Decide, from shapes alone, which rows of a call's tensors each rank computes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LEAST_ROWS = 2  # per rank: modules may squeeze a dimension of length one
 
 
 class Kind(Enum):
-    """How an output of a call depends on the rows of its inputs."""
+    """How an output of a split call is made from the ranks' outputs: rows, a mean, a sum, or equal on all ranks."""
 
     ROWS = "rows"  # has one row for each row of the inputs
     MEAN = "mean"  # is the mean over rows, or independent of them
@@ -21,7 +21,7 @@ class Kind(Enum):
 
 
 class Part(NamedTuple):
-    """How an input is divided over the ranks, or how an output is combined from theirs."""
+    """How a tensor is divided over the ranks, if it is an input, or combined from the ranks' tensors, if an output."""
 
     kind: Kind
     dim: int | None = None  # dimension of the rows
@@ -38,7 +38,7 @@ class Plan(NamedTuple):
 
 
 def shares(rows: int, ranks: int) -> list[tuple[int, int]]:
-    """Return, for each rank, the index of its first row and the number of its rows; the first ranks get one more.
+    """Return, for each rank, the index of its first row and the number of its rows. The first ranks may have one more.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def shares(rows: int, ranks: int) -> list[tuple[int, int]]:
 
 
 def trial_parts(rows: int) -> tuple[int, int]:
-    """Return the numbers of rows of the two parts in which a call is tried; the first is odd if both have two or more.
+    """Return how many rows the two parts of a batch get in the test run of a call. The first is odd where possible.
 
     An even border would not detect modules that couple pairs of rows.
 
@@ -66,18 +66,20 @@ def trial_parts(rows: int) -> tuple[int, int]:
 
 
 def rows_of(shapes: Sequence[Sequence[int]], dims: Dims) -> int:
-    """Return the number of rows: the size of the first tensor's row dimension among those that have one."""
+    """Return the number of rows: the size of the first tensor with a row dimension, along that dimension."""
     return next(shape[dim] for shape, dim in zip(shapes, dims, strict=True) if dim is not None)
 
 
 def fits(shapes: Sequence[Sequence[int]], dims: Dims, ranks: int) -> bool:
-    """Return True if the row dimensions of these shapes are equally long, and long enough for all ranks."""
+    """Return True if all row dimensions in `dims` have the same size, and it is enough for all ranks."""
     counts = {shape[dim] for shape, dim in zip(shapes, dims, strict=True) if dim is not None}
     return len(counts) == 1 and counts.pop() >= LEAST_ROWS * ranks
 
 
 def candidates(shapes: Sequence[Sequence[int]], ranks: int) -> Iterator[Dims]:
-    """Yield possible row dimensions of the tensors, the likeliest first: equal sizes, in early dimensions.
+    """Yield guesses at which dimension of each tensor has the rows, the likeliest guess first.
+
+    Dimensions of equal size, and early ones, are likely. None means that a tensor has no rows.
 
     Examples
     --------

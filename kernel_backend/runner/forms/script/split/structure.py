@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 def leaves(value: Any) -> Iterator[Any]:
-    """Yield the leaves of nested tuples, lists, mappings and dataclasses, in order."""
+    """Yield, in order, the values that are left when nested tuples, lists, mappings and dataclasses are unpacked."""
     children = _children(value)
     if children is None:
         yield value
@@ -32,7 +32,7 @@ def with_tensors(value: Any, new: Sequence[Tensor]) -> Any:
 
 
 def mapped(value: Any, function: Callable[[Any], Any]) -> Any:
-    """Return a copy of a nested value, in which each leaf is replaced by `function(leaf)`."""
+    """Return a copy of a nested value in which `function` has replaced each value that is no container."""
     if _children(value) is None:
         return function(value)
     if isinstance(value, Mapping):
@@ -55,7 +55,7 @@ def mapped(value: Any, function: Callable[[Any], Any]) -> Any:
 
 
 def pattern(value: Any) -> Any:
-    """Return a hashable description of a nested value, without the sizes of tensors and the values of numbers."""
+    """Return a hashable description of a nested value: structure and types, without sizes of tensors and numbers."""
     if isinstance(value, Tensor):
         return "tensor", value.dim(), value.dtype, value.device.type, value.requires_grad
     if value is None or isinstance(value, bool | str):

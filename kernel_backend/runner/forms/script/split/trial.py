@@ -1,4 +1,4 @@
-"""Find out how a call can be split: run it on the whole batch and on two parts of it, and compare the results."""
+"""Test how a call can be split: run it on the whole batch and on two parts of it, and compare the results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COARSE = 2e-2  # for 16-bit types, under autocast, and for TF32 products on a G
 
 
 class Undecided(Unsplittable):
-    """Raised if the values of this call do not show how it can be split; a later call may show it."""
+    """Raised if the test run of a call does not show how it can be split, though that of a later call may."""
 
 
 class Call(NamedTuple):
@@ -46,9 +46,9 @@ Within = Callable[[], AbstractContextManager[Any]]
 
 
 def find_plan(call: Call, ranks: int, within: Within) -> Plan:
-    """Return how a call can be split over `ranks` ranks; `within` creates the context of each trial.
+    """Test how a call can be split over `ranks` ranks, and return how. Test runs are made in contexts from `within`.
 
-    Raises Unsplittable with the reason if it cannot.
+    Raises Unsplittable, with the reason, if the call cannot be split.
     """
     arguments = (call.args, call.named)
     inputs = structure.tensors(arguments)
@@ -74,7 +74,7 @@ def find_plan(call: Call, ranks: int, within: Within) -> Plan:
 
 
 def seconds_whole(call: Call, now: Callable[[], float]) -> float:
-    """Return how many seconds the call takes unsplit, the shorter of two runs; all state is restored afterwards.
+    """Return how many seconds the unsplit call takes, at best of two runs. All state is restored afterwards.
 
     `now` returns the current time.
     """
@@ -92,7 +92,7 @@ def _narrowed(inputs: Sequence[Tensor], dims: Dims, begin: int, count: int) -> l
 
 
 def _tried(call: Call, inputs: Sequence[Tensor], within: Within) -> _Result:
-    """Return the result of calling the module with copies of `inputs`; its state and random states are restored."""
+    """Return the result of calling the module with copies of `inputs`; all state that it changes is restored."""
     copies = [_copied(each) for each in inputs]
     versions = [each._version for each in copies]
     args, named = structure.with_tensors((call.args, call.named), copies)
@@ -118,9 +118,9 @@ def _copied(tensor: Tensor) -> Tensor:
 
 
 def _outputs(whole: _Result, parts: Sequence[_Result], counts: Sequence[int]) -> tuple[Part, ...]:
-    """Return how each output is combined from the outputs of the two parts; raise Unsplittable if no rule fits.
+    """Return how each output of the whole call can be combined from the outputs of its two parts.
 
-    `counts` has the number of rows in each part.
+    `counts` has the number of rows in each part. Raises Unsplittable if an output cannot be combined.
     """
     if any(len(part.leaves) != len(whole.leaves) or len(part.kept) != len(whole.kept) for part in parts):
         raise Unsplittable("a part of a batch returns another structure")
@@ -170,7 +170,7 @@ def _alike_but(dim: int, whole: Tensor, parts: Sequence[Tensor]) -> bool:
 
 
 def _close(a: Tensor, b: Tensor) -> bool:
-    """Return True if tensors are equal up to rounding."""
+    """Return True if the tensors are equal up to rounding."""
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
     if not (a.is_floating_point() or a.is_complex()):
@@ -185,7 +185,7 @@ def _close(a: Tensor, b: Tensor) -> bool:
 
 
 def _refuse_other_parameters(results: Sequence[Tensor], inputs: Sequence[Tensor], begun: int) -> None:
-    """Raise Unsplittable if results depend on trainable tensors outside the module, as their gradients would be wrong.
+    """Raise Unsplittable if results depend on trainable tensors outside the module, whose gradients would be wrong.
 
     Autograd nodes with a number below `begun` were created before the call.
     """
@@ -222,7 +222,7 @@ def _tensors_of(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
 
 @contextmanager
 def _restored(module: nn.Module) -> Iterator[None]:
-    """Restore, after the block, the buffers and attributes of a module and its submodules."""
+    """Restore, after the `with` block, the buffers and attributes of a module and its submodules."""
     before = [(each, each.detach().clone()) for _, each in _tensors_of(module)]
     buffers = [(part, copy.copy(part._buffers)) for part in module.modules()]
     try:

@@ -26,7 +26,7 @@ _digests: dict[tuple[Any, ...], str | None] = {}  # of mapped files
 
 
 def memory(array: Any) -> tuple[Tensor, str]:
-    """Return an array's bytes, without a copy if it is contiguous, and their order.
+    """Return an array's bytes and their order; they are a view if the array is contiguous, else a copy.
 
     The order is `C`, or `T` if the bytes are those of the transposed array.
     """
@@ -36,7 +36,7 @@ def memory(array: Any) -> tuple[Tensor, str]:
 
 
 def arranged(data: bytearray, dtype: Any, shape: tuple[int, ...], order: str) -> Any:
-    """Return an array made of these bytes, whose `order` is as `memory` returned it.
+    """Return an array made of `data`, the bytes of an array in an `order` that `memory` has returned.
 
     Order `F`, written by earlier versions, means bytes in order `C`.
     """
@@ -47,12 +47,12 @@ def arranged(data: bytearray, dtype: Any, shape: tuple[int, ...], order: str) ->
 
 
 def is_array(value: Any) -> bool:
-    """Return True for numpy arrays and arrays that map a file."""
+    """Return True for numpy arrays, also those that map a file into memory."""
     return np is not None and type(value) in (np.ndarray, np.memmap)
 
 
 def mapping(array: Any) -> tuple[Any, ...] | None:
-    """Return the arguments with which `mapped` maps the array's file again; None unless it maps a file read-only."""
+    """Return the arguments for `mapped` to map the array's file again; None unless the array maps a file read-only."""
     if type(array) is not np.memmap or array.flags.writeable or array.filename is None:
         return None
     if not (array.flags.c_contiguous or array.flags.f_contiguous):
@@ -74,10 +74,10 @@ def mapping(array: Any) -> tuple[Any, ...] | None:
 
 
 def mapped(name: str, version: tuple[int, int], content: str | None, laid: Mapping[str, Any]) -> Any:
-    """Map a file into an array again; raise NotSaved if the file has changed.
+    """Map a file into an array, as when the array was saved; raise NotSaved if the file has changed.
 
-    `version` is the file's size and time of change when it was saved. A file that was rewritten counts as unchanged if
-    its content has the same digest, `content`. `laid` says how the array lies in the file.
+    `version` is the file's size and time of change when the array was saved. A file that was rewritten counts as
+    unchanged if its content has the same digest, `content`. `laid` says how the array lies in the file.
     """
     try:
         found = np.memmap(name, mode="r", **laid)

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def held_by(obj: Any) -> list[tuple[str, Any, Any]]:
-    """Return what an object refers to: for each attribute, slot and item, the kind, the name or key, and the value."""
+    """Return the attributes, slots and items of an object: for each, its kind, its name or key, and its value."""
     attributes = getattr(obj, "__dict__", None)
     held = [("attribute", name, value) for name, value in (attributes or {}).items()]
     held += [("slot", name, getattr(obj, name)) for name in slots_of(type(obj)) if hasattr(obj, name)]
@@ -23,7 +23,7 @@ def held_by(obj: Any) -> list[tuple[str, Any, Any]]:
 
 
 def is_importable(obj: Any) -> bool:
-    """Return True if the class or function can be imported by its name from its module."""
+    """Return True if the class or function can be imported from its module by its name."""
     module, name = getattr(obj, "__module__", None), getattr(obj, "__qualname__", "")
     try:
         found: Any = importlib.import_module(module) if module else None
@@ -35,7 +35,7 @@ def is_importable(obj: Any) -> bool:
 
 
 def is_plain_attribute(name: str, value: Any) -> bool:
-    """Return True for an attribute of a class that is plain data: no method, property or other descriptor."""
+    """Return True if an attribute of a class is plain data, not a method, property or other descriptor."""
     if name.startswith("__") or name == "_abc_impl" or hasattr(type(value), "__get__"):  # or caches of isinstance
         return False
     return not isinstance(value, classmethod | staticmethod | property | FunctionType)

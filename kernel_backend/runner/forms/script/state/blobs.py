@@ -1,4 +1,4 @@
-"""Store the bytes of a snapshot's tensors, arrays and files by digest, so that equal bytes are stored once."""
+"""Store the bytes of a snapshot's tensors, arrays and files by digest, so that equal bytes are stored only once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Blobs = dict[str, Tensor]  # one-dimensional uint8 tensors, by digest
 
 
 def bytes_of(tensor: Tensor) -> Tensor:
-    """Return all bytes of a tensor's storage as a tensor in host memory, without a copy if they are there already."""
+    """Return all bytes of a tensor's storage as a tensor in host memory; without a copy if the tensor is there."""
     storage = tensor.untyped_storage()
     return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage, 0, (storage.nbytes(),)).cpu()  # type: ignore[call-overload,no-any-return]
 
@@ -32,10 +32,13 @@ def from_bytes(data: bytes) -> Tensor:
 
 
 def kept(own: Mapping[str, Tensor], known: Mapping[str, Tensor]) -> Blobs:
-    """Return these bytes by digest, as copies that later writes do not change; copies in `known` are used again."""
+    """Return the tensors of bytes in `own`, by digest, as copies that later writes do not change.
+
+    A copy with the same digest in `known` is used instead of a new one.
+    """
     return {name: known[name] if name in known else data.clone() for name, data in own.items()}
 
 
 def together(snapshots: Iterable[Any]) -> Blobs:
-    """Return the bytes of all snapshots by digest."""
+    """Return the bytes that snapshots refer to, by digest, in one dict."""
     return {name: data for each in snapshots for name, data in each.blobs.items()}

@@ -1,9 +1,9 @@
 """Pickle all objects of a program together, so that references shared between them are preserved.
 
-Objects are identified by the path of variables and attributes that leads to them. On restart their state is written
-into the objects at the same paths, so that hooks, closures and libraries keep valid references. The bytes of tensors
-and arrays are stored separately, by digest. Those unchanged since the program's setup, and other large data, are
-referred to by path and digest.
+Each object is identified by its path: the variable and attributes that lead to it. On restart its saved state is
+written into the object at the same path, so that hooks, closures and libraries keep valid references. The bytes of
+tensors and arrays are stored separately, by digest. Data that is unchanged since the program's setup, which is all code
+before its first training loop, is not stored but referred to by path and digest.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ REDUCERS: dict[type, Reducer] = {}  # reducers of other exact classes, registere
 
 
 class GraphWriter(pickle.Pickler):
-    """Pickler of a program's objects, which stores the bytes of tensors and arrays once, by digest."""
+    """Pickler of all objects of a program; the bytes of tensors and arrays are stored apart, by digest."""
 
     def __init__(
         self,
@@ -60,8 +60,8 @@ class GraphWriter(pickle.Pickler):
         """Set up the pickler for one program.
 
         `namespaces` are those of the program's modules, whose functions and classes are the user's. `setup` has the
-        digests of the data that the program's setup has made; None to record them. `versions` caches digests of
-        tensors. A `trial` only checks whether objects can be pickled.
+        digests of the data that existed before the first training loop; None to record them. `versions` caches digests
+        of tensors. A `trial` only checks whether objects can be pickled.
         """
         self._buffer = io.BytesIO()
         super().__init__(self._buffer, protocol=5)
@@ -80,7 +80,7 @@ class GraphWriter(pickle.Pickler):
         self._contents: list[tuple[CellType | int, Any]] = []
 
     def write(self, roots: Mapping[Any, Mapping[str, Any]], more: Mapping[str, Any]) -> bytes:
-        """Return the pickle of the namespaces `roots`, which are given by key, and of the values `more`.
+        """Return the pickle of all variables in the namespaces `roots`, and of the values `more`.
 
         Raises any error of pickling.
         """
@@ -99,7 +99,10 @@ class GraphWriter(pickle.Pickler):
     # Called by pickle
 
     def persistent_id(self, obj: Any) -> Any:
-        """Return an identifier for a container, as its items are pickled later; None for other objects."""
+        """Return the identifier under which a container is pickled; None for other objects, which are pickled as usual.
+
+        The container's items are pickled after all else.
+        """
         kind = type(obj)
         if kind in ATOMS or kind not in _CONTAINERS:
             return None
@@ -122,7 +125,7 @@ class GraphWriter(pickle.Pickler):
         return number, path, kind.__name__, getattr(obj, "maxlen", None)
 
     def reducer_override(self, obj: Any) -> Reduced:
-        """Return how an object that is not a plain value is pickled, in the form that `__reduce__` returns."""
+        """Return how to pickle an object that is no plain value, in the form that `__reduce__` returns."""
         kind = type(obj)
         path = self._paths.get(id(obj))
         special = REDUCERS.get(kind)
@@ -158,7 +161,7 @@ class GraphWriter(pickle.Pickler):
     # Reductions by kind of object
 
     def live(self, obj: Any, path: Path | None) -> Reduced:
-        """Return how to pickle an object by its path alone; a restart finds the object at that path.
+        """Return how to pickle an object without its state: a restart uses the object that it finds at the same path.
 
         `path` leads to the object by variables and attributes.
         """
@@ -167,7 +170,7 @@ class GraphWriter(pickle.Pickler):
         return reading.live, (path, type(obj).__name__)
 
     def at(self, obj: Any, path: Path | None, attribute: str) -> Any:
-        """Record that an object is an attribute of the object at `path`, and return the object."""
+        """Record that an object is reached by an attribute of the object at `path`; return the object."""
         if path is not None:
             self._at(obj, (path, "attribute", attribute))
         return obj
@@ -178,14 +181,17 @@ class GraphWriter(pickle.Pickler):
             self._held.append(obj)
 
     def _within(self, obj: Any, path: Path | None) -> None:
-        """Note the paths of what an object holds that a restart creates again, to store unchanged data by reference."""
+        """Record the paths of what an object holds that is created anew by a restart.
+
+        By these paths, data that is unchanged since the program's setup can be referred to.
+        """
         for how, key, value in held_by(obj) if path is not None else ():
             if type(value) not in ATOMS and id(value) not in self._inner:
                 self._inner[id(value)] = (path, how, key)
                 self._held.append(value)
 
     def _is_large_tree(self, obj: Any, path: Path) -> bool:
-        """Note the object and return True if it is a large container of plain values; else return False."""
+        """Return True if `obj` is a large container of plain values, and record its digest; else return False."""
         tree = large_tree(obj, path)
         if tree is not None:
             self.data.trees[path] = content_digest(obj)
@@ -193,7 +199,7 @@ class GraphWriter(pickle.Pickler):
         return tree is not None
 
     def _compare_trees(self, live: Live) -> None:
-        """Find the large containers of plain values that the training has left unchanged."""
+        """Find the large containers of plain values that are unchanged since the program's setup, to refer to them."""
         for path, content in self._setup.trees.items():
             found = live.at(path)
             tree = tree_of(found, path) if type(found) in _CONTAINERS else None
@@ -284,9 +290,9 @@ class GraphWriter(pickle.Pickler):
         return (*reduced, state, None, None, reading.fill_tensor)
 
     def _storage(self, obj: Tensor, path: Path | None) -> tuple[int, int, str | None, bool]:
-        """Return number and size of a tensor's storage, its digest, and whether the setup creates it.
+        """Return a tensor's storage as its number, size and digest, and True if the program's setup creates its bytes.
 
-        The digest is None if the storage was pickled before.
+        The digest is None if the storage was pickled before or is empty.
         """
         storage = obj.untyped_storage()
         if not storage.nbytes():
@@ -318,9 +324,10 @@ class GraphWriter(pickle.Pickler):
         return (reading.unchanged, (path, content, *laid)) if same else (reading.array, (content, *laid))
 
     def _blob(self, data: Tensor, path: Path | None, known: str | None = None, laid: Any = None) -> tuple[str, bool]:
-        """Store bytes unless the program's setup creates equal ones; return their digest, and True if the setup does.
+        """Store bytes, unless the program's setup creates equal ones at this path, and return their digest.
 
-        `known` is the digest if it is known already. `laid` says how the bytes lie in an array.
+        Return also True if the setup creates them. `known` is their digest if it is known already. `laid` says how the
+        bytes lie in an array.
         """
         if self._trial:
             return "", False
@@ -333,7 +340,10 @@ class GraphWriter(pickle.Pickler):
         return found, False
 
     def _data(self, obj: Any, path: Path) -> Reduced | None:
-        """Return how to pickle a data frame or image from the setup by its path; None if it has changed since."""
+        """Return how to pickle a data frame or image by its path alone; None if it has changed since the setup.
+
+        The setup is the program's code before its first training loop.
+        """
         content = self.data.digests[path] = content_digest(obj)
         return (reading.same_value, (path, content)) if self._setup.digests.get(path) == content else None
 
@@ -369,7 +379,10 @@ _SAVED: set[type] = {functools.partial, random.Random}  # instances can always b
 
 
 def _contents(obj: Any) -> Any:
-    """Return the items of a container to be pickled; a long list of plain values becomes a pickle of its own."""
+    """Return the items of a container in the form in which they are pickled.
+
+    Of a long list of plain values, this is a pickle of its own.
+    """
     if isinstance(obj, dict):
         return tuple(obj.items()), getattr(obj, "default_factory", None)
     if type(obj) is list and len(obj) > _MANY and set(map(type, obj)) <= ATOMS:
@@ -378,7 +391,7 @@ def _contents(obj: Any) -> Any:
 
 
 def _list_items(writer: GraphWriter, items: Any, path: Path | None) -> Reduced:
-    """Return how to pickle a list's iterator: its position is set after the list has been filled."""
+    """Return how to pickle a list's iterator, as from `__reduce__`; its position is set after the list was filled."""
     made, arguments, *position = items.__reduce__()
     if not position:  # the iterator is exhausted
         return made, arguments

@@ -1,4 +1,4 @@
-"""Identify a program's objects by the variables and attributes that lead to them, and find them by these."""
+"""Identify a program's objects by paths (the variable and attributes that lead to them), and find them by these."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ def told(path: Path | None) -> str:
 
 
 class Live:
-    """Look-up of objects of the running program by their paths."""
+    """Look-up of the running program's objects by their paths."""
 
     def __init__(self, roots: Mapping[Any, Any]) -> None:
-        """Set up the look-up; `roots` has the namespaces in which paths begin, by key."""
+        """Set up the look-up. `roots` has, by key, the namespaces in which paths begin."""
         self._roots = roots
         self._known: dict[Path, Any] = {}
 
     def at(self, path: Path | None) -> Any:
-        """Return the object at a path; the constant NOTHING if there is none."""
+        """Return the object to which a path leads; the constant NOTHING if there is none."""
         if path is None:
             return NOTHING
         if path not in self._known:

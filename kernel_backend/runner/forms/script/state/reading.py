@@ -1,7 +1,8 @@
 """Unpickle a program's state into the objects that the restarted program has itself created.
 
-Pickles refer to the functions below, which act on the current reader. Existing objects are changed only by `apply`, so
-that a pickle that cannot be read leaves the program unchanged.
+Objects are found by path: the variable and attributes that lead to them. Pickles refer to the functions below, which
+act on the current reader. Existing objects are changed only by `apply`, so that a pickle that cannot be read leaves the
+program unchanged.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _reader: list[GraphReader] = []
 
 
 class GraphReader(pickle.Unpickler):
-    """Unpickler of a program's state, which is put into the objects that the restarted program has created."""
+    """Unpickler of a program's saved state, which is written into objects that the restarted program has created."""
 
     def __init__(
         self,
@@ -59,9 +60,9 @@ class GraphReader(pickle.Unpickler):
         self.tombstones: list[str] = []
 
     def read(self) -> dict[str, Any]:
-        """Unpickle, and return the values that were saved with the program.
+        """Unpickle the state, and return the values that were saved with it.
 
-        Objects that exist already get their state only when `apply` is called.
+        Objects that the program has created already get their state only when `apply` is called.
         """
         _reader.append(self)
         try:
@@ -77,9 +78,10 @@ class GraphReader(pickle.Unpickler):
             _reader.pop()
 
     def apply(self) -> None:
-        """Put the saved state into the program's objects.
+        """Write the saved state into the program's objects.
 
-        It is called twice if generators or samplers must be run forward in between, as they change other objects.
+        If generators or samplers must be run forward, the state is written again afterwards, as they change other
+        objects.
         """
         self._fill()
         for each in self.late:
@@ -93,10 +95,10 @@ class GraphReader(pickle.Unpickler):
                 each()
 
     def persistent_load(self, pid: tuple[int, Path | None, str, int | None]) -> Any:
-        """Return the container that has this number in the pickle.
+        """Return the container that `pid` identifies: the program's own one at a path, or an empty one to fill later.
 
-        It is the one at its path, or an empty one that is filled later. The number -1 marks a container that the
-        program's setup creates; its digest follows, unless it is part of another one.
+        `pid` has its number in the pickle, its path, its type's name and its `maxlen`. The number -1 marks a container
+        that the program's setup creates; then its digest, or "" for a part of another container, replaces the name.
         """
         number, path, name, most = pid
         if number < 0:
@@ -111,7 +113,7 @@ class GraphReader(pickle.Unpickler):
         return self._containers[number]
 
     def _contain(self, number: int, contents: Any) -> None:
-        """Fill the container with this number: at once if it is new, else when `apply` is called."""
+        """Fill a container, given by its number in the pickle: at once if it is new, else when `apply` is called."""
         held = self._containers[number]
 
         def now() -> None:
@@ -132,7 +134,7 @@ class GraphReader(pickle.Unpickler):
             self.later(now)
 
     def adopt(self, path: Path | None, kind: type) -> Any:
-        """Return the program's object at a path if it has class `kind` and was not used before, else NOTHING."""
+        """Return the program's object at a path if its class is `kind` and it was not returned before, else NOTHING."""
         found = self._live.at(path)
         if found is NOTHING or type(found) is not kind or id(found) in self._adopted:
             return NOTHING
@@ -140,20 +142,20 @@ class GraphReader(pickle.Unpickler):
         return found
 
     def later(self, fill: Callable[[], None]) -> None:
-        """Have `fill`, which sets an object's state, called by `apply`."""
+        """Register `fill`, which writes the state of one object, to be called by `apply`."""
         self._fills.append(fill)
 
     def look(self, path: Path | None) -> Any:
-        """Return the program's object at a path; NOTHING if there is none."""
+        """Return the program's object to which a path leads; NOTHING if there is none."""
         return self._live.at(path)
 
     def stone(self, path: Path | None, kind: str) -> Tombstone:
-        """Return a placeholder for an object that was not saved, and record the object's name for a message."""
+        """Return a placeholder for an object that was not saved, and record the object's name for the user."""
         self.tombstones.append(f"{told(path)} (a {kind})")
         return Tombstone(told(path), kind)
 
     def module(self, name: str) -> dict[str, Any]:
-        """Return the namespace of the program's module of this name."""
+        """Return the namespace of the program's module with this name."""
         return self._namespaces[name]
 
     def code(self, module: str, qualname: str, line: int) -> CodeType | None:
@@ -163,10 +165,11 @@ class GraphReader(pickle.Unpickler):
     def storage(
         self, number: int, size: int, content: str | None, same: bool, path: Path | None, found: Any, device: str
     ) -> tuple[torch.UntypedStorage, bool]:
-        """Return the storage with this number, and True if it is the storage of the tensor `found`.
+        """Return the storage with this number in the pickle, and True if it is the storage of the tensor `found`.
 
-        That is used if it has the right size and device. `content` is the digest of the saved bytes; with `same`, the
-        program's setup creates them.
+        `found` is the program's tensor at `path`. Its storage is used if it has the right size and device, and is
+        filled when `apply` is called; else a new one is made. `content` is the digest of the saved bytes. `same` means
+        that the program's setup creates these bytes: NotSaved is raised if it has created others.
         """
         own = found.untyped_storage() if isinstance(found, Tensor) and found.layout is torch.strided else None
         known = self._storages.get(number)
@@ -191,7 +194,7 @@ class GraphReader(pickle.Unpickler):
         return self._storages[number], False
 
     def copied(self, number: int, storage: torch.UntypedStorage) -> torch.UntypedStorage:
-        """Return a new storage with the saved bytes of a storage, which may itself be filled only later."""
+        """Return a new storage with the saved bytes of `storage`, which `apply` may not have filled yet."""
         saved = self.blobs.get(self._contents[number])
         if saved is None:  # the program's setup creates it
             saved = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
@@ -210,37 +213,37 @@ def _setter(owner: Any, name: str, value: Any) -> Callable[[], None]:
 
 
 def live(path: Path | None, kind: str) -> Any:
-    """Return the program's object at a path; a placeholder if there is none, or its class is another."""
+    """Return the program's object of class name `kind` at a path; a placeholder that raises errors if there is none."""
     reader = _reader[-1]
     found = reader.look(path)
     return found if found is not NOTHING and type(found).__name__ == kind else reader.stone(path, kind)
 
 
 def late(action: Callable[[], None]) -> None:
-    """Have `action` called once the state of all objects has been restored."""
+    """Register `action` to be called once the state of all objects has been restored."""
     _reader[-1].late.append(action)
 
 
 def tombstone(name: str, kind: str) -> Tombstone:
-    """Return a placeholder for an object that was not saved, and record the object's name for a message."""
+    """Return a placeholder for an object that was not saved, and record the object's name for the user."""
     _reader[-1].tombstones.append(f"{name} (a {kind})")
     return Tombstone(name, kind)
 
 
 def new(path: Path | None, kind: type) -> Any:
-    """Return the program's instance of class `kind` at a path, or a new one without attributes."""
+    """Return the program's instance of class `kind` at a path; if there is none, a new one without attributes."""
     found = _reader[-1].adopt(path, kind)
     return object.__new__(kind) if found is NOTHING else found
 
 
 def made_module(path: Path | None) -> ModuleType:
-    """Return the program's module at a path, made by `types.ModuleType`, or a new one without attributes."""
+    """Return the program's module at a path, made by `types.ModuleType`; if there is none, a new empty one."""
     found = _reader[-1].adopt(path, ModuleType)
     return ModuleType("") if found is NOTHING else found
 
 
 def forward(path: Path | None, kind: type, only_live: bool) -> Any:
-    """Return the program's generator at a path, or a new one; with `only_live` a placeholder instead of a new one."""
+    """Return the program's generator at a path; if there is none, a new one or, with `only_live`, a placeholder."""
     reader = _reader[-1]
     found = reader.adopt(path, kind)
     if found is NOTHING and only_live:
@@ -249,12 +252,12 @@ def forward(path: Path | None, kind: type, only_live: bool) -> Any:
 
 
 def bare(kind: Any) -> Any:
-    """Return an empty instance of `kind`, a mapping class that the user has defined."""
+    """Return an empty instance of `kind`, a dict class of the user."""
     return kind.__new__(kind)
 
 
 def fill_bare(owner: Any, state: tuple[dict[str, Any], Any]) -> None:
-    """Set the attributes of an instance of a mapping class that the user has defined."""
+    """Set the attributes of an instance of a user's dict class, at once."""
     attributes, factory = state
     owner.__dict__.update(attributes)
     if factory is not None:
@@ -262,7 +265,7 @@ def fill_bare(owner: Any, state: tuple[dict[str, Any], Any]) -> None:
 
 
 def fill(owner: Any, state: tuple[dict[str, Any], dict[str, Any]]) -> None:
-    """Have `apply` set the attributes of an instance."""
+    """Register that `apply` sets the attributes of an instance; set those of a new instance at once, too."""
     attributes, slots = state
 
     def now() -> None:
@@ -277,9 +280,9 @@ def fill(owner: Any, state: tuple[dict[str, Any], dict[str, Any]]) -> None:
 
 
 def function(path: Path | None, module: str, qualname: str, line: int, cells: tuple[CellType, ...]) -> Any:
-    """Return the program's function at a path if its code is the same, else a new function with that code.
+    """Return the program's function at a path if it has this name and line; else make one from the program's code.
 
-    `cells` are the closure's cells.
+    `cells` are the closure's cells. If the program has no such code, return a placeholder.
     """
     reader = _reader[-1]
     found = reader.look(path)
@@ -294,7 +297,7 @@ def function(path: Path | None, module: str, qualname: str, line: int, cells: tu
 
 
 def fill_function(owner: Any, state: tuple[Any, Any, dict[str, Any]]) -> None:
-    """Have `apply` set a function's defaults and attributes."""
+    """Register that `apply` sets a function's defaults and attributes."""
     defaults, keywords, attributes = state
     if type(owner) is FunctionType:
         _reader[-1].later(_setter(owner, "__defaults__", defaults))
@@ -303,13 +306,13 @@ def fill_function(owner: Any, state: tuple[Any, Any, dict[str, Any]]) -> None:
 
 
 def cell(path: Path | None) -> CellType:
-    """Return the program's closure cell at a path, or a new empty one."""
+    """Return the program's closure cell at a path; if there is none, a new empty one."""
     found = _reader[-1].adopt(path, CellType)
     return CellType() if found is NOTHING else found
 
 
 def user_class(path: Path | None, module: str, qualname: str) -> Any:
-    """Return the program's class at a path, or else the class that its module has under this qualified name."""
+    """Return the program's class at a path; if there is none, the class with this qualified name in its module."""
     reader = _reader[-1]
     found: Any = reader.look(path)
     if isinstance(found, type) and found.__qualname__ == qualname:
@@ -322,17 +325,17 @@ def user_class(path: Path | None, module: str, qualname: str) -> Any:
 
 
 def list_items(made: Callable[[Any], Any], items: list[Any]) -> Any:
-    """Return an iterator over `items`, which may be filled later; `made` creates it."""
+    """Return an iterator over the list `items`, which may be filled later; `made` creates the iterator."""
     return made(items)
 
 
 def fill_list_items(iterator: Any, position: int) -> None:
-    """Set how many items a list's iterator has passed."""
+    """Move a list's iterator to `position`: the number of items that it has passed."""
     late(lambda: iterator.__setstate__(position))
 
 
 def fill_class(owner: type, state: dict[str, Any]) -> None:
-    """Have `apply` set a class's plain attributes."""
+    """Register that `apply` sets a class's plain attributes."""
     for name, value in state.items():
         _reader[-1].later(lambda name=name, value=value: setattr(owner, name, value))  # type: ignore[misc]
 
@@ -351,8 +354,8 @@ def tensor(
 ) -> Any:
     """Return the program's tensor at a path if it can hold the saved values, else a new tensor.
 
-    `where` is the storage: number, size, digest, and whether the setup creates it. `cut` means that the tensor had an
-    autograd graph, which was not saved.
+    `where` describes the tensor's storage: number in the pickle, size, digest, and whether the program's setup creates
+    it. `cut` means that the tensor had an autograd graph, which was not saved.
     """
     reader = _reader[-1]
     found: Any = reader.look(path)
@@ -375,7 +378,7 @@ def tensor(
 
 
 def fill_tensor(owner: Tensor, state: dict[str, Any]) -> None:
-    """Have `apply` set a tensor's gradient and attributes."""
+    """Register that `apply` sets a tensor's gradient and attributes."""
     gradient = state.pop("grad", None)
     if owner.is_leaf:
         _reader[-1].later(_setter(owner, "grad", gradient))
@@ -384,9 +387,10 @@ def fill_tensor(owner: Tensor, state: dict[str, Any]) -> None:
 
 
 def unchanged(path: Path, content: str, dtype: Any = None, shape: Any = None, order: str = "") -> Any:
-    """Return the array at a path, which the program's setup has created; raise NotSaved if its digest is another one.
+    """Return the array at a path, which the program has created before its first training loop.
 
-    `content` is its digest. Checkpoints of earlier versions compare only the content, in C order.
+    Raises NotSaved if the array's digest is not `content`, or its dtype, shape or order differ. Checkpoints of earlier
+    versions compare only the content, in C order.
     """
     found = _reader[-1].look(path)
     if not arrays.is_array(found):
@@ -398,9 +402,9 @@ def unchanged(path: Path, content: str, dtype: Any = None, shape: Any = None, or
 
 
 def same_value(path: Path, content: str) -> Any:
-    """Return the object at a path, which the program's setup has created.
+    """Return the object at a path, which the program has created before its first training loop.
 
-    Raises NotSaved if its digest is not `content`.
+    Raises NotSaved if the object's digest is not `content`.
     """
     found = _reader[-1].look(path)
     if found is NOTHING or content_digest(found) != content:
@@ -409,18 +413,18 @@ def same_value(path: Path, content: str) -> Any:
 
 
 def array(content: str, dtype: Any, shape: tuple[int, ...], order: str) -> Any:
-    """Return a new array with the bytes whose digest is `content`."""
+    """Return a new array with the saved bytes whose digest is `content`."""
     return arrays.arranged(bytearray(_reader[-1].blobs[content].numpy().tobytes()), dtype, shape, order)
 
 
 def generator(path: Path | None, device: str) -> torch.Generator:
-    """Return the program's torch generator at a path, or a new one."""
+    """Return the program's torch generator at a path; if there is none, a new one."""
     found = _reader[-1].adopt(path, torch.Generator)
     return torch.Generator(device) if found is NOTHING else found
 
 
 def fill_generator(owner: torch.Generator, state: Tensor) -> None:
-    """Have `apply` set the state of a torch generator."""
+    """Register that `apply` sets the state of a torch generator."""
 
     def now() -> None:
         owner.set_state(state)

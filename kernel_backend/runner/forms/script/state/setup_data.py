@@ -1,4 +1,7 @@
-"""Record which data a program's setup creates, so that checkpoints refer to data that is unchanged."""
+"""Record which data a program creates before its first training loop (its setup).
+
+Checkpoints do not store such data if it is unchanged, but refer to it.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ _ATTRIBUTES = frozenset({"LOAD_ATTR", "STORE_ATTR", "LOAD_METHOD", "IMPORT_FROM"
 
 @dataclass
 class SetupData:
-    """Digests, by path, of the tensors, arrays and other data that exist after the setup."""
+    """Digests, by path, of tensors, arrays and other data that a program has created before its first training loop."""
 
     digests: dict[Path, str] = field(default_factory=dict)
     trees: dict[Path, str] = field(default_factory=dict)  # of large containers of plain values
@@ -30,15 +33,15 @@ class Versions:
     """Cache of tensors' digests, each valid until torch's version counter (`Tensor._version`) shows a write."""
 
     def __init__(self, counted: bool) -> None:
-        """Set up the cache.
+        """Set up an empty cache.
 
-        `counted` means that all writes of the program to tensors increment the version counter.
+        `counted` means that all writes of the program to tensors increment torch's version counter.
         """
         self._counted = counted
         self._known: dict[int, tuple[weakref.ref[Tensor], int, int, str]] = {}
 
     def digest(self, tensor: Tensor) -> str | None:
-        """Return the digest of the tensor's storage; None if it is unknown, or the tensor may have been written to."""
+        """Return the cached digest of the tensor's storage; None if there is none, or the tensor may have changed."""
         known = self._known.get(id(tensor))
         if known is None or not self._is_counted(tensor):
             return None
@@ -47,13 +50,13 @@ class Versions:
         return found if same else None
 
     def put(self, tensor: Tensor, digest: str) -> None:
-        """Remember the digest of the tensor's storage."""
+        """Cache the digest of the tensor's storage, unless writes to the tensor are not counted."""
         if self._is_counted(tensor):
             self._known = {key: each for key, each in self._known.items() if each[0]() is not None}
             self._known[id(tensor)] = weakref.ref(tensor), tensor.data_ptr(), tensor._version, digest
 
     def _is_counted(self, tensor: Tensor) -> bool:
-        """Return True if each write to the tensor increments its version counter.
+        """Return True if each write to the tensor increments torch's version counter.
 
         Memory that is shared with numpy is excluded; torch marks it by a storage that cannot be resized.
         """
@@ -64,7 +67,7 @@ class Versions:
 
 
 def writes_past_versions(codes: Iterable[CodeType]) -> bool:
-    """Return True if code uses an attribute by which tensors are written without incrementing their version.
+    """Return True if code uses an attribute, such as `data`, by which tensors are written without counting a version.
 
     Examples
     --------
@@ -80,7 +83,7 @@ def writes_past_versions(codes: Iterable[CodeType]) -> bool:
 
 
 def is_of_module(path: Path | None) -> bool:
-    """Return True if the path leads to a tensor within a module, an optimizer or an object of a library."""
+    """Return True if a path leads to a tensor within a module, an optimizer or an object of a library."""
     while path is not None and path[1] != "root":
         if path[1] in ("slot", "grad") or path[2] in ("_buffers", "_parameters", "state"):
             return True

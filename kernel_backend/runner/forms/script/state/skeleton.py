@@ -1,4 +1,4 @@
-"""Pickle a module without the values of its tensors, and make a module of that with the classes in a namespace."""
+"""Pickle a torch module without its tensors' values, and make a module from the pickle."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAIN = "__main__"
 
 
 def skeleton(module: nn.Module) -> Tensor | None:
-    """Return the pickle of a module without the values of its tensors, as bytes in a tensor; None if it has no pickle.
+    """Return the pickle of a module without its tensors' values, as a tensor of bytes; None if it cannot be pickled.
 
     Equal modules have equal bytes, as nothing is pickled by reference.
     """
@@ -29,9 +29,9 @@ def skeleton(module: nn.Module) -> Tensor | None:
 
 
 def module_of(data: Tensor, names: Mapping[str, Any]) -> nn.Module:
-    """Return the module that `skeleton` has pickled, with the classes in `names` and tensors of zeros.
+    """Return the module whose pickle `skeleton` has returned, with zeros in all tensors.
 
-    Raises KeyError if `names` lacks a class.
+    Classes of the user are taken from `names`; raises KeyError if one is missing.
     """
     found: nn.Module = _Reader(io.BytesIO(data.numpy().tobytes()), names).load()
     return found
@@ -44,7 +44,10 @@ class _Writer(pickle.Pickler):
         self._tensors: dict[int, int] = {}
 
     def persistent_id(self, obj: Any) -> Any:
-        """Return number and kind of a tensor, the qualified name of a class or function of the program, else None."""
+        """Return what is pickled in place of an object; None for objects that are pickled as usual.
+
+        For a tensor these are its number, shape and type; for a class or function of the program, its qualified name.
+        """
         if isinstance(obj, type | FunctionType) and obj.__module__ == _MAIN:
             return obj.__qualname__
         if not isinstance(obj, Tensor):
@@ -59,7 +62,7 @@ class _Reader(pickle.Unpickler):
         self._names, self._tensors = names, dict[int, Tensor]()
 
     def persistent_load(self, pid: Any) -> Any:
-        """Return the tensor of zeros with this number, or the program's class or function of this name."""
+        """Return the object for `pid`: a tensor of zeros, or the program's class or function of this name."""
         if isinstance(pid, str):
             first, *rest = pid.split(".")
             return functools.reduce(getattr, rest, self._names[first])

@@ -11,7 +11,7 @@ from kernel_backend.runner.forms.script.state.tombstones import NotSaved
 
 
 class Cut(torch.autograd.Function):
-    """Autograd function for a tensor whose autograd graph was not saved: its backward pass raises NotSaved."""
+    """Autograd function for a restored tensor whose autograd graph was not saved: its backward pass raises NotSaved."""
 
     @staticmethod
     def forward(ctx: Any, value: Tensor, name: str) -> Tensor:

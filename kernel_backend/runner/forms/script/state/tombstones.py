@@ -1,4 +1,4 @@
-"""Stand in for objects that a checkpoint could not hold: any use raises an error with the object's name."""
+"""Replace objects that a checkpoint could not hold by placeholders: any use raises an error with the object's name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kernel_backend.errors import DaylightError
 
 
 class NotSaved(DaylightError):
-    """Error: a restarted program uses an object that its checkpoint could not hold."""
+    """Error: a restarted program cannot continue as before, for example as it uses an object that was not saved."""
 
 
 class Tombstone:
@@ -33,7 +33,7 @@ class Tombstone:
 
 
 def told_of(stone: Tombstone) -> tuple[str, str]:
-    """Return the name and the class of the object that a placeholder represents."""
+    """Return name and class name of the object that a placeholder replaces."""
     found: tuple[str, str] = object.__getattribute__(stone, "_told")
     return found
 

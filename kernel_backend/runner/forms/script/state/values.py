@@ -25,16 +25,16 @@ _PLAIN_COLUMNS = frozenset({"string", "empty", "integer", "floating", "boolean",
 
 
 class Tree(NamedTuple):
-    """Nested container of plain values: paths of its parts that can change, by `id()`, and the number of values."""
+    """Nested container of plain values: the paths of mutable containers in it, by `id()`, and its number of values."""
 
     paths: dict[int, Path]
     values: int
 
 
 def tree_of(value: Any, path: Path) -> Tree | None:
-    """Return the Tree of lists, tuples and dicts of plain values; None if it holds anything else.
+    """Return a Tree that describes nested lists, tuples and dicts of plain values; None if `value` holds anything else.
 
-    None is returned, too, if a container that can change is in it twice.
+    None is also returned if a mutable container occurs in it twice.
     """
     found: dict[int, Path] = {}
     count, left = 0, [(value, path)]
@@ -61,9 +61,9 @@ def tree_of(value: Any, path: Path) -> Tree | None:
 
 
 def _enter(found: dict[int, Path], keys: Sequence[Any], items: Sequence[Any], path: Path) -> bool:
-    """Add to `found` the lists among the items at this path; return False if one of them was added before.
+    """Add the lists among `items` to `found`, with their paths; return False if one of them was there before.
 
-    This is fast, as text corpora have millions of lists. `keys` has the items' keys in the container.
+    The items are at `path`, under `keys`. This is fast, as text corpora have millions of lists.
     """
     lists = [(key, each) for key, each in zip(keys, items, strict=True) if type(each) is list]
     before = len(found)
@@ -72,7 +72,7 @@ def _enter(found: dict[int, Path], keys: Sequence[Any], items: Sequence[Any], pa
 
 
 def large_tree(value: Any, path: Path) -> Tree | None:
-    """Return the Tree of a large container of plain values; None for other objects."""
+    """Return the paths and the number of values in a large container of plain values; None for other objects."""
     found = tree_of(value, path) if type(value) in _BRANCHES else None
     return found if found is not None and found.values >= MANY else None
 
@@ -92,14 +92,14 @@ def is_data(value: Any) -> bool:
 
 
 def _is_plain(column: Any) -> bool:
-    """Return True if a column or index of pandas has no Python objects that can change."""
+    """Return True if a pandas column or index holds no mutable Python objects."""
     return (
         column.dtype.kind != "O" or sys.modules["pandas"].api.types.infer_dtype(column, skipna=True) in _PLAIN_COLUMNS
     )
 
 
 def content_digest(value: Any) -> str:
-    """Return the digest (xxh3-128) of a value's pickle; raise any error of pickling.
+    """Return a digest (xxh3-128) of a value's content: that of its pickle. Raise any error of pickling.
 
     Examples
     --------
@@ -117,7 +117,7 @@ def content_digest(value: Any) -> str:
 
 
 class _Writable:
-    """File-like object that passes on to a function what is written to it."""
+    """File-like object that passes what is written to it on to a function."""
 
     def __init__(self, write: Callable[[Any], None]) -> None:
         self._write = write
