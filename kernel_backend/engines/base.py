@@ -1,4 +1,4 @@
-"""Define the interface of an engine: it starts each gang once, finds it again after a restart, and ends it reliably."""
+"""Define the interface of an engine, which starts gangs, finds them again after a restart, and ends them reliably."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kernel_backend.model.views.overview import LogChunk
 
 
 class Caps(Record):
-    """Capabilities of an engine: tasks that it does itself, so that the service need not do them."""
+    """Capabilities of an engine: the tasks that it does itself, and that the service therefore leaves to it."""
 
     atomic_gang: bool
     preemption: bool
@@ -33,7 +33,7 @@ class Caps(Record):
 class GangStatus(Record):
     """Status of a gang as its engine reports it.
 
-    Each status is complete, so that missing an earlier one does no harm.
+    It does not depend on earlier statuses, so that the service may miss some of them.
     """
 
     key: AttemptId
@@ -55,7 +55,7 @@ class EngineUnavailable(DaylightError):
 
 
 class CheckContext(NamedTuple):
-    """Data for the check of a pool: about the service, and about the user who requested the check."""
+    """Context of a check of a pool: facts about the service, and the user who requested the check."""
 
     python: str  # path of the Python interpreter that runs trainings
     checkpoints: str  # folder or URL of all checkpoints; "" if each owner has their own
@@ -69,7 +69,7 @@ class CheckedEngine(Protocol):
     """Engine that can check its pool."""
 
     async def check(self, context: CheckContext) -> Sequence[PoolFinding]:
-        """Check the pool, for up to two minutes; return what works and what must be changed, in order of the checks."""
+        """Check the pool, which may take two minutes; return good and bad findings in the order of the checks."""
 
 
 @runtime_checkable
@@ -77,7 +77,7 @@ class AllocatingEngine(Protocol):
     """Engine that can keep an allocation of an external queue (such as Slurm's) for several trials of a search."""
 
     def allocations(self) -> Sequence[HeldAllocation]:
-        """Return the allocations that searches have or wait for, as they were at the last call of `statuses`."""
+        """Return the allocations that searches have or wait for, as of the last call of `statuses`."""
 
     async def give_back(self, id: str, why: str) -> None:
         """Start no more gangs in an allocation, and end it when its current gang has ended.
@@ -88,22 +88,25 @@ class AllocatingEngine(Protocol):
 
 @runtime_checkable
 class LimitedEngine(Protocol):
-    """Engine whose pool may be limited from outside to fewer slots than its nodes offer, as by Kubernetes' quotas."""
+    """Engine whose pool may have fewer slots than its nodes offer, because of a limit such as a Kubernetes quota."""
 
     def limit(self) -> str:
-        """Return the limit as a sentence for users; "" if there is none."""
+        """Return a sentence for users about the limit; "" if there is none."""
 
 
 @runtime_checkable
 class SharedEngine(Protocol):
-    """Engine whose nodes others use, too, and which can read what is free there and what others wait for."""
+    """Engine whose nodes also run jobs of others; it can read the free slots and the requests that wait for slots."""
 
     async def site_load(self) -> SiteLoad:
-        """Return the load of the pool now; raise DaylightError without an answer."""
+        """Return the free slots of the pool's nodes now, and the requests of others that wait for them.
+
+        Raises DaylightError if the engine does not answer.
+        """
 
 
 class Engine(Protocol):
-    """Engine: it runs gangs on the nodes of a pool."""
+    """Interface of an engine, which runs gangs on the nodes of one pool."""
 
     name: str  # its public name: local, slurm, kubernetes
     caps: Caps
@@ -112,7 +115,7 @@ class Engine(Protocol):
         """Return all nodes of the pool, healthy or not."""
 
     async def submit(self, job: LaunchSpec, token: str) -> None:
-        """Start the gang of an attempt; a further call for the same attempt starts nothing.
+        """Start the gang of an attempt; further calls for the same attempt do nothing.
 
         `token` is the secret with which the gang's launchers authenticate to the service.
         """
@@ -133,25 +136,26 @@ class Engine(Protocol):
         """
 
     async def records(self, key: AttemptId, after: int, begin: SpoolPosition) -> SpoolPage:
-        """Return a page of rank 0's records with numbers above `after`, from offset `begin` of its spool file on.
+        """Return a page of the records (reports, checkpoints, ...) that rank 0 of an attempt wrote to its spool file.
 
-        It is empty if there is no such file. The first page has what launchers measured by the end of the ranks, too.
-        Raises OSError and DaylightError if it cannot be read.
+        Reading begins at `begin`, an offset in that file, and leaves out records with numbers up to `after`. The page
+        is empty if there is no file. The first page also has the final measurements of the launchers. Raises OSError or
+        DaylightError if the file cannot be read.
         """
 
     async def logs(self, key: AttemptId, rank: int, offset: int = 0, tail: int | None = None) -> LogChunk:
         """Return a rank's log from a byte offset on, or its last `tail` bytes; raise NotFound if there is no log.
 
-        Characters are not split: an incomplete one is returned by the next read. A tail starts at the beginning of a
-        line, or within the last line if that is longer. The answer's `offset` is the start of the next read.
+        A character whose bytes are not all written yet is left for the next read. A tail starts at the beginning of a
+        line, or within the last line if that is longer. The `offset` of the result is where the next read should begin.
         """
 
     async def set_aside(self, key: AttemptId) -> None:
-        """Free the key of an attempt for another one, as is needed after the database was restored from a backup.
+        """Kill the processes of an attempt and rename its folder, so that another attempt can have its key.
 
-        The processes of the old attempt are killed and its folder is renamed. Raises Unconfirmed if a process may still
-        run.
+        That is needed after the database was restored from a backup, as new attempts then get keys of earlier ones.
+        Raises Unconfirmed if a process may still run.
         """
 
     async def forget(self, key: AttemptId) -> None:
-        """Leave a gang out of `statuses` from now on, as its end has been recorded; its logs stay."""
+        """Leave a gang out of `statuses` from now on, as the service has stored its end; its logs are kept."""

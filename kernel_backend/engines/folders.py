@@ -1,4 +1,4 @@
-"""Read and write the folder of an attempt: its records and logs, and a mark that the engine still lists its gang."""
+"""Read and write the folders of attempts for an engine: records, logs, and the mark of gangs that it lists."""
 
 from __future__ import annotations
 
@@ -30,10 +30,9 @@ _WITHHELD = ("PYTHONPATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE")
 
 
 class GangFolders:
-    """Folders of a pool's gangs, in the service's home folder.
+    """Folders of the attempts of a pool's gangs, in the service's home folder.
 
-    The engine lists a gang (includes it in its statuses) as long as its folder has a file `listed` with the pool's
-    name.
+    A gang is "listed" (its engine reports its status) as long as its folder has a file `listed` with the pool's name.
     """
 
     def __init__(self, home: Path, pool: str = LOCAL) -> None:
@@ -45,15 +44,18 @@ class GangFolders:
         return AttemptFolder(attempt_folder(self._home, key))
 
     def mark(self, key: AttemptId) -> None:
-        """List the gang of this attempt in statuses, until `forget` is called."""
+        """Begin to list the gang of this attempt, that is to report its status, until `forget` is called."""
         (self.of(key).path / "listed").write_text(self._pool)
 
     def listed_at(self, key: AttemptId) -> float:
-        """Return when a gang was submitted, in seconds since the epoch."""
+        """Return when the gang of an attempt was submitted, in seconds since the epoch.
+
+        Raises FileNotFoundError if the gang is not listed.
+        """
         return (self.of(key).path / "listed").stat().st_mtime
 
     def listed(self, of: Sequence[AttemptId] | None = None) -> Iterator[AttemptId]:
-        """Yield the attempts whose gangs are listed; if `of` is given, only attempts in it."""
+        """Yield the attempts whose gangs are listed (not forgotten yet); if `of` is given, only attempts in it."""
         if of is not None:
             yield from (key for key in of if self._is_mine(self.of(key).path / "listed"))
             return
@@ -64,20 +66,23 @@ class GangFolders:
                     yield key
 
     def forget(self, key: AttemptId) -> None:
-        """Stop listing the gang, and delete its secret token."""
+        """Stop listing the gang of an attempt, so that its status is reported no more, and delete its secret token."""
         folder = self.of(key).path
         for name in ("listed", "token"):
             (folder / name).unlink(missing_ok=True)
 
     def rename(self, key: AttemptId) -> None:
-        """Rename the folder of an attempt without processes, so that another attempt can have the same key."""
+        """Rename the folder of an attempt whose processes have ended, so that another attempt can have its key."""
         folder = self.of(key).path
         others = (folder.with_name(f"{folder.name}.other-{number}") for number in count(1))
         with contextlib.suppress(FileNotFoundError):
             folder.rename(next(other for other in others if not other.exists()))
 
     def logs(self, key: AttemptId, rank: int, offset: int = 0, tail: int | None = None) -> LogChunk:
-        """Return a piece of a rank's log from an offset on, or its last `tail` bytes; raise NotFound without a log."""
+        """Return a part of a rank's log from a byte offset on, or its last `tail` bytes.
+
+        The part is empty if the attempt has no such log yet. Raises NotFound if the attempt has no folder.
+        """
         folder = self.of(key)
         ended = not (folder.path / "listed").exists()  # checked first: the read may miss lines that are written later
         try:
@@ -98,7 +103,7 @@ class GangFolders:
 
 
 class FolderEngine(ABC):
-    """Base class of engines whose launchers work in folders of the service's home: records and logs are read there."""
+    """Base class of engines whose launchers write to folders in the service's home: records and logs are read there."""
 
     def __init__(self, folders: GangFolders) -> None:
         self._folders = folders
@@ -108,7 +113,10 @@ class FolderEngine(ABC):
         """Kill a gang; return when none of its processes is left."""
 
     async def records(self, key: AttemptId, after: int, begin: SpoolPosition) -> SpoolPage:
-        """Return a page of the records in an attempt's folder: from offset `begin` on, with numbers above `after`."""
+        """Return a page of records from an attempt's spool file: from offset `begin` on, with numbers above `after`.
+
+        The spool is the file to which rank 0 appends its records.
+        """
         return await asyncio.to_thread(read_left, self._folders.of(key), begin, after)
 
     async def logs(self, key: AttemptId, rank: int, offset: int = 0, tail: int | None = None) -> LogChunk:
@@ -125,25 +133,29 @@ class FolderEngine(ABC):
 
 
 def read_left(folder: AttemptFolder, begin: SpoolPosition, after: int) -> SpoolPage:
-    """Return a page of records from the spool of an attempt; the first page also has its final times and slot use."""
+    """Return a page of the records that rank 0 of an attempt has left in its spool file.
+
+    Reading begins at the offset `begin`; records with numbers up to `after` are left out. The first page also has the
+    final measurements of the launchers: step times of ranks, and use of slots.
+    """
     page = read_page(folder.spool, begin, after)
     return page if begin.offset else page.model_copy(update={"measured": folder.measured()})
 
 
 def withheld(env: str) -> tuple[str, ...]:
-    """Return the names of variables that launchers must not inherit if their environment is `env` (such as `locked`).
+    """Return the environment variables that launchers must not inherit if the experiment's environment is `env`.
 
-    A locked environment must not see other packages (no PYTHONPATH, no PYTHONHOME), and may write bytecode: uv does not
-    compile packages, and without bytecode each rank would compile all that it imports.
+    For a locked environment (`locked`) these are PYTHONPATH and PYTHONHOME, as it must not see other packages, and
+    PYTHONDONTWRITEBYTECODE: uv does not compile packages, so that each rank would compile all that it imports.
     """
     return _WITHHELD if env == "locked" else ()
 
 
 def never_launched(folder: AttemptFolder, others: tuple[str, ...] = ()) -> AttemptResult:
-    """Return the environment variables that launchers must not inherit.
+    """Return the result "failed" for an attempt whose launcher exited before it had started the ranks.
 
-    `env` is the experiment's kind, such as `locked`. Lines that begin with one of `others` are ignored, as another
-    program printed them.
+    The message has the last line of the launcher's log, and a way out if that line shows a known cause. Lines that
+    begin with one of `others` are skipped, as another program (such as srun) printed them.
     """
     text = folder.launcher_log.read_text(errors="replace") if folder.launcher_log.exists() else ""
     lines = [line for line in text.strip().splitlines() if not line.startswith(others)]

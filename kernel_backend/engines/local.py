@@ -1,4 +1,4 @@
-"""Run launchers as detached processes on this machine; they are found again by pid and start time."""
+"""Run launchers as detached processes on this machine; after a restart they are found by pid and start time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ _log = logging.getLogger(__name__)
 
 
 class LocalEngine(FolderEngine):
-    """Engine for gangs on this machine; it survives a restart, as all its state is in the attempts' folders."""
+    """Engine that runs gangs on this machine.
+
+    All its state is in the attempts' folders, so that it survives a restart of the service.
+    """
 
     name = "local"
     caps = Caps(atomic_gang=True, preemption=False, quota=False, multi_node=False, per_user_identity=False)
@@ -48,7 +51,10 @@ class LocalEngine(FolderEngine):
         return [self._node]
 
     async def submit(self, job: LaunchSpec, token: str) -> None:
-        """Start the launcher of an attempt, unless it has or had one; a lock lets concurrent calls start only one."""
+        """Start the launcher of an attempt, unless it has been started before.
+
+        If concurrent calls start several launchers, a lock in the attempt's folder lets only one of them run.
+        """
         folder = self._folders.of(job.id)
         if folder.launcher() is not None and folder.token_digest() != token_digest(token):
             await self.set_aside(job.id)
@@ -59,7 +65,7 @@ class LocalEngine(FolderEngine):
             self._started[str(job.id)] = await asyncio.to_thread(_spawn, job, folder)
 
     async def statuses(self, of: Sequence[AttemptId] | None = None) -> Sequence[GangStatus]:
-        """Return the status of each listed gang; if `of` is given, only of attempts in it."""
+        """Return the status of every gang that was not forgotten; if `of` is given, only of attempts in it."""
         return await asyncio.to_thread(lambda: [self._known_status(key) for key in self._folders.listed(of)])
 
     async def release(self, key: AttemptId) -> None:
@@ -70,7 +76,7 @@ class LocalEngine(FolderEngine):
                 os.kill(launcher.pid, signal.SIGTERM)
 
     async def kill(self, key: AttemptId) -> None:
-        """Kill all processes of an attempt by SIGKILL; return when none is left."""
+        """Kill all processes of an attempt by SIGKILL; return when none is left, or raise Unconfirmed."""
         await asyncio.to_thread(self._kill, key)
 
     async def forget(self, key: AttemptId) -> None:
@@ -79,7 +85,7 @@ class LocalEngine(FolderEngine):
         self._folders.forget(key)
 
     def _known_status(self, key: AttemptId) -> GangStatus:
-        """Return the status of a gang; if its files cannot be read, log the error and return that it is running."""
+        """Return the status of a gang; if its files cannot be read now, log the error and report it as running."""
         try:
             return self._status(key)
         except (OSError, DaylightError, ValidationError) as error:
@@ -112,9 +118,9 @@ class LocalEngine(FolderEngine):
         return self._gone(key, Outcome.FAILED, never_launched(folder))
 
     def _gone(self, key: AttemptId, outcome: Outcome, result: AttemptResult | None) -> GangStatus:
-        """Kill the remaining processes of a gang whose launcher is gone; return its status for this outcome.
+        """Kill what remains of a gang whose launcher has ended, and return its status with this outcome and result.
 
-        If a process survives, the status says that the gang is running.
+        If a process survives, the gang is reported as running instead.
         """
         try:
             self._kill(key)
@@ -141,7 +147,7 @@ class LocalEngine(FolderEngine):
 
 
 def _spawn(job: LaunchSpec, folder: AttemptFolder) -> subprocess.Popen[bytes]:
-    """Start a launcher in a session of its own, so that it outlives the service and its terminal."""
+    """Start the launcher of an attempt in a session of its own, so that it outlives the service and its terminal."""
     variables = {name: value for name, value in os.environ.items() if name not in withheld(job.config.env)}
     with folder.launcher_log.open("ab") as log:
         return subprocess.Popen(
@@ -156,12 +162,12 @@ def _spawn(job: LaunchSpec, folder: AttemptFolder) -> subprocess.Popen[bytes]:
 
 
 def _members(folder: AttemptFolder) -> Iterator[psutil.Process]:
-    """Yield all running processes of an attempt: launcher, ranks, loader workers, and all descendants.
+    """Yield all running processes of an attempt: launcher, ranks, loader workers, and all their descendants.
 
-    Each inherits an environment variable with the attempt's folder. Ranks forked by a forkserver, and their children,
-    have the forkserver's environment; they are recognised by their output, which is a rank's log. Process groups would
-    not do, as their numbers are reused and children may leave them. Nor would attempts' keys, as attempts in another
-    home folder of this user have the same.
+    They are found by an inherited environment variable, whose value is the attempt's folder. Ranks that a forkserver
+    forked have the environment of the forkserver; they are found by their output, which goes to a rank's log in that
+    folder. Process groups would not do, as their numbers are reused and children may leave them. Keys of attempts would
+    not do either, as attempts in another home folder of the same user have the same keys.
     """
     place = os.path.realpath(folder.path)
     for process in psutil.process_iter():
@@ -172,7 +178,7 @@ def _members(folder: AttemptFolder) -> Iterator[psutil.Process]:
 
 
 def _writes_a_rank_log(pid: int, place: str) -> bool:
-    """Return whether the process writes its stdout or stderr to the log of a rank in folder `place`."""
+    """Return whether a process writes its stdout or stderr to the log of a rank in the folder `place`."""
     for descriptor in (1, 2):
         with contextlib.suppress(OSError):  # the process has ended or is another user's, or this is not Linux
             path = os.readlink(f"/proc/{pid}/fd/{descriptor}").removesuffix(" (deleted)")

@@ -1,4 +1,4 @@
-"""Read a growing log file from an offset on, or its end, without splitting characters."""
+"""Read parts of a log file that may still grow: from an offset on, or its end; characters are never split."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CONTINUES = bytes(range(0b1000_0000, 0b1100_0000))  # continuation bytes of UTF
 
 
 class Piece(NamedTuple):
-    """Text of a log, the offset at which it ends, and the current size of the log."""
+    """Part of a log: its text, the byte offset at which it ends, and the current size of the log in bytes."""
 
     text: str
     offset: int
@@ -20,9 +20,10 @@ class Piece(NamedTuple):
 
 
 def read_on(path: Path, offset: int, ended: bool) -> Piece:
-    """Return whole lines from a byte offset on, at most CHUNK bytes in total; a line longer than CHUNK is cut.
+    """Return the lines of a log from a byte offset on, at most CHUNK bytes in total.
 
-    `ended` means that the log does not grow any more, so that its last line is whole. Raises FileNotFoundError.
+    A line longer than CHUNK is returned in parts. `ended` says that the log does not grow any more, so that its last
+    character is complete. Raises FileNotFoundError.
     """
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
@@ -37,9 +38,9 @@ def read_on(path: Path, offset: int, ended: bool) -> Piece:
 
 
 def read_tail(path: Path, tail: int, ended: bool) -> Piece:
-    """Return at most the last `tail` bytes, as whole lines; if the last line is longer, return its end.
+    """Return the last whole lines of a log, at most `tail` bytes; of a last line longer than that, its end.
 
-    `ended` means that the log does not grow any more, so that its last line is whole. Raises FileNotFoundError.
+    `ended` says that the log does not grow any more, so that its last character is complete. Raises FileNotFoundError.
     """
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
@@ -52,13 +53,16 @@ def read_tail(path: Path, tail: int, ended: bool) -> Piece:
 
 
 def _from_line(data: bytes) -> bytes:
-    """Return the bytes after the first line break; without one, the bytes from the first whole character on."""
+    """Return the bytes after the first line break; if there is none, all from the first complete character on."""
     _, _, lines = data.partition(b"\n")
     return lines or data[1:].lstrip(_CONTINUES)
 
 
 def _decoded(data: bytes, ended: bool) -> tuple[str, int]:
-    """Return bytes as text, and how many bytes of an incomplete last character were left out."""
+    """Return bytes as text, and the number of bytes at their end that are an incomplete character and left out.
+
+    With `ended`, such a character is replaced and none is left out.
+    """
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     text = decoder.decode(data, final=ended)
     return text, len(decoder.getstate()[0])

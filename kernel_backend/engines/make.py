@@ -13,24 +13,27 @@ from kernel_backend.model.cluster.pools import Pool
 
 
 class EngineMaker:
-    """Maker of the engines of a service's pools; Slurm engines share one cache of Slurm's queue."""
+    """Maker of engines for a service's pools; all its Slurm engines share one cache of Slurm's queue."""
 
     def __init__(self, home: Path) -> None:
         self._home, self._controller = home, Controller()
 
     def __call__(self, pool: Pool) -> SlurmEngine | KubernetesEngine:
-        """Return a new engine for a pool."""
+        """Return a new engine for a pool of Kubernetes or Slurm."""
         if pool.settings.engine == "kubernetes":
             return KubernetesEngine(self._home, pool, service_id(self._home))
         return self.slurm(pool)
 
     def slurm(self, pool: Pool) -> SlurmEngine:
-        """Return a new engine for a pool of Slurm."""
+        """Return a new Slurm engine for a pool."""
         return SlurmEngine(self._home, pool, service_id(self._home), self._controller)
 
 
 def service_id(home: Path) -> str:
-    """Return the random name of this home's service in its engines; home paths are not unique."""
+    """Return the id by which engines tell the objects and jobs of this service from those of other services.
+
+    It is a random name, created at the first call and stored in the home folder; the folder's path would not be unique.
+    """
     path = home / "service.id"
     try:
         return path.read_text().strip()

@@ -1,4 +1,4 @@
-"""Find the gangs that an earlier process of the service submitted to pools, by the file `listed` in their folders."""
+"""Find the gangs that an earlier process of the service submitted, by the file `listed` in their folders."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ MARK = "listed"  # file in the folder of each gang that an engine lists; its con
 
 
 class Marks(Protocol):
-    """Interface to what earlier processes of the service have recorded: which gangs they submitted."""
+    """Interface for reading which gangs earlier processes of the service have submitted, and to which pools."""
 
     def by_pool(self) -> dict[str, list[AttemptId]]:
-        """Return the recorded gangs by pool; gangs of the local pool are left out."""
+        """Return the submitted gangs that were not forgotten, by name of their pool; the local pool is left out."""
 
     def pool(self, key: AttemptId) -> str:
-        """Return the name of the pool in which a gang was submitted; the local pool's if none is recorded."""
+        """Return the name of the pool to which a gang was submitted; if nothing is recorded, that of the local pool."""
 
 
 class FolderMarks:
-    """Marks of submitted gangs in the attempts' folders, below the service's home folder."""
+    """Reader of which gangs were submitted, from the files in the attempts' folders below the service's home."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
 
     def by_pool(self) -> dict[str, list[AttemptId]]:
-        """Return the recorded gangs by pool; gangs of the local pool are left out."""
+        """Return the submitted gangs that were not forgotten, by name of their pool; the local pool is left out."""
         found: dict[str, list[AttemptId]] = {}
         for mark in sorted(self._home.glob(f"attempts/*/{MARK}")):
             with contextlib.suppress(InvalidRequest, OSError, UnicodeDecodeError):
@@ -41,7 +41,7 @@ class FolderMarks:
         return found
 
     def pool(self, key: AttemptId) -> str:
-        """Return the name of the pool in a gang's launch spec; the local pool's if there is no such file."""
+        """Return the name of the pool in a gang's launch spec (`job.json`); without that file, of the local pool."""
         try:
             written = json.loads((attempt_folder(self._home, key) / "job.json").read_bytes())
         except (FileNotFoundError, NotADirectoryError, PermissionError, ValueError):

@@ -1,4 +1,4 @@
-"""Pass each call on to the engine of the pool that it concerns; a broken pool leaves the others unaffected."""
+"""Combine the engines of all pools: pass each call on to the right one, so that a broken pool affects no other."""
 
 from __future__ import annotations
 
@@ -40,18 +40,19 @@ _log = logging.getLogger(__name__)
 
 
 class PoolEngines:
-    """Engine for all pools together: the local one, and those made from the pools' settings.
+    """Engine for all pools together: the engine of the local pool, and one for each other pool.
 
-    A call about a gang goes to the engine that runs it. While an engine fails or answers late, its last nodes (as
-    unhealthy) and its last statuses are returned, and its pool reports the problem.
+    A call about a gang goes to the engine that runs the gang. While an engine fails or is slow, its last known nodes
+    (as unhealthy) and its last known statuses are returned, and the problem of its pool is reported.
     """
 
     def __init__(
         self, local: Engine, make: Make, pools: Iterable[Pool], marks: Marks, invalid: Mapping[str, str] | None = None
     ) -> None:
-        """Create the engines of these pools; `invalid` has the problems of pools with unusable settings, by name.
+        """Create the engines of these pools by `make`; `local` is the engine of the local pool.
 
-        `marks` says which gangs an earlier process of the service has submitted.
+        `invalid` has the problems of pools whose settings cannot be used, by name. `marks` says which gangs an earlier
+        process of the service has submitted.
         """
         self.name, self.caps = local.name, local.caps
         self._local, self._make, self._marks = local, make, marks
@@ -73,7 +74,7 @@ class PoolEngines:
     # Pools
 
     def add(self, pool: Pool) -> None:
-        """Add a pool, or replace the pool of the same name, whose gangs the new engine takes over.
+        """Add a pool, or replace the pool of the same name; the new engine takes over the gangs of the replaced one.
 
         Raises the errors of creating an engine.
         """
@@ -86,7 +87,7 @@ class PoolEngines:
             new.gangs.last = _unknown(self._marked.pop(pool.name, []))
 
     def remove(self, name: str) -> None:
-        """Remove a pool; raise Conflict as long as its engine lists gangs."""
+        """Remove a pool; raise Conflict as long as its engine reports gangs."""
         pool = self._pools[name]
         if pool.engine is not None and pool.gangs.last:
             gangs = ", ".join(map(str, sorted(pool.gangs.last)))
@@ -94,38 +95,42 @@ class PoolEngines:
         del self._pools[name]
 
     def pool(self, name: str) -> Pool | None:
-        """Return the pool of this name if its settings are valid, else None."""
+        """Return the pool of this name; None for the local pool, an unknown one, and one with invalid settings."""
         found = self._pools.get(name)
         return None if found is None else found.pool
 
     def settings(self, name: str) -> PoolSettings | None:
-        """Return the settings of a pool; None for the local pool and for an unknown one."""
+        """Return the settings of a pool; None for the local pool, an unknown one, and one with invalid settings."""
         found = self.pool(name)
         return found.settings if found is not None else None
 
     def places(self, pool: str) -> bool:
-        """Return True if Daylight chooses the nodes for gangs of a pool, False if the site's own queue does."""
+        """Return True if Daylight chooses the nodes for gangs of a pool, False if the engine's own queue does."""
         found = self._pools.get(pool)
         return found is None or (found.engine is not None and found.engine.caps.places)
 
     def per_user(self, pool: str) -> bool:
-        """Return True if gangs of a pool run as their owners' Unix users, so that each user checks it separately."""
+        """Return True if gangs of a pool run as the Unix users who own them.
+
+        Each user then checks the pool separately.
+        """
         found = self._pools.get(pool)
         return found is not None and found.engine is not None and found.engine.caps.per_user_identity
 
     def most_waiting(self) -> dict[str, int]:
-        """Return by pool how many gangs may wait in its external queue; pools without such a queue are left out.
+        """Return how many gangs may wait in the queue of a pool's engine (such as Slurm's), by pool.
 
-        Each free allocation adds one, as the gang that gets it does not wait in the queue.
+        Pools whose nodes Daylight chooses are left out. Each free allocation that a search keeps adds one, as the gang
+        that gets it does not wait in the queue.
         """
         free = Counter(each.pool for each in self.allocations() if each.running and not each.gang and not each.closing)
         pools = {name: each.pool.settings for name, each in self._pools.items() if not self.places(name)}
         return {name: settings.most_waiting + free[name] for name, settings in pools.items()}
 
     def keeping(self) -> dict[str, AllocatingEngine]:
-        """Return by pool the engines that can keep allocations for searches.
+        """Return the engines that can keep allocations for several trials of a search, by pool.
 
-        The nodes of such a pool must be able to access the service's home folder.
+        Only pools whose nodes can access the service's home folder are included.
         """
         found: dict[str, AllocatingEngine] = {}
         for name, each in self._pools.items():
@@ -135,21 +140,21 @@ class PoolEngines:
         return found
 
     def shared(self) -> dict[str, SharedEngine]:
-        """Return by pool the engines that can read what others use there, and wait for."""
+        """Return the engines whose nodes also run jobs of others and that can read the load there, by pool."""
         engines: dict[str, object] = {name: each.engine for name, each in self._pools.items()}
         return {name: engine for name, engine in engines.items() if isinstance(engine, SharedEngine)}
 
     def allocations(self) -> list[HeldAllocation]:
-        """Return the allocations that searches have or wait for, in all pools."""
+        """Return the allocations of all pools that searches keep or wait for."""
         return [held for engine in self.keeping().values() for held in engine.allocations()]
 
     def problems(self) -> dict[str, str]:
-        """Return by name why pools cannot be used now; pools without a problem are left out."""
+        """Return why pools cannot be used now, by name; pools without a problem are left out."""
         found = {name: each.problem for name, each in self._pools.items() if each.problem}
         return self.invalid | found
 
     def limits(self) -> dict[str, str]:
-        """Return by name what limits pools to fewer slots than their nodes offer; other pools are left out."""
+        """Return a sentence about each pool that is limited to fewer slots than its nodes offer, by name."""
         found: dict[str, str] = {}
         for name, each in self._pools.items():
             engine: object = each.engine
@@ -158,7 +163,7 @@ class PoolEngines:
         return found
 
     def statuses_of_pools(self) -> list[PoolStatus]:
-        """Return the last known status of all pools, sorted by name, with the local pool first."""
+        """Return the last known status of every pool: the local pool first, then the others by name."""
         found = [each.status() for each in self._pools.values()]
         problems = self.invalid | {
             name: f"it was removed, and gangs still run there ({', '.join(map(str, keys))}): add it again"
@@ -169,7 +174,7 @@ class PoolEngines:
         return [PoolStatus(name=LOCAL, engine=self._local.name), *sorted(found, key=lambda each: each.name)]
 
     async def check(self, name: str, context: CheckContext) -> Sequence[PoolFinding]:
-        """Check a pool by its engine; raise Conflict if the engine has no check, or one is in progress."""
+        """Check a pool and return the findings; raise Conflict if its engine has no check, or a check is running."""
         engine = self._pools[name].working()
         if not isinstance(engine, CheckedEngine):
             raise Conflict(f"pool {name}: the engine {engine.name} has no check")
@@ -185,7 +190,7 @@ class PoolEngines:
     # The interface of an engine
 
     async def nodes(self) -> Sequence[Node]:
-        """Return the nodes of all pools; if an earlier pool has a node of the same name, it becomes `name@pool`."""
+        """Return the nodes of all pools; a node whose name a previous pool has, too, is renamed to `name@pool`."""
         found = list(await self._local.nodes())
         self._local_pools = {LOCAL, *(node.pool for node in found)}
         if not self._pools:
@@ -199,7 +204,7 @@ class PoolEngines:
         return found
 
     async def submit(self, job: LaunchSpec, token: str) -> None:
-        """Start a gang with the engine of its pool."""
+        """Start a gang by the engine of its pool; raise InvalidRequest if there is no such pool any more."""
         pool = self._pools.get(job.pool)
         if pool is None:
             if job.pool and job.pool not in self._local_pools:
@@ -214,7 +219,7 @@ class PoolEngines:
         pool.gangs.drop()
 
     async def statuses(self) -> Sequence[GangStatus]:
-        """Return the status of each gang in all pools; those of a removed pool count as running."""
+        """Return the status of each gang in all pools; gangs of a removed pool are reported as running."""
         found = list(await self._local.statuses())
         if self._marked is None:
             await self._adopt()
@@ -228,7 +233,7 @@ class PoolEngines:
         return list({status.key: status for status in found}.values())
 
     async def release(self, key: AttemptId) -> None:
-        """Ask a gang to save a checkpoint and exit; ignore the call if the gang's pool cannot be used now."""
+        """Ask a gang to save a checkpoint and exit; do nothing if the gang's pool cannot be used now."""
         pool = await self._pool_of(key)
         if pool == LOCAL:
             await self._local.release(key)
@@ -237,7 +242,10 @@ class PoolEngines:
             found.gangs.drop()
 
     async def kill(self, key: AttemptId) -> None:
-        """Kill a gang; raise Unconfirmed if it may still run, also because its pool was removed or has no engine."""
+        """Kill a gang; raise Unconfirmed if it may still run.
+
+        That may also be because its pool was removed or has no engine.
+        """
         pool = await self._pool_of(key)
         if pool == LOCAL:
             await self._local.kill(key)
@@ -252,7 +260,10 @@ class PoolEngines:
         self._pools[pool].gangs.drop()
 
     async def records(self, key: AttemptId, after: int, begin: SpoolPosition) -> SpoolPage:
-        """Return a page of a gang's records: from offset `begin` on, with numbers above `after`."""
+        """Return a page of records from a gang's spool file: from offset `begin` on, with numbers above `after`.
+
+        The spool is the file to which rank 0 appends its records.
+        """
         return await self._reader(await self._pool_of(key)).records(key, after, begin)
 
     async def logs(self, key: AttemptId, rank: int, offset: int = 0, tail: int | None = None) -> LogChunk:
@@ -260,13 +271,13 @@ class PoolEngines:
         return await self._reader(await self._pool_of(key)).logs(key, rank, offset, tail)
 
     async def set_aside(self, key: AttemptId) -> None:
-        """Kill the processes of an attempt and rename its folder, so that another attempt can have the same key."""
+        """Kill the processes of an attempt and rename its folder, so that another attempt can have its key."""
         pool = await self._pool_of(key)
         await (self._local if pool == LOCAL else self._engine_to_end(key, pool)).set_aside(key)
         self._drop(key, pool)
 
     async def forget(self, key: AttemptId) -> None:
-        """Leave a gang out of `statuses` from now on, as its end has been recorded."""
+        """Leave a gang out of `statuses` from now on, as the service has stored its end."""
         pool = await self._pool_of(key)
         await self._reader(pool).forget(key)
         self._drop(key, pool)
@@ -280,12 +291,12 @@ class PoolEngines:
         return pool
 
     def _reader(self, pool: str) -> Engine:
-        """Return the engine that reads the files of a pool's gangs; for a removed pool the local engine."""
+        """Return the engine by which to read the files of a pool's gangs: the pool's own, or else the local engine."""
         found = self._pools.get(pool)
         return self._local if found is None or found.engine is None else found.engine
 
     def _engine_to_end(self, key: AttemptId, pool: str) -> Engine:
-        """Return the engine that can end a gang of a pool; raise Unconfirmed if there is none."""
+        """Return the engine of a pool, in order to end a gang there; raise Unconfirmed if the pool has none."""
         found = self._pools.get(pool)
         if found is None:
             problem = self.invalid.get(pool, "there is no such pool any more: add it again, or end the gang yourself")
@@ -304,15 +315,15 @@ class PoolEngines:
             self._marked[pool] = [other for other in self._marked[pool] if other != key]
 
     async def _adopt(self) -> None:
-        """Report the gangs of an earlier process of the service as running, until their engines answer."""
+        """Report the gangs of an earlier process of the service as running, until the engines of their pools answer."""
         self._marked = await asyncio.to_thread(self._marks.by_pool)
         for name, pool in self._pools.items():
             pool.gangs.last = {**_unknown(self._marked.pop(name, [])), **pool.gangs.last}
 
     def _distinct(self, node: Node, pool: str) -> Node:
-        """Return the node with a name that is unique over all pools.
+        """Return the node under the name `name@pool`.
 
-        For an unchanged node it is the same object as before, which is faster to compare.
+        As long as the node is unchanged, the same object is returned, which makes comparisons fast.
         """
         known, renamed = self._renamed.get((pool, node.name), (None, node))
         if known is not node:
@@ -322,7 +333,7 @@ class PoolEngines:
 
 
 class _Latest(Generic[_T]):
-    """Cache of an engine's answer to one question, such as for its nodes; a call waits at most `WAIT_S`."""
+    """Cache of an engine's newest answer to one question, such as for its nodes; it waits only briefly."""
 
     def __init__(self, pool: str, ask: Callable[[], Awaitable[_T]], last: _T) -> None:
         self.last, self.problem = last, ""
@@ -331,7 +342,10 @@ class _Latest(Generic[_T]):
         self._since, self._patience = 0.0, FIRST_S
 
     async def newest(self) -> _T:
-        """Ask the engine again; return its answer if that comes in time, else the previous one."""
+        """Ask the engine, and return its answer if it comes in about a second, else the previous answer.
+
+        The first answer is waited for somewhat longer. A late answer is returned by a later call.
+        """
         if self._task is None:
             self._task, self._since = asyncio.create_task(self._answer(), name=f"pool {self._pool}"), time.monotonic()
         task = self._task
@@ -346,7 +360,7 @@ class _Latest(Generic[_T]):
         return self.last
 
     def drop(self) -> None:
-        """Ignore the answer that is still awaited, as it may be older than a change that was just made."""
+        """Ignore the answer that is awaited now, as it may not yet show a change that was just made."""
         if (task := self._task) is not None:
             self._task = None
             task.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -369,7 +383,10 @@ class _Latest(Generic[_T]):
 
 
 class _PoolEngine:
-    """Engine of one pool, with its last answers; the engine is None if it could not be created, because of `fault`."""
+    """Engine of one pool, with its last known nodes and statuses.
+
+    The engine is None if it could not be created; `fault` then says why.
+    """
 
     def __init__(self, pool: Pool, engine: Engine | None, fault: str = "") -> None:
         self.pool, self.engine, self._fault = pool, engine, fault
@@ -385,7 +402,7 @@ class _PoolEngine:
         return self._fault or self.nodes.problem or self.gangs.problem or none
 
     async def all_nodes(self) -> Sequence[Node]:
-        """Return the nodes of the pool; as long as it has a problem, the last known ones as unhealthy."""
+        """Return the nodes of the pool; while the pool has a problem, the last known nodes, marked as unhealthy."""
         nodes = await self.nodes.newest()
         if not self.problem:
             return nodes
@@ -394,11 +411,11 @@ class _PoolEngine:
         return self._away[1]
 
     async def all_gangs(self) -> Mapping[AttemptId, GangStatus]:
-        """Return the statuses of the pool's gangs by attempt, the last known ones if the engine answers too late."""
+        """Return the status of each gang of the pool, by attempt; if the engine is slow or fails, the last known."""
         return self.gangs.last if self.engine is None else await self.gangs.newest()
 
     def working(self) -> Engine:
-        """Return the pool's engine; raises Conflict if it has none."""
+        """Return the engine of the pool; raise Conflict if it could not be created."""
         if self.engine is None:
             raise Conflict(f"pool {self.pool.name} cannot be used now: {self._fault}")
         return self.engine
@@ -426,7 +443,10 @@ class _PoolEngine:
 
 
 def _unknown(keys: Iterable[AttemptId]) -> dict[AttemptId, GangStatus]:
-    """Return the status "running" for gangs on which no engine has reported, so that they are not started again."""
+    """Return the status "running" for each of these gangs.
+
+    It is reported until their engine has answered, so that the gangs are not started a second time.
+    """
     return {key: GangStatus(key=key, phase="running") for key in keys}
 
 

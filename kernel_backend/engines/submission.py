@@ -1,4 +1,7 @@
-"""Define the record of a gang that an engine with its own queue keeps: time of submission, reason of waiting, end."""
+"""Define an engine's record of a gang: when it was submitted, why it waits, and how it ended.
+
+Engines that submit gangs to a queue of their own (Slurm, Kubernetes) keep such records in the attempts' folders.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from kernel_backend.model.versions import read
 
 
 class End(Record):
-    """End of a gang as derived from its engine's state; stored, since engines forget what has ended."""
+    """End of a gang, derived from the engine's state; it is stored, as engines forget what has ended."""
 
     outcome: Outcome
     failure: Failure | None = None
@@ -30,7 +33,7 @@ class End(Record):
 
     @property
     def result(self) -> AttemptResult | None:
-        """Return the end in the form of a launcher's record; None if the gang ended without a failure."""
+        """Return the end as a result such as launchers write it; None if the gang ended without a failure."""
         if self.failure is None:
             return None
         lost = self.outcome in (Outcome.LOST, Outcome.KILLED)
@@ -44,7 +47,7 @@ class End(Record):
 
 
 class QueuedGang(Record):
-    """Fields that the records of all engines with a queue share."""
+    """Fields that the records of gangs have in all engines with a queue."""
 
     at: float  # time of the submission
     delay: str = ""  # why the engine did not accept the gang, which is submitted again; "" if it did
@@ -52,19 +55,19 @@ class QueuedGang(Record):
     end: End | None = None
 
     def ended(self, outcome: Outcome, failure: Failure | None = None, problems: tuple[NodeProblem, ...] = ()) -> Self:
-        """Return this record with the end of its gang."""
+        """Return a copy of this record with the end of its gang in it."""
         end = End(outcome=outcome, failure=failure, problems=problems, at=time.time())
         return self.model_copy(update={"end": end})
 
 
 class AllocatedGang(QueuedGang):
-    """Record of a gang that may run in an allocation which is kept for its search."""
+    """Record of a gang that may run in an allocation kept for its search."""
 
     allocation: str = ""  # id of that allocation; "" if it has none
 
     @property
     def step(self) -> str:
-        """Return the name of the gang in its allocation: the attempt's key, a colon, and what tells gangs of it apart.
+        """Return the name of the gang in its allocation: the attempt's key, a colon, and a text that makes it unique.
 
         The key alone may recur: after a database is restored, new attempts have the keys of earlier ones.
         """
@@ -72,7 +75,10 @@ class AllocatedGang(QueuedGang):
 
 
 def by_signal(result: AttemptResult) -> bool:
-    """Return whether a launcher's record says that a rank was killed by a signal, whose sender it cannot know."""
+    """Return whether, according to a launcher's result, a rank was killed by SIGKILL or SIGTERM.
+
+    The launcher cannot know who sent the signal.
+    """
     failure = result.failure
     return result.outcome == "failed" and failure is not None and failure.type in ("SIGKILL", "SIGTERM")
 
@@ -81,29 +87,29 @@ G = TypeVar("G", bound=QueuedGang)
 
 
 class SubmissionFile(Generic[G]):
-    """File in attempts' folders that holds an engine's record of the gang."""
+    """File with an engine's record of a gang, in the folder of each attempt."""
 
     def __init__(self, name: str, kind: type[G]) -> None:
-        """Set the file's name, and the class of the records in it."""
+        """Set the name of the file, and the class of the records in it."""
         self._name, self._kind = name, kind
 
     def read(self, folder: AttemptFolder) -> G | None:
-        """Return the submission in an attempt's folder; None if the gang was never submitted."""
+        """Return the record in an attempt's folder; None if there is none, or it is invalid."""
         try:
             return read(self._kind, (folder.path / self._name).read_bytes())
         except (FileNotFoundError, NotADirectoryError, ValidationError):
             return None
 
     def write(self, folder: AttemptFolder, submission: G) -> G:
-        """Write the submission to an attempt's folder, and return it."""
+        """Write the record to an attempt's folder, and return it."""
         folder.write(self._name, submission.model_dump_json().encode())
         return submission
 
     @contextlib.asynccontextmanager
     async def locked(self, folder: AttemptFolder) -> AsyncIterator[int]:
-        """Hold the lock of a gang's record, so that only one call submits or ends it; yield the lock's descriptor.
+        """Hold a lock on a gang's record during the `async with` block, so that only one call submits or ends the gang.
 
-        A process that inherits the descriptor holds the lock until it exits: sbatch does.
+        Yields the lock's file descriptor. A process that inherits it, as sbatch does, holds the lock until it exits.
         """
         path = folder.path / f"{self._name}.lock"
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -1,1 +1,4 @@
-"""Keep allocations of an engine for searches: a holder in each runs gangs one after another, as the service orders."""
+"""Keep allocations (such as Slurm jobs) that run several gangs of one search, one after another.
+
+In each allocation runs a process, the holder, which starts the gangs that the service orders.
+"""

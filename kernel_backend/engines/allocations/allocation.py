@@ -1,6 +1,7 @@
-"""Read and write the folder of an allocation that is kept for several trials of a search.
+"""Read and write the folder of an allocation (such as a Slurm job) that is kept for several trials of a search.
 
-The folder has its record, the orders for its holders, and the events that they report.
+The folder contains the allocation's record, the service's orders for the processes that hold the allocation (the
+holders), and the events that these processes report.
 """
 
 from __future__ import annotations
@@ -27,7 +28,11 @@ RECORD = "allocation.json"
 
 
 class AllocationRecord(Record):
-    """Record of an allocation; it is written before its request, so that an interrupted one is noticed."""
+    """Record of an allocation, in a file of its folder.
+
+    The service writes it before it requests the allocation from the engine, so that a request that was interrupted is
+    noticed later.
+    """
 
     id: str
     pool: str
@@ -43,7 +48,10 @@ class AllocationRecord(Record):
 
 
 class Allocation:
-    """Allocation, with what its holders have reported; gangs in it are named as by `AllocatedGang.step`."""
+    """Allocation kept for a search, with what the processes that hold it have reported.
+
+    Gangs in it are named by the property `step` of the gang's record (`AllocatedGang`).
+    """
 
     kind: ClassVar[type[AllocationRecord]] = AllocationRecord
     holders = 1  # processes that hold it together, and each tell the start and end of a gang
@@ -63,7 +71,10 @@ class Allocation:
 
     @classmethod
     def opened(cls, folder: Path) -> Self | None:
-        """Return the allocation that an earlier process of the service has left in a folder; None if there is none."""
+        """Return the allocation that an earlier process of the service has left in a folder.
+
+        None if the folder contains no valid record of one.
+        """
         try:
             found = cls(folder, read(cls.kind, (folder / RECORD).read_bytes()))
         except (OSError, ValidationError):
@@ -79,37 +90,41 @@ class Allocation:
 
     @property
     def demand(self) -> Demand:
-        """Return the demand that gangs in this allocation must have."""
+        """Return the requirements that a gang must have to run in this allocation."""
         return Demand(self.record.experiment, self.record.python, self.record.options)
 
     @property
     def gang(self) -> str:
-        """Return the name of the gang that has this allocation; "" if none has it."""
+        """Return the name of the gang that has this allocation, as it runs in it or is about to; "" if none has it."""
         return next((key for key in reversed(self.ordered) if key not in self.ended), "")
 
     def change(self, **fields: object) -> None:
-        """Change fields of the record and write it to the folder."""
+        """Change these fields of the allocation's record, and write the record to the folder."""
         self.record = self.record.model_copy(update=fields)
         with replacing(self.folder / RECORD, mode=0o600, durable=False) as file:
             file.write(self.record.model_dump_json().encode())
 
     def order(self, what: str, key: str = "", **more: str) -> None:
-        """Append the order `what`, about gang `key`, to the file of orders; may raise OSError."""
+        """Append an order to the file that the allocation's holders read; may raise OSError.
+
+        `what` is the order, such as `start`, and `key` the name of the gang that it concerns; `more` are further
+        fields.
+        """
         append_line(self.folder / ORDERS, order=what, key=key, at=time.time(), **more)
 
     def assign(self, key: str) -> None:
-        """Record that the gang of this name has the allocation."""
+        """Record that a gang, given by its name, is to run in this allocation, which is then not free for others."""
         self.ordered[key], self.idle_since = time.time(), None
 
     def withdraw(self, key: str) -> None:
-        """Record that a gang, which never began, does not have the allocation any more."""
+        """Record that a gang that has never started is not to run in this allocation, which may thus become free."""
         with contextlib.suppress(OSError):  # this service process knows it in any case
             self.order("withdrawn", key)
         self.ended.setdefault(key, None)
         self._note_idle()
 
     def refresh(self) -> None:
-        """Read what the holders have reported since the last call."""
+        """Read the events that the holders have reported since the last call, and update the state of the gangs."""
         events, self._offset = read_lines(self.folder / EVENTS, self._offset)
         for event in events:
             key = str(event.get("key", ""))
@@ -122,7 +137,11 @@ class Allocation:
         self._note_idle()
 
     def shown(self, *, running: bool, ends: float | None, closing: str = "") -> HeldAllocation:
-        """Return the public record of this allocation, with what its engine tells about it."""
+        """Return the record of this allocation that users may see.
+
+        `running`, `ends` and `closing` are what the engine says about it now: whether its nodes are granted, when its
+        time limit ends it (in seconds since the epoch), and why it takes no more gangs.
+        """
         record = self.record
         return HeldAllocation(
             id=record.id,
@@ -142,7 +161,11 @@ class Allocation:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _note_end(self, key: str, node: object, code: object) -> None:
-        """Record that a holder tells the end of a gang, which has ended once all of them have."""
+        """Record that one holder has reported the end of a gang; it has ended once all holders have.
+
+        A holder is a process that holds the allocation or one of its nodes. `code` is the exit code of the gang's
+        processes there, None if they never started.
+        """
         codes = self._codes.setdefault(key, {})
         codes[node if isinstance(node, int) else 0] = code if isinstance(code, int) else None
         if len(codes) >= self.holders:
@@ -157,11 +180,11 @@ class Allocation:
 
 
 def key_of(step: str) -> AttemptId:
-    """Return the attempt to which the name of a gang, from `AllocatedGang.step`, belongs."""
+    """Return the key of the attempt from the name that its gang has in an allocation (see `AllocatedGang.step`)."""
     return parse_attempt(step.partition(":")[0])
 
 
 def stored(home: Path) -> Iterator[Path]:
-    """Yield the folders of the allocations that an earlier process of the service has left in its home folder."""
+    """Yield the folder of each allocation that an earlier process of the service has left in the home folder."""
     for path in sorted(allocation_folder(home, "").glob(f"*/{RECORD}")):
         yield path.parent

@@ -1,4 +1,4 @@
-"""Choose which of the allocations kept for a search a gang gets, and how long a new one lasts: pure functions."""
+"""Choose an allocation for a gang from those kept for its search, and the length of a new one: pure functions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ EARLY_S = 60.0  # an engine may ask a gang to exit up to this much earlier, as S
 
 
 class Demand(NamedTuple):
-    """Demands of a gang on its allocation; gangs with equal demands may run in the same one, after each other."""
+    """Requirements of a gang on its allocation; gangs with equal ones may run in one allocation, one after another."""
 
     experiment: int
     python: str
@@ -19,9 +19,9 @@ class Demand(NamedTuple):
 
 
 def margin(seconds: float) -> float:
-    """Return how many seconds before the end of an allocation of this length its gang is asked to exit.
+    """Return how many seconds before the end of an allocation its gang is asked to exit; `seconds` is its full length.
 
-    Within this time the gang commits a checkpoint; it then continues in another allocation.
+    In this time the gang commits a checkpoint. Its trial then continues in another allocation.
 
     Examples
     --------
@@ -40,8 +40,8 @@ def choose(demand: Demand, held: Iterable[tuple[Demand, float, HeldAllocation]],
     """Return the free allocation in which a gang with this demand should run; None if a new one must be requested.
 
     `held` has the demand, the length in seconds, and the state of each allocation. Running allocations are preferred to
-    pending ones, and among them the one with the most time left. An allocation that ends too soon is left out, since
-    the gang would have to exit at once.
+    pending ones, and among running ones the one with the most time left. Allocations that end too soon are left out,
+    since the gang would have to exit at once.
     """
     free = [
         each
@@ -52,5 +52,5 @@ def choose(demand: Demand, held: Iterable[tuple[Demand, float, HeldAllocation]],
 
 
 def lasts(each: HeldAllocation, seconds: float, now: float) -> bool:
-    """Return whether an allocation that lasts this many seconds in total has enough time left for another gang."""
+    """Return whether an allocation has enough time left for another gang; `seconds` is its full length."""
     return each.ends is None or each.ends - now > 2 * margin(seconds) + EARLY_S

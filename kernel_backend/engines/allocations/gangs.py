@@ -1,4 +1,4 @@
-"""Run gangs of a search one after another in allocations that are kept for them: what is the same for all engines."""
+"""Run gangs of a search one after another in allocations that are kept for them: the part common to all engines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 class AllocatedGangs(ABC, Generic[A, G]):
-    """Allocations that a pool keeps for several trials of a search, and the gangs that run in them."""
+    """Allocations (such as Slurm jobs) that a pool keeps for several trials of a search, and the gangs in them."""
 
     kind: ClassVar[type[Allocation]]
 
@@ -42,30 +42,37 @@ class AllocatedGangs(ABC, Generic[A, G]):
 
     @abstractmethod
     def _demand(self, job: LaunchSpec) -> Demand:
-        """Return what a gang demands of its allocation."""
+        """Return the requirements of a gang on its allocation."""
 
     @abstractmethod
     async def _request(self, job: LaunchSpec, demand: Demand, folder: AttemptFolder, submission: G) -> A | None:
-        """Request an allocation for a gang and others of equal demand, and assign the gang to it.
+        """Request an allocation for a gang, and assign the gang to it; later gangs of equal demand may use it, too.
 
-        Returns None if the gang was ended, as the engine refuses it for good. Raises the errors of the engine.
+        Returns None if the engine refuses the request for good: the gang is then recorded as ended. Raises
+        EngineUnavailable if the engine does not answer.
         """
 
     @abstractmethod
     def _shown(self, held: A) -> HeldAllocation:
-        """Return the public record of an allocation, as the engine last told about it."""
+        """Return the record of an allocation that users may see, as of the engine's last answer."""
 
     @abstractmethod
     async def _end(self, held: A) -> None:
-        """End an allocation that has not been granted; one that was granted is left to its holders."""
+        """Cancel an allocation that waits for its nodes; do nothing if it has them.
+
+        In that case the processes that hold it end it themselves.
+        """
 
     @abstractmethod
     def _assigned(self, job: LaunchSpec, folder: AttemptFolder, submission: G, held: A) -> G:
-        """Write what the start of a gang in an allocation needs; return its submission."""
+        """Write the files that are needed to start a gang in an allocation.
+
+        Returns the engine's record of the gang, with the allocation in it.
+        """
 
     @abstractmethod
     def _start_order(self, folder: AttemptFolder) -> Mapping[str, str]:
-        """Return what the order to start a gang says besides its name."""
+        """Return the fields, besides the gang's name, of the order by which the service has a gang started."""
 
     # Allocations
 
@@ -79,13 +86,13 @@ class AllocatedGangs(ABC, Generic[A, G]):
         return self._held
 
     def shown(self) -> list[HeldAllocation]:
-        """Return the public records of all allocations, as of the last look at the engine."""
+        """Return a record of each allocation with the fields that users may see, as of the engine's last answer."""
         return [self._shown(each) for each in list(self.known.values())]
 
     async def give_back(self, id: str, why: str) -> None:
         """Start no more gangs in an allocation, and end it when its current gang has ended.
 
-        An unknown `id` is ignored; `why` is shown to users.
+        An unknown `id` is ignored, and so is an allocation that is given back already. `why` is shown to users.
         """
         held = self.known.get(id)
         if held is None or held.record.closing:
@@ -96,9 +103,10 @@ class AllocatedGangs(ABC, Generic[A, G]):
         await self._end(held)
 
     async def _ended(self, held: A) -> bool:
-        """Handle an ended allocation: request another for a gang that has not begun, or else delete its folder.
+        """Handle an allocation that has ended in the engine, and return whether it was deleted here.
 
-        Returns whether it was deleted.
+        If a gang was assigned to it and never started, the gang gets another allocation. Otherwise the folder of the
+        allocation is deleted, once none of its gangs is listed any more.
         """
         gang = held.gang
         if not gang or gang in held.started or held.record.refused:
@@ -124,9 +132,9 @@ class AllocatedGangs(ABC, Generic[A, G]):
         return [each for each in found if each is not None and each.record.pool == self._pool_name]  # type: ignore[misc]
 
     def _order_again(self, key: AttemptId, folder: AttemptFolder) -> None:
-        """Repeat the order to start a gang, as the service may have died before it wrote the order.
+        """Repeat the order to start a gang if an earlier process of the service died before it had written the order.
 
-        Repeating it is harmless.
+        A holder ignores an order that it has already had.
         """
         submission = self._submissions.read(folder)
         held = self.known.get(submission.allocation) if submission is not None and submission.end is None else None
@@ -143,7 +151,10 @@ class AllocatedGangs(ABC, Generic[A, G]):
         return self._held
 
     def _is_listed(self, step: str, held: A) -> bool:
-        """Return whether the gang named `step` in this allocation is still listed, and no end of it is recorded."""
+        """Return whether a gang of this allocation is still listed (the engine reports its status) and has not ended.
+
+        `step` is the name of the gang.
+        """
         for listed in self._folders.listed([key_of(step)]):
             submission = self._submissions.read(self._folders.of(listed))
             return submission is not None and submission.allocation == held.record.id and submission.end is None
@@ -154,7 +165,8 @@ class AllocatedGangs(ABC, Generic[A, G]):
     async def place(self, job: LaunchSpec, folder: AttemptFolder, submission: G) -> None:
         """Assign a gang to a free allocation, or request a new one for it.
 
-        If the engine refuses the request for good, the gang is ended. Raises EngineUnavailable without an answer.
+        If the engine refuses the request for good, the gang is recorded as ended. Raises EngineUnavailable if the
+        engine does not answer.
         """
         demand = self._demand(job)
         known = [(each.demand, each.record.seconds, self._shown(each)) for each in self.known.values()]
@@ -170,7 +182,7 @@ class AllocatedGangs(ABC, Generic[A, G]):
         self._order(held, submission.step, folder)
 
     async def release(self, submission: G) -> None:
-        """Withdraw a gang that has not begun; let the ranks of a running one save a checkpoint and exit."""
+        """Order that a gang exits: if it runs, it saves a checkpoint first; if it has not started, it never starts."""
         held = self.known.get(submission.allocation)
         if held is not None and submission.step not in held.ended:
             held.order("release", submission.step)

@@ -1,8 +1,9 @@
 """Run gangs of a search (each the ranks of one attempt) one after another in an allocation, as the service orders.
 
-Only this process starts them, each gang once, and tells a start before it: the death of the service at any instant
-neither kills nor duplicates a gang. Without a gang for some time it exits, which frees the nodes, even if the service
-is gone. Only the standard library is imported, since a holder stays in the memory of its node.
+This process alone starts the gangs, each once, and reports each start before it happens. The service may therefore die
+at any instant: its death neither ends a gang nor causes one to be started twice. If no gang has run for some time, this
+process exits, which frees the nodes, even if the service is gone. Only the standard library is imported, since the
+process stays in the memory of its node.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ KILL_AGAIN_S = 1.0  # between tries to kill a gang, as a try may come before all
 
 
 class Channel(Protocol):
-    """Way of orders from the service to a holder, and of events back."""
+    """Channel by which the service sends orders to the process that holds an allocation, and gets its events."""
 
     def orders(self) -> Sequence[dict[str, Any]]:
-        """Return the orders that have come since the last call."""
+        """Return the orders that have arrived since the last call."""
 
     def tell(self, event: dict[str, Any]) -> None:
-        """Have the service know an event; raise OSError if it cannot be stored now."""
+        """Report an event to the service; raise OSError if it cannot be stored now."""
 
 
 class Steps(Protocol):
-    """Starter of the processes of gangs, of which one runs at a time."""
+    """Starter of the processes of gangs, one gang at a time."""
 
     def start(self, order: dict[str, Any]) -> None:
         """Start the processes of a gang; raise OSError if they cannot be started."""
@@ -45,26 +46,29 @@ class Steps(Protocol):
 
 
 class FileChannel:
-    """Channel by files in a folder that the service sees, too."""
+    """Channel through files in a folder that the service and the holder's node both see."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._offset = folder, 0
 
     def orders(self) -> Sequence[dict[str, Any]]:
-        """Return the orders that have been written since the last call."""
+        """Return the orders that the service has written since the last call."""
         found, self._offset = read_lines(self._folder / ORDERS, self._offset)
         return found
 
     def tell(self, event: dict[str, Any]) -> None:
-        """Append an event to the file of events."""
+        """Append an event to the file of events; raise OSError if that fails."""
         append_line(self._folder / EVENTS, **event)
 
 
 class Holder:
-    """Process that holds one allocation, or one node of it, and executes the service's orders."""
+    """Process that holds one allocation (such as a Slurm job), or one node of it, and executes the service's orders."""
 
     def __init__(self, channel: Channel, steps: Steps, idle: float) -> None:
-        """Take orders from a channel; after `idle` seconds without a gang the allocation is given back."""
+        """Create a holder that takes orders from `channel` and starts gangs by `steps`.
+
+        It gives the allocation back when no gang has run for `idle` seconds.
+        """
         self._channel, self._steps, self._idle = channel, steps, idle
         self._known = set[str]()
         self._waiting: dict[str, dict[str, Any]] = {}  # orders to start, by key
@@ -75,7 +79,7 @@ class Holder:
         self.closing = ""  # reason why no more gangs are started; "" while they are
 
     def turn(self) -> bool:
-        """Execute new orders and watch the gang that runs; return False once the allocation is to be ended."""
+        """Execute new orders and watch the gang that runs; return False when this process should exit."""
         for order in self._channel.orders():  # all are read before the next start, which a later one may withdraw
             self._take(order)
         if self._key and (code := self._steps.poll()) is not None:
@@ -130,7 +134,7 @@ class Holder:
         self._untold.append({"at": time.time(), **event})
 
     def _told(self) -> bool:
-        """Tell the events that could not be told yet; return whether all are stored now."""
+        """Report the events that are not stored yet, in order; return whether all of them are stored now."""
         try:
             while self._untold:
                 self._channel.tell(self._untold[0])

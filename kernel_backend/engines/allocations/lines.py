@@ -1,6 +1,6 @@
-"""Append records to files as lines of JSON, and read them: the orders for a holder, and what it tells.
+"""Append records to files as lines of JSON, and read them: orders to the holder of an allocation, and its events.
 
-Only the standard library is imported, since holders stay in the memory of their nodes.
+Only the standard library is imported, since a holder process stays in the memory of its node.
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ def read_lines(path: Path, offset: int = 0) -> tuple[list[dict[str, Any]], int]:
 
 
 def append_line(path: Path, **record: Any) -> None:
-    """Append a record to a file as one line of JSON; if an earlier writer died within a line, end that line first."""
+    """Append a record to a file as one line of JSON.
+
+    If the last line has no line break, as its writer died, the break is added first.
+    """
     data = json.dumps(record).encode() + b"\n"
     with path.open("ab+") as file:
         if file.tell():

@@ -1,4 +1,4 @@
-"""Have the pods of a gang start together or not at all, by the cluster's PodGroups or by Kueue, if it has them.
+"""Make the pods of a gang start together or not at all, by PodGroups or by Kueue, where the cluster has these.
 
 All functions are pure; `discovery.py` finds out what the cluster has.
 """
@@ -48,7 +48,7 @@ def _pod_group(name: str, api: str, pods: int, labels: Mapping[str, str]) -> Man
 
 
 def _member(manifest: Manifest, name: str, podgroups: str, pods: int, settings: PoolSettings) -> Manifest:
-    """Return an object with the labels of the gang's group if it is a pod; other objects unchanged."""
+    """Return a pod with the labels that make it a member of the gang's group; return any other object unchanged."""
     if manifest["kind"] != "Pod":
         return manifest
     metadata, spec = dict(manifest["metadata"]), dict(manifest["spec"])
@@ -66,7 +66,7 @@ def _member(manifest: Manifest, name: str, podgroups: str, pods: int, settings: 
 
 
 def queue_text(workload: Mapping[str, Any]) -> str:
-    """Return why a Workload of Kueue is not admitted; "" if it is, or if Kueue has not looked at it yet.
+    """Return why Kueue does not admit a Workload; "" if it has admitted it, or has not processed it yet.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Call the API server of a cluster. Objects are plain dicts; no other module sends requests to it."""
+"""Send requests to the API server of a cluster; no other module does. API objects are plain dicts."""
 
 from __future__ import annotations
 
@@ -23,33 +23,33 @@ NONE: Query = {}
 
 
 class Api:
-    """API server of a cluster, with one namespace of it.
+    """Client of a cluster's API server, for one namespace.
 
-    Each call raises EngineUnavailable if there is no answer after some tries, and Refused otherwise. All requests may
-    be repeated: objects have names, and a repeated deletion finds nothing.
+    Each call raises EngineUnavailable if several tries get no answer, and Refused if the server refuses the request.
+    Requests can be repeated safely: objects have names, and a repeated deletion finds nothing.
     """
 
     def __init__(self, context: str | None, namespace: str | None) -> None:
         self._connection, self._namespace = Connection(context), namespace
 
     async def namespace(self) -> str:
-        """Return the namespace of the pods."""
+        """Return the namespace in which gangs run: the configured one, or that of the kubeconfig context."""
         return self._namespace or (await self._connection.get()).namespace
 
     async def of(self, kind: str, name: str = "", version: str = "v1") -> str:
-        """Return the URL path of a namespace's objects of a kind (such as `pods`), or of one object.
+        """Return the URL path of all objects of one kind (such as `pods`) in the namespace, or of the one named `name`.
 
-        `version` is their API's.
+        `version` is the API version of the kind, such as `v1` or `scheduling.k8s.io/v1alpha1`.
         """
         base = f"/apis/{version}" if "/" in version else f"/api/{version}"
         return f"{base}/namespaces/{await self.namespace()}/{kind}{'/' if name else ''}{name}"
 
     async def get(self, path: str, query: Query = NONE) -> dict[str, Any]:
-        """Return an object or a list."""
+        """Return the JSON object at a path: one API object, or a list of them."""
         return await self._call("GET", path, query)
 
     async def list(self, path: str, query: Query = NONE) -> tuple[list[dict[str, Any]], str]:
-        """Return the objects of a list, which is read page by page, and its resource version."""
+        """Return all objects of a list, and the list's resource version; the list is read in pages."""
         found: list[dict[str, Any]] = []
         rest = ""
         while True:
@@ -60,13 +60,14 @@ class Api:
                 return found, str(page["metadata"]["resourceVersion"])
 
     async def create(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Create an object and return it."""
+        """Create an object by POST, and return it as the server has stored it."""
         return await self._call("POST", path, NONE, body)
 
     async def delete(self, path: str, options: dict[str, Any]) -> None:
-        """Delete an object, or do nothing if it does not exist.
+        """Delete an object; do nothing if it does not exist.
 
-        `body` sets its grace period (a query would be ignored).
+        `options` are the fields of DeleteOptions, such as the grace period. They are sent in the body, as the server
+        would ignore them in the query.
         """
         try:
             await self._call("DELETE", path, NONE, {"apiVersion": "v1", "kind": "DeleteOptions", **options})
@@ -75,9 +76,10 @@ class Api:
                 raise
 
     async def watch(self, path: str, query: Query) -> AsyncIterator[dict[str, Any]]:
-        """Yield the events after a resource version until the server ends the watch, which happens every minute.
+        """Yield changes of objects after the resource version in `query`, until the server ends the watch.
 
-        Raises Refused with status 410 if the version is too old, and EngineUnavailable if the connection is cut.
+        That happens after a minute. Raises Refused with status 410 if the version is too old, and EngineUnavailable if
+        the connection is cut.
         """
         response = await self._send("GET", path, {**query, "watch": "1", "timeoutSeconds": WATCH_S}, None)
         try:
@@ -160,9 +162,9 @@ def _client_error() -> type[Exception]:
 
 
 def _refused(status: int, data: bytes, after: str = "") -> Refused:
-    """Return the error for an HTTP answer that is no success.
+    """Return the error for an HTTP answer whose status is no success.
 
-    Its message comes from the Status object in the body, if any.
+    Its message is that of the Status object in the body, or else the body itself. `after` is the header `Retry-After`.
     """
     try:
         found = json.loads(data)

@@ -1,4 +1,4 @@
-"""Check a pool: query the API server for rights, nodes and quotas, and run probe programs in pods on two nodes."""
+"""Check a pool: read rights, nodes and quotas from the API server, and run probe programs in pods on two nodes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MOST = 2  # nodes that are probed
 
 
 class Sources(NamedTuple):
-    """Objects through which a check reads the cluster, in the order in which it uses them."""
+    """Readers of the cluster that a check of a pool uses."""
 
     api: Api
     nodes: PoolNodes
@@ -43,7 +43,10 @@ class Sources(NamedTuple):
 
 
 async def check_pool(home: Path, pool: Pool, context: CheckContext, seen: Sources) -> Sequence[PoolFinding]:
-    """Return the findings about a pool in order; after a failed one, those that depend on it are missing."""
+    """Return the findings about a pool, in the order of the checks.
+
+    After a failed check, the checks that depend on it are left out.
+    """
     found: list[PoolFinding] = []
     try:
         found.append(await _engine(seen.api))
@@ -62,7 +65,10 @@ async def check_pool(home: Path, pool: Pool, context: CheckContext, seen: Source
 
 
 def admission_findings(admission: Admission, settings: PoolSettings) -> list[PoolFinding]:
-    """Return the finding about how the cluster starts the pods of a gang together."""
+    """Return the finding on how the cluster starts a gang's pods together, and one on the pool's queue in Kueue.
+
+    The second is missing if the pool names no queue.
+    """
     seconds = f"a part of a gang keeps its nodes for {settings.placement_timeout or PLACEMENT_S:g} s at most"
     says, todo = f"no PodGroup in this cluster: {seconds}", ""
     if admission.podgroups:
@@ -115,7 +121,7 @@ async def _engine(api: Api) -> PoolFinding:
 
 
 async def _rights(api: Api) -> PoolFinding:
-    """Return the finding about the service's rights in the namespace: which ones are missing."""
+    """Return the finding on whether the service has the rights that it needs in the namespace, and which it lacks."""
     namespace = await api.namespace()
     wanted = [(verb, resource) for resource, verbs in RIGHTS.items() for verb in verbs]
     missing = [f"{verb} {resource}" for verb, resource in wanted if not await may(api, verb, resource)]
@@ -140,7 +146,10 @@ def _nodes(nodes: Sequence[Node], pool: Pool) -> PoolFinding:
 
 
 async def _others(pods: ClusterPods) -> PoolFinding:
-    """Return the finding about pods in other namespaces: without the right to list them, their slots are not known."""
+    """Return the finding on whether the service knows how many slots the pods of other namespaces occupy.
+
+    For that it needs the right to list these pods.
+    """
     await pods.changes()
     if pods.everywhere:
         return PoolFinding(name="other pods", ok=True, says="what they hold is known, in all namespaces")
@@ -149,9 +158,9 @@ async def _others(pods: ClusterPods) -> PoolFinding:
 
 
 async def _quotas(api: Api) -> list[PoolFinding]:
-    """Return the finding about the namespace's quotas and how much of them is used.
+    """Return a finding about each quota of the namespace, with how much of it is used.
 
-    Nothing without the right to list them.
+    Empty if the service has no right to list quotas.
     """
     try:
         items = (await api.get(await api.of("resourcequotas")))["items"]

@@ -21,17 +21,17 @@ _NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
 class Connected(NamedTuple):
-    """Client of a cluster, with the namespace of its context."""
+    """Client of a cluster's API, and the namespace of the context by which it was opened."""
 
     client: ApiClient
     namespace: str
 
 
 class Connection:
-    """Connection to a cluster, opened at the first use.
+    """Connection to a cluster, opened when it is first used.
 
-    A task owns the client, so that its sockets are closed with the event loop. The library is imported when it is
-    first needed, since it is installed for pools of Kubernetes only.
+    A task owns the client, so that its sockets are closed when the event loop ends. The client library is imported at
+    the first use, since it is installed only where there are pools of Kubernetes.
     """
 
     def __init__(self, context: str | None) -> None:
@@ -41,7 +41,7 @@ class Connection:
         self._ready: asyncio.Future[Connected] | None = None
 
     async def get(self) -> Connected:
-        """Return the client; raises EngineUnavailable."""
+        """Return the client, opened if there is none; raise EngineUnavailable if the cluster cannot be connected to."""
         loop, self._used_at = asyncio.get_running_loop(), time.monotonic()
         if self._owner is None or self._owner.done() or self._owner.get_loop() is not loop or self._ready is None:
             self._ready = loop.create_future()
@@ -49,7 +49,7 @@ class Connection:
         return await asyncio.shield(self._ready)
 
     def drop(self) -> None:
-        """Close the client, so that the next call opens a new one with renewed credentials."""
+        """Close the client; the next call of `get` opens a new one, which reads the credentials again."""
         if self._owner is not None:
             self._owner.cancel()
             self._owner = None

@@ -1,4 +1,4 @@
-"""Find out whether a cluster can admit the pods of a gang together, and whether the service has the rights for it."""
+"""Find out whether a cluster has APIs that start a gang's pods together, and whether the service may use them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ _REVIEW = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessRe
 
 
 class Admission(NamedTuple):
-    """API versions for gangs in a cluster, such as `scheduling.x-k8s.io/v1alpha1`; "" where it has no such API."""
+    """Versions of a cluster's APIs that start a gang's pods together; "" for each API that the cluster lacks.
+
+    An example is `scheduling.x-k8s.io/v1alpha1`.
+    """
 
     podgroups: str = ""
     forbidden: str = ""  # the API of PodGroups that there is, and that the service may not use
@@ -23,14 +26,14 @@ class Admission(NamedTuple):
 
 
 class Discovery:
-    """Cache of the cluster's APIs for gangs."""
+    """Cache of the versions of a cluster's APIs that start a gang's pods together."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
         self._found, self._asked_at = Admission(), 0.0
 
     async def newest(self) -> Admission:
-        """Return the cluster's APIs for gangs, at most ten minutes old; raises EngineUnavailable and Refused."""
+        """Return the API versions, found at most ten minutes ago; raise EngineUnavailable or Refused."""
         if not self._asked_at or time.monotonic() > self._asked_at + KNOWN_S:
             self._found, self._asked_at = await self._ask(), time.monotonic()
         return self._found
@@ -45,7 +48,10 @@ class Discovery:
         return Admission(workloads=workloads)
 
     async def _version(self, group: str, resource: str) -> str:
-        """Return the version, the preferred one if possible, of an API group that has this resource; "" if none has."""
+        """Return a version of an API group in which this resource exists; "" if there is none.
+
+        The server's preferred version comes first.
+        """
         about = await self._optional(f"/apis/{group}")
         listed = [each["groupVersion"] for each in about.get("versions", [])]
         preferred = about.get("preferredVersion", {}).get("groupVersion", "")
@@ -56,7 +62,7 @@ class Discovery:
         return ""
 
     async def _optional(self, path: str) -> dict[str, Any]:
-        """Return the object at a path of the API server; an empty one if there is none."""
+        """Return the object at a path of the API server; {} if it does not exist or may not be read."""
         try:
             return await self._api.get(path)
         except Refused as error:
@@ -66,7 +72,10 @@ class Discovery:
 
 
 async def may(api: Api, verb: str, resource: str, group: str = "") -> bool:
-    """Return whether the service has this right in the namespace."""
+    """Return whether the service may do this (such as `create`) with a resource in its namespace.
+
+    `group` is the API group of the resource, "" for the core group.
+    """
     attributes = {"namespace": await api.namespace(), "verb": verb, "resource": resource, "group": group}
     answer = await api.create(REVIEWS, {**_REVIEW, "spec": {"resourceAttributes": attributes}})
     return bool(answer.get("status", {}).get("allowed"))

@@ -1,4 +1,7 @@
-"""Run gangs as pods: Kubernetes' scheduler chooses their nodes, and all state is in attempts' folders and labels."""
+"""Run gangs as pods, on nodes that Kubernetes' scheduler chooses.
+
+All state is in the attempts' folders and in labels of the objects, so that a restarted service goes on.
+"""
 
 from __future__ import annotations
 
@@ -48,13 +51,13 @@ _POLL_S = 0.2
 
 
 class KubernetesEngine(FolderEngine):
-    """Engine for the gangs of one pool, in one namespace of a cluster."""
+    """Engine of one pool, which runs its gangs in one namespace of a cluster."""
 
     name = "kubernetes"
     caps = Caps(atomic_gang=True, preemption=True, quota=True, multi_node=True, per_user_identity=False, places=False)
 
     def __init__(self, home: Path, pool: Pool, service: str) -> None:
-        """Create an engine; `service` is a name unique to the service."""
+        """Create the engine of a pool; `service` is a name that no other service has."""
         super().__init__(GangFolders(home, pool.name))
         self._home, self._pool, self._service = home, pool, service
         self._api = Api(pool.settings.context, pool.settings.namespace)
@@ -71,24 +74,27 @@ class KubernetesEngine(FolderEngine):
         self._leftovers = Leftovers(self._objects, self._folders, service, pool.name, self._probes.owners)
 
     async def nodes(self) -> Sequence[Node]:
-        """Return the nodes on which pods may run, at most half a minute old; raises EngineUnavailable."""
+        """Return the nodes on which pods of the pool may run, listed at most 30 s ago; raise EngineUnavailable."""
         return await self._nodes.newest()
 
     async def site_load(self) -> SiteLoad:
-        """Return what is free on the pool's nodes, and which pods of others wait for them."""
+        """Return the free slots of the pool's nodes, and the pods of others that wait for slots."""
         at = time.time()
         own = alive(await self._pods.listed(), at, self._nodes.away)
         return await self._nodes.load(at, [cluster_pod(each) for each in own])
 
     def limit(self) -> str:
-        """Return a sentence for users about the namespace's quotas, if they limit the pool to less than its nodes."""
+        """Return a sentence for users on the namespace's quotas if they allow the pool fewer slots than its nodes have.
+
+        "" if they do not.
+        """
         return self._nodes.limit
 
     async def submit(self, job: LaunchSpec, token: str) -> None:
-        """Create a gang's objects unless they exist; if Kubernetes refuses them for good, list the gang as ended.
+        """Create the objects of a gang unless they exist; if Kubernetes refuses them for good, record its end.
 
-        A gang that is not accepted now (a quota is used up, rights are missing, no answer) is pending with that reason;
-        `statuses` submits it later, after gangs that have waited longer.
+        If Kubernetes does not accept a gang now (a quota is used up, a right is missing, no answer), the gang is
+        pending with that reason. A later call of `statuses` submits it again, after gangs that have waited longer.
         """
         folder, job = self._folders.of(job.id), job.model_copy(update={"python": python(self._pool.settings)})
         begun = folder.launcher() is not None or read_submission(folder) is not None
@@ -110,7 +116,11 @@ class KubernetesEngine(FolderEngine):
                 await self._create(job, token, folder, new)
 
     async def statuses(self, of: Sequence[AttemptId] | None = None) -> Sequence[GangStatus]:
-        """Return the status of every listed gang, or only of attempts in `of`; raises EngineUnavailable."""
+        """Return the status of every listed gang; if `of` is given, only of attempts in it. Raises EngineUnavailable.
+
+        Each call also starts the work that is due: submitting waiting gangs again, deleting leftover objects, and
+        asking gangs to leave nodes that will be shut down.
+        """
         known = await asyncio.to_thread(self._statuses.unended, of)
         self._delays = {key: each.delay for key, each in known.items() if each.delayed and not each.cancelled}
         handed_over = {key: each for key, each in known.items() if not each.delayed}
@@ -128,13 +138,19 @@ class KubernetesEngine(FolderEngine):
         return found
 
     async def release(self, key: AttemptId) -> None:
-        """Send SIGTERM to the launchers of a gang; end one that has not been submitted yet."""
+        """Send SIGTERM to a gang's launchers, so that its ranks save a checkpoint and exit.
+
+        A gang that waits to be submitted is ended without having started.
+        """
         submission = await self._cancelling(key, "release")
         if submission is not None and submission.end is None and not submission.delayed:
             await self._objects.end((await self._pods.fresh(submission.name)).values(), RELEASE_S)
 
     async def kill(self, key: AttemptId) -> None:
-        """Kill the pods of a gang; return when Kubernetes says that their processes are gone."""
+        """Delete the pods of a gang; return when Kubernetes reports that their processes have ended.
+
+        Raises Unconfirmed if they do not end in time, or if Kubernetes does not answer.
+        """
         submission = await self._cancelling(key, "kill")
         if submission is None:
             return
@@ -155,7 +171,7 @@ class KubernetesEngine(FolderEngine):
             raise Unconfirmed(f"the pods of attempt {key} may still run: {error}") from None
 
     async def forget(self, key: AttemptId) -> None:
-        """Stop listing a gang, and delete its token and objects.
+        """Stop reporting a gang's status, and delete its secret token and its Kubernetes objects.
 
         Objects that cannot be deleted now are deleted later.
         """
@@ -167,12 +183,15 @@ class KubernetesEngine(FolderEngine):
                 await self._objects.remove(submission.name)
 
     async def check(self, context: CheckContext) -> Sequence[PoolFinding]:
-        """Check the pool by the API server's answers and by probe programs in pods of its image."""
+        """Check the pool: read the cluster's state from the API server, and run probe programs in pods on its nodes."""
         seen = check.Sources(self._api, self._nodes, self._cluster_pods, self._discovery, self._probes)
         return await check.check_pool(self._home, self._pool, context, seen)
 
     async def _look_at(self, waiting: Sequence[str], taken: Sequence[str]) -> None:
-        """Read from events why pods wait or were deleted, for pods whose own status does not say so."""
+        """Read from events (and from Kueue) why pods wait or were deleted, where the pods' own status does not say so.
+
+        `waiting` and `taken` are the names of such pods.
+        """
         await self._events.look(waiting, taken)
         queued: Mapping[str, str] = {}
         if self._workloads is not None:
@@ -181,17 +200,18 @@ class KubernetesEngine(FolderEngine):
         self._statuses.events = {**self._events.texts, **queued}
 
     def _behind(self, key: AttemptId) -> str:
-        """Return why a new gang must wait to be submitted (its trial is paused, or earlier gangs wait).
+        """Return why a new gang must not be submitted yet; "" if it may be.
 
-        "" if it need not.
+        Its trial may be paused, or gangs that came earlier may still wait to be submitted.
         """
         others = (delay for other, delay in self._delays.items() if not self._pauses.reason(other))
         return self._pauses.reason(key) or next(others, "")
 
     async def _create(self, job: LaunchSpec, token: str, folder: AttemptFolder, submission: Submission) -> bool:
-        """Create the objects of a gang, whose lock the caller holds.
+        """Create the objects of a gang, and record the result; the caller holds the lock of the gang's record.
 
-        Return True if the gang need not be submitted again.
+        Returns False if the gang must be submitted again later. True means that it was accepted, or has ended since
+        Kubernetes refused it for good.
         """
         name = GangName(self._service, self._pool.name, job.id, token_digest(token))
         try:
@@ -216,9 +236,9 @@ class KubernetesEngine(FolderEngine):
         return not write_submission(folder, changed).delayed
 
     async def _submit_again(self, key: AttemptId) -> bool:
-        """Submit a waiting gang again, or delete the objects of a cancelled one.
+        """Submit a waiting gang again; if it was cancelled, delete its objects and record its end.
 
-        Return False if it must wait further.
+        Returns False if it must wait further.
         """
         folder = self._folders.of(key)
         async with locked(folder):
@@ -234,7 +254,10 @@ class KubernetesEngine(FolderEngine):
             return await self._create(job, token, folder, known)
 
     async def _leave_ending_nodes(self, gangs: Mapping[AttemptId, Submission], cached: CachedPods) -> None:
-        """Send SIGTERM to the launchers of gangs that have a pod on a node whose shutdown is announced."""
+        """Ask each gang with a pod on a node whose shutdown is announced to save a checkpoint and exit.
+
+        The launchers of such a gang get SIGTERM. `gangs` are the gangs that were submitted and have not ended.
+        """
         ending = self._nodes.ending
         for key, submission in gangs.items() if ending else ():
             pods = cached.pods.get(submission.name, {}).values()
@@ -251,7 +274,10 @@ class KubernetesEngine(FolderEngine):
                 await self._objects.end(pods, GRACE_S)
 
     async def _absent(self, submissions: Mapping[AttemptId, Submission], cached: CachedPods) -> set[AttemptId]:
-        """Return the gangs that certainly have no pod, as the API server says so now."""
+        """Return those gangs of which the API server says now that they have no pod.
+
+        Empty if the server cannot be asked.
+        """
         unseen = {each.name: key for key, each in submissions.items() if not cached.pods.get(each.name)}
         if cached.problem:
             return set()
@@ -261,7 +287,7 @@ class KubernetesEngine(FolderEngine):
             return set()
 
     def _learn(self, status: GangStatus) -> None:
-        """Pause the trial of a gang that could be placed only in part; end the trial's pauses once a gang runs."""
+        """Pause the trial of a gang of which only a part found nodes; end the pause when a gang of the trial runs."""
         failure = status.result.failure if status.result is not None else None
         if status.phase == "running":
             self._pauses.end(status.key)
@@ -269,9 +295,9 @@ class KubernetesEngine(FolderEngine):
             self._pauses.begin(status.key, failure.message)
 
     async def _cancelling(self, key: AttemptId, why: Literal["release", "kill"]) -> Submission | None:
-        """Record that a gang is to be ended, for this reason; return its submission, None if it was never submitted.
+        """Record that a gang is to be ended by release or by kill; return its record, None if it was never submitted.
 
-        Raises Unconfirmed while its objects are being created.
+        Raises Unconfirmed if the gang's objects are still being created after a minute.
         """
         folder = self._folders.of(key)
         if read_submission(folder) is None:

@@ -1,4 +1,4 @@
-"""Read from Kubernetes' events why pods wait or were deleted, if the pods' own status does not say so."""
+"""Read from Kubernetes' events why pods wait or were deleted, for pods whose own status does not say so."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ SOON_S, LATE_S = 1.0, 10.0  # between looks at events of a pod that is deleted, 
 
 
 class PodEvents:
-    """Cache of texts from the events of waiting and deleted pods, by pod name.
+    """Cache of texts for users from the events of waiting and deleted pods, by pod name.
 
-    Empty without the right to list events.
+    It stays empty if the service may not list events.
     """
 
     def __init__(self, api: Api) -> None:
@@ -32,9 +32,9 @@ class PodEvents:
         self._taken: dict[str, tuple[float, float]] = {}  # first and last look at pods that are deleted, by name
 
     async def look(self, waiting: Sequence[str], taken: Sequence[str] = ()) -> None:
-        """Read the events of waiting pods (at most every 10 s) and of deleted ones.
+        """Read the events of waiting pods (at most every 10 s) and of pods that were deleted (`taken`).
 
-        Drop the texts of all other pods.
+        The texts of all other pods are dropped.
         """
         self.texts = {name: text for name, text in self.texts.items() if name in waiting or name in taken}
         await self._look_at_taken(taken)
@@ -63,7 +63,7 @@ class PodEvents:
 
 
 def event_text(events: Sequence[Mapping[str, Any]], reasons: Collection[str] = _TELLING) -> str:
-    """Return a text for users from the newest informative event of a pod; "" if there is none.
+    """Return a text for users from the newest of a pod's events with one of these reasons; "" if there is none.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Delete objects that belong to no listed gang and no check: those of a service that was killed midway."""
+"""Delete Kubernetes objects that a service left when it was killed, and that no gang and no check needs."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _log = logging.getLogger(__name__)
 
 
 class Leftovers:
-    """Task that deletes objects of a pool which belong to no listed gang and to no running check."""
+    """Task that deletes the objects of a pool that belong neither to a listed gang nor to a running check."""
 
     def __init__(
         self, objects: GangObjects, folders: GangFolders, service: str, pool: str, checks: Collection[str]
     ) -> None:
-        """Create the task; `checks` holds the owners of the checks in progress, whose objects stay."""
+        """Create the task; it keeps the objects of running checks, whose names are in `checks`."""
         self._objects, self._folders, self._labels = objects, folders, of_pool(service, pool)
         self._checks = checks
         self._task: asyncio.Task[None] | None = None
         self._looked_at = 0.0  # at once after a start: an earlier service may have left some
 
     def look(self) -> None:
-        """Start a search for leftovers in the background, at most once a minute."""
+        """Start a search for objects to delete in the background, at most once a minute."""
         due = not self._looked_at or time.monotonic() > self._looked_at + EVERY_S
         if due and (self._task is None or self._task.done()):
             self._looked_at = time.monotonic()
@@ -54,7 +54,10 @@ class Leftovers:
 
 
 def unknown(owners: Sequence[Manifest], known: Collection[str], now: float) -> list[str]:
-    """Return the owners that belong to no known gang; owners created just now are left out."""
+    """Return the names of the ConfigMaps in `owners` (each owns the objects of a gang) that are not in `known`.
+
+    Those created in the last two minutes are left out, as their gangs may not be recorded yet.
+    """
     return [
         each["metadata"]["name"]
         for each in owners

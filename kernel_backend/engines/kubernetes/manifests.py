@@ -1,6 +1,6 @@
-"""Compose the Kubernetes objects of a gang or a check: a ConfigMap as their owner, a Secret, and pods.
+"""Compose the Kubernetes objects of a gang or a check: pods, a Secret, and a ConfigMap that owns them.
 
-Pure functions.
+Kubernetes deletes the owned objects together with the ConfigMap. Pure functions.
 """
 
 from __future__ import annotations
@@ -35,29 +35,29 @@ _TAINTS = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
 
 
 class Identity(NamedTuple):
-    """Unix user and group of the pods, so that they can read the service's folders."""
+    """Unix user and group as which pods run, so that they can read the service's folders."""
 
     user: int
     group: int
 
 
 class ObjectNames(Protocol):
-    """Names and labels of the objects of one gang or one check."""
+    """Names and labels of the Kubernetes objects of one gang or one check."""
 
     @property
     def owner(self) -> str:
-        """Return the name of the owner, from which the names of the pods are made."""
+        """Return the name of the ConfigMap that owns the other objects; the names of the pods begin with it."""
 
     @property
     def labels(self) -> dict[str, str]:
-        """Return the labels by which the objects are found."""
+        """Return the labels of all of these objects, by which they are found."""
 
     def pod(self, number: int) -> str:
-        """Return the name of the pod of a node."""
+        """Return the name of the pod for node `number` of the gang."""
 
 
 class PodPlan(NamedTuple):
-    """Settings in which the pods of a gang differ from those of a check."""
+    """Fields of a pod that differ between gangs and checks."""
 
     command: list[str]
     cwd: str
@@ -70,7 +70,7 @@ class PodPlan(NamedTuple):
 
 
 class GangName(NamedTuple):
-    """Names and labels of a gang's objects: equal for all calls about an attempt, unique in the namespace."""
+    """Names and labels of a gang's objects: the same in all calls for an attempt, and unique in the namespace."""
 
     service: str  # id of the service, since several may use one namespace
     pool: str
@@ -79,28 +79,28 @@ class GangName(NamedTuple):
 
     @property
     def owner(self) -> str:
-        """Return the name of the owner, from which the names of the pods are made."""
+        """Return the name of the ConfigMap that owns the other objects; the names of the pods begin with it."""
         mark = hashlib.sha256(f"{self.service} {self.pool} {self.digest}".encode()).hexdigest()[:8]
         key = f"{self.key.experiment}-{self.key.trial}-{self.key.number}"
         return f"daylight-{key}-{mark}"
 
     @property
     def labels(self) -> dict[str, str]:
-        """Return the labels by which the gang is found."""
+        """Return the labels of all objects of the gang, by which they are found."""
         return {**of_pool(self.service, self.pool), GANG: self.owner, ATTEMPT: str(self.key)}
 
     def pod(self, number: int) -> str:
-        """Return the name of the pod of a node."""
+        """Return the name of the pod for node `number` of the gang."""
         return f"{self.owner}-{number}"
 
 
 def of_pool(service: str, pool: str) -> dict[str, str]:
-    """Return the labels of all objects of a pool of a service."""
+    """Return the labels that all objects of one pool of a service have."""
     return {"app.kubernetes.io/managed-by": "daylight", SERVICE: service, POOL: pool}
 
 
 def selector(labels: Mapping[str, str]) -> str:
-    """Return labels as a selector of a query.
+    """Return labels in the form of a label selector, for a query.
 
     Examples
     --------
@@ -111,7 +111,7 @@ def selector(labels: Mapping[str, str]) -> str:
 
 
 def owner(name: ObjectNames, data: Mapping[str, str]) -> Manifest:
-    """Return the ConfigMap that owns all other objects: with it Kubernetes deletes them."""
+    """Return the ConfigMap that owns all other objects of a gang or check: Kubernetes deletes them with it."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -121,7 +121,7 @@ def owner(name: ObjectNames, data: Mapping[str, str]) -> Manifest:
 
 
 def secret(name: ObjectNames, data: Record) -> Manifest:
-    """Return the Secret with what the pods need to call the service."""
+    """Return the Secret that has what the pods need to call the service."""
     return {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -131,7 +131,7 @@ def secret(name: ObjectNames, data: Record) -> Manifest:
 
 
 def owned(manifest: Manifest, by: Manifest) -> Manifest:
-    """Return an object with a reference to its owner, which must exist already."""
+    """Return an object with a reference to its owner `by`, given as the API server returned it."""
     known = by["metadata"]
     of = {"apiVersion": by["apiVersion"], "kind": by["kind"], "name": known["name"], "uid": known["uid"]}
     metadata = manifest["metadata"] | {"ownerReferences": [of | {"blockOwnerDeletion": False}]}
@@ -141,7 +141,10 @@ def owned(manifest: Manifest, by: Manifest) -> Manifest:
 def gang(
     name: GangName, job: LaunchSpec, token: str, pool: Pool, folder: Path, identity: Identity
 ) -> tuple[Manifest, list[Manifest]]:
-    """Return the owner of a gang's objects, and the objects that it owns, in order of creation."""
+    """Return the ConfigMap that owns a gang's objects, and the other objects in the order in which to create them.
+
+    `folder` is the attempt's folder, `token` the secret by which its launchers authenticate to the service.
+    """
     request = StagingRequest(key=str(job.id), urls=job.service_urls, uid=job.service_uid, token=token)
     secrets = [secret(name, request)] if job.staged else []
     return owner(name, {"attempt": str(name.key), "token": name.digest}), [
@@ -154,7 +157,7 @@ def gang(
 
 
 def pod(name: ObjectNames, number: int, plan: PodPlan, settings: PoolSettings, identity: Identity) -> Manifest:
-    """Return a pod. Pods of one owner are kept on different nodes."""
+    """Return the pod for node `number`; Kubernetes keeps pods of the same gang or check on different nodes."""
     spec: Manifest = {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": plan.grace,
@@ -208,7 +211,10 @@ def _container(plan: PodPlan, settings: PoolSettings) -> Manifest:
 
 
 def _command(job: LaunchSpec, settings: PoolSettings, folder: Path) -> list[str]:
-    """Return a pod's command. With a shared disk, its output goes to a file that the service can show to users."""
+    """Return the command of a pod, which starts a launcher.
+
+    With a shared disk, the launcher's output goes to a file that the service can show to users.
+    """
     interpreter = [python(settings), "-P", "-m"]
     if job.staged:
         return [*interpreter, "kernel_backend.staging", "--step", "kubernetes"]
@@ -228,18 +234,18 @@ def _environment(name: GangName, job: LaunchSpec, settings: PoolSettings, folder
 
 
 def node_variables(number: int, nodes: int) -> list[Manifest]:
-    """Return the environment variables with the number of the pod and the name of its node."""
+    """Return the environment variables that have the pod's number, the number of pods, and the name of the node."""
     own = [{"name": NODE, "value": str(number)}, {"name": NODES, "value": str(nodes)}]
     return [*own, {"name": NODE_NAME, "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]
 
 
 def credentials(name: ObjectNames, variable: str) -> Manifest:
-    """Return the environment variable that holds the content of the Secret."""
+    """Return an environment variable, named `variable`, whose value is the content of the Secret."""
     return {"name": variable, "valueFrom": {"secretKeyRef": {"name": name.owner, "key": _CREDENTIALS}}}
 
 
 def resources(share: Share | None, settings: PoolSettings) -> dict[str, str]:
-    """Return the amounts that a pod requests, which are also its limits.
+    """Return the amounts of resources that a pod requests, which are also its limits; `share` has its slots.
 
     Examples
     --------
@@ -257,12 +263,12 @@ def resources(share: Share | None, settings: PoolSettings) -> dict[str, str]:
 
 
 def python(settings: PoolSettings) -> str:
-    """Return the interpreter of the pool's image."""
+    """Return the Python interpreter in the pool's image."""
     return settings.python or PYTHON
 
 
 def scratch(settings: PoolSettings) -> str:
-    """Return the folder in pods for attempts' files, which are sent to the service if no disk is shared."""
+    """Return the folder in pods where attempts keep their files if no disk is shared with the service."""
     return settings.scratch or SCRATCH_FOLDER
 
 
@@ -312,7 +318,7 @@ def _tolerations(settings: PoolSettings) -> list[Manifest]:
 
 
 def toleration(text: str) -> dict[str, str]:
-    """Return a toleration of a pool's settings in Kubernetes' form.
+    """Return a toleration of a pool's settings, such as `KEY=VALUE:EFFECT`, in Kubernetes' form.
 
     Examples
     --------
@@ -328,5 +334,5 @@ def toleration(text: str) -> dict[str, str]:
 
 
 def attempt_of(labels: Mapping[str, str]) -> str:
-    """Return the key of the attempt that an object belongs to; "" if it has no such label."""
+    """Return the key of the attempt to which an object with these labels belongs; "" if none is named."""
     return labels.get(ATTEMPT, "") if re.fullmatch(r"[0-9]+\.[0-9]+-[0-9]+", labels.get(ATTEMPT, "")) else ""

@@ -1,4 +1,4 @@
-"""Create and delete the objects of a gang; each call can be repeated if it was interrupted."""
+"""Create and delete the Kubernetes objects of a gang; each call can be repeated if it was interrupted."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ _PATHS = {"ConfigMap": "configmaps", "Secret": "secrets", "Pod": "pods", "PodGro
 
 
 class GangObjects:
-    """Objects of a pool's gangs and checks in its namespace."""
+    """Access to the objects of a pool's gangs and checks in the pool's namespace."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
 
     async def create(self, owner: Manifest, others: Sequence[Manifest]) -> str:
-        """Create an owner and its objects, except those that exist already; return the owner's uid.
+        """Create the ConfigMap `owner` and the objects that it owns, unless they exist; return the ConfigMap's uid.
 
-        If an object is refused, none is left. Raises Refused, and EngineUnavailable if it is not known what exists.
+        Raises Refused if an object is refused: all of them are then deleted again. Raises EngineUnavailable without an
+        answer: it is then not known which of them exist.
         """
         made = await self._make(owner)
         uid = str(made["metadata"]["uid"])
@@ -42,7 +43,7 @@ class GangObjects:
         return uid
 
     async def end(self, pods: Iterable[Mapping[str, Any]], grace: int) -> None:
-        """Delete pods: Kubernetes sends SIGTERM to their launchers, and SIGKILL after this many seconds."""
+        """Delete pods: Kubernetes sends SIGTERM to their launchers, and SIGKILL `grace` seconds later."""
         for pod in pods:
             options = {"gracePeriodSeconds": grace, "preconditions": {"uid": pod["metadata"]["uid"]}}
             try:
@@ -52,16 +53,16 @@ class GangObjects:
                     raise
 
     async def remove(self, owner: str) -> None:
-        """Delete the owner of a gang; Kubernetes then deletes its Secret and pods."""
+        """Delete the ConfigMap of this name; Kubernetes then deletes the Secret and the pods that it owns."""
         await self._api.delete(await self._api.of("configmaps", owner), _WITH_OWNED)
 
     async def owners(self, labels: Mapping[str, str]) -> list[Manifest]:
-        """Return the owners of all gangs with these labels."""
+        """Return the ConfigMaps with these labels, each of which owns the objects of a gang or a check."""
         query = {"labelSelector": manifests.selector(labels)}
         return list((await self._api.get(await self._api.of("configmaps"), query))["items"])
 
     async def _make(self, manifest: Manifest) -> Manifest:
-        """Create an object and return it; if one of this name exists already, return that."""
+        """Create an object and return it; if an object of this name exists already, return that one."""
         kind, version = _PATHS[manifest["kind"]], manifest["apiVersion"]
         try:
             return await self._api.create(await self._api.of(kind, version=version), manifest)
@@ -82,11 +83,14 @@ def owner_of(pod: Mapping[str, Any]) -> str:
 
 
 def node_of(pod: Mapping[str, Any]) -> str:
-    """Return the name of a pod's node; "" until it is scheduled."""
+    """Return the name of the node on which a pod runs; "" until it is scheduled."""
     return str(pod.get("spec", {}).get("nodeName") or "")
 
 
 def alive(pods: Iterable[Manifest], now: float, away: Collection[str]) -> list[Manifest]:
-    """Return the pods whose processes may still run. Pods on lost nodes are left out: their checkpoints are refused."""
+    """Return the pods whose processes may still run.
+
+    Pods on lost nodes are left out, even if their processes still run: the service refuses their checkpoints.
+    """
     states = ((pod, pod_state(pod)) for pod in pods)
     return [pod for pod, state in states if not state.over and not is_lost(state, now, away)]

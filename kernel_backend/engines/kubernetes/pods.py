@@ -1,4 +1,4 @@
-"""Read the state of pods from API objects, and derive why a gang waits and how it ended. Pure functions."""
+"""Read the states of pods from API objects; derive why a gang waits, and how it ended. Pure functions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NO_EVENTS: Mapping[str, str] = {}
 
 
 class PodState(NamedTuple):
-    """State of a pod as of its last API object."""
+    """State of a pod, read from the newest API object of it."""
 
     name: str
     phase: str  # Pending, Running, Succeeded, Failed
@@ -52,7 +52,7 @@ class PodState(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """End of a gang: its outcome, the failure, and problems of nodes."""
+    """End of a gang: its outcome, the failure that caused it, and faults of nodes."""
 
     outcome: Outcome
     failure: Failure | None = None
@@ -60,7 +60,7 @@ class Finished(NamedTuple):
 
 
 def pod_state(pod: Mapping[str, Any]) -> PodState:
-    """Return the state of a pod from its object."""
+    """Return the state of a pod, read from its API object."""
     metadata, spec, status = pod["metadata"], pod.get("spec", {}), pod.get("status", {})
     conditions = {each["type"]: each for each in status.get("conditions") or []}
     scheduled, disruption = conditions.get("PodScheduled", {}), conditions.get("DisruptionTarget", {})
@@ -92,9 +92,9 @@ def _ended_as(of_pod: str, of_container: str) -> str:
 
 
 def is_lost(pod: PodState, now: float, away: Collection[str]) -> bool:
-    """Return whether a pod's node is lost, so that the pod was deleted but its processes cannot be ended.
+    """Return whether a deleted pod counts as lost: its node is lost, so that its processes cannot be ended.
 
-    That is so on a node that is not ready (in `away`), or long after the pod's grace period.
+    That is so if the node is not ready (its name is in `away`), or if the pod still exists long after its grace period.
     """
     if pod.over or pod.deadline is None:
         return False
@@ -102,15 +102,18 @@ def is_lost(pod: PodState, now: float, away: Collection[str]) -> bool:
 
 
 def half_since(pods: Collection[PodState], count: int) -> float | None:
-    """Return since when some of a gang's pods have nodes while others cannot be scheduled; None if that is not so."""
+    """Return since when only some of a gang's `count` pods have nodes, and others cannot be scheduled.
+
+    The result is in seconds since the epoch; None if no pod has a node, all have one, or none is unschedulable.
+    """
     placed = [each.scheduled_at for each in pods if each.scheduled_at is not None]
     return min(placed) if placed and len(placed) < count and any(each.unschedulable for each in pods) else None
 
 
 def wait_text(pods: Collection[PodState], count: int, events: Mapping[str, str] = NO_EVENTS) -> str:
-    """Return for users why a gang has not started yet, with Kubernetes' own reason.
+    """Return a text for users on why a gang of `count` pods has not started yet, with Kubernetes' own reason.
 
-    `events` has texts from events and from Kueue, by name of the pod.
+    `events` has texts from Kubernetes' events and from Kueue, by name of the pod.
     """
     placed = sum(bool(each.node) for each in pods)
     part = f"{placed} of {count} pods have a node; " if 0 < placed < count else ""
@@ -132,7 +135,7 @@ def wait_text(pods: Collection[PodState], count: int, events: Mapping[str, str] 
 
 
 def hopeless(pods: Collection[PodState], now: float) -> str:
-    """Return why a gang can never start with the pool's present settings; "" if it may start."""
+    """Return why a gang can never start as long as the pool's settings stay the same; "" if it may start."""
     for each in pods:
         tried = each.scheduled_at is not None and now > each.scheduled_at + IMAGE_S
         if each.waiting in _BAD or (each.waiting in _NO_IMAGE | _NO_CONTAINER and tried):
@@ -143,7 +146,7 @@ def hopeless(pods: Collection[PodState], now: float) -> str:
 
 
 def out_of_memory(pods: Collection[PodState]) -> Finished | None:
-    """Return the end of a gang one of whose containers was killed for using too much memory; None if none was."""
+    """Return the end of a gang if one of its containers was killed for using too much memory, else None."""
     for each in pods:
         if each.ended_as == "OOMKilled":
             limit = f"its limit of {each.memory}" if each.memory else "its node had"
@@ -153,9 +156,9 @@ def out_of_memory(pods: Collection[PodState]) -> Finished | None:
 
 
 def taken_away(pods: Collection[PodState], now: float, away: Collection[str]) -> Finished | None:
-    """Return the end of a gang that lost a pod: evicted, preempted, or because its node is gone.
+    """Return the end of a gang that lost a pod: evicted, preempted, refused by its node, or because the node is lost.
 
-    None if none is lost.
+    None if it lost no pod. `away` are the nodes that are not ready.
     """
     for each in pods:
         where = each.node or "its node"
@@ -180,7 +183,10 @@ def taken_away(pods: Collection[PodState], now: float, away: Collection[str]) ->
 
 
 def taken_by(pods: Collection[PodState], events: Mapping[str, str]) -> str:
-    """Return why Kubernetes ended a pod, from its condition or an event; "" if neither says so."""
+    """Return why Kubernetes itself ended a pod of a gang, from the pod's conditions or from an event.
+
+    "" if neither says so. `events` has texts from events, by name of the pod.
+    """
     for each in pods:
         if each.disrupted or events.get(each.name):
             why = events.get(each.name) or f"{each.disrupted}. {each.about}".strip().removesuffix(".")
@@ -189,7 +195,7 @@ def taken_by(pods: Collection[PodState], events: Mapping[str, str]) -> str:
 
 
 def failed_launcher(pods: Collection[PodState], began: Collection[int], numbers: Mapping[str, int]) -> Finished | None:
-    """Return the end of a gang one of whose launchers failed or could not start; None if none has.
+    """Return the end of a gang if one of its launchers failed or could not start, else None.
 
     `began` has the numbers of the nodes whose launchers have started, `numbers` the node number of each pod, by name.
     """
@@ -209,7 +215,10 @@ def failed_launcher(pods: Collection[PodState], began: Collection[int], numbers:
 
 
 def way_out(pod: PodState, said: str) -> str:
-    """Return advice if a pod could not run its program; `said` is the last line of the pod's output."""
+    """Return advice on why a pod could not run its program, "" if there is none.
+
+    `said` is the last line of the pod's output.
+    """
     if "No module named" in said:
         return "install daylight into the image of the pool"
     if UNHEARD in said:

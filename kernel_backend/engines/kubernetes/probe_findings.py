@@ -1,4 +1,4 @@
-"""Derive findings from the pods of a check: why some did not answer, and what the others answered. Pure functions."""
+"""Derive the findings of a check from its pods and from the answers of their probe programs. Pure functions."""
 
 from __future__ import annotations
 
@@ -25,16 +25,17 @@ _REACHED = (
 
 
 def failed(states: Sequence[PodState]) -> list[PodState]:
-    """Return the pods whose probe program failed."""
+    """Return the pods that Kubernetes shows as failed: their probe programs could not run, or ended with an error."""
     return [each for each in states if each.phase == "Failed"]
 
 
 def findings(
     setup: ProbeSetup, states: Sequence[PodState], probes: Sequence[NodeProbe], started: float, waited: float
 ) -> list[PoolFinding]:
-    """Return the findings of a check: what probes answered, and why pods did not answer within `waited` seconds.
+    """Return the findings of a check: the answers of the probe programs, and why other pods did not answer.
 
-    `started` is the number of seconds from the creation of the pods to the first answer.
+    `waited` is how many seconds answers were waited for, and `started` the seconds from the creation of the pods to the
+    first answer.
     """
     if not probes:
         return list(_silent(setup, states, "the rest was not checked", waited))
@@ -44,7 +45,7 @@ def findings(
 
 
 def _silent(setup: ProbeSetup, states: Sequence[PodState], what: str, waited: float) -> Iterator[PoolFinding]:
-    """Yield a finding for each pod that did not answer; `what` says which pods those are."""
+    """Yield findings on why pods did not answer; `what` is the part of their text that says which did not."""
     if reason := hopeless(states, time.time()):
         says, _, todo = reason.partition(". To change: ")
         yield red("probe", f"{says}: {what}", todo)

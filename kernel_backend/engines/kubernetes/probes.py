@@ -1,4 +1,4 @@
-"""Run the probe programs of a pool's check in pods, which report to the service; delete the pods afterwards."""
+"""Run the probe programs of a pool's check in pods, which send their answers to the service; then delete the pods."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ REST_S = 5.0  # for the answers of the other pods, after one has failed
 
 
 class CheckName(NamedTuple):
-    """Names and labels of the objects of a check."""
+    """Names and labels of the Kubernetes objects of one check."""
 
     service: str
     pool: str
@@ -43,21 +43,21 @@ class CheckName(NamedTuple):
 
     @property
     def owner(self) -> str:
-        """Return the name of the owner, from which the names of the pods are made."""
+        """Return the name of the ConfigMap that owns the other objects; the names of the pods begin with it."""
         return f"daylight-check-{self.check[:16]}"
 
     @property
     def labels(self) -> dict[str, str]:
-        """Return the labels by which the objects are found."""
+        """Return the labels of all objects of the check, by which they are found."""
         return {**manifests.of_pool(self.service, self.pool), manifests.GANG: self.owner}
 
     def pod(self, number: int) -> str:
-        """Return the name of the pod of a node."""
+        """Return the name of the pod for node `number` of the check."""
         return f"{self.owner}-{number}"
 
 
 class PodProbes:
-    """Probe programs for checks of a pool, run in pods of its namespace."""
+    """Runner of the probe programs of a pool's checks, in pods of the pool's namespace."""
 
     def __init__(
         self, objects: GangObjects, pods: PodCache, discovery: Discovery, service: str, identity: Identity
@@ -67,9 +67,10 @@ class PodProbes:
         self.owners = set[str]()  # names of the owners of checks in progress
 
     async def findings(self, setup: ProbeSetup, urls: tuple[str, ...], probes: CallingProbes) -> list[PoolFinding]:
-        """Run probe programs on some nodes of the pool, and return their findings; `urls` are the service's addresses.
+        """Run probe programs on some nodes of the pool, and return the findings from their answers.
 
-        Raises OSError if a folder in the home cannot be created, Refused if Kubernetes accepts no pods, and
+        `urls` are the addresses of the service, which the programs call, and `probes` takes their calls. Raises OSError
+        if a folder in the service's home cannot be created, Refused if Kubernetes accepts no pods, and
         EngineUnavailable.
         """
         async with probe_request(setup, urls) as request:
@@ -91,7 +92,7 @@ class PodProbes:
 
     @contextlib.asynccontextmanager
     async def _created(self, name: CheckName, setup: ProbeSetup, credentials: ProbeCredentials) -> AsyncIterator[None]:
-        """Create the objects of a check, and delete them after the block."""
+        """Create the objects of a check; delete them when the `async with` block ends."""
         self.owners.add(name.owner)
         try:
             owner, others = check_objects(name, setup, credentials, self._identity)
@@ -104,7 +105,10 @@ class PodProbes:
             self.owners.discard(name.owner)
 
     async def _watch(self, name: CheckName, exchange: ProbeExchange, states: list[PodState]) -> None:
-        """Update the states of the pods in `states`; end the check as soon as one fails, since it will never answer."""
+        """Keep `states` up to date with the states of the check's pods.
+
+        As soon as a pod fails, which will then never answer, give the others 5 s to answer, and end the check.
+        """
         while not (hopeless(states, time.time()) or failed(states)):
             await asyncio.sleep(LOOK_S)
             with contextlib.suppress(EngineUnavailable, Refused):
@@ -117,7 +121,10 @@ class PodProbes:
 def check_objects(
     name: CheckName, setup: ProbeSetup, credentials: ProbeCredentials, identity: Identity
 ) -> tuple[Manifest, list[Manifest]]:
-    """Return the owner of a check's objects, and those that it owns: a Secret, and a pod of one slot on each node."""
+    """Return the ConfigMap that owns a check's objects, and the owned objects: a Secret, and a pod for each node.
+
+    Each pod requests one slot.
+    """
     share = Share(node="", kind="cuda" if setup.gpus else "cpu", address="", slots=(0,))
     plans = [
         PodPlan(

@@ -1,4 +1,4 @@
-"""Read Kubernetes' quantities and times: pure functions."""
+"""Parse Kubernetes' quantities (such as `500m`) and time stamps: pure functions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _FACTORS |= {f"{letter}i": 1024.0 ** (place + 1) for place, letter in enumerate(
 
 
 def quantity(text: str) -> float:
-    """Return a quantity as a number; 0 for one that cannot be read.
+    """Return a quantity such as `64Gi` as a number; 0 if it cannot be parsed.
 
     Examples
     --------
@@ -24,7 +24,7 @@ def quantity(text: str) -> float:
 
 
 def seconds(stamp: str | None) -> float | None:
-    """Return a time stamp as seconds since the epoch; None if there is none.
+    """Return a time stamp in seconds since the epoch; None if it is missing or invalid.
 
     Examples
     --------

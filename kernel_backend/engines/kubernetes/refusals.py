@@ -1,4 +1,4 @@
-"""Classify the API server's refusals: temporary, permanent, or for lack of rights. Pure functions."""
+"""Classify requests that the API server refuses: may they succeed later, and what must be changed? Pure functions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _QUOTA = re.compile(
 
 
 class Refused(DaylightError):
-    """Error: the API server refuses a request; the message is the server's."""
+    """Error: the API server refuses a request; it has the server's message, HTTP status and reason."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
         super().__init__(message)
@@ -24,9 +24,10 @@ class Refused(DaylightError):
 
 
 def when(error: Refused) -> When:
-    """Return `later` if a refused gang may be accepted later, or `never` unless the pool or the gang is changed.
+    """Return `later` if a refused request may be accepted later, `never` if the pool or the gang must change first.
 
-    Rights, the namespace, a service account and the quota may change without Daylight's doing.
+    `later` includes refusals that others can end without a change in Daylight: missing rights, namespace or service
+    account, and a quota that is used up.
 
     Examples
     --------
@@ -48,7 +49,10 @@ def when(error: Refused) -> When:
 
 
 def waits(error: Refused) -> str:
-    """Return for users why a gang waits, such as `Kubernetes: quota gpus: requests.nvidia.com/gpu 8 of 8 in use`."""
+    """Return a text for users on why a gang waits: the quota that is used up, or else the API server's message.
+
+    An example is `Kubernetes: quota gpus of the namespace: requests.nvidia.com/gpu 8 of 8 in use, 2 more wanted`.
+    """
     found = _QUOTA.search(error.message)
     if found is None:
         return f"Kubernetes: {error.message}"
@@ -60,7 +64,7 @@ def waits(error: Refused) -> str:
 
 
 def advice(error: Refused) -> str:
-    """Return advice on what to change so that a refused request is accepted."""
+    """Return advice for users on what to change so that the refused request is accepted."""
     text = error.message
     for status, words, what in (
         (401, "", "log in to the cluster again: `kubectl get pods` shows whether that helped"),
@@ -79,7 +83,10 @@ def advice(error: Refused) -> str:
 
 
 def _above(message: str) -> bool:
-    """Return whether a request exceeds a quota's limit even if nothing else were in use."""
+    """Return whether a request exceeds a quota's limit even when nothing else uses the quota.
+
+    `message` is the API server's refusal.
+    """
     found = _QUOTA.search(message)
     if found is None:
         return False
@@ -88,5 +95,5 @@ def _above(message: str) -> bool:
 
 
 def _amounts(text: str) -> dict[str, str]:
-    """Parse amounts such as `pods=4,requests.nvidia.com/gpu=8`."""
+    """Return the amounts, by resource, in a text such as `pods=4,requests.nvidia.com/gpu=8`."""
     return dict(part.strip().split("=", 1) for part in text.split(",") if "=" in part)

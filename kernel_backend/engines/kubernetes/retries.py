@@ -1,4 +1,4 @@
-"""Submit gangs again that Kubernetes did not accept, or whose submission was interrupted, in order of submission."""
+"""Submit gangs again, in order, if Kubernetes did not accept them, or if their submission was interrupted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ Advance = Callable[[AttemptId], Awaitable[bool]]  # submits a gang again; return
 
 
 def in_order(submissions: Submissions, now: float) -> list[AttemptId]:
-    """Return the gangs that must still be submitted, oldest submission first."""
+    """Return the gangs that must be submitted again, the oldest submission first.
+
+    A gang whose first submission may still be in progress is left out.
+    """
     found = [
         (each.at, key)
         for key, each in submissions.items()
@@ -31,29 +34,29 @@ def in_order(submissions: Submissions, now: float) -> list[AttemptId]:
 
 
 class Pauses:
-    """Pauses of trials whose gangs could be placed only in part, so that other gangs can use those nodes."""
+    """Pauses of trials: if only some pods of a gang found nodes, its trial waits, so that others can use the nodes."""
 
     def __init__(self) -> None:
         self._until: dict[tuple[int, int], tuple[float, float, str]] = {}  # by trial: end, length, reason
 
     def begin(self, key: AttemptId, reason: str) -> None:
-        """Pause a trial, for twice as long as its previous pause."""
+        """Pause the trial of an attempt, for twice as long as its previous pause (30 s at first, 10 min at most)."""
         _, length, _ = self._until.get((key.experiment, key.trial), (0.0, FIRST_S / 2, ""))
         length = min(MOST_S, 2 * length)
         self._until[key.experiment, key.trial] = time.monotonic() + length, length, reason
 
     def reason(self, key: AttemptId) -> str:
-        """Return why a trial is paused; "" if it is not."""
+        """Return why the trial of an attempt is paused now; "" if it is not."""
         until, _, reason = self._until.get((key.experiment, key.trial), (0.0, 0.0, ""))
         return reason if time.monotonic() < until else ""
 
     def end(self, key: AttemptId) -> None:
-        """End the pauses of a trial, since its gang has all of its nodes."""
+        """End the pause of an attempt's trial and forget its length, since the trial's gang has all of its nodes."""
         self._until.pop((key.experiment, key.trial), None)
 
 
 class Retries:
-    """Task that submits the waiting gangs of a pool, one after another."""
+    """Task that submits the waiting gangs of a pool again, one after another."""
 
     def __init__(self, advance: Advance, pauses: Pauses) -> None:
         self._advance, self._pauses = advance, pauses
@@ -61,7 +64,10 @@ class Retries:
         self._again = 0.0
 
     def go_on(self, submissions: Submissions) -> None:
-        """Start a task that submits the waiting gangs, unless one runs already or the next try is not due yet."""
+        """Start the task unless it still runs, no gang must be submitted again, or the next try is not due yet.
+
+        `submissions` are the records of gangs that have not ended.
+        """
         keys = [key for key in in_order(submissions, time.time()) if self._is_due(key, submissions[key])]
         cancelled = any(submissions[key].cancelled for key in keys)
         if keys and (self._task is None or self._task.done()) and (cancelled or time.monotonic() >= self._again):
@@ -71,7 +77,7 @@ class Retries:
         return bool(submission.cancelled) or not self._pauses.reason(key)
 
     async def _all(self, keys: list[AttemptId]) -> None:
-        """Submit gangs in order until one is not accepted: later ones must not overtake it."""
+        """Submit gangs again in this order until one is not accepted, so that later gangs do not overtake it."""
         for key in keys:
             try:
                 if await self._advance(key):

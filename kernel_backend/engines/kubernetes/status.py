@@ -1,4 +1,7 @@
-"""Read the status of gangs from attempts' folders and pods; a launcher's record takes precedence over a pod's state."""
+"""Derive the status of gangs from the attempts' folders and from pods.
+
+A result that a launcher has written takes precedence over the states of the pods.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Gang(NamedTuple):
-    """State of a gang as last read."""
+    """State of a gang as it was last read: its record, and the states of its pods."""
 
     key: AttemptId
     folder: AttemptFolder
@@ -54,12 +57,12 @@ class _Gang(NamedTuple):
 
     @property
     def pods(self) -> list[PodState]:
-        """Return the states of all pods of the gang, including deleted ones."""
+        """Return the states of all pods of the gang; of deleted pods the last state that was seen."""
         return [*self.here.values(), *self.gone.values()]
 
     @property
     def size(self) -> int:
-        """Return the number of pods of the complete gang."""
+        """Return how many pods the gang has when it is complete."""
         return max(1, len(self.folder.job().placement))
 
     @property
@@ -71,7 +74,7 @@ class _Gang(NamedTuple):
 class StatusReader:
     """Reader of the status of a pool's gangs.
 
-    It stores the outcomes that it derives, as Kubernetes forgets ended pods.
+    It stores each outcome that it derives from pods, as Kubernetes deletes ended pods.
     """
 
     def __init__(self, folders: GangFolders, placement_timeout: float) -> None:
@@ -81,18 +84,21 @@ class StatusReader:
         self._since: dict[AttemptId, float] = {}  # when a gang's pods had first ended without a record
 
     def forget(self, key: AttemptId) -> None:
-        """Drop the cached state of a gang."""
+        """Drop what is cached about the gang of an attempt."""
         self._since.pop(key, None)
 
     def unended(self, of: Sequence[AttemptId] | None = None) -> dict[AttemptId, Submission]:
-        """Return the submissions of gangs that have not ended as far as is known, or only of attempts in `of`."""
+        """Return the records of listed gangs for which no end is stored; if `of` is given, only of attempts in it."""
         found = ((key, read_submission(self._folders.of(key))) for key in self._folders.listed(of))
         return {key: each for key, each in found if each is not None and each.end is None}
 
     def read(
         self, cached: CachedPods, absent: Collection[AttemptId], of: Sequence[AttemptId] | None = None
     ) -> list[GangStatus]:
-        """Return the status of every listed gang; `absent` are gangs that certainly have no pod in the API server."""
+        """Return the status of every listed gang; if `of` is given, only of attempts in it.
+
+        `absent` are gangs of which the API server has just said that they have no pod.
+        """
         return [self._known_status(key, cached, key in absent) for key in self._folders.listed(of)]
 
     def _known_status(self, key: AttemptId, cached: CachedPods, absent: bool) -> GangStatus:
@@ -126,7 +132,11 @@ class StatusReader:
         return GangStatus(key=key, phase="running", reason=f"runs in Kubernetes; {folder.wait() or NOT_MET}")
 
     def _recorded(self, gang: _Gang, result: AttemptResult) -> GangStatus:
-        """Return the outcome in a launcher's record, unless the record only shows a signal that Kubernetes sent."""
+        """Return the status of a gang whose launchers have written a result.
+
+        If the result says only that a signal killed a rank, and the pods show that Kubernetes sent the signal, their
+        state decides the outcome instead.
+        """
         if by_signal(result):
             own = out_of_memory(gang.pods) or taken_away(gang.pods, time.time(), self.away)
             if own is not None:
@@ -144,9 +154,9 @@ class StatusReader:
         return GangStatus(key=gang.key, phase="ended", outcome=outcome, result=result)
 
     def _ending(self, gang: _Gang, absent: bool) -> Finished | None:
-        """Return the outcome of a gang without a launcher's record.
+        """Return how a gang ended for which no launcher has written a result; None if it runs or waits.
 
-        None if it runs, or if a record may still arrive.
+        None also as long as such a result may still appear.
         """
         now, here = time.time(), list(gang.here.values())
         if gang.submission.cancelled and not here:
@@ -174,7 +184,7 @@ class StatusReader:
         return found._replace(failure=never_launched(gang.folder).failure) if found is not None and own else found
 
     def _unless_told(self, gang: _Gang, found: Finished) -> Finished:
-        """Return the failure that a rank on another node has recorded, as that is the cause, else `found`."""
+        """Return the failure of a rank that a launcher of another node has recorded, as the cause; else `found`."""
         told = gang.folder.partial_result()
         if told is None or told.failure is None or told.failure.consequence or (by_signal(told) and found.failure):
             return found
@@ -191,7 +201,7 @@ class StatusReader:
 
 
 def _states(submission: Submission, cached: CachedPods) -> tuple[dict[int, PodState], dict[int, PodState]]:
-    """Return the states of a gang's own pods by number, including deleted ones."""
+    """Return two mappings from pod number to pod state: the gang's pods that exist, and those that are deleted."""
     here, gone = (
         {number: pod_state(pod) for number, pod in pods.get(submission.name, {}).items() if _is_of(submission, pod)}
         for pods in (cached.pods, cached.gone)
@@ -205,7 +215,7 @@ def _is_of(submission: Submission, pod: Mapping[str, Any]) -> bool:
 
 
 def _cancelled(gang: _Gang) -> Finished:
-    """Return the outcome of a gang that Daylight has ended and whose launchers left no record."""
+    """Return how a gang ended that Daylight has cancelled and whose launchers wrote no result."""
     if gang.began:
         return Finished(Outcome.LOST)
     return Finished(Outcome.RELEASED if gang.submission.cancelled == "release" else Outcome.KILLED)
@@ -217,7 +227,7 @@ def _not_placed(pods: Collection[PodState], count: int, patience: float) -> Fini
 
 
 def _vanished(gang: _Gang, events: Mapping[str, str]) -> Finished:
-    """Return the outcome of a gang with a deleted or successfully ended pod, but without a launcher's record."""
+    """Return how a gang ended whose pods were deleted, or ended successfully, and whose launchers wrote no result."""
     if gang.submission.cancelled:
         return _cancelled(gang)
     missing = [each.name for number, each in gang.gone.items() if number not in gang.here]

@@ -6,7 +6,10 @@ from kernel_backend.engines.submission import QueuedGang, SubmissionFile
 
 
 class Submission(QueuedGang):
-    """Record of a gang's submission; it is written before its first object, so that an interruption is noticed."""
+    """Record of the submission of a gang.
+
+    It is written before the gang's objects are created, so that an interrupted submission is noticed later.
+    """
 
     name: str  # of the owner of its objects
     uid: str = ""  # of the owner, once all pods have been created
@@ -14,7 +17,7 @@ class Submission(QueuedGang):
 
     @property
     def delayed(self) -> bool:
-        """Return whether objects of the gang must still be created."""
+        """Return whether some objects of the gang must still be created."""
         return not self.uid and self.end is None
 
 

@@ -1,4 +1,7 @@
-"""Follow pods by a list and then a watch; list again after the watch was cut or its version is too old."""
+"""Keep caches of pods up to date: list the pods once, then follow their changes by a watch of the API server.
+
+After a watch was cut, or its resource version is too old, the pods are listed again.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +32,10 @@ Pods = Mapping[str, Mapping[int, dict[str, Any]]]  # by name of the gang's owner
 
 
 class PodFollower(ABC):
-    """Task that follows pods as long as its state is read from time to time."""
+    """Base class of caches of pods; its task follows the pods as long as the cache is read from time to time."""
 
     def __init__(self, api: Api, query: Query, what: str) -> None:
-        """Create the follower; `query` selects the pods, and `what` names them in messages."""
+        """Create the cache; the query parameters `query` select the pods, and `what` names them in messages."""
         self._api, self._query, self._what = api, query, what
         self._task: asyncio.Task[None] | None = None
         self._listed = asyncio.Event()
@@ -40,7 +43,7 @@ class PodFollower(ABC):
         self.problem = ""  # why there is nothing newer
 
     async def _ask(self) -> bool:
-        """Keep the task running, and wait for the first list unless it fails; return whether there is a problem."""
+        """Keep the task running, and wait up to 2 s for the first list; return whether the pods have been listed."""
         self._asked_at = time.monotonic()
         task = self._task
         if task is None or task.done() or task.get_loop() is not asyncio.get_running_loop():
@@ -56,14 +59,14 @@ class PodFollower(ABC):
 
     @abstractmethod
     def _replace(self, pods: Sequence[dict[str, Any]]) -> None:
-        """Replace all cached pods by those of a new list."""
+        """Replace all cached pods by these, from a new list."""
 
     @abstractmethod
     def _take(self, event: str, pod: dict[str, Any]) -> None:
-        """Apply an event of a watch to the cache: ADDED, MODIFIED or DELETED."""
+        """Apply a change from a watch to the cache; `event` is ADDED, MODIFIED or DELETED."""
 
     async def _path(self) -> str:
-        """Return the API path of the pods to list next."""
+        """Return the API path by which the pods are listed."""
         return await self._api.of("pods")
 
     async def _forever(self) -> None:
@@ -85,7 +88,7 @@ class PodFollower(ABC):
                 await asyncio.sleep(RETRY_S)
 
     async def _watch(self, path: str, version: str) -> str:
-        """Apply the events after a version until the server ends the watch; return the version of the last event."""
+        """Apply the changes after a resource version until the server ends the watch; return the newest version."""
         query = {**self._query, "resourceVersion": version, "allowWatchBookmarks": "true"}
         async for event in self._api.watch(path, query):
             version = event["object"]["metadata"]["resourceVersion"]
@@ -102,7 +105,7 @@ class PodFollower(ABC):
 
 
 class CachedPods(NamedTuple):
-    """Pods of a pool as of the last list or event, with the last states of those that are gone."""
+    """Pods of a pool as of the last list or change, with the last states of deleted ones; grouped by gang."""
 
     pods: Pods = MappingProxyType({})
     gone: Pods = MappingProxyType({})
@@ -110,14 +113,14 @@ class CachedPods(NamedTuple):
 
 
 class PodCache(PodFollower):
-    """Cache of a pool's own pods."""
+    """Cache of the pods that belong to a pool's gangs and checks."""
 
     def __init__(self, api: Api, service: str, pool: str) -> None:
         super().__init__(api, {"labelSelector": selector(of_pool(service, pool))}, f"pods of pool {pool}")
         self._pods, self._gone = dict[str, dict[str, Any]](), dict[str, tuple[float, dict[str, Any]]]()
 
     async def cached(self) -> CachedPods:
-        """Return the pods as last seen; raises EngineUnavailable if they have never been listed."""
+        """Return the pods as they were last seen; raise EngineUnavailable if they could never be listed."""
         if not await self._ask() and not self._pods and self.problem:
             raise EngineUnavailable(f"Kubernetes: {self.problem.removeprefix('Kubernetes: ')}")
         old = time.monotonic() - KEPT_S
@@ -127,18 +130,21 @@ class PodCache(PodFollower):
         )
 
     async def fresh(self, gang: str) -> Mapping[int, dict[str, Any]]:
-        """Return the pods of a gang that the API server lists now; raises EngineUnavailable and Refused."""
+        """Return the pods of a gang by number, as the API server lists them now; raise EngineUnavailable or Refused.
+
+        `gang` is the name of the ConfigMap that owns the pods.
+        """
         pods, _ = await self._api.list(await self._api.of("pods"), {"labelSelector": f"{GANG}={gang}"})
         return _by_gang({each["metadata"]["name"]: each for each in pods}).get(gang, {})
 
     async def listed(self) -> Sequence[dict[str, Any]]:
-        """Return all pods of the pool as the API server lists them now; raises EngineUnavailable and Refused."""
+        """Return all pods of the pool as the API server lists them now; raise EngineUnavailable or Refused."""
         return (await self._api.list(await self._api.of("pods"), self._query))[0]
 
     async def absent(self, gangs: Collection[str]) -> set[str]:
-        """Return which of these gangs have no pod in the API server now; raises EngineUnavailable and Refused.
+        """Return those of these gangs that have no pod in the API server now; raise EngineUnavailable or Refused.
 
-        For many gangs the whole pool is listed once, which is faster than a request for each of them.
+        For many gangs all pods of the pool are listed once, which is faster than a request for each gang.
         """
         if len(gangs) <= FEW:
             return {name for name in gangs if not await self.fresh(name)}
@@ -160,7 +166,10 @@ class PodCache(PodFollower):
 
 
 def waiting_pods(pods: Pods, now: float) -> list[str]:
-    """Return the first pod of each gang that has been pending for unusually long, by name."""
+    """Return the name of one pod of each gang that has pods pending for more than 5 s.
+
+    `now` is in seconds since the epoch.
+    """
     found = []
     for gang in pods.values():
         old = (
@@ -173,7 +182,7 @@ def waiting_pods(pods: Pods, now: float) -> list[str]:
 
 
 def taken_pods(cached: CachedPods, gangs: Collection[str]) -> list[str]:
-    """Return the names of the pods of these gangs that are being deleted, or are gone already."""
+    """Return the names of the pods of these gangs that are deleted, or are being deleted."""
     found = []
     for name in gangs:
         going = (pod for pod in cached.pods.get(name, {}).values() if pod["metadata"].get("deletionTimestamp"))

@@ -1,4 +1,4 @@
-"""Read from Kueue why it does not admit the gangs that wait in its queue."""
+"""Read from Kueue why it does not admit the gangs that wait in its queues."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ EVERY_S = 10.0
 
 
 class QueuedWorkloads:
-    """Cache of Kueue's reasons why gangs wait, by name of a pod; empty without the right to list workloads."""
+    """Cache of Kueue's reasons why gangs wait, by pod name; it stays empty if the service may not list Workloads."""
 
     def __init__(self, api: Api, discovery: Discovery) -> None:
         self._api, self._discovery, self.texts = api, discovery, dict[str, str]()
         self._asked_at = 0.0
 
     async def look(self, waiting: Sequence[str]) -> None:
-        """Read Kueue's reasons for the gangs of these pods, at most every 10 s; drop those of other gangs."""
+        """Read Kueue's reasons for the gangs of these pods, at most every 10 s; drop the reasons for other pods."""
         if not waiting or time.monotonic() < self._asked_at + EVERY_S:
             self.texts = {name: text for name, text in self.texts.items() if name in waiting}
             return
@@ -31,7 +31,10 @@ class QueuedWorkloads:
         self.texts = {name: text for name in waiting if (text := told.get(name.rpartition("-")[0], ""))}
 
     async def _all(self) -> dict[str, str]:
-        """Return Kueue's reasons why gangs are not admitted, by name of their group."""
+        """Return the reason why Kueue does not admit a gang ("" if it does), by name of the gang's pod group.
+
+        Empty if the cluster has no Kueue, or cannot be asked.
+        """
         try:
             if not (version := (await self._discovery.newest()).workloads):
                 return {}

@@ -1,4 +1,4 @@
-"""Serve the probe programs that call the service, such as those in pods: take their answers, and give them orders."""
+"""Serve the probe programs of a check that call the service (as those in pods do): store answers, hand out orders."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from kernel_backend.model.launch.probe import AllReduceOrder, PeerAddresses, Pro
 
 
 class CalledCheck:
-    """Check in progress whose probe programs call the service, with its token and the orders given so far."""
+    """Check in progress whose probe programs call the service: its token, and the orders given so far."""
 
     def __init__(self, exchange: ProbeExchange) -> None:
         self.token = secrets.token_urlsafe(32)
         self._exchange, self._orders = exchange, ProbeOrders()
 
     async def send(self, order: Order) -> None:
-        """Give an order to all probe programs."""
+        """Give an order to all probe programs of the check, each by its call that waits now, or by its next one."""
         if isinstance(order, PeerAddresses):
             self._orders = self._orders.model_copy(update={"peer": order})
         elif isinstance(order, AllReduceOrder):
@@ -28,9 +28,10 @@ class CalledCheck:
         self._exchange.notify()
 
     async def report(self, report: ProbeReport) -> ProbeOrders:
-        """Store a node's answers.
+        """Store a node's answers, and return all orders of the check.
 
-        Return all orders as soon as there is one that its probe program does not have yet.
+        It returns as soon as there is an order that the node's probe program does not have yet, at the latest after
+        `report.wait` seconds.
         """
         self._exchange.take(report.node, report.answers)
         await self._exchange.until(lambda: self._orders.count > report.orders, report.wait)
@@ -38,14 +39,17 @@ class CalledCheck:
 
 
 class CallingProbes:
-    """Checks in progress whose probe programs call the service, by id."""
+    """Checks in progress whose probe programs call the service, by id of the check."""
 
     def __init__(self) -> None:
         self._checks: dict[str, CalledCheck] = {}
 
     @contextmanager
     def opened(self, check: str, exchange: ProbeExchange) -> Iterator[CalledCheck]:
-        """Let the probe programs of a check call the service, until the block ends."""
+        """Accept calls of a check's probe programs until the `with` block ends; yield the check.
+
+        `check` is the id of the check, and `exchange` collects the answers.
+        """
         self._checks[check] = found = CalledCheck(exchange)
         try:
             yield found
@@ -54,11 +58,11 @@ class CallingProbes:
             exchange.end()
 
     def check(self, check: str, token: str) -> None:
-        """Raise Unauthenticated unless this is the token of a check in progress."""
+        """Raise Unauthenticated unless a check with this id is in progress and this is its token."""
         found = self._checks.get(check)
         if found is None or not hmac.compare_digest(found.token.encode(), token.encode()):
             raise Unauthenticated("no valid token: the check has ended, or it is another one's")
 
     async def report(self, check: str, report: ProbeReport) -> ProbeOrders:
-        """Store the answers of a node's probe program; return the orders, after at most `report.wait` seconds."""
+        """Store the answers of a node's probe program, and return the orders after at most `report.wait` seconds."""
         return await self._checks[check].report(report)

@@ -1,4 +1,4 @@
-"""Collect the answers of a check's probe programs, and order the tests that need several nodes at once."""
+"""Collect the answers of a check's probe programs, and order the tests that several nodes must run at once."""
 
 from __future__ import annotations
 
@@ -24,10 +24,13 @@ Send = Callable[[Order], Awaitable[None]]
 
 
 class ProbeExchange:
-    """Exchange with the probe programs of one check, independent of how answers and orders are transported."""
+    """Answers of the probe programs of one check, and the sequence of its tests.
+
+    How answers and orders are transported (such as through srun) is up to the engine.
+    """
 
     def __init__(self, nodes: int, interface: str | None) -> None:
-        """Expect answers of this many nodes; if `interface` is set, only addresses of that network device are tried."""
+        """Expect answers of `nodes` nodes; with `interface`, only addresses of that network device are tested."""
         self._nodes, self._interface = nodes, interface
         self._parts: dict[int, dict[str, Any]] = {}
         self._changed, self._over = asyncio.Event(), False
@@ -39,7 +42,10 @@ class ProbeExchange:
         self._begun = time.monotonic()
 
     def take(self, node: int, part: Mapping[str, Any]) -> None:
-        """Store a part of a node's answers; parts that it has sent before are ignored, since calls are repeated."""
+        """Store answers (`part`) of a node, given by its number; answers that it has sent before are ignored.
+
+        Probe programs may send the same answers several times, since they repeat their calls.
+        """
         if self.started is None:
             self.started = time.monotonic() - self._begun
         known = self._parts.setdefault(node, {})
@@ -49,7 +55,7 @@ class ProbeExchange:
             self.notify()
 
     def end(self) -> None:
-        """Stop waiting for answers."""
+        """End the check: whoever waits for answers does not wait any longer."""
         self._over = True
         self.notify()
 
@@ -59,16 +65,19 @@ class ProbeExchange:
         changed.set()
 
     def answers(self) -> list[NodeProbe]:
-        """Return the answers of each node so far, in order of node numbers; invalid parts are left out."""
+        """Return the answers of each node so far, in order of node numbers; invalid ones are left out."""
         return [_probe(node, self._parts[node]) for node in sorted(self._parts)]
 
     async def first_answers(self, nodes: int, seconds: float) -> bool:
-        """Wait up to `seconds` for the first answers of this many nodes; return whether any node has answered."""
+        """Wait up to `seconds` until this many nodes have sent any answer; return whether at least one has."""
         await self.until(lambda: len(self._parts) >= nodes, seconds)
         return bool(self._parts)
 
     async def orders(self, send: Send) -> None:
-        """Order all nodes to connect to node 0, then to run an all-reduce over an address that all reached."""
+        """Order all nodes to connect to node 0, and then to run an all-reduce at an address that all have reached.
+
+        `send` gives an order to all nodes.
+        """
         if not await self._answered("addresses", FILES_S):
             return
         first = self.answers()[0]
@@ -82,7 +91,7 @@ class ProbeExchange:
             await self._answered("all_reduce", ALL_REDUCE_S)
 
     async def until(self, condition: Callable[[], bool], seconds: float) -> bool:
-        """Wait up to `seconds` until a condition holds or the check ends; return whether the condition holds."""
+        """Wait until a condition holds, but at most `seconds`, or until the check ends; return whether it holds."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while not self._over:
@@ -93,7 +102,7 @@ class ProbeExchange:
         return condition()
 
     async def _answered(self, part: str, seconds: float) -> bool:
-        """Wait up to `seconds` until all nodes have answered this part of the request; return whether they have."""
+        """Wait up to `seconds` until every node has answered the question `part`; return whether all have."""
         nodes = range(self._nodes)
         return await self.until(lambda: all(part in self._parts.get(node, ()) for node in nodes), seconds)
 

@@ -1,4 +1,4 @@
-"""Derive findings about a pool's nodes from the answers of their probe programs. Pure functions."""
+"""Derive findings about a pool's nodes from the answers of their probe programs: pure functions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHARED = "put it on a file system that all nodes see at the same path"
 
 
 class EngineTerms(NamedTuple):
-    """Words for findings that differ by engine: the engine's name, and which of its settings to change."""
+    """Parts of the findings' texts that differ by engine: its name, and advice on what to change."""
 
     engine: str
     versions: str  # how to have the same versions on all nodes
@@ -30,7 +30,7 @@ class EngineTerms(NamedTuple):
 
 
 class ProbeSetup(NamedTuple):
-    """Settings of the probe programs, with the versions and names of the service's own machine."""
+    """Settings of a check that runs probe programs, with facts about the service's own machine to compare with."""
 
     pool: Pool
     python: str
@@ -44,7 +44,7 @@ class ProbeSetup(NamedTuple):
 
 
 def node_findings(setup: ProbeSetup, probes: Sequence[NodeProbe]) -> list[PoolFinding]:
-    """Return the findings about the nodes that have answered, in the order in which a training depends on them."""
+    """Return the findings about the nodes that have answered, in the order in which they matter to a training."""
     found = [
         _versions(setup, probes),
         _home(setup, probes),
@@ -63,7 +63,7 @@ def node_findings(setup: ProbeSetup, probes: Sequence[NodeProbe]) -> list[PoolFi
 
 
 def not_answered(setup: ProbeSetup, probes: Sequence[NodeProbe]) -> str:
-    """Return which part of the nodes did not answer, such as `1 of 2 nodes did not answer, only n1 did`."""
+    """Return a text on how many nodes did not answer, such as `1 of 2 nodes did not answer, only n1 did`."""
     there = f", only {_names(probes)} did" if probes else ""
     return f"{setup.nodes - len(probes)} of {count(setup.nodes, 'node')} did not answer{there}"
 
@@ -98,7 +98,7 @@ def _home(setup: ProbeSetup, probes: Sequence[NodeProbe]) -> PoolFinding:
 
 
 def _folder(name: str, path: str, tests: Mapping[str, WriteTest | None]) -> PoolFinding:
-    """Return the finding about a folder that all nodes must see and be able to write; `tests` are by node."""
+    """Return the finding about a folder that all nodes must see and write to; `tests` has each node's test of it."""
     for is_so, says, todo in _FOLDER:
         if nodes := [node for node, test in tests.items() if is_so(test)]:
             first = tests[nodes[0]] or WriteTest()
@@ -159,7 +159,10 @@ def _clocks(probes: Sequence[NodeProbe]) -> PoolFinding:
 
 
 def _difference(probe: NodeProbe) -> float:
-    """Return how many seconds a node's clock is ahead; 0 if the time for transferring its answer may explain that."""
+    """Return how many seconds a node's clock is ahead of the service's; negative if it is behind.
+
+    0 if the time that the answer took to arrive may explain the difference.
+    """
     return _least_difference(probe) and (probe.clock or 0.0) - (probe.sent + probe.received) / 2
 
 
@@ -180,7 +183,7 @@ def _checkpoints(setup: ProbeSetup, probes: Sequence[NodeProbe]) -> PoolFinding:
 
 
 def _store(url: str, tests: Mapping[str, WriteTest | None]) -> PoolFinding:
-    """Return the finding about an object store that all nodes must be able to write and read; `tests` are by node."""
+    """Return the finding about an object store that all nodes must write to and read; `tests` has each node's test."""
     for node, test in tests.items():
         if test is None or test.problem:
             says = f"{node}: {url} cannot be used ({test.problem if test is not None else 'no answer'})"
@@ -224,7 +227,7 @@ def _host(setup: ProbeSetup, probes: Sequence[NodeProbe]) -> PoolFinding:
 
 
 def red(name: str, says: str, todo: str) -> PoolFinding:
-    """Return a finding that something is wrong and must be changed."""
+    """Return a finding that says what is wrong and, in `todo`, what to change."""
     return PoolFinding(name=name, ok=False, says=says, todo=todo)
 
 
@@ -237,7 +240,7 @@ def _names(probes: Sequence[NodeProbe]) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """Return a number with its noun.
+    """Return a number followed by a noun, in the plural unless the number is 1.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Derive, from the probes on two nodes, whether ranks there can connect, and at what rate: pure functions."""
+"""Derive from the probe programs' answers whether ranks on two nodes can connect, and how fast: pure functions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _INTERFACE = "set `interface` of the pool to a network device that all nodes sha
 
 
 def address_to_use(probes: Sequence[NodeProbe], interface: str | None) -> str:
-    """Return the first address of node 0 that all other nodes have reached; "" if there is none.
+    """Return the first address of node 0 to which all other nodes could connect; "" if there is none.
 
     With `interface`, only addresses of that network device count.
     """
@@ -23,7 +23,7 @@ def address_to_use(probes: Sequence[NodeProbe], interface: str | None) -> str:
 
 
 def network(probes: Sequence[NodeProbe], interface: str | None) -> PoolFinding:
-    """Return the finding about the network between the nodes, with the rate of an all-reduce.
+    """Return the finding on whether the nodes can connect to each other, with the data rate of an all-reduce.
 
     With `interface`, only addresses of that network device count.
     """

@@ -1,4 +1,4 @@
-"""Make the request to the probes of a check, with a folder in the service's home that nodes look for."""
+"""Make the request to a check's probe programs, and the folder by which they recognise the service's home."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from kernel_backend.model.launch.probe import ProbeRequest
 
 @contextlib.asynccontextmanager
 async def probe_request(setup: ProbeSetup, urls: tuple[str, ...]) -> AsyncIterator[ProbeRequest]:
-    """Yield the request for the probes, with a folder in the service's home by which nodes verify that they see it.
+    """Yield the request for the probe programs of a check; `urls` are the service's addresses.
 
-    The folder is created for this, and deleted after the block; raises OSError if it cannot be created. `urls` are the
-    service's addresses.
+    For this, a folder is created in the service's home, by which nodes verify that they see the same home. It is
+    deleted when the block ends. Raises OSError if it cannot be created.
     """
     nonce = secrets.token_hex(16)
     folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="check-", dir=setup.home))

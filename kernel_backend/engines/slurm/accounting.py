@@ -1,4 +1,4 @@
-"""Ask Slurm's accounting (sacct) how jobs ended that squeue does not list any more."""
+"""Read from Slurm's accounting (sacct) how jobs ended that squeue no longer lists."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class Accounted(NamedTuple):
-    """Job of Slurm as sacct shows it."""
+    """Job of Slurm, as sacct lists it."""
 
     id: str
     name: str
@@ -33,7 +33,7 @@ class Accounted(NamedTuple):
 
 
 def parse_sacct(text: str) -> dict[str, Accounted]:
-    """Return the jobs in the output of `sacct -n -P -X -o SACCT`, by id; skip other lines."""
+    """Return the jobs in the output of `sacct -n -P -X -o SACCT`, by job id; invalid lines are skipped."""
     found = {}
     for row in (line.split("|", 5) for line in text.splitlines()):
         try:
@@ -46,9 +46,9 @@ def parse_sacct(text: str) -> dict[str, Accounted]:
 
 
 def ended_job(key: AttemptId, submission: Submission, job: Accounted | None) -> SlurmJob | None:
-    """Return a gang's job with its final state, as sacct shows it; None if it has not ended, or is another job.
+    """Return a gang's job with its final state as sacct lists it; None if it has not ended, or is not this gang's.
 
-    Job ids recur if Slurm loses its state, as it then numbers jobs from 1 again.
+    A job with the same id may be another one: a Slurm that has lost its state numbers jobs from 1 again.
     """
     if job is None or job.state not in ENDED or job.name != job_name(key) or job.submitted < submission.at - CLOCKS_S:
         return None
@@ -64,7 +64,10 @@ def job_name(key: AttemptId) -> str:
 
 
 class Accounting:
-    """Cache of what sacct says about a pool's jobs; if the site has no accounting, sacct is called only once."""
+    """Cache of sacct's answers about a pool's jobs.
+
+    If sacct shows that the site has no accounting, it is not called again.
+    """
 
     def __init__(self) -> None:
         self._none = False  # the site has no slurmdbd
@@ -72,7 +75,7 @@ class Accounting:
         self._jobs: dict[str, Accounted] = {}
 
     async def completed(self, queue: Queue, submissions: Mapping[AttemptId, Submission | None]) -> Queue:
-        """Return the queue with ended jobs of these gangs added, which only sacct lists."""
+        """Return `queue`, with the jobs of these gangs added that have ended and that only sacct still lists."""
         missing = {key: each for key, each in submissions.items() if each is not None and _left(queue, each)}
         if missing and not self._none and time.monotonic() > self._asked_at + EVERY_S:
             self._asked_at = time.monotonic()

@@ -1,4 +1,4 @@
-"""Run gangs of a search one after another as steps of one Slurm job, which is kept for them (a pilot job)."""
+"""Run gangs of a search one after another as steps of one Slurm job that is kept for them (a pilot job)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _POLL_S = 0.05
 
 
 class SlurmAllocatedGangs(AllocatedGangs[SlurmAllocation, Submission]):
-    """Slurm allocations that a pool keeps for several trials of a search, and the gangs that run in them."""
+    """Slurm jobs that a pool keeps for several trials of a search (allocations), and the gangs that run in them."""
 
     kind = SlurmAllocation
 
@@ -49,7 +49,10 @@ class SlurmAllocatedGangs(AllocatedGangs[SlurmAllocation, Submission]):
     # Allocations
 
     def over(self, held: SlurmAllocation, queue: Queue) -> bool:
-        """Return whether the job of an allocation has ended, as far as `queue`, the last answer of squeue, shows."""
+        """Return whether the Slurm job of an allocation has ended, according to `queue`, the last answer of squeue.
+
+        True also if the job was refused, or has been missing from Slurm's list for some time.
+        """
         if held.record.refused:
             return True
         if (job := held.job(queue)) is not None:
@@ -63,7 +66,10 @@ class SlurmAllocatedGangs(AllocatedGangs[SlurmAllocation, Submission]):
         return time.monotonic() > held.missing_since + FORGOTTEN_S
 
     async def tend(self, queue: Queue) -> None:
-        """Read what the batch scripts report, and update the allocations; called in each round of the service."""
+        """Read what the batch scripts of the allocations report, and give back, cancel or delete allocations where due.
+
+        The service calls it in each of its rounds, with the last answer of squeue.
+        """
         self._queue = queue
         for held in list(self.known.values()):
             await asyncio.to_thread(held.refresh)
@@ -73,7 +79,7 @@ class SlurmAllocatedGangs(AllocatedGangs[SlurmAllocation, Submission]):
                 await self._ended(held)
 
     def job(self, submission: Submission, queue: Queue) -> SlurmJob | None:
-        """Return the Slurm job of the allocation that a gang was assigned to; None if the queue does not list it."""
+        """Return the Slurm job of the allocation in which a gang is to run; None if `queue` does not list it."""
         held = self.known.get(submission.allocation)
         return held.job(queue) if held is not None else None
 
@@ -133,7 +139,7 @@ class SlurmAllocatedGangs(AllocatedGangs[SlurmAllocation, Submission]):
         return held
 
     async def kill(self, key: AttemptId, submission: Submission) -> None:
-        """Kill a gang's step; if the allocation's batch script does not answer, end the allocation.
+        """Kill the job step of a gang; if the allocation's batch script does not answer, cancel the whole job.
 
         Raises Unconfirmed if the gang may still run.
         """
@@ -159,7 +165,10 @@ class SlurmAllocatedGangs(AllocatedGangs[SlurmAllocation, Submission]):
             await asyncio.to_thread(held.refresh)
 
     async def _gone(self, held: SlurmAllocation, key: str) -> bool:
-        """Return whether Slurm says that a gang's job is pending or has ended; raise Unconfirmed without an answer."""
+        """Return whether the job of a gang's allocation is pending or has ended, according to a new squeue.
+
+        Raises Unconfirmed if Slurm does not answer.
+        """
         try:
             queue = await self._controller.fresh()
         except EngineUnavailable as error:

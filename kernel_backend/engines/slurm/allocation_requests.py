@@ -25,14 +25,14 @@ _log = logging.getLogger(__name__)
 
 
 class AllocationRequests:
-    """Requests for allocations that one pool keeps for searches."""
+    """Sender of requests for allocations that one pool keeps for searches."""
 
     def __init__(self, home: Path, pool: Pool, service: str) -> None:
         self._home, self._pool, self._service = home, pool, service
         self._limit: tuple[float, float | None] = (0.0, None)  # when the cached limit expires, and the limit in seconds
 
     async def prepared(self, job: LaunchSpec, demand: Demand) -> SlurmAllocation:
-        """Return a new allocation for gangs with this demand, with its record written but its job not yet submitted.
+        """Return a new allocation for gangs with this demand; its record is written, and its job not yet submitted.
 
         Raises EngineUnavailable if Slurm does not answer.
         """
@@ -54,9 +54,10 @@ class AllocationRequests:
         return held
 
     async def submit(self, held: SlurmAllocation) -> None:
-        """Submit the job of an allocation by sbatch.
+        """Submit the Slurm job of an allocation by sbatch.
 
-        Raises EngineUnavailable if Slurm does not answer or its queue is full, and SlurmRefused with Slurm's message.
+        Raises EngineUnavailable if Slurm does not answer or the user has too many jobs in the queue, and SlurmRefused
+        with Slurm's message otherwise.
         """
         script = f"#!/bin/sh\nexec {shlex.join(_holder(held, self._pool))}\n"
         env = cleaned(os.environ, ("DAYLIGHT_SLOTS", "DAYLIGHT_HOME", MARK))
@@ -75,7 +76,7 @@ class AllocationRequests:
 
 
 async def cancel(held: SlurmAllocation, *words: str) -> bool:
-    """Cancel the job of an allocation by scancel with these options; return whether Slurm has answered."""
+    """Call scancel with these options for the job of an allocation; return False if Slurm did not answer."""
     try:
         if held.record.job:
             await run("scancel", *words, held.record.job)
@@ -88,7 +89,7 @@ async def cancel(held: SlurmAllocation, *words: str) -> bool:
 
 
 def _options(held: SlurmAllocation) -> list[str]:
-    """Return the options of sbatch for an allocation; the pool's own options come last and so take precedence."""
+    """Return the options of sbatch for an allocation; the pool's own come last, and so take precedence."""
     record, log = held.record, str(held.folder / LOG).replace("%", "%%")
     words = ["--parsable", "--no-requeue", f"--job-name=daylight-{record.experiment}-allocation"]
     words += [f"--comment={record.comment}", "--chdir=/", f"--output={log}", "--open-mode=append", "--input=/dev/null"]

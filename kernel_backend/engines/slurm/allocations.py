@@ -1,4 +1,4 @@
-"""Define allocations that are jobs of Slurm, and read their state from its queue."""
+"""Define allocations that are Slurm jobs, and derive their state from squeue's answer."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ LOG = "holder.log"
 
 
 class SlurmRecord(AllocationRecord):
-    """Record of an allocation whose job may be found by its comment, if sbatch has not answered."""
+    """Record of an allocation, with the comment of its Slurm job.
+
+    By this comment the job is found if sbatch did not return its id.
+    """
 
     comment: str
 
 
 class SlurmAllocation(Allocation):
-    """Allocation and the events that its batch script has reported; its gangs have the names of `Submission.step`."""
+    """Allocation that is a Slurm job; its batch script reports events, and its gangs are named by `Submission.step`."""
 
     kind = SlurmRecord
     record: SlurmRecord
@@ -27,7 +30,7 @@ class SlurmAllocation(Allocation):
         return queue.find(self.record.job, self.record.comment)
 
     def in_queue(self, queue: Queue) -> HeldAllocation:
-        """Return the public record of this allocation, as far as `queue` shows its job."""
+        """Return the record of this allocation that users may see, with the state of its job in `queue`."""
         job = self.job(queue)
         left = parse_time(job.left) if job is not None and job.state == "RUNNING" else None
         closing = ""

@@ -1,4 +1,4 @@
-"""Check a pool: ask Slurm about it, and run a probe program on two of its nodes."""
+"""Check a pool: read Slurm's partition and nodes, and run a probe program on two of the nodes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ _MOST = 2  # nodes that are probed
 
 
 async def check_pool(home: Path, pool: Pool, context: CheckContext) -> Sequence[PoolFinding]:
-    """Check a pool and return the findings in order; after a failed check, those that depend on it may be missing."""
+    """Check a pool, and return the findings in the order of the checks.
+
+    After a failed check, checks that depend on it may be left out.
+    """
     try:
         version, listing = (await run("sinfo", "--version")).split(), await sinfo(pool)
     except (EngineUnavailable, SlurmRefused) as error:
@@ -62,7 +65,7 @@ async def check_pool(home: Path, pool: Pool, context: CheckContext) -> Sequence[
 
 
 async def _probed(setup: ProbeSetup, urls: tuple[str, ...]) -> list[PoolFinding]:
-    """Run the probe program on the nodes and return what it has found; `urls` are the service's addresses."""
+    """Run the probe program on the nodes, and return the findings; `urls` are the addresses of the service."""
     try:
         async with probe_request(setup, urls) as request:
             probes = Probes(setup, request)
@@ -76,7 +79,10 @@ async def _probed(setup: ProbeSetup, urls: tuple[str, ...]) -> list[PoolFinding]
 
 
 async def _versions(python: str) -> Versions | str:
-    """Return the versions that the interpreter `python` on this machine has, or a text on why it has none."""
+    """Return the versions of Daylight, Python and torch that a Python interpreter on this machine has.
+
+    A text says why they could not be read. `python` is the path of the interpreter.
+    """
     words = (python, "-P", "-m", "kernel_backend.launch.probe")
     try:
         process = await asyncio.create_subprocess_exec(

@@ -1,4 +1,4 @@
-"""Run Slurm's commands; no other module of the service does."""
+"""Run Slurm's commands; no other module of the service runs any."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _KEEP = frozenset({"SLURM_CONF", "SLURM_CONF_SERVER"})  # these select the clust
 
 
 class SlurmRefused(DaylightError):
-    """Error: Slurm has refused a request; the message is Slurm's own."""
+    """Error: Slurm refuses a request; the message is Slurm's own."""
 
     http_status = 400
 
 
 def cleaned(base: Mapping[str, str], withheld: Collection[str] = ()) -> dict[str, str]:
-    """Return the environment variables without `withheld` and without those that configure Slurm's commands or jobs."""
+    """Return environment variables without those named `withheld` and those that configure Slurm's commands or jobs."""
     return {
         name: value
         for name, value in base.items()
@@ -49,9 +49,9 @@ def cleaned(base: Mapping[str, str], withheld: Collection[str] = ()) -> dict[str
 async def start(
     *words: str, env: Mapping[str, str] | None = None, pass_fds: Collection[int] = ()
 ) -> asyncio.subprocess.Process:
-    """Start a command of Slurm with pipes as its input and output.
+    """Start a command of Slurm, with pipes for its input and output.
 
-    `pass_fds` are file descriptors that it inherits. Raises EngineUnavailable if Slurm is not installed.
+    `pass_fds` are file descriptors that the command inherits. Raises EngineUnavailable if Slurm is not installed.
     """
     try:
         return await asyncio.create_subprocess_exec(
@@ -73,10 +73,10 @@ async def start(
 async def run(
     *words: str, stdin: str = "", env: Mapping[str, str] | None = None, pass_fds: Collection[int] = ()
 ) -> str:
-    """Run a command of Slurm, with `stdin` as its input, and return its output.
+    """Run a command of Slurm with the text `stdin` as its input, and return its output.
 
-    `pass_fds` are file descriptors that it inherits. Raises EngineUnavailable if Slurm does not answer or is not
-    installed, and SlurmRefused with its message if it fails otherwise.
+    `pass_fds` are file descriptors that the command inherits. Raises EngineUnavailable if Slurm does not answer or is
+    not installed, and SlurmRefused with the command's error output if it fails for another reason.
     """
     process = await start(*words, env=env, pass_fds=pass_fds)
     try:
@@ -97,12 +97,12 @@ async def run(
 
 
 async def sinfo(pool: Pool) -> str:
-    """Return what sinfo prints about the nodes of a pool's partition; raise the errors of `run`."""
+    """Return what sinfo prints about the nodes of a pool's partition; raise the same errors as `run`."""
     partition = pool.settings.partition
     return await run("sinfo", "-N", "-h", *(["-p", partition] if partition else []), "-o", SINFO)
 
 
 async def partition_limit(pool: Pool) -> float | None:
-    """Return the time limit of a pool's partition in seconds, None if it has none; raise the errors of `run`."""
+    """Return the time limit of a pool's partition in seconds, None without one; raise the same errors as `run`."""
     partition = pool.settings.partition
     return parse_limit(await run("sinfo", "-h", *(["-p", partition] if partition else []), "-o", "%P|%l"))

@@ -1,4 +1,4 @@
-"""List this user's jobs by squeue, at most once a second for all pools of a service."""
+"""List the user's Slurm jobs by squeue, at most once a second for all pools of a service."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ _log = logging.getLogger(__name__)
 
 
 class Queue(NamedTuple):
-    """Jobs in the last answer of squeue, with those that ended in the last minutes."""
+    """Jobs in the last answer of squeue, including jobs that ended in the last minutes."""
 
     jobs: Jobs = NO_JOBS
     asked_at: float = 0.0  # time at which squeue was started; 0 if it never answered
     problem: str = ""  # why there is no newer answer
 
     def find(self, id: str, comment: str) -> SlurmJob | None:
-        """Return the job with this id and comment, or for the id "" the newest with this comment; None if none.
+        """Return the job with this id and comment; for an id of "", the newest job with this comment. None without one.
 
-        The comment is compared because ids recur: a Slurm that has lost its state numbers jobs from 1 again.
+        The comment is compared as well because job ids can recur: a Slurm that has lost its state numbers jobs from 1
+        again.
         """
         if id:
             found = self.jobs.get(id)
@@ -36,12 +37,12 @@ class Queue(NamedTuple):
         return max(named, key=lambda job: int(job.id), default=None)
 
     def corrected(self, job: SlurmJob) -> Queue:
-        """Return the queue with `job` in place of the job with the same id."""
+        """Return a copy of the queue in which `job` replaces the job with the same id, or is added."""
         return self._replace(jobs={**self.jobs, job.id: job})
 
 
 class Controller:
-    """Cache of Slurm's queue, which the engines of all pools share; at most one squeue runs at a time."""
+    """Cache of Slurm's queue for the engines of all pools; at most one squeue runs at a time."""
 
     def __init__(self) -> None:
         self._queue = Queue()
@@ -49,7 +50,10 @@ class Controller:
         self._asking: asyncio.Task[None] | None = None
 
     async def queue(self) -> Queue:
-        """Return the queue, at most a second old; if Slurm does not answer in time, the last one, with the problem."""
+        """Return the queue, at most a second old.
+
+        If Slurm does not answer in time, return the last known queue, with the problem in it.
+        """
         if time.time() < self._tried_at + EVERY_S and not self._busy():
             return self._queue
         if await self._ask(WAIT_S):
@@ -58,7 +62,7 @@ class Controller:
         return self._queue._replace(problem=self._queue.problem or slow)
 
     async def fresh(self) -> Queue:
-        """Return the answer of a squeue that starts after this call; raise EngineUnavailable if it does not answer."""
+        """Return the queue as printed by a squeue that starts after this call; raise EngineUnavailable without one."""
         called = time.time()
         while self._tried_at < called or self._busy():
             await self._ask()
@@ -71,7 +75,7 @@ class Controller:
         return task is not None and not task.done() and task.get_loop() is asyncio.get_running_loop()
 
     async def _ask(self, patience: float | None = None) -> bool:
-        """Run squeue, or wait for the one that runs, for `patience` seconds; return whether it has answered by then."""
+        """Run squeue, or join one that runs already, for up to `patience` seconds; return whether it has ended."""
         if not self._busy() or self._asking is None:
             self._tried_at = time.time()
             self._asking = asyncio.create_task(self._squeue(), name="squeue")

@@ -1,4 +1,4 @@
-"""Run gangs as Slurm jobs; Slurm decides when and on which nodes, and all state is kept in the attempts' folders."""
+"""Run gangs as Slurm jobs; Slurm decides when and where they run, and all state is in the attempts' folders."""
 
 from __future__ import annotations
 
@@ -54,13 +54,16 @@ _log = logging.getLogger(__name__)
 
 
 class SlurmEngine(FolderEngine):
-    """Engine for the gangs of one pool; its Slurm jobs belong to the Unix user who runs the service."""
+    """Engine for the gangs of one pool; its Slurm jobs belong to the Unix user as whom the service runs."""
 
     name = "slurm"
     caps = Caps(atomic_gang=True, preemption=True, quota=True, multi_node=True, per_user_identity=False, places=False)
 
     def __init__(self, home: Path, pool: Pool, service: str, controller: Controller | None = None) -> None:
-        """Create the engine; `service` is a unique name of the service, whose pools share the `controller`."""
+        """Create the engine of a pool; `service` is a name that no other service has.
+
+        `controller` is the cache of Slurm's queue, which all pools of a service share.
+        """
         super().__init__(GangFolders(home, pool.name))
         self._home, self._pool, self._service = home, pool, service
         self._controller = controller or Controller()
@@ -72,18 +75,19 @@ class SlurmEngine(FolderEngine):
         self._delayed = DelayedGangs(self._folders, self._controller, self.submit)
 
     async def nodes(self) -> Sequence[Node]:
-        """Return the nodes of the partition, at most half a minute old; raise EngineUnavailable without an answer."""
+        """Return the nodes of the partition, listed at most 30 s ago; raise EngineUnavailable without an answer."""
         return await self._nodes.newest()
 
     async def site_load(self) -> SiteLoad:
-        """Return what is free in the partition, and which jobs of others wait for its nodes."""
+        """Return the free slots of the partition's nodes, and the jobs of others that wait for these nodes."""
         return await self._load.read(await self._nodes.newest())
 
     async def submit(self, job: LaunchSpec, token: str) -> None:
-        """Submit a Slurm job for a gang, unless it has one; if Slurm refuses it for good, the gang is listed as ended.
+        """Submit a Slurm job for a gang, unless it has one; if Slurm refuses it for good, record the gang as ended.
 
-        A gang that Slurm does not accept now (limit of submitted jobs, controller without an answer) is pending with
-        that reason; `statuses` submits it later, after gangs that have waited longer.
+        If Slurm does not accept a gang now (limit on submitted jobs, no answer), the gang is pending with that reason.
+        A later call of `statuses` submits it again, after gangs that have waited longer. A gang of a search that keeps
+        allocations gets a free one of these, if there is one.
         """
         folder = self._folders.of(job.id)
         begun = folder.launcher() is not None or read_submission(folder) is not None
@@ -113,9 +117,10 @@ class SlurmEngine(FolderEngine):
                 await self._sbatch(job, token, folder, new, lock)
 
     async def statuses(self, of: Sequence[AttemptId] | None = None) -> Sequence[GangStatus]:
-        """Return the status of each gang of this pool; if `of` is given, only of attempts in it.
+        """Return the status of every listed gang of this pool; if `of` is given, only of attempts in it.
 
-        For all pools and gangs together squeue runs at most once a second.
+        For all pools and gangs together, squeue runs at most once a second. Each call also starts the work that is due,
+        such as submitting delayed gangs again.
         """
         keys = await asyncio.to_thread(self._statuses.unended, of)
         queue = await self._controller.queue() if keys or self._kept.known else Queue()
@@ -136,7 +141,7 @@ class SlurmEngine(FolderEngine):
         return await asyncio.to_thread(self._statuses.read, queue, of)
 
     async def release(self, key: AttemptId) -> None:
-        """Cancel a gang that waits in the queue; let the ranks of a running one save a checkpoint and exit."""
+        """Ask the ranks of a running gang to save a checkpoint and exit; cancel the job of a pending gang."""
         submission = await self._cancelling(key, "release")
         if submission is not None and submission.allocation and submission.end is None:
             await self._kept.release(submission)
@@ -149,7 +154,10 @@ class SlurmEngine(FolderEngine):
             await run("scancel", "--signal=URG", submission.job)
 
     async def kill(self, key: AttemptId) -> None:
-        """Cancel a gang's job at once; return when, according to Slurm, the job has left its nodes."""
+        """Cancel a gang's job at once; return when Slurm reports that the job has ended.
+
+        Raises Unconfirmed if it does not end in time, or if Slurm does not answer.
+        """
         submission = await self._cancelling(key, "kill")
         if submission is None:
             return
@@ -183,7 +191,7 @@ class SlurmEngine(FolderEngine):
     # Allocations that searches keep
 
     def allocations(self) -> Sequence[HeldAllocation]:
-        """Return the allocations that searches have or wait for in this pool, as of the last call of `statuses`."""
+        """Return the allocations of this pool that searches keep or wait for, as of the last call of `statuses`."""
         return self._kept.shown()
 
     async def give_back(self, id: str, why: str) -> None:
@@ -193,9 +201,10 @@ class SlurmEngine(FolderEngine):
     async def _sbatch(
         self, job: LaunchSpec, token: str, folder: AttemptFolder, submission: Submission, lock: int
     ) -> None:
-        """Submit the job of a gang by sbatch, which inherits the lock: it stays held even if this process dies.
+        """Submit the job of a gang by sbatch, and record the result.
 
-        `lock` is the file descriptor of the lock.
+        `lock` is the file descriptor of the lock on the gang's record. sbatch inherits it, so that the record stays
+        locked until sbatch exits, even if this process dies.
         """
         options = sbatch_options(job, self._pool, folder.path, submission.comment)
         text = script(job, self._pool, folder.path, self._scratch)
@@ -217,9 +226,9 @@ class SlurmEngine(FolderEngine):
             write_submission(folder, submission.model_copy(update={"job": parse_job_id(output)}))
 
     async def _place(self, job: LaunchSpec, folder: AttemptFolder, submission: Submission) -> None:
-        """Assign a gang to a free allocation that is kept for its search, or request a new one.
+        """Assign a gang to a free allocation that its search keeps, or request a new one.
 
-        If Slurm accepts no request now, the gang waits.
+        If Slurm does not answer, or accepts no request now, the gang waits.
         """
         try:
             await self._kept.place(job, folder, submission)
@@ -227,7 +236,7 @@ class SlurmEngine(FolderEngine):
             write_submission(folder, submission.model_copy(update={"delay": error.message}))
 
     async def _withdraw(self, key: AttemptId, submission: Submission, job: SlurmJob) -> None:
-        """Cancel a job that Slurm can never start, and end its gang with the reason that Slurm shows."""
+        """Cancel a pending job that Slurm can never start, and record the end of its gang, with Slurm's reason."""
         try:
             await run("scancel", "--state=PENDING", job.id)
         except (SlurmRefused, EngineUnavailable) as error:
@@ -239,9 +248,9 @@ class SlurmEngine(FolderEngine):
 
     @staticmethod
     async def _preempted(job: SlurmJob) -> bool:
-        """Return whether a job that ended in state TIMEOUT was preempted.
+        """Return whether a job that ended in state TIMEOUT was in fact preempted.
 
-        Preemption sets a job's time limit to the grace period.
+        Slurm preempts a job by reducing its time limit to the grace period.
         """
         try:
             return was_preempted(await run("scontrol", "show", "job", "-o", job.id))
@@ -249,9 +258,9 @@ class SlurmEngine(FolderEngine):
             return False
 
     async def _cancelling(self, key: AttemptId, why: Literal["release", "kill"]) -> Submission | None:
-        """Record why a gang's job is to be cancelled; return its submission, None if it was never submitted.
+        """Record that a gang is to be ended by release or by kill; return its record, None if it was never submitted.
 
-        Raises Unconfirmed while an sbatch for the gang runs without an answer.
+        Raises Unconfirmed if an sbatch for the gang still runs and does not end.
         """
         folder = self._folders.of(key)
         if (submission := read_submission(folder)) is None:
@@ -270,10 +279,10 @@ class SlurmEngine(FolderEngine):
 
     @staticmethod
     async def _cancel(job: SlurmJob, hard: bool) -> None:
-        """Cancel a job by scancel; with `hard`, send SIGKILL to its step first.
+        """Cancel a job by scancel; with `hard`, send SIGKILL to the job's running step instead.
 
-        Without that, Slurm sends SIGTERM, also for `scancel --signal=KILL JOB`, and SIGKILL only KillWait seconds
-        later.
+        A plain scancel, even with `--signal=KILL` for the job, makes Slurm send SIGTERM first, and SIGKILL only after
+        its setting KillWait.
         """
         if hard and job.state not in PENDING:
             with contextlib.suppress(SlurmRefused):  # the job has no running step

@@ -1,4 +1,4 @@
-"""Derive findings about a pool of Slurm: its partition, and why probes did not start or answer. Pure functions."""
+"""Derive findings about a Slurm pool: its partition, and why probe programs did not start or answer. Pure functions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DOWN = "`scontrol show node NAME` says why a node is down"
 
 
 class ProbeJob(NamedTuple):
-    """Result of the Slurm job of the probe programs."""
+    """State of the Slurm job that runs the probe programs of a check."""
 
     started: float | None = None  # seconds from the start of srun to its first line; None without a line
     errors: str = ""  # error output of srun and the probes
@@ -32,7 +32,7 @@ class ProbeJob(NamedTuple):
 
 
 def partition(pool: Pool, nodes: Sequence[Node], states: Mapping[str, int]) -> PoolFinding:
-    """Return the finding about the partition: its nodes, their states and slots."""
+    """Return the finding about a pool's partition; `states` has the number of nodes in each state."""
     name = pool.settings.partition or "default partition"
     if not nodes:
         todo = "change `partition` of the pool: `sinfo -s` lists them"
@@ -50,9 +50,9 @@ def partition(pool: Pool, nodes: Sequence[Node], states: Mapping[str, int]) -> P
 
 
 def not_started(setup: ProbeSetup, job: ProbeJob, waited: float) -> PoolFinding:
-    """Return the finding that the probes did not start, and why: no free node, a refused job, or no interpreter.
+    """Return the finding on why no probe program started: no free node, a refused job, or no interpreter.
 
-    `waited` is the number of seconds that the job was pending.
+    `waited` is the number of seconds since the job was submitted.
     """
     where = setup.pool.settings.partition or "the default partition"
     if never(job.reason):
@@ -69,7 +69,7 @@ def not_started(setup: ProbeSetup, job: ProbeJob, waited: float) -> PoolFinding:
 
 
 def findings(setup: ProbeSetup, job: ProbeJob, probes: Sequence[NodeProbe]) -> list[PoolFinding]:
-    """Return the findings from what the probes have answered, in the order in which a training depends on them."""
+    """Return the findings from the probe programs' answers, in the order in which they matter to a training."""
     says = f"{job.started or 0.0:.1f} s from srun to the first line of the probe"
     start = PoolFinding(name="start", ok=True, says=says)
     return [*_unanswered(setup, job, probes), *node_findings(setup, probes), start]
@@ -84,7 +84,7 @@ def _unanswered(setup: ProbeSetup, job: ProbeJob, probes: Sequence[NodeProbe]) -
 
 
 def _failed(setup: ProbeSetup, errors: str) -> PoolFinding | None:
-    """Return the finding that a node could not run the probe's interpreter; None if `errors` show another error."""
+    """Return the finding that a node could not run the probe program; None if `errors` shows another problem."""
     if "execve" in errors or "No such file or directory" in errors:
         return red("probe", f"{setup.python} is not there on a node", TERMS.versions)
     if "No module named" in errors:

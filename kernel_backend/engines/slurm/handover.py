@@ -1,4 +1,4 @@
-"""Submit gangs again that sbatch did not accept: at the limit of submitted jobs, or without an answer."""
+"""Submit gangs again that sbatch did not accept: the user had too many jobs in the queue, or Slurm did not answer."""
 
 from __future__ import annotations
 
@@ -25,31 +25,34 @@ _log = logging.getLogger(__name__)
 
 
 def in_order(submissions: Submissions) -> list[AttemptId]:
-    """Return the gangs that sbatch has not accepted yet, cancelled ones included, in order of submission."""
+    """Return the gangs that sbatch has not accepted yet, cancelled ones included, oldest submission first."""
     found = [(each.at, key) for key, each in submissions.items() if each is not None and each.delayed]
     return [key for _, key in sorted(found)]
 
 
 class RetryTimer:
-    """Timer of the next try: at once if jobs have left the queue or Slurm answers again, else after RETRY_S seconds."""
+    """Timer for the next try of submitting delayed gangs.
+
+    It is due as soon as jobs have left the queue or Slurm answers again, else RETRY_S seconds after the last try.
+    """
 
     def __init__(self) -> None:
         self._again, self._active = 0.0, 0
 
     def due(self, queue: Queue) -> bool:
-        """Return whether to try now; False as long as Slurm does not answer."""
+        """Return whether the gangs should be submitted now; False while Slurm does not answer."""
         if queue.problem:
             self._again = 0.0
             return False
         return time.monotonic() >= self._again or _active(queue) < self._active
 
     def tried(self, queue: Queue) -> None:
-        """Record that a try has failed, with the queue as it was then."""
+        """Record that a try has failed; `queue` is Slurm's queue at that time."""
         self._again, self._active = time.monotonic() + RETRY_S, _active(queue)
 
 
 class DelayedGangs:
-    """Gangs of a pool that sbatch has not accepted yet; they are stored in their folders and so survive a restart."""
+    """Gangs of a pool that sbatch has not accepted yet; their records in the attempts' folders survive a restart."""
 
     def __init__(
         self, folders: GangFolders, controller: Controller, submit: Callable[[LaunchSpec, str], Awaitable[None]]
@@ -59,15 +62,15 @@ class DelayedGangs:
 
     @staticmethod
     def reason(unended: Callable[[], Submissions]) -> str:
-        """Return why gangs wait to be submitted, as a new one must then wait behind them; "" if none waits.
+        """Return why earlier gangs wait to be submitted, so that a new gang must wait behind them; "" if none waits.
 
-        `unended` returns the submissions of gangs that have not ended.
+        `unended` returns the records of gangs that have not ended.
         """
         waiting = unended()
         return next((each.delay for key in in_order(waiting) if (each := waiting[key]) and not each.cancelled), "")
 
     def advance(self, submissions: Submissions, queue: Queue) -> None:
-        """Start a task that submits the waiting gangs, unless such a task runs or the next try is not due yet."""
+        """Start a task that submits the delayed gangs again, unless it still runs or the next try is not due yet."""
         keys = in_order(submissions)
         cancelled = any(each.cancelled for key in keys if (each := submissions[key]) is not None)
         if keys and not self._tasks and (self._timer.due(queue) or (cancelled and not queue.problem)):
@@ -76,7 +79,7 @@ class DelayedGangs:
             task.add_done_callback(self._tasks.discard)
 
     async def _submit_all(self, keys: Sequence[AttemptId], queue: Queue) -> None:
-        """Submit these gangs in order, until Slurm does not accept one; end the gangs that were cancelled."""
+        """Submit these gangs in order until Slurm does not accept one; record the end of gangs that were cancelled."""
         for key in keys:
             folder = self._folders.of(key)
             try:
@@ -97,7 +100,10 @@ class DelayedGangs:
             await self._submit(await asyncio.to_thread(folder.job), await asyncio.to_thread(folder.token))
 
     async def _call_off(self, folder: AttemptFolder) -> None:
-        """End a gang that was cancelled before sbatch had answered; if Slurm has a job of it after all, cancel that."""
+        """Record the end of a gang that was cancelled before Slurm had accepted it.
+
+        If it turns out that Slurm has a job of the gang, this job is cancelled instead.
+        """
         async with locked(folder):
             known = read_submission(folder)
             if known is None or not known.delayed:

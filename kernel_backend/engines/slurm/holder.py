@@ -1,9 +1,9 @@
-"""Run gangs of a search as steps of one Slurm job: that job's batch script.
+"""Run gangs of a search, one after another, as steps of one Slurm job; this program is the job's batch script.
 
     python -m kernel_backend.engines.slurm.holder FOLDER --idle 60
 
-The service appends orders to FOLDER/orders, and this process appends their results to FOLDER/events. It imports only
-the standard library, since it stays in the memory of the job.
+The service appends orders to FOLDER/orders, and this process appends events, such as the end of a gang, to
+FOLDER/events. It imports only the standard library, since it stays in the memory of the job.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from kernel_backend.engines.allocations.holder import TURN_S, FileChannel, Holde
 
 
 class JobSteps:
-    """Starter of gangs as steps of the Slurm job in which this process runs."""
+    """Starter of gangs as job steps of the Slurm job in which this process runs."""
 
     def __init__(self) -> None:
         self._step: subprocess.Popen[bytes] | None = None
 
     def start(self, order: dict[str, Any]) -> None:
-        """Run the script of a gang, which becomes an srun; raises OSError."""
+        """Start the script of a gang, which replaces itself by srun; raise OSError if the log cannot be opened."""
         with open(order["log"], "ab") as log:
             self._step = subprocess.Popen(
                 ["/bin/sh", order["script"]], stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
 
     def poll(self) -> int | None:
-        """Return the exit code of the step; None while it runs."""
+        """Return the exit code of the script that was started last; None while it runs."""
         return None if self._step is None else self._step.poll()
 
     def release(self) -> None:
-        """Send SIGURG to the processes of the step, which launchers alone handle."""
+        """Send SIGURG to the processes of the running step; only launchers handle this signal."""
         _scancel("--signal=URG", _job())
 
     def kill(self) -> None:
-        """Kill the steps that Slurm lists; srun may create the step just after this try."""
+        """Kill the job steps that Slurm lists now; a step that srun creates later is not affected."""
         listed = subprocess.run(["squeue", "-s", "-h", "-j", _job(), "-o", "%i"], capture_output=True, check=False)
         steps = [each for each in listed.stdout.decode().split() if each.rpartition(".")[2].isdigit()]
         for each in steps:

@@ -15,14 +15,20 @@ EVERY_S = 30.0
 
 
 class PartitionNodes:
-    """Cache of the nodes of a pool's partition; sinfo works without an account in Slurm."""
+    """Cache of the nodes of a pool's partition, as sinfo lists them.
+
+    sinfo also works for users without an account in Slurm.
+    """
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._asked_at, self._nodes = 0.0, list[Node]()
 
     async def newest(self) -> Sequence[Node]:
-        """Return the nodes, at most half a minute old; raise EngineUnavailable if Slurm does not answer."""
+        """Return the nodes, listed at most 30 s ago.
+
+        Raises EngineUnavailable if Slurm does not answer, or lists no node of the partition.
+        """
         if not self._asked_at or time.monotonic() > self._asked_at + EVERY_S:
             nodes = parse_sinfo(await sinfo(self._pool), self._pool)
             if not nodes:

@@ -1,4 +1,4 @@
-"""Derive how a gang ended from the final state of its Slurm job: pure functions."""
+"""Derive from the final state of a Slurm job how its gang ended: pure functions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ NODE_LOST = ("NODE_FAIL", "BOOT_FAIL")
 
 
 def node_problems(kind: FaultKind, reason: str, nodes: str) -> tuple[NodeProblem, ...]:
-    """Return the problem of a job's only node; () for several, as Slurm does not say which of them has it.
+    """Return the fault of a job's node if the job has only one.
+
+    For several nodes return (), as Slurm does not say which of them has the fault.
 
     Examples
     --------
@@ -29,14 +31,17 @@ def node_problems(kind: FaultKind, reason: str, nodes: str) -> tuple[NodeProblem
 
 
 def explained(result: AttemptResult, state: str) -> bool:
-    """Return whether the state of a job explains why ranks were killed, so that it overrules the launcher's record."""
+    """Return whether a job's state explains why a rank was killed by a signal.
+
+    The state then decides the outcome, rather than the launcher's result, which shows only the signal.
+    """
     return by_signal(result) and state in _EXPLAIN
 
 
 def contested(result: AttemptResult, state: str, asked_at: float, now: float) -> bool:
-    """Return whether Slurm may still report that it has itself killed the ranks, so that their end is not yet decided.
+    """Return whether Slurm may still report that it killed the ranks itself; the gang's end is then not known yet.
 
-    `state` is the job's state at time `asked_at`, "" if Slurm did not list the job then.
+    `result` is the launcher's result. `state` is the state of the job at time `asked_at`, "" if Slurm did not list it.
     """
     if not by_signal(result) or state in ENDED:
         return False
@@ -49,10 +54,11 @@ def contested(result: AttemptResult, state: str, asked_at: float, now: float) ->
 
 
 def job_outcome(state: str, began: bool, cancelled: str, job: str, nodes: str) -> tuple[Outcome, Failure | None]:
-    """Return how a gang ended by the final state of its job, if the launcher's record is missing or overruled.
+    """Return how a gang ended, according to the final state of its job: the outcome and the failure.
 
-    `began` is True if a launcher had started; `cancelled` is why Daylight cancelled the job, "" if it did not. `job`
-    and `nodes` are the job's id and nodes, for messages.
+    This is used if there is no launcher's result, or if the state explains it. `began` says whether a launcher had
+    started, and `cancelled` how Daylight cancelled the job, "" if it did not. `job` and `nodes` are the job's id and
+    nodes, for messages.
     """
     if state in ("TIMEOUT", "DEADLINE"):
         message = f"Slurm ended job {job} at its time limit: set a longer one with --time in the pool's `extra`"

@@ -52,7 +52,7 @@ _DOWN = re.compile(r"^(?:down|drain|fail|unknown|maint|error|inval|reboot)|\*$")
 
 
 class SlurmJob(NamedTuple):
-    """Job of Slurm as squeue shows it."""
+    """Job of Slurm, as squeue lists it."""
 
     id: str
     state: str
@@ -78,7 +78,7 @@ def parse_squeue(text: str) -> Jobs:
 
 
 def parse_job_id(text: str) -> str:
-    """Return the job id that `sbatch --parsable` prints, without the cluster's name; raise ValueError if invalid."""
+    """Return the job id in the output of `sbatch --parsable`, without the cluster's name; raise ValueError if none."""
     lines = text.strip().splitlines()
     found = lines[-1].partition(";")[0].strip() if lines else ""  # a site's hook may print lines before it
     if not found.isdigit():
@@ -87,7 +87,7 @@ def parse_job_id(text: str) -> str:
 
 
 def parse_time(text: str) -> float | None:
-    """Return in seconds a duration as Slurm prints it; None for a word such as UNLIMITED.
+    """Return the seconds in a duration as Slurm prints it; None for a word such as UNLIMITED.
 
     Examples
     --------
@@ -103,9 +103,9 @@ def parse_time(text: str) -> float | None:
 
 
 def parse_limit(text: str) -> float | None:
-    """Return the time limit in the output of `sinfo -h -o '%P|%l'`, in seconds; None if there is none.
+    """Return the time limit in seconds from the output of `sinfo -h -o '%P|%l'`; None if there is none.
 
-    If the output has several partitions, the default one is used, whose name ends with `*`.
+    If the output has several partitions, the default one counts, whose name ends with `*`.
     """
     rows = [line.split("|") for line in text.splitlines() if line.count("|") == 1]
     rows.sort(key=lambda row: not row[0].endswith("*"))
@@ -113,7 +113,10 @@ def parse_limit(text: str) -> float | None:
 
 
 def parse_sinfo(text: str, pool: Pool) -> list[Node]:
-    """Return the nodes of a pool in the output of `sinfo -N -h -o SINFO`, with at most `most_slots` slots in total."""
+    """Return the nodes of a pool from the output of `sinfo -N -h -o SINFO`.
+
+    If the pool sets `most_slots`, the nodes have at most that many slots in total.
+    """
     settings, rows = pool.settings, _rows(text, pool)
     gpus = settings.gpus if settings.gpus is not None else any(gpu_count(row[4], settings.gpu_type) for row in rows)
     nodes, left = dict[str, Node](), settings.most_slots
@@ -143,27 +146,27 @@ def parse_sinfo(text: str, pool: Pool) -> list[Node]:
 
 
 def parse_states(text: str, pool: Pool) -> list[str]:
-    """Return the state of each node of a pool in the output of `sinfo -N -h -o SINFO`."""
+    """Return the state of each node of a pool, such as `idle`, from the output of `sinfo -N -h -o SINFO`."""
     return list({row[0]: row[2] for row in _rows(text, pool)}.values())
 
 
 def was_preempted(text: str) -> bool:
-    """Return whether the output of `scontrol show job` contains a preemption time."""
+    """Return whether the output of `scontrol show job` contains the time of a preemption."""
     return bool(re.search(r"\bPreemptTime=\d", text))
 
 
 def never(reason: str) -> str:
-    """Return advice if a job that is pending for this reason can never start; "" if it may start."""
+    """Return advice for users if a job that is pending for this reason can never start; "" if it may start."""
     return _NEVER.get(reason) or (f"{_SITE} for one job: request less" if _PER_JOB.fullmatch(reason) else "")
 
 
 def slurm_text(text: str) -> str:
-    """Return the text, with `Slurm: ` before it unless it begins with that name."""
+    """Return a text with the prefix `Slurm: `, unless it begins with `Slurm` already."""
     return text if text.startswith("Slurm") else f"Slurm: {text}"
 
 
 def wait_text(job: SlurmJob, now: datetime) -> str:
-    """Return for users why a job is pending, such as `Slurm: Resources, expected to start 14:20`."""
+    """Return a text for users on why a job is pending, such as `Slurm: Resources, expected to start 14:20`."""
     if job.state == "CONFIGURING":
         return "Slurm: its nodes are being booted"
     reason = "submitted" if job.reason in ("None", "") else job.reason
@@ -173,15 +176,15 @@ def wait_text(job: SlurmJob, now: datetime) -> str:
 
 
 def no_answer(errors: str) -> bool:
-    """Return whether a command failed only because Slurm does not answer now, so that it can be repeated.
+    """Return whether a command of Slurm failed because Slurm does not answer now, so that it can be tried again.
 
-    `errors` is what the command has written to standard error.
+    `errors` is the error output of the command.
     """
     return bool(_NO_ANSWER.search(errors))
 
 
 def too_many(refusal: str) -> bool:
-    """Return whether sbatch has refused a job because the user has too many jobs in the queue at present.
+    """Return whether sbatch refused a job because the user has too many jobs in the queue at present.
 
     Examples
     --------
@@ -195,7 +198,9 @@ def too_many(refusal: str) -> bool:
 
 
 def limit_text(refusal: str) -> str:
-    """Return which limit sbatch names in its refusal, and to whom it applies; other refusals are returned unchanged.
+    """Return the name of the limit in a refusal by sbatch, and to whom the limit applies.
+
+    A refusal that names no limit is returned unchanged.
 
     Examples
     --------
@@ -210,13 +215,13 @@ def limit_text(refusal: str) -> str:
 
 
 def sentence(errors: str) -> str:
-    """Return what a Slurm command has written to standard error as one line, without its prefixes."""
+    """Return the error output of a Slurm command as one line, without the prefixes of its lines."""
     lines = [re.sub(r"^(?:s\w+: )?(?:slurm_\w+:? )?(?:error: )?", "", line.strip()) for line in errors.splitlines()]
     return "; ".join(dict.fromkeys(_informative(lines)))[:1000]
 
 
 def refusal_advice(refusal: str) -> str:
-    """Return advice on what to change in a pool if sbatch refuses its jobs with this message."""
+    """Return advice for users on what to change in a pool whose job sbatch has refused with this message."""
     for words, advice in (
         (_POLICY.lower(), "request less, or change `qos` or `account` of the pool: `sacctmgr show qos` lists limits"),
         ("user id", "ask the site whether you may use this partition, or change `partition` of the pool"),
@@ -234,7 +239,10 @@ def refusal_advice(refusal: str) -> str:
 
 
 def _rows(text: str, pool: Pool) -> list[list[str]]:
-    """Return the rows about the pool's partition, split into fields; if the pool names none, about the default one."""
+    """Return the fields of each line about the pool's partition, from the output of `sinfo -N -h -o SINFO`.
+
+    If the pool names no partition, the lines about the default one are returned.
+    """
     rows = [row for line in text.splitlines() if len(row := line.split("|", 5)) == 6]
     default = [row for row in rows if row[1].endswith("*")]
     return default if pool.settings.partition is None and default else rows
@@ -263,7 +271,9 @@ def _expected(start: str, now: datetime) -> str:
 
 
 def gpu_count(gres: str, kind: str | None) -> int:
-    """Return how many GPUs Slurm's name of generic resources counts, of one kind if that is given.
+    """Return how many GPUs there are in a list of generic resources as Slurm prints it.
+
+    With `kind`, only GPUs of this type count.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Run the probe programs of a pool's check as one Slurm job: read their answers and send them orders."""
+"""Run the probe programs of a pool's check as one Slurm job: read their answers, and send them orders."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ LOOK_S = 3.0  # between calls of squeue
 
 
 class Probes:
-    """Probe programs of one check, with what they have answered so far."""
+    """Probe programs of one check, and their answers so far."""
 
     def __init__(self, setup: ProbeSetup, request: ProbeRequest) -> None:
-        """Create the probes for a request; `run` starts them."""
+        """Create the probe programs' job from the settings of a check; `run` starts it."""
         self.job = ProbeJob()
         self._setup, self._request = setup, request
         self._name = f"daylight-check-{request.nonce[:8]}"
         self._exchange = ProbeExchange(setup.nodes, setup.pool.settings.interface)
 
     async def run(self, env: Mapping[str, str]) -> bool:
-        """Run the probes to their end; return whether any has answered.
+        """Run the probe programs until all have ended; return whether any of them has answered.
 
-        Problems of the pool are not raised. `env` is the environment of the probes.
+        `env` is their environment. Problems of the pool raise no error; they are recorded in `job`.
         """
         options = probe_options(self._setup.pool, self._setup.nodes, self._setup.gpus, self._name)
         words = (*options, self._setup.python, "-P", "-m", "kernel_backend.launch.probe")
@@ -58,7 +58,7 @@ class Probes:
             await self._end(process, reading)
 
     def answers(self) -> list[NodeProbe]:
-        """Return what each node has answered so far, in order of the nodes' numbers."""
+        """Return the answers of each node so far, in the order of node numbers."""
         return self._exchange.answers()
 
     async def _read(self, process: asyncio.subprocess.Process) -> None:
@@ -79,7 +79,7 @@ class Probes:
             self.job = self.job._replace(started=self._exchange.started)
 
     async def _look(self, process: asyncio.subprocess.Process) -> None:
-        """Record why the probes' job is pending; end the check if Slurm can never start it."""
+        """Keep recording why the job of the probe programs is pending; end the check if Slurm can never start it."""
         while True:
             await asyncio.sleep(LOOK_S)
             with contextlib.suppress(EngineUnavailable, SlurmRefused):

@@ -1,4 +1,4 @@
-"""Compose the options of sbatch and the batch script for a gang: pure functions."""
+"""Compose the options of sbatch and the batch script of a gang's job: pure functions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OF_SBATCH = re.compile(
 
 
 class Shape(NamedTuple):
-    """Size of a gang: how many slots and nodes it has, and whether a slot is a GPU."""
+    """Size of a gang: numbers of slots and nodes, and whether a slot is a GPU."""
 
     slots: int
     nodes: int
@@ -33,7 +33,10 @@ class Shape(NamedTuple):
 
     @classmethod
     def of(cls, job: LaunchSpec) -> Shape:
-        """Return the shape of a job's gang; of its placement only the sizes count, as Slurm chooses the nodes."""
+        """Return the shape of the gang that a launch spec describes.
+
+        Only the sizes in its placement count, as Slurm chooses the nodes.
+        """
         return cls(
             slots=sum(len(share.slots) for share in job.placement),
             nodes=max(1, len(job.placement)),
@@ -42,20 +45,21 @@ class Shape(NamedTuple):
 
     @property
     def equal(self) -> bool:
-        """Return whether the slots can be divided equally over the nodes."""
+        """Return whether the slots can be divided equally among the nodes."""
         return self.slots % self.nodes == 0
 
 
 def comment(service: str, job: LaunchSpec, digest: str) -> str:
-    """Return the comment by which a job is found in Slurm's queue: service, attempt, and digest of the secret token.
+    """Return the comment of a gang's job, by which the job is found in Slurm's queue.
 
-    Job names are not unique, and after a database is restored, new attempts have the keys of earlier ones.
+    It has the names of service and pool, the key of the attempt, and the beginning of the digest of its secret token.
+    Names of jobs are not unique, and after a database was restored, new attempts have keys of earlier ones.
     """
     return f"{comment_mark(service, job.pool)}{job.id}:{digest[:16]}"
 
 
 def comment_mark(service: str, pool: str) -> str:
-    """Return with what the comments of all jobs of a service's pool begin."""
+    """Return the text with which the comments of all jobs of a service's pool begin."""
     return f"daylight:{service}:{pool}:"
 
 
@@ -69,15 +73,16 @@ def sbatch_options(job: LaunchSpec, pool: Pool, folder: Path, comment: str) -> l
 
 
 def requested(job: LaunchSpec, pool: Pool) -> list[str]:
-    """Return the options of sbatch that request the nodes for a gang, without the pool's `extra` options."""
+    """Return the options of sbatch that request nodes for a gang, without the options in the pool's `extra`."""
     excluded = [f"--exclude={','.join(sorted(job.excluded))}"] if job.excluded else []
     return [*_where(pool), *excluded, *_size(Shape.of(job), pool)]
 
 
 def probe_options(pool: Pool, nodes: int, gpus: bool, name: str) -> list[str]:
-    """Return the options of srun for the probe of a pool: one slot on each of `nodes` nodes, then the pool's options.
+    """Return the options of srun for the probe programs of a pool: one slot on each of `nodes` nodes.
 
-    Options that only sbatch knows, or that redirect output, are left out. Of a repeated option the last one wins.
+    The options in the pool's `extra` are included, except those that only sbatch knows or that redirect output. The
+    time limit and the wait for nodes come last, as the last of several equal options takes effect.
     """
     words = [f"--job-name={name}", "--chdir=/", "--mpi=none", "--cpu-bind=none", "--kill-on-bad-exit=0"]
     extra = [each for each in pool.settings.extra if not _OF_SBATCH.match(each)]
@@ -86,23 +91,26 @@ def probe_options(pool: Pool, nodes: int, gpus: bool, name: str) -> list[str]:
 
 
 def script(job: LaunchSpec, pool: Pool, folder: Path, scratch: Path) -> str:
-    """Return the batch script of a gang's job: it starts a launcher on each node and exits with their exit code.
+    """Return the batch script of a gang's job: it starts a launcher on each node, and exits with their exit code.
 
-    `scratch` is the folder on the nodes' own disks.
+    `scratch` is a folder on the nodes' own disks, to which the script writes if no disk is shared.
     """
     output = _own_output(scratch, job) if job.staged else ""
     return f"#!/bin/sh\n{output}{_step(job, pool, folder)}"
 
 
 def step_script(job: LaunchSpec, pool: Pool, folder: Path) -> str:
-    """Return the script that runs a gang as a step of an allocation which is kept for several gangs."""
+    """Return the script that runs a gang as a step of a Slurm job that is kept for several gangs."""
     own = [f"export {name}={shlex.quote(value)}" for name, value in _home(job, folder).items()]
     unset = [f"unset {name}" for name in withheld(job.config.env)]
     return "\n".join(["#!/bin/sh", f"cd {shlex.quote(job.cwd)} || exit 1", *own, *unset, _step(job, pool, folder)])
 
 
 def _step(job: LaunchSpec, pool: Pool, folder: Path) -> str:
-    """Return the last lines of a script, by which it becomes (`exec srun ...`) the job step of a gang."""
+    """Return the last lines of a batch script, which replace the shell by srun (`exec srun ...`).
+
+    srun then starts a launcher on each of the gang's nodes.
+    """
     shape = Shape.of(job)
     module = ["kernel_backend.staging"] if job.staged else ["kernel_backend.launch", str(folder)]
     launcher = [job.python, "-P", "-m", *module, "--step", "slurm"]
@@ -114,10 +122,10 @@ def _step(job: LaunchSpec, pool: Pool, folder: Path) -> str:
 
 
 def job_env(base: Mapping[str, str], job: LaunchSpec, folder: Path, scratch: Path, token: str) -> dict[str, str]:
-    """Return the environment for sbatch, which passes it on to the job.
+    """Return the environment of sbatch, which passes it on to the job; `base` is that of the service.
 
-    DAYLIGHT_SLOTS is left out, as it counts the slots of the service's machine. Launchers on nodes that do not see the
-    attempt's folder use `scratch` and `token` to fetch its files.
+    DAYLIGHT_SLOTS is left out, as it is the number of slots of the service's machine. Launchers on nodes without a
+    shared disk fetch the attempt's files into `scratch`, and authenticate by `token`.
     """
     here = _home(job, folder)
     own = _staging(job, scratch, token) if job.staged else here
@@ -125,7 +133,9 @@ def job_env(base: Mapping[str, str], job: LaunchSpec, folder: Path, scratch: Pat
 
 
 def scratch_folder(base: Mapping[str, str], pool: Pool, service: str) -> Path:
-    """Return the folder on the nodes' own disks that trainings of a service use; `base` is the jobs' environment.
+    """Return the folder on the nodes' own disks for files of a service's trainings.
+
+    `base` is the environment of the jobs.
 
     Examples
     --------
@@ -139,7 +149,7 @@ def scratch_folder(base: Mapping[str, str], pool: Pool, service: str) -> Path:
 
 
 def job_output(scratch: Path, job: LaunchSpec) -> Path:
-    """Return the path, on the first node of a job, to which the job writes before its launchers run."""
+    """Return the path, on a job's first node, of the file to which the job prints before its launchers run."""
     return scratch / f"{job.id}.out"
 
 
@@ -153,14 +163,20 @@ def _staging(job: LaunchSpec, scratch: Path, token: str) -> dict[str, str]:
 
 
 def _own_output(scratch: Path, job: LaunchSpec) -> str:
-    """Return script lines that redirect output to a folder that only the user can read, if it can be written."""
+    """Return script lines that redirect all output to a file in `scratch` that only its user can read.
+
+    If the file cannot be written, the output stays as it is.
+    """
     folder, output = shlex.quote(str(scratch)), shlex.quote(str(job_output(scratch, job)))
     # If the disk is full or read-only, the launchers report it to the service.
     return f"umask 077\nmkdir -p {folder} && (: >>{output}) && exec >>{output} 2>&1\n"
 
 
 def _shares(shape: Shape) -> str:
-    """Return the script line that sets the CPU slots of each node; "" for GPUs, which launchers detect."""
+    """Return the script line that sets the number of CPU slots of each node; "" if slots are GPUs.
+
+    Launchers detect GPUs themselves.
+    """
     if shape.gpus:
         return ""
     if shape.equal:
@@ -181,7 +197,10 @@ def _cpus(shape: Shape, pool: Pool) -> int:
 
 
 def _size(shape: Shape, pool: Pool) -> list[str]:
-    """Return the options of sbatch for a gang's size: equal shares for all nodes if possible, else as Slurm chooses."""
+    """Return the options of sbatch that set a gang's size.
+
+    Each node gets the same share if the slots can be divided equally; else Slurm chooses the shares.
+    """
     settings, memory = pool.settings, pool.settings.memory_per_slot
     words, kind = [f"--nodes={shape.nodes}"], f"{settings.gpu_type}:" if settings.gpu_type else ""
     if shape.equal:

@@ -1,4 +1,4 @@
-"""Read what is free in a partition, and which pending jobs of all users wait for its nodes."""
+"""Read which slots of a partition are free, and which pending jobs of all users wait for its nodes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _HIDES_JOBS = (
 
 
 class SiteRules(NamedTuple):
-    """Rules of a site that concern elastic gangs in one partition."""
+    """Rules of a site that matter for gangs that grow and shrink with the load of one partition."""
 
     private_jobs: bool = False  # users see only their own jobs
     whole_nodes: bool = False  # a job gets whole nodes (OverSubscribe=EXCLUSIVE)
@@ -46,14 +46,20 @@ class NodeUse(NamedTuple):
 
 
 class PartitionLoad:
-    """Reader of the load of a pool's partition; `mark` begins the comments of the pool's own jobs."""
+    """Reader of the load of a pool's partition: free slots, and jobs of others that wait for slots.
+
+    The comments of the pool's own jobs begin with `mark`.
+    """
 
     def __init__(self, pool: Pool, mark: str) -> None:
         self._pool, self._mark = pool, mark
         self._rules, self._ruled_at = SiteRules(), float("-inf")
 
     async def read(self, nodes: Sequence[Node]) -> SiteLoad:
-        """Return the load of these nodes now; raise EngineUnavailable or SlurmRefused without an answer."""
+        """Return the load of these nodes now; raise EngineUnavailable if Slurm does not answer, or SlurmRefused.
+
+        If the site hides the jobs of other users, the load has only this reason.
+        """
         at, rules = time.time(), await self._newest_rules(nodes)
         if rules.private_jobs:
             return SiteLoad(at=at, problem=_HIDES_JOBS, hidden=True)
@@ -64,7 +70,10 @@ class PartitionLoad:
         return SiteLoad(at=at, free=free, waiting=waiting, whole_nodes=rules.whole_nodes)
 
     async def _jobs(self, partitions: Sequence[str]) -> str:
-        """Return the jobs in partitions as squeue prints them, once own jobs that are ending have left their nodes."""
+        """Return what squeue prints about jobs in these partitions; first wait up to 10 s for own jobs to end.
+
+        Only own jobs that are leaving their nodes are waited for.
+        """
         deadline, where = time.monotonic() + ENDING_S, ["-p", ",".join(partitions)] if partitions else []
         while True:
             text = await run("squeue", "-h", "-t", "PENDING,COMPLETING", *where, "-o", JOBS)
@@ -86,12 +95,15 @@ class PartitionLoad:
 
 
 def is_ending(text: str, mark: str) -> bool:
-    """Return whether any job with this mark is leaving its nodes, by the output of `squeue -h -o JOBS`."""
+    """Return whether any own job is leaving its nodes, from the output of `squeue -h -o JOBS`.
+
+    Comments of own jobs begin with `mark`.
+    """
     return any(row[2] == "COMPLETING" and row[8].startswith(mark) for row in _rows(text))
 
 
 def hides_jobs(config: str) -> bool:
-    """Return whether the output of `scontrol show config` says that users see only their own jobs.
+    """Return whether users see only their own jobs, from the output of `scontrol show config`.
 
     Examples
     --------
@@ -103,9 +115,9 @@ def hides_jobs(config: str) -> bool:
 
 
 def gives_whole_nodes(text: str) -> bool:
-    """Return whether jobs get whole nodes, by the output of `sinfo -h -o '%P|%h'`.
+    """Return whether every job gets whole nodes, from the output of `sinfo -h -o '%P|%h'`.
 
-    If the output has several partitions, the default one is used, whose name ends with `*`.
+    If the output has several partitions, the default one counts, whose name ends with `*`.
     """
     rows = [line.split("|") for line in text.splitlines() if line.count("|") == 1]
     rows.sort(key=lambda row: not row[0].endswith("*"))
@@ -113,7 +125,7 @@ def gives_whole_nodes(text: str) -> bool:
 
 
 def parse_nodes(text: str) -> list[NodeUse]:
-    """Return the use of each node in the output of `scontrol -d -o show node`."""
+    """Return the use of each node from the output of `scontrol -d -o show node`."""
     found = []
     for line in text.splitlines():
         fields = dict(_FIELD.findall(line))
@@ -126,12 +138,15 @@ def parse_nodes(text: str) -> list[NodeUse]:
 
 
 def partitions_of(use: Sequence[NodeUse], nodes: Collection[str]) -> list[str]:
-    """Return all partitions that contain any of these nodes."""
+    """Return the names of all partitions to which any of these nodes belongs."""
     return sorted({name for each in use if each.name in nodes for name in each.partitions})
 
 
 def free_slots(use: Sequence[NodeUse], nodes: Sequence[Node], pool: Pool) -> dict[str, int]:
-    """Return how many whole slots are free on each node, by CPUs, and by GPUs where slots are GPUs."""
+    """Return how many slots are free on each node: each needs free CPUs and, where slots are GPUs, a free GPU.
+
+    Nodes that are unhealthy or drained are left out.
+    """
     by_name = {each.name: each for each in use}
     found: dict[str, int] = {}
     for node in nodes:
@@ -147,8 +162,9 @@ def free_slots(use: Sequence[NodeUse], nodes: Sequence[Node], pool: Pool) -> dic
 def pending(text: str, pool: Pool, nodes: Sequence[Node], mark: str) -> Iterator[OtherRequest]:
     """Yield the jobs of others that wait for nodes, from the output of `squeue -h -o JOBS`.
 
-    A job without GPUs counts by its CPUs, also where slots are GPUs: both come from the same nodes. It counts no more
-    slots than the largest nodes have, and all of these if it wants its nodes for itself.
+    A job without GPUs counts by its CPUs, even if slots are GPUs, since both are on the same nodes. It counts at most
+    as many slots as its nodes can have; exactly that many if it wants whole nodes. Comments of own jobs begin with
+    `mark`.
     """
     per_slot, largest = pool.settings.cpus_per_slot, max((node.slots for node in nodes), default=0)
     for id, user, state, reason, cpus, count, gres, shares, comment in _rows(text):

@@ -1,4 +1,8 @@
-"""Read the status of gangs from attempts' folders and squeue; a launcher's record takes precedence over Slurm."""
+"""Derive the status of gangs from the attempts' folders and from squeue.
+
+A result that a launcher has written takes precedence over the state of the job. The exception is a rank that was killed
+by a signal: if the job's state explains the signal, the state decides.
+"""
 
 from __future__ import annotations
 
@@ -40,19 +44,19 @@ _log = logging.getLogger(__name__)
 
 
 class StatusReader:
-    """Reader of the status of a pool's gangs; it stores ends derived from Slurm's states, as Slurm forgets jobs."""
+    """Reader of the status of a pool's gangs; it stores ends derived from states of jobs, as Slurm forgets its jobs."""
 
     def __init__(self, folders: GangFolders, scratch: Path, kept: SlurmAllocatedGangs) -> None:
         self._folders, self._scratch, self._steps = folders, scratch, StepReader(kept)
         self._since: dict[AttemptId, float] = {}  # when a gang's job was first missing or without a record
 
     def forget(self, key: AttemptId) -> None:
-        """Discard what is cached about a gang."""
+        """Drop what is cached about the gang of an attempt."""
         self._since.pop(key, None)
         self._steps.forget(key)
 
     def unended(self, of: Sequence[AttemptId] | None = None) -> Mapping[AttemptId, Submission | None]:
-        """Return the submissions of the gangs whose end may still depend on Slurm, None for a gang without one.
+        """Return the record of each listed gang whose end may still depend on Slurm; None for a gang without a record.
 
         If `of` is given, only attempts in it are considered.
         """
@@ -68,11 +72,11 @@ class StatusReader:
         return found
 
     def read(self, queue: Queue, of: Sequence[AttemptId] | None = None) -> Sequence[GangStatus]:
-        """Return the status of each listed gang; if `of` is given, only of attempts in it."""
+        """Return the status of every listed gang; if `of` is given, only of attempts in it."""
         return [self._known_status(key, queue) for key in self._folders.listed(of)]
 
     def _known_status(self, key: AttemptId, queue: Queue) -> GangStatus:
-        """Return the status of a gang; if its files cannot be read, log the error and return that it is running."""
+        """Return the status of a gang; if its files cannot be read now, log the error and report it as running."""
         try:
             folder = self._folders.of(key)
             known = folder.token_digest()  # read first, since `forget` deletes the token
@@ -113,7 +117,11 @@ class StatusReader:
     def _interrupted(
         self, key: AttemptId, folder: AttemptFolder, submission: Submission | None, job: SlurmJob | None, queue: Queue
     ) -> GangStatus:
-        """Return the status of a gang without a recorded job id: its sbatch still runs, or the service died."""
+        """Return the status of a gang whose record has no job id.
+
+        Either its sbatch still runs, or the service died before it had stored the id. If the job is found by its
+        comment, the id is stored; if a job is not found in time, the gang counts as lost.
+        """
         old = time.time() > self._folders.listed_at(key) + INTERRUPTED_S
         if submission is not None and job is not None and old:
             write_submission(folder, submission.model_copy(update={"job": job.id}))
@@ -123,7 +131,10 @@ class StatusReader:
         return GangStatus(key=key, phase="pending", reason=slurm_text(queue.problem or "being submitted"))
 
     def _missing(self, key: AttemptId, folder: AttemptFolder, submission: Submission, queue: Queue) -> GangStatus:
-        """Return the status of a gang whose job squeue does not list: new, forgotten, or Slurm does not answer."""
+        """Return the status of a gang whose job squeue does not list.
+
+        The job may be new, Slurm may have forgotten it (the gang then counts as lost), or Slurm does not answer.
+        """
         began = folder.launcher() is not None
         if queue.problem or queue.asked_at < submission.at + 1:
             reason = "" if began else slurm_text(queue.problem or "submitted")
@@ -135,7 +146,10 @@ class StatusReader:
         return self._concluded(key, folder, submission.ended(Outcome.LOST, failure))
 
     def _ended(self, key: AttemptId, folder: AttemptFolder, submission: Submission, job: SlurmJob) -> GangStatus:
-        """Return the status of a gang whose job has ended, if there is no launcher's record or the job overrules it."""
+        """Return the status of a gang whose job has ended.
+
+        It is used if no launcher has written a result, or if the state of the job explains the signal in the result.
+        """
         began = folder.launcher() is not None
         if job.state == "COMPLETED" and self._waited(key) < RECORD_S and began:
             return GangStatus(key=key, phase="running")
@@ -156,7 +170,10 @@ class StatusReader:
         return self._concluded(key, folder, submission.ended(outcome, failure, problems))
 
     def _never_launched(self, folder: AttemptFolder, job: SlurmJob) -> Failure | None:
-        """Return the failure of a gang whose launcher could not start, with the reason or the file that shows it."""
+        """Return the failure of a gang one of whose launchers could not start.
+
+        The message has the reason, or on nodes without a shared disk the path of the file that has it.
+        """
         spec = folder.job()
         if not spec.staged:
             return never_launched(folder, OF_SLURM).failure

@@ -1,4 +1,7 @@
-"""Read the status of gangs that run as steps of a kept Slurm allocation; a launcher's record takes precedence."""
+"""Derive the status of gangs that run as steps of a Slurm job that their search keeps (an allocation).
+
+A result that a launcher has written takes precedence over the states of step and job.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ OF_SLURM = ("srun:", "slurmstepd")  # prefixes of Slurm's own lines in a launche
 
 
 class _Gang:
-    """Gang that runs as a step of a Slurm allocation kept for its search, with the allocation's present state."""
+    """Gang that runs as a step of an allocation (a Slurm job kept for its search), with the allocation's state now."""
 
     def __init__(self, key: AttemptId, folder: AttemptFolder, submission: Submission, queue: Queue) -> None:
         self.key, self.folder, self.submission, self.queue = key, folder, submission, queue
@@ -39,7 +42,7 @@ class _Gang:
 
     @property
     def gone(self) -> bool:
-        """Return whether the gang has no step that runs, and no allocation in which one could start."""
+        """Return whether the gang has no running step, and no allocation in which its step could still start."""
         return self.over or self.held is None or self.name in self.held.ended
 
     @property
@@ -49,34 +52,37 @@ class _Gang:
 
     @property
     def log(self) -> str:
-        """Return what the gang's launchers and its srun have printed."""
+        """Return what the gang's launchers and its srun have printed so far."""
         log = self.folder.launcher_log
         return log.read_text(errors="replace") if log.exists() else ""
 
     @property
     def withdrawn(self) -> bool:
-        """Return whether the gang was cancelled while its allocation was pending, so that it never starts."""
+        """Return whether the gang was cancelled, and squeue has been called since.
+
+        The caller has seen that the allocation was still pending then, so that the gang will never start.
+        """
         asked_at = self.held.released.get(self.name, 0.0) if self.held is not None else 0.0
         return bool(self.submission.cancelled) and self.queue.asked_at > asked_at and not self.queue.problem
 
     def status(self, phase: str, reason: str = "") -> GangStatus:
-        """Return the status of the gang, which has not ended: running if `phase` is "running", else pending."""
+        """Return the status of the gang, which has not ended: "running" if `phase` is that, else "pending"."""
         return GangStatus(key=self.key, phase="running" if phase == "running" else "pending", reason=reason)
 
 
 class StepReader:
-    """Reader of the status of gangs in Slurm allocations kept for searches; it stores ends that it derives."""
+    """Reader of the status of gangs in allocations kept for searches; it stores the ends that it derives."""
 
     def __init__(self, kept: SlurmAllocatedGangs) -> None:
         self._kept = kept
         self._since: dict[AttemptId, float] = {}  # time since which a gang's step has ended without a launcher's record
 
     def forget(self, key: AttemptId) -> None:
-        """Discard what is cached about a gang."""
+        """Drop what is cached about the gang of an attempt."""
         self._since.pop(key, None)
 
     def look(self, key: AttemptId, folder: AttemptFolder, submission: Submission, queue: Queue) -> GangStatus:
-        """Return the status of a gang that was assigned to an allocation and of which no end is recorded."""
+        """Return the status of a gang that was assigned to an allocation and for which no end is stored."""
         gang = _Gang(key, folder, submission, queue)
         gang.held = self._kept.known.get(submission.allocation)
         if gang.held is not None:
@@ -99,7 +105,10 @@ class StepReader:
         return GangStatus(key=gang.key, phase="ended", outcome=OUTCOMES[result.outcome], result=result)
 
     def _open(self, gang: _Gang) -> GangStatus:
-        """Return the status of a gang that is running, or waits for its allocation."""
+        """Return the status of a gang that runs, or waits for its allocation.
+
+        If it was cancelled and will never start, its end is stored.
+        """
         held, job = gang.held, gang.job
         assert held is not None
         if gang.name in held.started:
@@ -115,7 +124,11 @@ class StepReader:
         return gang.status("pending", f"{wait_text(job, datetime.now())}; an allocation of {length} for its search")
 
     def _never_began(self, gang: _Gang) -> GangStatus:
-        """Return the status of a gang whose allocation ended before the gang began; another one is requested."""
+        """Return the status of a gang whose allocation ended before the gang had started.
+
+        It is pending, as another allocation is requested, unless it was cancelled, refused, or its allocation is
+        unknown.
+        """
         if gang.submission.cancelled:
             return self._concluded(gang, withdrawn(gang.submission.cancelled))
         if gang.held is None:
@@ -128,7 +141,7 @@ class StepReader:
         return gang.status("pending", "Slurm: its allocation has ended; another one is being requested")
 
     def _without_record(self, gang: _Gang) -> GangStatus:
-        """Return the status of a gang whose step has ended without leaving a launcher's record."""
+        """Return the status of a gang whose step has ended, while its launchers have written no complete result."""
         folder, submission = gang.folder, gang.submission
         if submission.cancelled != "kill" and self._may_be_told(gang):
             return gang.status("running")
@@ -149,7 +162,7 @@ class StepReader:
         return GangStatus(key=gang.key, phase="ended", outcome=end.outcome, result=end.result)
 
     def _may_be_told(self, gang: _Gang) -> bool:
-        """Return whether a launcher's record, or Slurm's reason for ending the step, may still appear."""
+        """Return whether a launcher's result, or Slurm's reason for ending the step, may still appear."""
         since = self._since.setdefault(gang.key, time.time())
         if not gang.over and gang.held is not None and gang.held.ended.get(gang.name) == 0:
             return time.time() < since + RECORD_S

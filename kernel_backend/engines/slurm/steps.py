@@ -1,4 +1,4 @@
-"""Derive how a gang ended that ran as a step of a Slurm allocation kept for several trials: pure functions."""
+"""Derive how a gang ended that ran as a step of a Slurm job kept for several trials: pure functions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ENDS_STEPS = frozenset({"TIMEOUT", "DEADLINE", "PREEMPTED", "NODE_FAIL", "BOOT_
 
 
 def out_of_memory(log: str) -> bool:
-    """Return whether the launcher's log says that Slurm has killed a step because of too much memory.
+    """Return whether the launcher's log says that Slurm killed the step because it used too much memory.
 
     Examples
     --------
@@ -32,10 +32,10 @@ def out_of_memory(log: str) -> bool:
 
 
 def explanation(log: str, job: SlurmJob | None, cancelled: str) -> tuple[Outcome, Failure | None] | None:
-    """Return how Slurm has itself ended a step: outcome and failure; None if Slurm did not end it.
+    """Return the outcome and the failure of a step that Slurm itself has ended; None if Slurm did not end it.
 
-    `log` is the text of the launcher's log, `job` the job of the allocation, and `cancelled` is why Daylight ended the
-    gang, "" if it did not.
+    `log` is the text of the launcher's log, and `job` the Slurm job that is the allocation. `cancelled` says how
+    Daylight cancelled the gang, "" if it did not.
     """
     if out_of_memory(log):
         state = "OUT_OF_MEMORY"
@@ -51,13 +51,13 @@ def explanation(log: str, job: SlurmJob | None, cancelled: str) -> tuple[Outcome
 
 
 def withdrawn(cancelled: str) -> Outcome:
-    """Return the outcome of a gang that never started; `cancelled` is why it was cancelled."""
+    """Return the outcome of a gang that never started; `cancelled` says how it was cancelled: `release` or `kill`."""
     return Outcome.RELEASED if cancelled == "release" else Outcome.KILLED
 
 
 def own_outcome(partial: AttemptResult | None) -> bool:
-    """Return whether a rank in an incomplete launcher's record failed by itself.
+    """Return whether an incomplete result has the failure of a rank that failed by itself.
 
-    Ranks that failed because another had ended do not count.
+    Failures of ranks that ended only because another rank had ended do not count.
     """
     return partial is not None and partial.failure is not None and not partial.failure.consequence

@@ -1,1 +1,1 @@
-"""Read the resources of a Kubernetes cluster: nodes, devices, quotas, and what all other pods request."""
+"""Read the resources of a Kubernetes cluster: nodes, devices, quotas, and requests of pods that are not Daylight's."""

@@ -1,4 +1,7 @@
-"""Compute a pool's usable slots per node from other pods, the pool's limits and quotas, and nodes that may be added."""
+"""Compute how many slots of each node a pool can use.
+
+That depends on other pods, the pool's limits, quotas, and nodes that an autoscaler may add.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,10 @@ _SLACK = 1e-9  # quantities are no exact numbers as floats
 
 
 def holders(pods: Iterable[ClusterPod], resource: str, per_slot: float, spare: float) -> tuple[Holder, ...]:
-    """Return the pods on a node that are not Daylight's, with the number of slots that each occupies.
+    """Return the given pods (those on a node that are not Daylight's) with the number of slots that each occupies.
 
-    `spare` is the amount of the resource on the node beyond its whole slots. Pods that request less than a slot are
-    summed up: the one whose request makes the sum reach another slot is listed with that slot.
+    `spare` is the amount of the resource on the node beyond its whole slots. Requests smaller than a slot are added up;
+    the pod whose request makes the sum reach the next slot is listed with that slot.
     """
     found, amount = [], -spare
     for pod in sorted(pods, key=lambda pod: (-pod.requests.get(resource, 0.0), pod.name)):
@@ -30,9 +33,9 @@ def holders(pods: Iterable[ClusterPod], resource: str, per_slot: float, spare: f
 
 
 def with_new_nodes(nodes: Sequence[Node], pool: Pool, kind: str) -> list[Node]:
-    """Return the nodes, and those that an autoscaler may add until the pool has `most_slots` slots.
+    """Return the nodes, followed by the nodes that an autoscaler may still add until the pool has `most_slots` slots.
 
-    A node to be added has `node_slots` slots, if the pool sets that, else as many as the largest existing node.
+    Each added node has `node_slots` slots, or if the pool does not set that, as many as the largest existing node.
     """
     settings = pool.settings
     size = settings.node_slots or max((node.slots for node in nodes), default=0)
@@ -56,10 +59,10 @@ def with_new_nodes(nodes: Sequence[Node], pool: Pool, kind: str) -> list[Node]:
 
 
 def limited(nodes: Sequence[Node], most: int, counts: Callable[[Holder], bool]) -> list[Node]:
-    """Return the nodes with at most `most` slots in total.
+    """Return the nodes with slots removed, so that they have at most `most` in total.
 
-    Slots are removed in this order: slots of holders for which `counts` is False, free slots, and slots of the other
-    holders; within each step the last nodes come first.
+    Slots are removed in this order: slots that pods occupy for which `counts` is False, free slots, and slots of the
+    other pods. In each of these steps, slots of the last nodes are removed first.
     """
     excess, found = sum(node.slots for node in nodes) - most, list(nodes)
 
@@ -76,10 +79,10 @@ def limited(nodes: Sequence[Node], most: int, counts: Callable[[Holder], bool]) 
 
 
 def under_quota(nodes: Sequence[Node], quota: QuotaLimit) -> list[Node]:
-    """Return the nodes with their slots, and their free slots, reduced to what the namespace's quota allows the pool.
+    """Return the nodes with their slots reduced to the number that the namespace's quota allows the pool.
 
-    Pods of the namespace outside of the pool's nodes use up the quota, too: free slots that it does not cover are shown
-    as held by them.
+    Pods of the namespace that run outside of the pool's nodes use up the quota, too. The free slots that the quota does
+    not cover are therefore shown as occupied by them.
     """
     found = limited(nodes, quota.slots, lambda holder: holder.name.startswith(f"pod {quota.namespace}/"))
     beyond = sum(map(_free, found)) - quota.left
@@ -101,7 +104,10 @@ def _less_free(node: Node, most: int) -> Node:
 
 
 def _less_held(node: Node, most: int, which: Callable[[Holder], bool]) -> Node:
-    """Return a node with up to `most` slots of the holders for which `which` is True removed."""
+    """Return a node with up to `most` of its occupied slots removed.
+
+    Only slots are removed whose holder (a pod) `which` accepts.
+    """
     held, left = list[Holder](), most
     for each in node.held_by:
         taken = min(left, each.slots) if which(each) else 0

@@ -10,7 +10,7 @@ _PLAIN = "gpu"
 
 
 def device_word(resource: str) -> str:
-    """Return a short name for slots that are a part of a GPU, such as a MIG profile; "" for whole GPUs.
+    """Return a short name for a resource whose units are parts of a GPU, such as a MIG profile; "" for whole GPUs.
 
     Examples
     --------
@@ -22,13 +22,16 @@ def device_word(resource: str) -> str:
 
 
 def device_names(item: Mapping[str, Any], resource: str) -> tuple[str]:
-    """Return the product name of a node's GPUs from the labels that NVIDIA's or AMD's feature discovery sets."""
+    """Return the product name of a node's GPUs, from the labels of NVIDIA's or AMD's feature discovery.
+
+    The result is a tuple of one name, which the caller repeats for each slot. Without such labels it is a generic name.
+    """
     product = _labels(item).get(f"{resource.removesuffix(_SHARED)}.product", "")
     return (product.replace("-", " ") or device_word(resource) or "GPU",)
 
 
 def shared_by(item: Mapping[str, Any], resource: str) -> str:
-    """Return why a node's devices cannot be slots, as several pods share each of them; "" if none is shared."""
+    """Return why a node's devices cannot count as slots: several pods share each of them. "" if they are not shared."""
     labels, whole = _labels(item), resource.removesuffix(_SHARED)
     strategy, replicas = labels.get(f"{whole}.sharing-strategy", "none"), labels.get(f"{whole}.replicas", "")
     count = int(replicas) if replicas.isdigit() else 1

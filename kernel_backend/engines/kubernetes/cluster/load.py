@@ -1,4 +1,4 @@
-"""Compute the load of a pool: the slots that are free on its nodes, and the pods of others that wait for them."""
+"""Compute the load of a pool: the free slots of its nodes, and the pods of others that wait for slots."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _SLACK = 1e-9  # quantities are no exact numbers as floats
 
 
 def slot_unit(settings: PoolSettings, gpus: bool) -> tuple[str, float]:
-    """Return the resource of which a pool's slots are made, and how much of it a slot has."""
+    """Return the name of the resource of which a pool's slots are made, and the amount of it in one slot.
+
+    `gpus` says whether slots are GPUs.
+    """
     return (settings.resource or RESOURCE, 1.0) if gpus else (CPU, float(settings.cpus_per_slot))
 
 
@@ -30,7 +33,10 @@ def site_load(
     own: Sequence[ClusterPod],
     others: Sequence[ClusterPod],
 ) -> SiteLoad:
-    """Return the load at a time, with the pool's own pods, and those of others; `items` are the objects of `nodes`."""
+    """Return the load of a pool at time `at`: free slots of its nodes, and requests of others that wait for slots.
+
+    `items` are the API objects of `nodes`, `own` the pool's own pods, and `others` all other pods.
+    """
     unit, per_slot = slot_unit(pool.settings, any(node.kind != CPU for node in nodes))
 
     def slots(pod: ClusterPod) -> int:
@@ -51,9 +57,9 @@ def site_load(
 
 
 def _for_nodes(pods: Sequence[ClusterPod], labels: Sequence[Mapping[str, str]]) -> Iterator[ClusterPod]:
-    """Yield the pods that wait for a node with the labels of one of these, the oldest first.
+    """Yield the pods that wait to be scheduled and whose node selector matches the labels of any of these nodes.
 
-    Affinities and tolerations are not looked at: such a pod counts even if none of the nodes can serve it.
+    The oldest come first. Affinities and tolerations are ignored, so that some of these pods may fit none of the nodes.
     """
     for pod in sorted(pods, key=lambda pod: (pod.since, pod.name)):
         waits = not (pod.of_the_node or pod.node or pod.gated)

@@ -1,4 +1,4 @@
-"""List the nodes of a pool at most twice a minute: nodes that match its labels and whose taints its pods tolerate."""
+"""List a pool's nodes, at most twice a minute: those that have its labels and whose taints its pods tolerate."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NOT_EVERYWHERE = (
 
 
 class PoolNodes:
-    """Cache of a pool's nodes, of the slots that other pods occupy there, and of the limit that quotas set."""
+    """Cache of a pool's nodes, of the slots that other pods occupy on them, and of the limit that quotas set."""
 
     def __init__(self, pool: Pool, api: Api, pods: ClusterPods) -> None:
         self._pool, self._api, self._pods = pool, api, pods
@@ -49,14 +49,17 @@ class PoolNodes:
 
     @property
     def ending(self) -> dict[str, str]:
-        """Return the nodes that will be shut down, as of the last listing: by name, the taint that announces it."""
+        """Return the nodes whose shutdown is announced, by name, with the taint that announces it.
+
+        The nodes are those of the last listing.
+        """
         notices = ((each["metadata"]["name"], termination_notice(each)) for each in self._items)
         return {name: notice for name, notice in notices if notice}
 
     async def newest(self) -> Sequence[Node]:
-        """Return the nodes, listed at most 30 s ago, with the slots that other pods hold now.
+        """Return the nodes, listed at most 30 s ago, with the slots that other pods occupy now.
 
-        Raises EngineUnavailable.
+        Raises EngineUnavailable if the nodes cannot be listed, or if the cluster has no node for the pool.
         """
         if not self._asked_at or time.monotonic() > self._asked_at + EVERY_S:
             try:
@@ -76,9 +79,10 @@ class PoolNodes:
         return self._nodes
 
     async def load(self, at: float, own: Sequence[ClusterPod]) -> SiteLoad:
-        """Return what is free on the nodes now, and which pods of others wait for them; raises EngineUnavailable.
+        """Return the free slots of the nodes now, and the pods of others that wait for them; raise EngineUnavailable.
 
-        `own` are the pool's own pods, listed at time `at`.
+        `own` are the pool's own pods, as they were listed at time `at`. If the service cannot see which pods wait, the
+        result has only the reason.
         """
         nodes = await self.newest()
         if self._pool.settings.queue:
@@ -89,10 +93,7 @@ class PoolNodes:
         return site_load(at, nodes, self._items, self._pool, own, others)
 
     async def _read_quotas(self) -> list[dict[str, Any]]:
-        """Return the namespace's quotas.
-
-        Nothing without the right to list them, as then only Kubernetes can enforce them.
-        """
+        """Return the namespace's quotas; [] if the service may not list them: then only Kubernetes can enforce them."""
         try:
             return list((await self._api.get(await self._api.of("resourcequotas")))["items"])
         except Refused:
@@ -109,7 +110,10 @@ class Quotas(NamedTuple):
 def pool_nodes(
     items: Sequence[dict[str, Any]], pool: Pool, pods: Sequence[ClusterPod] = (), quotas: Quotas | None = None
 ) -> tuple[list[Node], str]:
-    """Return a pool's nodes, reduced to its limits, and a text on the limit by quotas ("" if they limit nothing)."""
+    """Return a pool's nodes, reduced to its limits, and a sentence for users on the limit by quotas ("" if none).
+
+    `items` are the API objects of nodes, `pods` all pods of the cluster that are known.
+    """
     settings = pool.settings
     mine, resource = [each for each in items if tolerated(each, settings)], settings.resource or RESOURCE
     offered = any(_offered(each, resource) for each in mine) if mine else settings.resource is not None
@@ -131,7 +135,7 @@ def pool_nodes(
 
 
 def _node(item: dict[str, Any], pool: Pool, unit: str, per_slot: float, pods: Sequence[ClusterPod]) -> Node:
-    """Return a node whose slots are `per_slot` of the resource `unit` each, with the slots that other pods hold."""
+    """Return a node whose slots have `per_slot` of the resource `unit` each, with the slots that other pods occupy."""
     metadata, settings, problem = item["metadata"], pool.settings, _condition(item)
     cordoned, notice = bool(item.get("spec", {}).get("unschedulable")), termination_notice(item)
     addresses = item.get("status", {}).get("addresses", [])
@@ -163,7 +167,7 @@ def _offered(item: dict[str, Any], resource: str) -> float:
 
 
 def _condition(item: dict[str, Any]) -> str:
-    """Return why a node is not ready; "" if it is."""
+    """Return why a node is not ready; "" if it is ready."""
     for each in item.get("status", {}).get("conditions", []):
         if each["type"] == "Ready":
             return "" if each["status"] == "True" else str(each.get("message") or each.get("reason") or "NotReady")

@@ -1,4 +1,4 @@
-"""Follow all pods of a cluster, to know which resources of a pool's nodes and namespace other pods request."""
+"""Follow all pods of a cluster, to know what other pods request on a pool's nodes and in its namespace."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ class ClusterPod(NamedTuple):
 
 
 class ClusterPods(PodFollower):
-    """Cache of the cluster's pods that have not ended; without the right to list them all, those of the namespace."""
+    """Cache of the pods of the cluster that have not ended.
+
+    If the service may not list the pods of all namespaces, it has only those of its own namespace.
+    """
 
     def __init__(self, api: Api, service: str, pool: str) -> None:
         super().__init__(api, {"fieldSelector": _NOT_OVER}, f"pods next to those of pool {pool}")
@@ -48,12 +51,12 @@ class ClusterPods(PodFollower):
         self.everywhere = True  # whether those of other namespaces are known
 
     async def changes(self) -> int:
-        """Keep following the pods; return a number that grows whenever their nodes or requests change."""
+        """Keep the cache up to date; return a number that grows whenever a pod's node or requests change."""
         await self._ask()
         return self._changes
 
     def last(self) -> Sequence[ClusterPod]:
-        """Return the pods as of the last list or event; empty before the first list."""
+        """Return the pods that are cached now; empty before the first list has arrived."""
         return [*self._pods.values()]
 
     async def _path(self) -> str:
@@ -80,7 +83,10 @@ class ClusterPods(PodFollower):
 
 
 def cluster_pod(pod: Mapping[str, Any], own: Mapping[str, str] = MappingProxyType({})) -> ClusterPod:
-    """Return the pod that an API object describes; `own` are the labels of the pool's own pods."""
+    """Return the fields of a pod that Daylight uses, from its API object.
+
+    `own` are the labels that all of the pool's own pods have.
+    """
     metadata, spec = pod["metadata"], pod.get("spec", {})
     about = metadata.get("annotations") or {}
     owners = {each.get("kind") for each in metadata.get("ownerReferences") or []}
@@ -98,9 +104,10 @@ def cluster_pod(pod: Mapping[str, Any], own: Mapping[str, str] = MappingProxyTyp
 
 
 def requests(spec: Mapping[str, Any]) -> dict[str, float]:
-    """Return the amount of each resource that Kubernetes' scheduler reserves for a pod.
+    """Return the amount of each resource that Kubernetes' scheduler reserves for a pod, from the pod's `spec`.
 
-    That is what its containers request together, or its initial ones one after another, and the pod's overhead.
+    It is the larger of the sum over its containers and the most that any init container requests, plus the pod's
+    overhead.
 
     Examples
     --------

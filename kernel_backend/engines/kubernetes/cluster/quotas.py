@@ -14,7 +14,7 @@ _SLACK = 1e-9  # quantities are no exact numbers as floats
 
 
 class QuotaLimit(NamedTuple):
-    """Limit on a pool's slots that the quotas of its namespace set."""
+    """Limit on the number of a pool's slots, set by the quotas of its namespace."""
 
     namespace: str
     slots: int  # that the pool may have if no other pod of the namespace has any
@@ -23,7 +23,9 @@ class QuotaLimit(NamedTuple):
 
 
 def costs(settings: PoolSettings, resource: str) -> dict[str, float]:
-    """Return the amounts of resources that one slot requests: its device, CPUs, and memory if that is limited.
+    """Return the amount of each resource that one slot requests: a device, CPUs, and memory if the pool limits it.
+
+    `resource` is the device's resource, or `cpu`.
 
     Examples
     --------
@@ -43,7 +45,8 @@ def quota_limit(
 ) -> QuotaLimit | None:
     """Return the tightest limit on slots that the namespace's quotas set; None if they limit no resource of a slot.
 
-    Quotas with scopes are left out: whether they count a pod is for Kubernetes to say.
+    `cost` has the amounts that one slot requests. Quotas with scopes are ignored, as only Kubernetes decides which pods
+    they count.
     """
     there = [each for each in pods if each.namespace == namespace]
     found = []
@@ -79,12 +82,15 @@ def whole_slots(amount: float, per_slot: float) -> int:
 
 
 def _resource(name: str) -> str:
-    """Return the resource that an entry of a quota limits: `requests.` and `limits.` are equal in pods of gangs."""
+    """Return the resource that an entry of a quota limits, without the prefix `requests.` or `limits.`.
+
+    In the pods of gangs, requests equal limits.
+    """
     return name.removeprefix("requests.").removeprefix("limits.")
 
 
 def _amount(value: float) -> str:
-    """Return an amount in Kubernetes' notation for users: whole numbers, and GiB for memory."""
+    """Return an amount as text for users: in GiB from 1 MiB on, as such an amount is memory, else as a number."""
     if value >= _MI:
         return f"{value / 1024**3:.3g}Gi"
     return f"{value:g}"

@@ -1,4 +1,4 @@
-"""Read the taints of nodes: whether a pool's pods tolerate them, and whether they announce that the node will go."""
+"""Read the taints of nodes: whether a pool's pods tolerate them, and whether they announce a node's shutdown."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def termination_notice(item: Mapping[str, Any]) -> str:
 
 
 def tolerated(item: Mapping[str, Any], settings: PoolSettings) -> bool:
-    """Return whether pods with these tolerations may run on a node.
+    """Return whether pods with the tolerations in a pool's settings may run on a node, given by its API object.
 
-    The taints that mean "not ready", "cordoned" and "shutting down" are ignored.
+    Taints that mean "not ready", "cordoned" or "shutting down" are ignored.
     """
     hard = [each for each in _taints(item) if each["effect"] != "PreferNoSchedule" and not _is_notice(each)]
     own = [each for each in hard if not each["key"].startswith(_OF_KUBERNETES)]
