@@ -1,4 +1,4 @@
-"""Start ranks without a forkserver: each is a new Python interpreter, which imports torch itself."""
+"""Start ranks "cold", without a forkserver: each rank is a new Python interpreter, which imports torch itself."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kernel_backend.launch.rank_spec import RankRequest, RankSpec
 
 
 class ColdRanks:
-    """Rank processes that were started as children of this launcher."""
+    """Rank processes that are new Python interpreters, started as children of this launcher."""
 
     lost: str | None = None
 
@@ -32,7 +32,7 @@ class ColdRanks:
             rank.send_signal(number)  # checks first whether the process still runs
 
     def end(self) -> Sequence[int]:
-        """Kill the ranks that still run, wait for their exit, and return the numbers of these ranks."""
+        """Kill the ranks that still run, and wait for their exit; return the numbers of the ranks that were killed."""
         alive = [number for number, code in enumerate(self.codes()) if code is None]
         self.signal(signal.SIGKILL)
         for rank in self._ranks:

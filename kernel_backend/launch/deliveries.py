@@ -23,19 +23,20 @@ _log = logging.getLogger(__name__)
 
 
 class Deliveries:
-    """Deliveries of one launcher to the service, each with the measurements that are due; for use by one thread."""
+    """Deliveries of one launcher to the service; each also has the measurements that are due. For use by one thread."""
 
     def __init__(
         self, folder: AttemptFolder, job: LaunchSpec, instruct: Callable[[str], None], measuring: Measuring
     ) -> None:
-        """Set up the deliveries; `instruct` is called with the instructions to the ranks of this node."""
+        """Set up the deliveries; `instruct` is called with each instruction for the ranks of this node."""
         self._folder, self.job, self.instruct, self._measuring = folder, job, instruct, measuring
         self._traces = TraceRelay(instruct)
 
     def send(self, records: Sequence[SpoolRecord] = (), notes: Sequence[str] = ()) -> Instruction:
-        """Send records, notes and due measurements, and pass a request for a trace to the ranks; return the answer.
+        """Send records, notes to the user, and due measurements; return the service's answer.
 
-        Raises any error of the client; all can then be sent again.
+        If the answer requests a trace, the request is passed on to the ranks. Raises any error of the client; the same
+        data can then be sent again.
         """
         client, token = self._connected
         due = self._measuring.due()
@@ -52,7 +53,7 @@ class Deliveries:
 
 
 class MeasurementsUploader(threading.Thread):
-    """Thread that delivers the measurements of a node without rank 0; on node 0 the spool uploader does so."""
+    """Thread that delivers the measurements of a node without rank 0; on node 0 `SpoolUploader` does so."""
 
     def __init__(self, deliveries: Deliveries) -> None:
         super().__init__(name="measurements uploader", daemon=True)
@@ -60,11 +61,11 @@ class MeasurementsUploader(threading.Thread):
         self._over = threading.Event()
 
     def finish(self) -> None:
-        """Stop sending: the service reads the final measurements from the attempt's folder."""
+        """End the thread: the service reads the final measurements from the attempt's folder."""
         self._over.set()
 
     def run(self) -> None:
-        """Send measurements until `finish`; if the service cannot be reached, only the newest times are sent later."""
+        """Deliver the newest measurements from time to time until `finish` is called; errors are logged and ignored."""
         while not self._over.wait(PERIOD_S):
             try:
                 self._deliveries.send()

@@ -34,14 +34,17 @@ _NO_FILE = frozenset({errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.EACCES, e
 
 
 class LauncherRecord(Record):
-    """Launcher process of an attempt, identified by pid and start time, which are unique until the machine reboots."""
+    """Launcher process of an attempt on one node, identified by pid and start time.
+
+    These are unique until the machine reboots.
+    """
 
     pid: int
     started: float  # seconds after boot, which changes of the wall clock do not affect
 
     @classmethod
     def of(cls, pid: int) -> LauncherRecord:
-        """Return the record of the living process with this pid."""
+        """Return the record of the process with this pid, which must be running."""
         return cls(pid=pid, started=process_identity.started(pid))
 
     def alive(self) -> bool:
@@ -76,7 +79,7 @@ class AttemptFolder(NamedTuple):
 
     @property
     def end_file(self) -> str:
-        """Return the name of the file that records how this node's ranks ended."""
+        """Return the name of the file in which this node's launcher records how its ranks ended."""
         return self._own("end.json")
 
     def rank_log(self, rank: int) -> Path:
@@ -84,7 +87,10 @@ class AttemptFolder(NamedTuple):
         return self.path / f"rank-{rank}.log"
 
     def tick(self, rank: int) -> Tick | None:
-        """Return a rank's newest heartbeat; None if the disk was too full to create its file."""
+        """Return a rank's newest heartbeat; before the first one, BEGINNING, a heartbeat at step 0.
+
+        None if the disk was too full for the rank to write any.
+        """
         try:
             return read_tick((self.path / progress_file(rank)).read_bytes())
         except FileNotFoundError:
@@ -130,9 +136,9 @@ class AttemptFolder(NamedTuple):
         return self._read(self._own("launcher.json"), LauncherRecord)
 
     def result(self) -> AttemptResult | None:
-        """Return how the attempt ended, from the records of its launchers; None while it runs.
+        """Return how the attempt ended, computed from the records of its launchers; None while one is missing.
 
-        None is also returned if a launcher died before it wrote its record.
+        A record is missing as long as the ranks of its node run, and for good if its launcher died.
         """
         first = self._read("end.json", NodeEnd)
         if first is None:
@@ -141,17 +147,17 @@ class AttemptFolder(NamedTuple):
         return result_of([first, *(end for end in others if end is not None)]) if None not in others else None
 
     def refusal(self) -> AttemptResult | None:
-        """Return the record of a launcher that refused to start its ranks, which ends the attempt; None if none did."""
+        """Return how the attempt ended if a launcher refused to start its ranks, else None."""
         refused = [end for end in self._ends() if end.refused is not None]
         return result_of(refused) if refused else None
 
     def partial_result(self) -> AttemptResult | None:
-        """Return how an attempt ended, from the records of those launchers that have written one; None if none has."""
+        """Return how the attempt ended according to those launchers that have written a record; None if none has."""
         ends = self._ends()
         return result_of(ends) if ends else None
 
     def measured(self) -> tuple[Measurements, ...]:
-        """Return the final measurements that the launchers of all nodes have written: times of ranks, use of slots."""
+        """Return the final measurements that the launchers of all nodes have written: step times, and use of slots."""
         found = (self._read(path.name, Measurements) for path in self.path.glob("measured*.json"))
         return tuple(each for each in found if each is not None)
 
@@ -160,11 +166,11 @@ class AttemptFolder(NamedTuple):
         self.write("outcome.json", json.dumps(result_of([end]).to_json()).encode())
 
     def write_end(self, end: NodeEnd) -> None:
-        """Write how the ranks of this node ended; the attempt's result is computed from all nodes' records."""
+        """Write how the ranks of this node ended; from such records of all nodes the attempt's result is computed."""
         self.write(self.end_file, json.dumps(end.to_json()).encode())
 
     def write_measured(self, measured: Measurements) -> None:
-        """Write the final measurements of this node's ranks that are not delivered otherwise."""
+        """Write the final measurements of this node's ranks that no delivery will contain any more."""
         self.write(self._own("measured.json"), measured.model_dump_json().encode())
 
     def write_launcher(self, record: LauncherRecord) -> None:
@@ -176,12 +182,12 @@ class AttemptFolder(NamedTuple):
         self.write(self._own("ranks.json"), json.dumps(pids).encode())
 
     def write_wait(self, reason: str) -> None:
-        """Write why this node's launcher waits for other launchers or the service; ignore a full disk."""
+        """Write why this node's ranks cannot start yet, such as missing launchers; ignore it if the disk is full."""
         with contextlib.suppress(OSError):
             self.write(self._own("wait.txt"), reason.encode())
 
     def wait(self) -> str:
-        """Return why the launcher of some node has not started its ranks yet; "" if none has written a reason."""
+        """Return the newest reason why the ranks have not started yet; "" if they have, or no launcher wrote one."""
         if (self.path / "ranks.json").exists():
             return ""
         found = sorted(self.path.glob("wait*.txt"), key=lambda path: path.stat().st_mtime)
@@ -193,21 +199,24 @@ class AttemptFolder(NamedTuple):
         return {failure.rank: failure for failure in found if failure is not None}
 
     def prepare(self, job: LaunchSpec, token: str) -> None:
-        """Write the launch spec and the secret token (with mode 0600) to the folder; it may be called again."""
+        """Write the launch spec and the secret token to the folder, which is created if needed; may be repeated.
+
+        Only the owner of the files can read them.
+        """
         self.path.mkdir(parents=True, exist_ok=True)
         self.path.chmod(0o700)  # the folder may exist already, created for the unpacked code
         self.write("token", token.encode())
         self.write("job.json", job.model_dump_json(indent=2).encode())
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a file of this name atomically; only its owner can read it."""
+        """Replace the file of this name atomically by one with this content; only its owner can read it."""
         with replacing(self.path / name, mode=0o600, durable=False) as file:
             file.write(data)
 
     def lock(self) -> int | None:
-        """Take the lock that makes this process the node's only launcher of the attempt, ever.
+        """Take the lock that lets only one process ever be the attempt's launcher on this node.
 
-        Return a file descriptor, which holds the lock as long as it is open; None if there is or was another launcher.
+        Returns a file descriptor, which holds the lock as long as it is open; None if there is or was another launcher.
         """
         descriptor = os.open(self.path / self._own("lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -225,7 +234,10 @@ class AttemptFolder(NamedTuple):
         return sorted((end for end in found if end is not None), key=lambda end: end.node)
 
     def _own(self, name: str) -> str:
-        """Return the name of this node's own file: node 0 has `end.json`, node 1 `end-node-1.json`."""
+        """Return the name of this node's own file for a name such as `end.json`: `end.json` on node 0.
+
+        On node 1 it is `end-node-1.json`.
+        """
         stem, dot, kind = name.partition(".")
         return f"{stem}-node-{self.node}{dot}{kind}" if self.node else name
 
@@ -241,5 +253,8 @@ class AttemptFolder(NamedTuple):
 
 
 def _others(first: NodeEnd) -> range:
-    """Return the numbers of the other nodes whose records the result needs; none if the first node refused to start."""
+    """Return the numbers of all nodes but the first, whose records the result needs besides that of the first.
+
+    Empty if the first node refused to start its ranks.
+    """
     return range(1, len(first.names) if first.refused is None else 1)

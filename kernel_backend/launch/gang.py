@@ -1,4 +1,7 @@
-"""Start, instruct and end the rank processes of one node; the ranks of all nodes of an attempt form a gang."""
+"""Start the rank processes of one node, send them instructions, and end them.
+
+The ranks of all nodes of an attempt form its gang.
+"""
 
 from __future__ import annotations
 
@@ -31,14 +34,17 @@ _log = logging.getLogger(__name__)
 def rank_env(
     base: Mapping[str, str], job: LaunchSpec, assignment: RankAssignment, rendezvous: RendezvousInfo
 ) -> dict[str, str]:
-    """Return a rank's environment, with variables for torch.distributed and Horovod, of which the rank uses one."""
+    """Return a rank's environment; it has the variables of torch.distributed, Horovod and TensorFlow.
+
+    Whichever of them the rank uses finds its peers by its own variables.
+    """
     plain = process_env(base, assignment, _common_env(base, job))
     plain |= torch.env(assignment, rendezvous) | horovod.env(assignment, rendezvous)
     return plain | tensorflow.env(assignment, rendezvous)
 
 
 def forkserver_env(base: Mapping[str, str], job: LaunchSpec) -> dict[str, str]:
-    """Return the environment variables that all ranks of this attempt and of later ones share."""
+    """Return the environment of the forkserver: the variables that ranks of this and of later attempts share."""
     common = {**base, "PYTHONUNBUFFERED": "1", "DAYLIGHT_HOME": job.home, **_common_env(base, job)}
     return {name: value for name, value in common.items() if name != _MARK}
 
@@ -48,19 +54,22 @@ def _common_env(base: Mapping[str, str], job: LaunchSpec) -> dict[str, str]:
 
 
 def _uses_horovod(job: LaunchSpec) -> bool:
-    """Return whether the ranks of a gang may use Horovod, and it is installed here."""
+    """Return whether a gang's ranks may use Horovod: there are several, torch is not requested, it is installed."""
     size = sum(len(share.slots) for share in job.placement)
     return size > 1 and job.config.backend != "torch" and horovod.installed()
 
 
 def _ports_of_ranks(job: LaunchSpec, here: int) -> int:
-    """Return how many ports to reserve on this node: one for each of its ranks if a command has several."""
+    """Return how many ports to reserve for ranks on this node, which has `here` ranks.
+
+    That is one for each, if the attempt runs a command on several ranks, and else 0.
+    """
     size = sum(len(share.slots) for share in job.placement)
     return here if job.config.form == "command" and size > 1 else 0
 
 
 class Peers(NamedTuple):
-    """Nodes of a gang, with the addresses and ports by which this node's ranks reach the others."""
+    """Nodes of a gang, with the addresses and ports by which the ranks of this node reach the other ranks."""
 
     nodes: tuple[GangNode, ...]
     node: int  # number of this node
@@ -68,12 +77,12 @@ class Peers(NamedTuple):
 
 
 def reserve(job: LaunchSpec, address: str, node: int, ranks: int) -> Ports:
-    """Return newly reserved ports at `address`, as many as a node with this number of ranks needs."""
+    """Reserve the ports that a node with this number of ranks needs at `address`, and return them."""
     return Ports(address, node == 0, _uses_horovod(job), _ports_of_ranks(job, ranks))
 
 
 def alone(job: LaunchSpec, ports: Ports) -> Peers:
-    """Return the peers of a gang that has no node but this machine."""
+    """Return the nodes of a gang that runs on this machine only, with its reserved ports."""
     share = job.placement[0]
     here = GangNode(
         name=share.node,
@@ -100,10 +109,10 @@ def _info(peers: Peers, horovod_port: int | None) -> RendezvousInfo:
 
 @contextlib.contextmanager
 def own_forkserver(job: LaunchSpec) -> Iterator[Forkserver | None]:
-    """Start a forkserver for this launcher alone; yield it, or None if ranks are to be started cold.
+    """Start a forkserver for this launcher alone, and end it after the block; it imports torch while other nodes join.
 
-    It imports torch while the nodes of the gang join. A forkserver that several launchers share outlives this one: it
-    would keep a job step of the engine from ending, or be killed while ranks of another step use it.
+    Yields None if ranks cannot be forked. A forkserver that launchers share would not do: it would keep a job step of
+    the engine from ending, or would be killed with it while ranks of another step need it.
     """
     if not supported(os.environ):
         yield None
@@ -124,9 +133,9 @@ def _forkserver(job: LaunchSpec, home: Path, only: bool = False) -> Forkserver:
 
 
 class Gang:
-    """Ranks of this launcher's node; each reads instructions as lines from its stdin, and exits when that is closed.
+    """Ranks of this launcher's node; each reads instructions from its stdin, one per line, and exits if that is closed.
 
-    Ranks are forked from the forkserver of this environment if possible, or else started as new interpreters.
+    Ranks are forked from the forkserver of this environment if possible, and else started as new interpreters.
     """
 
     def __init__(
@@ -138,7 +147,8 @@ class Gang:
     ) -> None:
         """Start the ranks; without `peers` this machine is the gang's only node.
 
-        Without a `forkserver` argument, the shared forkserver of this environment is used, and started if needed.
+        Without `forkserver`, the forkserver that all launchers in this environment share is used, and started if
+        needed.
         """
         self._job, self._folder = job, folder
         first = job.placement[0]
@@ -167,11 +177,11 @@ class Gang:
 
     @property
     def lost(self) -> str | None:
-        """Return why the ranks' exit codes cannot be known, such as a dead forkserver; None if they can."""
+        """Return why the exit codes of the ranks cannot be known, such as a dead forkserver; None if they can."""
         return self._processes.lost
 
     def codes(self) -> dict[int, int | None]:
-        """Return each rank's exit code by rank; None for a rank that is running or has not started."""
+        """Return the exit code of each rank, by rank number; None for a rank that is running or has not started yet."""
         try:
             codes = self._processes.codes()
         except NoForkserver as reason:
@@ -182,7 +192,7 @@ class Gang:
         return dict(zip(self.ranks, codes, strict=True))
 
     def pids(self) -> dict[int, int]:
-        """Return the process IDs by rank; {} until all ranks exist."""
+        """Return the process ID of each rank, by rank number; {} until all ranks exist."""
         pids = self._processes.pids()
         return dict(zip(self.ranks, pids, strict=True)) if pids else {}
 
@@ -191,7 +201,10 @@ class Gang:
         self._processes.signal(number)
 
     def tell(self, instruction: str) -> None:
-        """Send an instruction (`release`, `stop` or `until N`) to each rank that is running."""
+        """Send an instruction to each running rank.
+
+        It is `release` (save a checkpoint and exit), `stop` (exit), or `until N` (train up to step N).
+        """
         for line in self._lines:
             with contextlib.suppress(OSError, ValueError):  # the rank has exited, or the pipes are closed
                 line.write(instruction.encode() + b"\n")
@@ -201,7 +214,7 @@ class Gang:
         self.ended_by_us |= frozenset(self.ranks[nth] for nth in self._processes.end())
 
     def close(self) -> None:
-        """Close Horovod's server, the ports reserved here, and the pipes to the ranks."""
+        """Close Horovod's server, the reserved ports, and the pipes to the ranks, which have ended."""
         if self._ports is not None:
             self._ports.close()
         if self._rendezvous:
@@ -222,7 +235,10 @@ class Gang:
         return ColdRanks(self._job.python, self._request)
 
     def _note(self) -> None:
-        """Write the ranks' process IDs once all ranks exist, and close this process's copies of their files."""
+        """When all ranks exist, write their process IDs to the folder, and close this process's copies of files.
+
+        The files are those that the ranks have open.
+        """
         if self._known or not self.pids():
             return
         self._known = True
@@ -231,9 +247,9 @@ class Gang:
             self._folder.write_pids(self.pids())
 
     def _serve_horovod(self, peers: Peers, everyone: Sequence[RankAssignment]) -> horovod.Rendezvous | None:
-        """Start Horovod's rendezvous server on the first node, if the ranks may use it; return None otherwise.
+        """Start Horovod's rendezvous server if this is the first node and the ranks may use Horovod, else return None.
 
-        An ImportError of Horovod is raised only if Horovod was requested.
+        If Horovod cannot be imported, an ImportError is raised only if Horovod was requested.
         """
         first = peers.nodes[0]
         if peers.node or not first.horovod_port:

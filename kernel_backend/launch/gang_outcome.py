@@ -1,4 +1,4 @@
-"""Determine how a gang (all ranks of an attempt) ended, from exit codes and failure records: pure functions."""
+"""Derive how a gang ended from the exit codes and failure records of its ranks: pure functions."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ FINISHED, RELEASED = 0, 85
 
 
 def failed(code: int | None) -> bool:
-    """Return True if a rank with this exit code failed; negative codes are signals."""
+    """Return True if a rank with this exit code failed; False also for None, a rank that has not exited."""
     return code is not None and code not in (FINISHED, RELEASED)
 
 
 def broken_rank(codes: Mapping[int, int | None]) -> str:
-    """Return a text on how the first failed rank ended, such as `rank 3 was ended by SIGKILL`; "" if none failed."""
+    """Return how the first failed rank ended, such as `rank 3 was ended by SIGKILL`; "" if no rank failed."""
     return next((_silent(rank, code, None).message for rank, code in sorted(codes.items()) if failed(code)), "")
 
 
@@ -32,10 +32,10 @@ def gang_outcome(
 ) -> AttemptResult:
     """Return how a gang ended: completed, released (with a checkpoint), lost or failed, and the failure that caused it.
 
-    `codes` has an exit code per rank, and `failures` the records that ranks wrote before they exited. The ranks
-    `ended_by_us` were killed because another rank had failed; the signals that ended them are ignored. `steps` has each
-    rank's step, `hung` is the failure of a gang that was ended because it made no progress, and `through` is True if
-    all ranks had completed their steps.
+    `codes` has the exit code of each rank, and `failures` the records that ranks wrote before they exited. The ranks
+    `ended_by_us` were killed because another rank had failed, so that the signals that ended them do not count. `steps`
+    has the last step of each rank, and `hung` is the failure if the gang was ended because it made no progress.
+    `through` is True if all ranks had completed their steps.
     """
     codes = tuple(codes)
     # No rank exits normally before all have passed the barrier after the last checkpoint. Once one has, the work is
@@ -51,9 +51,9 @@ def gang_outcome(
 
 
 def result_of(ends: Sequence[NodeEnd]) -> AttemptResult:
-    """Return how a gang ended, from the records of its nodes' launchers, of which some may be missing.
+    """Return how a gang ended, from the records of its nodes' launchers; some of these may be missing.
 
-    A node without a record counts as lost. Then the gang is lost too, unless another failure ended it.
+    A node without a record counts as lost. The gang is then lost, too, unless a rank's own failure ended it.
     """
     for end in ends:
         if end.refused is not None:
@@ -82,7 +82,7 @@ def result_of(ends: Sequence[NodeEnd]) -> AttemptResult:
 
 
 def _problems(ends: Sequence[NodeEnd], missing: Sequence[str]) -> Iterator[NodeProblem]:
-    """Yield the problems of the gang's nodes; those in `missing` (names) have left no record."""
+    """Yield the faults of the gang's nodes; `missing` has the names of the nodes without a record."""
     for name in missing:
         yield NodeProblem(node=name, kind="lost", reason=f"node {name} was lost")
     for end in ends:
@@ -91,9 +91,9 @@ def _problems(ends: Sequence[NodeEnd], missing: Sequence[str]) -> Iterator[NodeP
 
 
 def lost(result: AttemptResult, reason: str, cause: str = "ForkserverLost") -> AttemptResult:
-    """Return `result` changed to lost, as a failure of Daylight itself ended the gang; exit codes are ignored.
+    """Return `result` with the outcome "lost", since a fault of the node or of Daylight itself ended the gang.
 
-    `reason` and `cause` are the message and the class of the failure.
+    `reason` is the message of the failure, and `cause` its type.
     """
     failure = Failure(rank=0, type=cause, message=reason, consequence=True)
     return result.model_copy(update={"outcome": "lost", "failure": failure})
@@ -106,7 +106,10 @@ def cause(
     steps: Mapping[int, int | None],
     hung: Failure | None,
 ) -> Failure:
-    """Return the failure that ended a gang: the first one that does not follow from the end of another rank."""
+    """Return the failure that ended a gang: the first one that is not a consequence of the end of another rank.
+
+    The parameters are those of `gang_outcome`.
+    """
     causes = sorted((f for f in failures.values() if not f.consequence), key=lambda failure: failure.at)
     if causes:
         return causes[0]
@@ -125,7 +128,7 @@ def cause(
 
 
 def _silent(rank: int, code: int | None, step: int | None) -> Failure:
-    """Return a failure record for a rank that has written none, made from its exit code and last step."""
+    """Return a failure record for a rank that wrote none, from its exit code and its last step."""
     if code is not None and code < 0:
         name = _signal_name(-code)
         hint = {"SIGKILL": " (kill -9, or out of memory)", "SIGSEGV": " (a crash in native code)"}.get(name, "")

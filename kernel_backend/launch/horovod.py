@@ -1,4 +1,4 @@
-"""Connect the ranks of an attempt by Horovod: their environment variables, and the rendezvous server."""
+"""Let the ranks of an attempt find each other by Horovod: environment variables, and the rendezvous server."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from kernel_backend.launch.rendezvous import RankAssignment, RendezvousInfo
 
 
 def installed() -> bool:
-    """Return True if this interpreter has Horovod, which is not imported to find out."""
+    """Return True if Horovod is installed for this interpreter; it is not imported to find out."""
     return importlib.util.find_spec("horovod") is not None
 
 
 def env(assignment: RankAssignment, rendezvous: RendezvousInfo) -> dict[str, str]:
     """Return the environment variables that `horovod.torch.init()` reads; {} if there is no rendezvous server.
 
-    Tensor fusion is off: the runner fuses gradients into buckets itself, and Horovod's fusion depends on timing, so
-    that sums over four ranks would differ in their last bits from run to run.
+    Tensor fusion is switched off: the runner itself combines gradients into buckets. Horovod's fusion depends on
+    timing, so that sums over four ranks would differ in their last bits from run to run.
     """
     if rendezvous.horovod_port is None:
         return {}
@@ -41,9 +41,10 @@ def env(assignment: RankAssignment, rendezvous: RendezvousInfo) -> dict[str, str
 
 
 class Rendezvous:
-    """Rendezvous server of Horovod; each attempt has one, in the launcher of node 0.
+    """Rendezvous server of Horovod, at which ranks find each other; each attempt has one, in node 0's launcher.
 
-    It has no authentication, and its own `start()` listens on every interface; this one listens only on `address`.
+    As it has no authentication, it listens only on `address`, and not on every interface as Horovod's own `start()`
+    does.
     """
 
     def __init__(self, address: str, rank_assignments: Sequence[RankAssignment], port: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""Join the launchers of a gang's nodes through the service, which also reports failures of ranks on other nodes."""
+"""Let the launchers of a gang's nodes find each other through the service, and learn of ranks that fail elsewhere."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Left(Exception):
 
 
 class Joining:
-    """Participation of this launcher in joining a gang: its node, and the ports that it has reserved for the ranks."""
+    """Participation of this launcher in forming the gang: it offers its node and its reserved ports to the service."""
 
     def __init__(
         self, job: LaunchSpec, index: NodeIndex, here: Node, client: Client, token: str, tell: Callable[[str], None]
@@ -59,10 +59,10 @@ class Joining:
         self._probed = Probed(self.process) if index.node == 0 and index.nodes > 1 else None
 
     def join(self, asked: threading.Event) -> Peers:
-        """Return the gang's nodes, once all launchers have joined and all can reach node 0.
+        """Wait until the launchers of all nodes have joined and all can reach node 0; return the gang's nodes.
 
-        Raises Left if the gang does not start: it was asked to exit meanwhile (`asked` is set), or the service refuses
-        it.
+        Raises Left if the gang does not start: it was asked to exit meanwhile (`asked` is set), the service refuses it,
+        or the service cannot be reached.
         """
         reached: tuple[Reached, ...] | None = None
         heard, begun = False, time.monotonic()
@@ -130,7 +130,7 @@ class Joining:
 
 
 class PeerWatch(threading.Thread):
-    """Thread that reports the state of this node's ranks to the service, and learns that of other nodes' ranks."""
+    """Thread that reports the state of this node's ranks to the service, and learns when other nodes' ranks fail."""
 
     def __init__(
         self, joining: Joining, job: LaunchSpec, index: NodeIndex, connect: Callable[[], Client], token: str
@@ -145,7 +145,7 @@ class PeerWatch(threading.Thread):
         self.fenced = ""  # why the service no longer accepts this attempt; "" while it does
 
     def tell(self, broken: str, *, ended: bool = False) -> None:
-        """Report that this node's ranks cannot continue (`broken` says why) or have ended, without waiting."""
+        """Report that this node's ranks cannot continue (`broken` says why) or have ended; return without waiting."""
         if broken != self._told or ended:
             self._told = broken
             state = NodeState(node=self._index.node, process=self._process, broken=broken[:500], ended=ended)
@@ -153,7 +153,7 @@ class PeerWatch(threading.Thread):
             self._telling[-1].start()
 
     def finish(self) -> None:
-        """End the thread, once the service has received the last report, or after a few seconds."""
+        """End the thread after the last report has reached the service, or after a few seconds."""
         self._over.set()
         deadline = time.monotonic() + LAST_WORDS_S
         for each in self._telling:
@@ -181,7 +181,10 @@ class PeerWatch(threading.Thread):
 
 
 class Probed(threading.Thread):
-    """Thread on node 0 that answers each connection with the launcher's id, which verifies its address."""
+    """Thread on node 0 that answers each connection with the launcher's id.
+
+    Other nodes thus verify that an address is that of node 0.
+    """
 
     def __init__(self, answer: str) -> None:
         super().__init__(name="probed", daemon=True)
@@ -191,7 +194,7 @@ class Probed(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        """Answer connections until the socket is closed."""
+        """Answer connections until `close` is called."""
         with contextlib.suppress(OSError):
             while True:
                 connection, _ = self._listener.accept()
@@ -199,7 +202,7 @@ class Probed(threading.Thread):
                     connection.sendall(self._answer)
 
     def close(self) -> None:
-        """Stop listening."""
+        """Close the socket, which ends the thread."""
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -208,7 +211,7 @@ class Probed(threading.Thread):
 def reached_addresses(addresses: Sequence[str], port: int, expected: str) -> tuple[Reached, ...]:
     """Return those addresses at which node 0 answers with the id `expected`.
 
-    For each, the result has this node's own address in the connection.
+    Each is returned with the address that this node has in the connection.
     """
     with ThreadPoolExecutor(PROBES) as threads:  # an address that drops packets takes the whole timeout
         found = threads.map(lambda address: _reach(address, port, expected), addresses)

@@ -1,4 +1,4 @@
-"""Launch an attempt's ranks on one node: lock the folder, start the ranks, watch them, and record their end."""
+"""Launch an attempt's ranks on one node: lock its folder, start the ranks, watch them, and record how they end."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ _log = logging.getLogger(__name__)
 
 
 def launch(path: Path, index: NodeIndex | None = None) -> None:
-    """Run the ranks of an attempt on this node to their end; return at once if another launcher does so.
+    """Run the ranks of an attempt on this node to their end; return at once if another launcher runs or ran them.
 
-    With an `index` the engine has started a launcher on each node of a gang; the ranks start once all of them have
-    joined. SIGTERM and SIGURG make the ranks commit a checkpoint and exit. Engines that signal all processes of a gang,
-    such as Slurm, send SIGURG, which ranks ignore. The end of the ranks is written to a file, since not all engines
-    report exit codes.
+    With `index`, the engine has started a launcher on each node of the gang; the ranks start when all of them have
+    joined. SIGTERM or SIGURG to this process makes the ranks save a checkpoint and exit. Engines that signal all
+    processes of a gang, such as Slurm, send SIGURG, as ranks ignore it. How the ranks ended is written to a file, since
+    not all engines report exit codes.
     """
     folder = AttemptFolder(path, index.node if index is not None else 0)
     lock = folder.lock()
@@ -75,7 +75,7 @@ def launch(path: Path, index: NodeIndex | None = None) -> None:
 
 
 class _Started(NamedTuple):
-    """Ranks that were started on this node, with the names of all nodes and the thread that watches the others."""
+    """Ranks that were started on this node, with the names of all nodes, and the thread that watches other nodes."""
 
     job: LaunchSpec  # with the actual placement
     gang: Gang
@@ -84,16 +84,16 @@ class _Started(NamedTuple):
 
 
 def _alone(job: LaunchSpec, folder: AttemptFolder) -> _Started:
-    """Start the ranks of a gang whose only node is this one."""
+    """Start the ranks of a gang that runs on this node only."""
     return _Started(job, Gang(job, folder), ("",))
 
 
 def _together(
     job: LaunchSpec, folder: AttemptFolder, asked: threading.Event, index: NodeIndex, until: contextlib.ExitStack
 ) -> _Started:
-    """Wait until the launchers of all nodes have joined, then start this node's ranks.
+    """Wait until the launchers of all nodes have joined, then start the ranks of this node.
 
-    `asked` is set if the gang is asked to exit. What must be closed at the end is added to `until`.
+    `asked` is set when the gang is asked to exit. Functions that clean up at the end are added to `until`.
     """
     forkserver = until.enter_context(own_forkserver(job))
     token = folder.token()
@@ -108,7 +108,7 @@ def _together(
 
 
 def _run(started: _Started, folder: AttemptFolder, asked: threading.Event, record: Callable[[NodeEnd], None]) -> None:
-    """Watch the ranks of this node until they have ended, then call `record` with how they ended."""
+    """Watch the ranks of this node until they have ended; then call `record` with how they ended."""
     job, gang, names, peers = started
     gpus = GpuWatch()
     here = job.placement[folder.node]
@@ -137,7 +137,10 @@ def _write_measured(folder: AttemptFolder, measuring: Measuring) -> None:
 def _whatever_happens(
     gang: Gang, folder: AttemptFolder, job: LaunchSpec, asked: threading.Event, peers: PeerWatch | None
 ) -> NodeEnd:
-    """Return how this node's ranks ended; if the launcher itself fails, kill them and return them as lost."""
+    """Watch the ranks until they have ended, and return how.
+
+    If the launcher itself fails, kill the ranks and return that they are lost.
+    """
     try:
         return _until_the_end(gang, folder, job, asked, peers)
     except Exception as error:
@@ -149,7 +152,7 @@ def _whatever_happens(
 def _until_the_end(
     gang: Gang, folder: AttemptFolder, job: LaunchSpec, asked: threading.Event, peers: PeerWatch | None
 ) -> NodeEnd:
-    """Watch this node's ranks until they have ended; return how, with the log lines that match policies."""
+    """Watch this node's ranks until they have ended; return how, with the log lines that match log policies."""
     watch = Watch(folder, gang.ranks, job.config.hang_timeout)
     logs = LogWatch(folder, gang.ranks, job.config.on_log)
     hung = _watch(gang, folder, asked, watch, logs, peers)
@@ -179,9 +182,10 @@ def _watch(
     logs: LogWatch,
     peers: PeerWatch | None,
 ) -> Failure | None:
-    """Watch this node's ranks until all have exited; if a rank of any node fails, or all hang, kill those that run.
+    """Watch this node's ranks until all have exited; if a rank of any node fails, or ranks hang, kill the running ones.
 
-    Return the failure of a hang, else None. When `asked` is set, the ranks are instructed to `release`: save and exit.
+    Returns the failure if they hang, else None. When `asked` is set, the ranks are sent `release`: save a checkpoint
+    and exit.
     """
     first_exit: float | None = None
     while None in (codes := gang.codes()).values():
@@ -224,7 +228,7 @@ def _show_stacks(gang: Gang, ranks: Collection[int]) -> None:
 
 
 def _over(codes: Mapping[int, int | None], folder: AttemptFolder, since: float, elsewhere: str) -> bool:
-    """Return True if the ranks that still run must be killed; the first rank exited `since` seconds ago.
+    """Return True if the ranks that still run must be killed; `since` is how many seconds ago the first rank exited.
 
     `elsewhere` describes a failure on another node; "" if there is none.
     """

@@ -1,4 +1,4 @@
-"""Measure, until the ranks of a node end, the times of their steps and the use of their slots."""
+"""Measure the step times of a node's ranks and the use of their slots, until the ranks end."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from kernel_backend.model.reports import Measurements
 
 
 class Measuring:
-    """Measurements of a node's ranks: the newest ones for the next delivery, and the final ones."""
+    """Measurements of a node's ranks: the newest ones for the next delivery to the service, and the final ones."""
 
     def __init__(self, times: TimesReader, use: UseSampler) -> None:
         self._times, self._use = times, use
 
     def start(self) -> None:
-        """Begin to sample the use of the slots."""
+        """Begin to measure the use of the slots."""
         self._use.start()
 
     def due(self) -> Measurements:
-        """Return the measurements to be delivered now; nothing between two deliveries."""
+        """Return the measurements that the next delivery should have; they are empty if none are due yet."""
         return Measurements(times=self._times.due(), use=self._use.due())
 
     def delivered(self, sent: Measurements) -> None:
-        """Record that the service has received the measurements that `due` returned."""
+        """Record that the service has received these measurements, which `due` returned."""
         self._times.delivered()
         self._use.delivered(sent.use)
 
     def finish(self) -> Measurements:
-        """Stop measuring after the end of the ranks; return the final measurements, with all use not yet delivered."""
+        """Stop measuring, as the ranks have ended; return the final measurements, with all use not delivered yet."""
         return Measurements(times=self._times.end(), use=self._use.finish())

@@ -1,4 +1,4 @@
-"""Read from the engine's environment variables the index of this node in its gang, and its slots."""
+"""Read from the engine's environment variables which node of its gang this is, and which slots it has there."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _KEPT = frozenset({"SLURM_JOB_ID", "SLURM_CONF", "SLURM_CLUSTER_NAME", "SLURM_TM
 
 
 def node_index(step: str, environ: Mapping[str, str]) -> NodeIndex:
-    """Return the index of this node in its gang, and the number of nodes; `step` is the engine, slurm or kubernetes.
+    """Return the number of this node in its gang, and how many nodes there are; `step` is `slurm` or `kubernetes`.
 
     Raises
     ------
@@ -33,7 +33,7 @@ def node_index(step: str, environ: Mapping[str, str]) -> NodeIndex:
 
 
 def slurm_node_index(environ: Mapping[str, str]) -> NodeIndex:
-    """Return the index of this node in its Slurm job step, and the step's number of nodes.
+    """Return the number of this node in its Slurm job step, and how many nodes the step has.
 
     Raises
     ------
@@ -55,12 +55,12 @@ def _pod_index(environ: Mapping[str, str]) -> NodeIndex:
 
 
 def node_name(environ: Mapping[str, str]) -> str:
-    """Return the name of this node in its engine, else its host name."""
+    """Return the name that the engine has for this node; if it has set none, the host name."""
     return environ.get("SLURMD_NODENAME") or environ.get(NODE_NAME) or platform.node() or "localhost"
 
 
 def share(environ: Mapping[str, str], index: NodeIndex) -> Node:
-    """Return this node, with the slots that the engine has granted to the gang on it: devices, or shares of the CPU.
+    """Return this node, with the slots on it that the engine has granted to the gang: devices, or parts of the CPU.
 
     Examples
     --------
@@ -75,7 +75,7 @@ def share(environ: Mapping[str, str], index: NodeIndex) -> Node:
 
 
 def counts(text: str) -> list[int]:
-    """Return a number per node, from Slurm's short form for repeated ones.
+    """Return the number for each node, from Slurm's short form for repeated numbers.
 
     Examples
     --------
@@ -90,5 +90,5 @@ def counts(text: str) -> list[int]:
 
 
 def rank_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment variables for ranks, without those by which the engine describes its own tasks."""
+    """Return the environment variables for ranks: those of the launcher, without those about an engine's task."""
     return {name: value for name, value in environ.items() if name in _KEPT or not _OF_TASKS.match(name)}

@@ -1,7 +1,7 @@
-"""Run the probe program in a pod: `python -P -m kernel_backend.launch.pod_probe` sends its answers to the service.
+"""Run the probe program of a pool's check in a pod: `python -P -m kernel_backend.launch.pod_probe`.
 
-The request is in the environment variable DAYLIGHT_PROBE. If the program reaches no address of the service, its last
-line of output says so, and it exits with 1.
+It sends its answers to the service, whose request is in the environment variable DAYLIGHT_PROBE. If it can reach no
+address of the service, its last line of output says so, and it exits with 1.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _OVER = (401, 404)  # statuses of the service's answer once the check has ended
 
 
 class ServiceChannel:
-    """Channel of a probe program that sends requests to the service.
+    """Channel by which a probe program sends its answers to the service and gets orders.
 
-    Each has all answers so far, and may be repeated.
+    Each call sends all answers so far, so that it may be repeated.
     """
 
     def __init__(self, credentials: ProbeCredentials, node: int) -> None:
@@ -39,12 +39,15 @@ class ServiceChannel:
         self._received = ProbeOrders()
 
     def tell(self, **part: Any) -> None:
-        """Add a part of the answers, and send all answers so far."""
+        """Add `part` to the answers, and send all answers so far.
+
+        Raises SystemExit if the check has ended, or the service cannot be reached.
+        """
         self._answers |= part
         self._call(0.0)
 
     def order(self, kind: type[Order]) -> Order:
-        """Wait for an order of this kind; raise SystemExit if the check has ended."""
+        """Wait for an order of this kind and return it; raise SystemExit if the check has ended."""
         while True:
             for each in (self._received.peer, self._received.all_reduce):
                 if isinstance(each, kind):

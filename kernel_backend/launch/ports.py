@@ -1,4 +1,4 @@
-"""Reserve the ports at which ranks will connect, before the ranks exist."""
+"""Reserve the ports at which ranks will listen, before the ranks exist."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import socket
 
 
 def reserved_port(address: str) -> socket.socket:
-    """Return an open socket that reserves a port; listeners with SO_REUSEADDR, such as torch's, can still use it.
+    """Return an open socket that reserves a free port at `address`.
 
-    The socket keeps other programs from taking the port until rank 0 has imported its modules and listens.
+    It keeps other programs from taking the port until rank 0 has imported its modules and listens. Listeners with
+    SO_REUSEADDR, such as torch's, can use the port in spite of it.
     """
     held = socket.socket()
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -17,10 +18,16 @@ def reserved_port(address: str) -> socket.socket:
 
 
 class Ports:
-    """Ports that one launcher reserves: on the first node for torch and Horovod, and one for each rank of a command."""
+    """Ports that one launcher reserves for ranks.
+
+    The first node has one for torch and one for Horovod; each node has one for each of its ranks that runs a command.
+    """
 
     def __init__(self, address: str, first: bool, horovod: bool, ranks: int) -> None:
-        """Reserve ports at `address` ("" for all addresses) for `ranks` ranks; `first` marks the first node."""
+        """Reserve ports at `address` ("" for all addresses); `first` says whether this is the first node of the gang.
+
+        `horovod` says whether to reserve a port for Horovod, and `ranks` how many ports for ranks.
+        """
         self._held: list[socket.socket] = []
         self.torch = self._reserve(address) if first else 0
         self.horovod = self._reserve(address) if first and horovod else 0

@@ -1,8 +1,9 @@
-"""Probe a node of a pool: versions, files, service, clock, devices, and the network between two nodes.
+"""Test a node of a pool: versions, files, service, clock, devices, and the network between two nodes.
 
-`srun python -P -m kernel_backend.launch.probe REQUEST` runs it as one task on each node. It prints its answers as lines
-of JSON, and reads two orders (to connect, and to run an all-reduce) from its standard input. Without REQUEST it prints
-this interpreter's versions. In a pod, `kernel_backend.launch.pod_probe` exchanges them with the service.
+`srun python -P -m kernel_backend.launch.probe REQUEST` runs this program as one task on each node. It prints its
+answers as lines of JSON, and reads two orders (to connect, and to run an all-reduce) from its standard input. Without
+REQUEST it prints the versions of this interpreter. In a pod, `kernel_backend.launch.pod_probe` exchanges answers and
+orders with the service instead.
 """
 
 from __future__ import annotations
@@ -55,24 +56,24 @@ class Channel(Protocol):
     """Channel between a probe program and the check that started it."""
 
     def tell(self, **part: Any) -> None:
-        """Send a part of the answers, without waiting for a reply."""
+        """Send some answers to the check, without waiting for a reply."""
 
     def order(self, kind: type[Order]) -> Order:
-        """Wait for an order; raise SystemExit if the check has ended."""
+        """Wait for an order of this kind and return it; raise SystemExit if the check has ended."""
 
 
 class StandardStreams:
-    """Channel by lines of JSON: answers go to standard output, and orders come from standard input."""
+    """Channel by lines of JSON: answers are written to standard output, orders are read from standard input."""
 
     def __init__(self, nonce: str, node: int) -> None:
         self._nonce, self._node = nonce, node
 
     def tell(self, **part: Any) -> None:
-        """Print a part of the answers as a line."""
+        """Print some answers as one line, after the check's nonce."""
         print(f"{self._nonce} {json.dumps({'node': self._node, **part})}", flush=True)
 
     def order(self, kind: type[Order]) -> Order:
-        """Read an order; raise SystemExit if the input was closed."""
+        """Read the next line as an order of this kind; raise SystemExit if the input was closed."""
         line = sys.stdin.readline()
         if not line:
             raise SystemExit(0)
@@ -89,7 +90,7 @@ def versions() -> Versions:
 
 
 def probe(request: ProbeRequest, index: NodeIndex, channel: Channel) -> None:
-    """Send the answers to a request on this node, then carry out the orders that follow."""
+    """Send the answers about this node to the check, then carry out the orders that follow."""
     tell = channel.tell
     tell(name=node_name(os.environ), versions=versions().to_json())
     tell(home=write_test(Path(request.folder), request.nonce).to_json())
@@ -103,9 +104,10 @@ def probe(request: ProbeRequest, index: NodeIndex, channel: Channel) -> None:
 
 
 def write_test(folder: Path, nonce: str = "") -> WriteTest:
-    """Return whether a file can be written to the folder.
+    """Return whether files can be written to the folder, and how much space is free.
 
-    With `nonce`, return also whether the folder has the file with this content, that is, is the same one as elsewhere.
+    With `nonce`, the folder must also contain the file NONCE, which the service wrote with `nonce` as content: both
+    machines then see the same folder. If it does not, the result is `missing`.
     """
     try:
         if not folder.is_dir() or (nonce and (folder / NONCE).read_text() != nonce):
@@ -131,7 +133,7 @@ def write_test(folder: Path, nonce: str = "") -> WriteTest:
 
 
 def store_test(url: str) -> WriteTest:
-    """Return whether an object can be written to a store, read from it, and deleted."""
+    """Return whether an object can be written to an object store, read from it, and deleted."""
     import fsspec  # imported only if checkpoints are in an object store
 
     data = os.urandom(1024)
@@ -148,7 +150,7 @@ def store_test(url: str) -> WriteTest:
 
 
 def service_test(url: str) -> ServiceTest:
-    """Return whether the service answers at a URL; without a token, status 401 is expected."""
+    """Return whether the service answers at a URL; as the request has no token, its answer must have status 401."""
     try:
         with connected(url) as connection:
             connection.settimeout(CONNECT_S)
@@ -172,9 +174,9 @@ def unresolved(host: str) -> str:
 
 
 def all_reduce(index: NodeIndex, address: str, own: str, port: int) -> AllReduceResult:
-    """Return how long an all-reduce with the other nodes' probe programs takes, which connect at node 0's `address`.
+    """Run an all-reduce with the probe programs of the other nodes, and return how long it took or why it failed.
 
-    `own` is this node's address for it.
+    The programs connect at `address` and `port` of node 0. `own` is the address of this node in the same network.
     """
     device = device_of(own)
     placement = tuple(Share(node=str(node), kind="cpu", address=own, slots=(0,)) for node in range(index.nodes))
@@ -215,7 +217,7 @@ def _devices() -> dict[str, Any]:
 
 
 def _exchange(request: ProbeRequest, index: NodeIndex, channel: Channel) -> None:
-    """Connect to node 0 and report the result; then run an all-reduce if that is ordered."""
+    """Wait for node 0's address, connect to it and report the result; then run an all-reduce if that is ordered."""
     ports = Ports("", index.node == 0, horovod=False, ranks=0)
     probed = Probed(request.nonce) if index.node == 0 else None
     port = probed.port if probed is not None else 0

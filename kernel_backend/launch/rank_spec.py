@@ -1,4 +1,4 @@
-"""Define the request to start ranks, and the interface of started ranks, whether they are new or forked processes."""
+"""Define the request to start a node's ranks, and the interface to started ranks (new or forked processes)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class RankSpec(NamedTuple):
 
 
 class RankRequest(NamedTuple):
-    """Request to start the ranks of one node, listed in order of rank."""
+    """Request to start the ranks of one node; `orders` has what each rank needs, in order of rank."""
 
     folder: str  # attempt's folder, the only argument of the runner
     cwd: str
     orders: tuple[RankSpec, ...]
 
     def close(self) -> None:
-        """Close this process's copies of the ranks' files, when the ranks have started or will not start."""
+        """Close this process's copies of the ranks' files, once the ranks have started or cannot be started."""
         for order in self.orders:
             for file in (order.stdin, order.output):
                 with contextlib.suppress(OSError):
@@ -32,13 +32,13 @@ class RankRequest(NamedTuple):
 
 
 class RankProcesses(Protocol):
-    """Rank processes that were started for a request."""
+    """Interface to the rank processes that were started for a request."""
 
     lost: str | None
     """Reason why the ranks' exit codes are unavailable; None while they are available."""
 
     def codes(self) -> Sequence[int | None]:
-        """Return the exit code of each rank, in order of rank, negative for a signal; None for one that is running."""
+        """Return the exit code of each rank, in order of rank (negative for a signal); None for a running rank."""
 
     def pids(self) -> Sequence[int]:
         """Return the process IDs of the ranks, in order of rank; empty until all exist."""
@@ -47,4 +47,4 @@ class RankProcesses(Protocol):
         """Send the signal `number` to each rank that is running."""
 
     def end(self) -> Sequence[int]:
-        """Kill the ranks that still run, wait until they are gone, and return the numbers of these ranks."""
+        """Kill the ranks that still run, and wait until they have exited; return the numbers of the ranks killed."""

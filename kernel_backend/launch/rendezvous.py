@@ -1,4 +1,4 @@
-"""Assign ranks to slots; every launcher computes the same assignment from the gang's placement on nodes."""
+"""Assign ranks to slots; every launcher computes the same assignment from the slots of all nodes of the gang."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from kernel_backend.model.resources import Placement
 
 
 class RankAssignment(NamedTuple):
-    """Numbers of a rank in its gang: among all ranks, on its node, and (`cross_rank`) across nodes.
+    """Numbers of a rank: among all ranks of its gang, on its node (`local_rank`), and across nodes (`cross_rank`).
 
-    `cross_rank` is its index among the ranks with the same local rank.
+    `cross_rank` is its index among the ranks of all nodes that have the same local rank.
     """
 
     rank: int
@@ -28,7 +28,7 @@ class RankAssignment(NamedTuple):
 
 
 class RendezvousInfo(NamedTuple):
-    """Addresses and ports at which the ranks of an attempt connect; no other attempt uses these ports."""
+    """Addresses and ports at which the ranks of one attempt find each other; no other attempt uses these ports."""
 
     address: str  # address of node 0
     interface: str | None  # network device of this node for gloo; None: gloo chooses
@@ -38,7 +38,7 @@ class RendezvousInfo(NamedTuple):
 
 
 def rank_assignments(placement: Placement) -> list[RankAssignment]:
-    """Return the assignment of each rank in order of rank: node by node, slot by slot."""
+    """Return the assignment of each rank in order of rank: slot by slot on the first node, then on the next."""
     size = sum(len(share.slots) for share in placement)
     found: list[RankAssignment] = []
     for number, share in enumerate(placement):
@@ -62,13 +62,17 @@ def rank_assignments(placement: Placement) -> list[RankAssignment]:
 
 
 def interface_of(address: str) -> str | None:
-    """Return the network device that gloo must use: loopback for a gang on one machine; None lets gloo choose."""
+    """Return the network device that gloo must use for this address: loopback if it is a local one, else None.
+
+    With None, gloo chooses the device.
+    """
     return "lo" if address.startswith("127.") else None
 
 
 def process_env(base: Mapping[str, str], assignment: RankAssignment, common: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a rank, without the variables of a communication backend.
+    """Return the environment of a rank, still without the variables by which it finds its peers.
 
-    It consists of `base`, the `common` variables of all ranks, and this rank's visible devices.
+    It consists of `base`, the variables `common` to all ranks, and the variables that make only the rank's own device
+    visible.
     """
     return {**base, "PYTHONUNBUFFERED": "1", **common, **devices.visible(assignment.kind, (assignment.slot,))}

@@ -1,7 +1,7 @@
-"""Call the search class of a user's cell in a child process, with a time limit for each call.
+"""Call a search method that the user has written as a class in a cell: in a child process, with a time limit per call.
 
-The process runs as the Unix user who runs the trainings, with the experiment's interpreter and snapshot, and ends with
-the service.
+The process runs as the Unix user who runs the trainings, with the experiment's interpreter and code, and ends when the
+service does.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ MOST = 2**20  # bytes of an answer
 
 
 class ChildSearchProcess:
-    """Client of a user's search class (see `kernel_backend.search.custom`); the first call creates it in a process.
+    """Client of a search class of the user (see `kernel_backend.search.custom`), which runs in a child process.
 
-    A call raises SearchFailed if the class raises (`details["failure"]` is the failure record), if the process exits,
-    or if it does not answer in time. The process is then killed, and later calls raise the same error.
+    The first call starts the process. A call raises SearchFailed if the class raises an error (its failure record is
+    `details["failure"]`), if the process exits, or if it does not answer in time. The process is then killed, and later
+    calls raise the same error.
     """
 
     def __init__(
@@ -50,7 +51,11 @@ class ChildSearchProcess:
         answer_s: float = ANSWER_S,
         start_s: float = START_S,
     ) -> None:
-        """Create the client; `code` is the folder of the unpacked snapshot, `log` the file for the class's output."""
+        """Create the client; `code` is the folder of the experiment's unpacked code.
+
+        `log` is the file for the process's output. `answer_s` limits the seconds of each call, and `start_s` those for
+        importing the code.
+        """
         self._command = [python, "-P", "-m", "kernel_backend.runner.search_process", str(code), str(cwd)]
         self._cwd, self._log, self._env = cwd, log, env
         self._settings, self._space, self._name = settings, space, settings.source or "the search"
@@ -60,22 +65,22 @@ class ChildSearchProcess:
         self._unread = b""
 
     def interval(self) -> Any:
-        """Return the attribute `interval` of the search class."""
+        """Return the value of the attribute `interval` of the user's search class."""
         return self._call("interval")
 
     def ask(self, trial: int) -> Any:
-        """Return what the method `ask` of the search class returns for this trial."""
+        """Call the method `ask` of the user's search class for a trial, and return its result."""
         return self._call("ask", trial)
 
     def tell(self, trial: int, params: dict[str, Value], unit: int, value: float) -> Any:
-        """Report a result to the search class by its method `tell`; return what that returns.
+        """Call the method `tell` of the user's search class with a result of a trial, and return what it returns.
 
         `value` is the metric of the trial after `unit` epochs or steps.
         """
         return self._call("tell", trial, params, unit, value)
 
     def close(self) -> None:
-        """Kill the process and all processes of its session; a later call starts a new one."""
+        """Kill the process, and all processes that it has started in its session; a later call starts a new one."""
         if self._child is not None:
             _end(self._child)
             self._child = None
@@ -133,7 +138,10 @@ class ChildSearchProcess:
             self._child.stdin.flush()
 
     def _line(self, seconds: float) -> bytes | None:
-        """Return the next line that the process writes; b"" at the end of its output, None after `seconds`."""
+        """Return the next line that the process writes; b"" if its output has ended.
+
+        None if no line comes within `seconds`.
+        """
         assert self._child is not None
         assert self._child.stdout is not None
         deadline = time.monotonic() + seconds
@@ -152,7 +160,7 @@ class ChildSearchProcess:
         return line
 
     def _where(self) -> str:
-        """Return the line that the class is executing, as ` (it is at cell [4] line 3)`; "" if that is not known."""
+        """Return the line that the user's class is executing, as ` (it is at cell [4] line 3)`; "" if it is unknown."""
         self._send({"call": "where"})
         line = self._line(WHERE_S)
         where = json.loads(line).get("where") if line else None

@@ -1,4 +1,4 @@
-"""Find the service from a launcher, on the service's own machine or on another node."""
+"""Find an address of the service that a launcher can reach, on the service's own machine or on another node."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SURE_S = 5.0  # for how long a reached address is used without another test
 
 
 def connection(job: LaunchSpec, token: str) -> Client:
-    """Return a client of the attempt's service; it never starts a service, and never retries a request."""
+    """Return a client of the service to which an attempt belongs; it neither starts a service nor retries requests."""
     from kernel_backend.client import Client  # imported late, since it is slow and ranks should start first
 
     if job.service_urls:
@@ -35,9 +35,10 @@ def connection(job: LaunchSpec, token: str) -> Client:
 
 
 def client_of(urls: Sequence[str], token: str, user: int | None, home: Path | None = None) -> Client:
-    """Return a client of the service at the first URL that answers, of those announced in `home` and of `urls`.
+    """Return a client of the service at the first URL that accepts a connection.
 
-    On this machine the service's process must belong to `user`, to this user or to root.
+    The URLs that the service has announced in its home folder (`home`) are tried first, then `urls`. A service on this
+    machine must belong to `user`, to this process's user, or to root.
     """
     from kernel_backend.client import Client
 
@@ -45,7 +46,7 @@ def client_of(urls: Sequence[str], token: str, user: int | None, home: Path | No
 
 
 class _Finder:
-    """Search for a URL of the service that can be reached from this node, among its present and earlier ones."""
+    """Search for a URL at which the service can be reached from this node, among its announced and earlier ones."""
 
     def __init__(self, urls: Sequence[str], token: str, user: int | None, home: Path | None) -> None:
         self._urls, self._token, self._user, self._home = urls, token, user, home
@@ -61,7 +62,7 @@ class _Finder:
         return Address(self._found, self._token, user=self._user)
 
     def _known(self) -> Iterator[str]:
-        """Yield the URLs announced in the service's home, which are the newest, then the URLs in the launch spec."""
+        """Yield the URLs to try: those that the service has announced in its home, then those in the launch spec."""
         yield from announced(self._home) if self._home is not None else ()
         yield from self._urls
 
@@ -74,7 +75,7 @@ def announced(home: Path) -> list[str]:
 
 
 def connected(url: str) -> socket.socket:
-    """Return an open connection to a URL of the service; raise OSError if there is none."""
+    """Return an open connection to the machine and port in a URL; raise OSError if there is none."""
     where = urlsplit(url)
     return socket.create_connection((where.hostname or "", where.port or 80), CONNECT_S)
 

@@ -1,7 +1,7 @@
 """Read the spool of an attempt: the file to which rank 0 appends its records, one line of JSON each.
 
-The launcher reads it while the ranks run, the service afterwards. The file belongs to the user and is not trusted: what
-is read at once has a maximum size, and invalid lines are skipped and counted.
+The launcher reads it while the ranks run, the service after they have ended. As the file belongs to the user, it is not
+trusted: each read has a maximum size, and invalid lines are skipped and counted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BEGINNING = re.compile(rb'\{"type":"[a-z]{1,20}","number":([0-9]{1,19}),')  # b
 
 
 class Refused(NamedTuple):
-    """Spool record that the service has refused, with the error."""
+    """Record of a spool that the service refuses, with the error."""
 
     record: SpoolRecord
     error: Exception
@@ -38,7 +38,7 @@ class Refused(NamedTuple):
 
 
 class SpoolReader:
-    """Reader of a spool that returns each record once, in order; an incomplete last line waits for the next read."""
+    """Reader of a spool that returns each record once, in order; an incomplete last line is left for the next read."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -52,10 +52,10 @@ class SpoolReader:
 
 
 def read_page(path: Path, begin: SpoolPosition, after: int = 0) -> SpoolPage:
-    """Return a page of records from the offset `begin` on, only those with numbers above `after`.
+    """Return a page of the spool's records from the offset `begin` on, only those with numbers above `after`.
 
-    Lines that are invalid or repeat a number are skipped and counted, except those before record `after`, which an
-    earlier read has counted. Raises OSError if the file cannot be read.
+    Lines that are invalid or repeat a number are skipped and counted. Those before record `after` are not counted, as
+    an earlier read has counted them. Raises OSError if the file cannot be read; without a file the page is empty.
     """
     found = _Page(begin, after)
     try:
@@ -72,7 +72,10 @@ def read_page(path: Path, begin: SpoolPosition, after: int = 0) -> SpoolPage:
 
 
 def left_out_note(attempt: int, count: int, problem: str) -> str:
-    """Return a note to the user that `count` lines of the spool were skipped; `problem` describes one of them."""
+    """Return a note to the user that `count` lines of an attempt's spool were skipped.
+
+    `problem` says what is wrong with one of them.
+    """
     lines = "a line of its spool is" if count == 1 else f"{count} lines of its spool are"
     return f"attempt {attempt}: {lines} left out; {problem}"
 
@@ -82,10 +85,10 @@ def send_in_parts(
     send: Callable[[Sequence[SpoolRecord]], object],
     refused: tuple[type[Exception], ...],
 ) -> list[Refused]:
-    """Send records; when some are refused, send each half by itself, and so on down to single records.
+    """Send records by `send`; if they are refused, send each half by itself, and so on down to single records.
 
-    Return the single records that are refused. Only errors of the classes `refused` count as refusals; other errors are
-    raised. Records sent before such an error have been accepted; sending them again is harmless.
+    Returns the single records that are refused. Only errors of the classes `refused` count as refusals; other errors
+    are raised. Some records may have been sent before such an error; they can be sent again.
     """
     if not records:
         return []
@@ -100,7 +103,7 @@ def send_in_parts(
 
 
 class _Page:
-    """Page of records that is built up from the lines of a spool."""
+    """Page of records that is being built from the lines of a spool."""
 
     def __init__(self, begin: SpoolPosition, after: int) -> None:
         self._offset, self._number, self._after = begin.offset, begin.number, after
@@ -111,7 +114,7 @@ class _Page:
 
     @property
     def full(self) -> bool:
-        """Return True if the page has its maximum size, so that no line may be added."""
+        """Return True if the page has reached its maximum size, so that no more lines may be added."""
         scanned = self._offset - self._begun
         return len(self._records) >= PAGE_RECORDS or self._bytes >= PAGE_BYTES or scanned >= SCAN_BYTES
 
@@ -137,7 +140,7 @@ class _Page:
             self._bytes += len(line)
 
     def page(self, *, last: bool) -> SpoolPage:
-        """Return the page with all records that were added; `last` means that the spool has no further lines."""
+        """Return the page with all records added so far; `last` says that the spool has no more complete lines."""
         return SpoolPage(
             records=tuple(self._records),
             end=SpoolPosition(offset=min(self._offset, LARGEST), number=self._number),
@@ -156,7 +159,7 @@ class _Page:
 
 
 def _opened(path: Path) -> BinaryIO:
-    """Open a spool file; raise OSError unless it is a regular file (a pipe would block)."""
+    """Open a spool file for reading; raise OSError unless it is a regular file (reading a pipe would block)."""
     file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()

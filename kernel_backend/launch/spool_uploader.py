@@ -1,4 +1,4 @@
-"""Upload rank 0's records to the service in batches, send heartbeats, and fetch instructions."""
+"""Upload rank 0's records to the service in batches, send heartbeats, and receive instructions in return."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _log = logging.getLogger(__name__)
 
 
 class SpoolUploader(threading.Thread):
-    """Thread that uploads the spool, so that a slow service does not delay the detection of dead ranks.
+    """Thread that uploads the records of the spool, so that a slow service does not delay the detection of dead ranks.
 
-    Nothing is lost while the service is down: requests are repeated, and after the attempt's end the service reads the
-    rest from the spool. The instructions in the service's answers are passed to the ranks: `release`, `stop`, or
-    `until N` for a new target.
+    No record is lost while the service is down: requests are repeated, and after the attempt's end the service reads
+    the rest from the spool. Instructions in the service's answers are passed on to the ranks: `release`, `stop`, or
+    `until N` if the last step to train has changed.
     """
 
     def __init__(self, folder: AttemptFolder, deliveries: Deliveries) -> None:
@@ -45,15 +45,15 @@ class SpoolUploader(threading.Thread):
         self._note = ""  # note to deliver to the user
 
     def finish(self) -> None:
-        """Upload the remaining records after the ranks have ended, for a few seconds at most.
+        """Upload the remaining records for a few seconds at most, and end the thread; the ranks have ended.
 
-        If the service cannot read the spool afterwards, the limit is `DELIVERY_S` seconds.
+        If the service cannot read the spool afterwards, the limit is `DELIVERY_S` seconds instead.
         """
         self._ending.set()
         self.join(self._last_words + 1)
 
     def run(self) -> None:
-        """Upload records until `finish` is called and none are left."""
+        """Upload records until `finish` is called and no records are left, or its time limit is over."""
         waiting: Sequence[SpoolRecord] = ()
         spoken, deadline = 0.0, float("inf")
         while True:
@@ -88,7 +88,7 @@ class SpoolUploader(threading.Thread):
         return page.records
 
     def _post(self, records: Sequence[SpoolRecord]) -> bool:
-        """Upload records; return True if the service has stored them, or has refused them for good."""
+        """Upload records; return True if the service has stored or finally refused them, False to try again later."""
         try:
             try:
                 self._send(records)
@@ -107,9 +107,9 @@ class SpoolUploader(threading.Thread):
         return True
 
     def _send(self, records: Sequence[SpoolRecord] = (), notes: Sequence[str] = ()) -> None:
-        """Send records and notes to the service, and pass its instruction on.
+        """Send records and notes to the service, and pass its instruction on to the ranks.
 
-        Raises _Refused if the service refuses the records for good.
+        Raises _Refused if the service refuses them for good.
         """
         try:
             answer = self._deliveries.send(records, notes)
@@ -124,9 +124,9 @@ class SpoolUploader(threading.Thread):
             self._deliveries.instruct(f"until {answer.until}")
 
     def _leave_out(self, count: int, problem: str) -> None:
-        """Count skipped lines; tell the user of the first, and again when they have become many more.
+        """Count lines or records that are left out, and prepare a note to the user at the first.
 
-        `problem` describes one of them.
+        Another note follows when there are ten times as many. `problem` describes one of them.
         """
         self._left_out += count
         if self._left_out >= TOLD_AGAIN * self._told:
@@ -142,4 +142,4 @@ class SpoolUploader(threading.Thread):
 
 
 class _Refused(Exception):
-    """Error: the service refuses the records, and will refuse them again."""
+    """Error: the service refuses records or notes, and would refuse them again."""

@@ -1,4 +1,4 @@
-"""Set the environment variable by which workers of TensorFlow's MultiWorkerMirroredStrategy connect."""
+"""Set the environment variable by which workers of TensorFlow's MultiWorkerMirroredStrategy find each other."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kernel_backend.launch.rendezvous import RankAssignment, RendezvousInfo
 
 
 def env(assignment: RankAssignment, rendezvous: RendezvousInfo) -> dict[str, str]:
-    """Return the variable `TF_CONFIG` for a rank; {} unless a command runs on several ranks with reserved ports."""
+    """Return the variable `TF_CONFIG` for a rank; {} unless the attempt runs a command on several ranks."""
     if not rendezvous.workers:
         return {}
     task = {"type": "worker", "index": assignment.rank}

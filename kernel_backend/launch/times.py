@@ -1,4 +1,4 @@
-"""Read the times that this node's ranks spend on the parts of their steps."""
+"""Read how much time the ranks of this node spend on each part of their training steps."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Sample(NamedTuple):
 
 
 class TimesReader:
-    """Reader of the seconds that a node's ranks spend on each part of their steps, with samples of the last minute.
+    """Reader of the seconds that a node's ranks spend on each part of their steps: in total, and in the last minute.
 
     It is thread-safe.
     """
@@ -31,7 +31,7 @@ class TimesReader:
     def __init__(
         self, folder: AttemptFolder, nodes: Mapping[int, str], now: Callable[[], float] = time.monotonic
     ) -> None:
-        """Set up the reader; `nodes` has the name of each rank's node."""
+        """Set up the reader; `nodes` has the name of the node of each rank, by rank number."""
         self._folder, self._nodes, self._now = folder, nodes, now
         self._samples: dict[int, deque[_Sample]] = {rank: deque() for rank in nodes}
         self._next = now() + PERIOD_S
@@ -39,7 +39,7 @@ class TimesReader:
         self._lock = threading.Lock()
 
     def due(self) -> tuple[RankTimes, ...]:
-        """Return the times of all ranks if a delivery is due (every two seconds), else an empty tuple."""
+        """Return the times of all ranks if they should be delivered now (every two seconds), else ()."""
         return self.read() if self._now() >= self._next else ()
 
     def delivered(self) -> None:
@@ -48,7 +48,7 @@ class TimesReader:
             self._next = self._now() + PERIOD_S
 
     def end(self) -> tuple[RankTimes, ...]:
-        """Return the final times of all ranks, which have ended."""
+        """Return the final times of all ranks, after the ranks have ended."""
         self._ended = True
         return self.read()
 
@@ -83,7 +83,7 @@ class TimesReader:
 
 
 def _split(newest: _Sample, earlier: _Sample) -> Split:
-    """Return the seconds that each part of a step took between two samples, without parts that took no time."""
+    """Return the seconds spent on each part of a step between two samples; parts that took no time are left out."""
     pairs = zip(PARTS, newest.seconds, earlier.seconds, strict=True)
     parts = {part: round(after - before, 4) for part, after, before in pairs if after - before >= 5e-5}
     return Split(steps=max(0, newest.steps - earlier.steps), parts=parts)

@@ -1,4 +1,4 @@
-"""Set the environment variables by which ranks of `torch.distributed` connect."""
+"""Set the environment variables by which ranks of `torch.distributed` find each other."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from kernel_backend.launch.rendezvous import RankAssignment, RendezvousInfo
 def env(assignment: RankAssignment, rendezvous: RendezvousInfo) -> dict[str, str]:
     """Return the variables that `init_process_group("gloo" | "nccl")` of `torch.distributed` reads.
 
-    On one machine NCCL chooses the network device itself; on several nodes it must use the one by which they joined.
+    On one machine NCCL chooses the network device itself. On several nodes it must use the one at which the nodes have
+    reached each other.
     """
     device = {"GLOO_SOCKET_IFNAME": rendezvous.interface} if rendezvous.interface else {}
     if assignment.local_size < assignment.size:

@@ -15,7 +15,7 @@ class TraceRelay:
         self._passed = ""  # id of the newest request
 
     def take(self, answer: Instruction) -> None:
-        """Process an answer of the service, which may contain a request."""
+        """Pass on the request in an answer of the service, unless it has none or is a repeated one."""
         if answer.trace is not None and answer.trace.id != self._passed:
             self._passed = answer.trace.id
             self._instruct(answer.trace.instruction)

@@ -1,1 +1,4 @@
-"""Import torch once, in a forkserver, and fork all ranks from that process: server, client and protocol."""
+"""Start ranks fast by forking them from a process that has imported torch, the forkserver.
+
+The package has the server, its client in launchers, and the protocol between them.
+"""

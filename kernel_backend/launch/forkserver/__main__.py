@@ -31,9 +31,10 @@ _DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri")  # querying the number of CUD
 
 
 def serve(endpoint: ForkserverEndpoint, idle_s: float, frameworks: Sequence[str] = ()) -> None:
-    """Serve requests at this endpoint until no rank has run for `idle_s` seconds.
+    """Fork ranks for the launchers that connect to this endpoint, until no rank has run for `idle_s` seconds.
 
-    In a forked process, run as the rank that was requested.
+    Returns at once if another forkserver has the endpoint. In a forked process, this function runs the rank that was
+    requested.
     """
     lock = endpoint.lock()
     if lock is None:
@@ -51,10 +52,11 @@ def serve(endpoint: ForkserverEndpoint, idle_s: float, frameworks: Sequence[str]
 
 
 def preload(frameworks: Sequence[str] = ()) -> Mapping[str, str]:
-    """Import the modules that every rank imports, and `frameworks`.
+    """Import the modules that every rank needs, and the modules `frameworks`.
 
-    Return the environment variables that these imports have set. Raises any error of an import, and RuntimeError if the
-    imported state does not survive a fork. Launchers then start their ranks cold, and the ranks report the problem.
+    Returns the environment variables that these imports have set. Raises any error of an import, and RuntimeError if
+    the imported state does not survive a fork. Launchers then start ranks without a forkserver, and the ranks report
+    the problem.
     """
     before, began = dict(os.environ), time.monotonic()
     must_be_forkable()

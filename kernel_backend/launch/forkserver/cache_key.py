@@ -1,4 +1,7 @@
-"""Compute the key of a forkserver; if keys are equal, a forked rank behaves like one started as a new interpreter."""
+"""Compute the key of a forkserver: a digest of all that ranks inherit from it and cannot change after the fork.
+
+If a rank's own environment gives the same key, it may be forked, and behaves like a new interpreter.
+"""
 
 from __future__ import annotations
 
@@ -29,21 +32,21 @@ _NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts")
 
 
 def key(env: Mapping[str, str], frameworks: Sequence[str] = ()) -> str:
-    """Return the key of the forkserver for ranks with this environment and the interpreter of this process.
+    """Return the key of the forkserver from which to fork ranks with this environment.
 
-    `frameworks` are the modules that the forkserver imports besides torch.
+    Their interpreter is that of this process. `frameworks` are the modules that the forkserver imports besides torch.
     """
     facts = [variables(env), inherited(), installed(), *frameworks]
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def variables(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment variables that must be set before torch is imported."""
+    """Return those of the environment variables that take effect only if they are set before torch is imported."""
     return {name: env[name] for name in env if name.startswith(_READ_AT_IMPORT) and name not in _EACH_RANKS_OWN}
 
 
 def inherited() -> dict[str, Any]:
-    """Return properties that a process inherits besides environment variables, such as resource limits.
+    """Return what child processes inherit from this process besides environment variables, such as resource limits.
 
     A forked rank inherits the same from its forkserver.
     """
@@ -61,7 +64,10 @@ def inherited() -> dict[str, Any]:
 
 
 def installed() -> list[Any]:
-    """Return a list on interpreter, Daylight's files and importable modules, which any installation changes."""
+    """Return a list of facts on the interpreter, Daylight's files and the importable modules.
+
+    Any installation of a package changes it.
+    """
     return [sys.version, _stamp(Path(os.path.realpath(sys.executable))), sys.path, *_ours(), *map(_folder, sys.path)]
 
 
@@ -73,9 +79,9 @@ def _ours() -> Iterator[Any]:
 
 
 def _folder(entry: str) -> list[Any]:
-    """Return the importable names in the folder `entry`, and when distributions were installed into it.
+    """Return the importable names in a folder of `sys.path`, and when packages were installed into it.
 
-    The folder's own modification time is not used: saving a notebook in it would change the key, and so would the first
+    The folder's own modification time is not used: saving a notebook there would change it, and so would the first
     import after an installation.
     """
     try:

@@ -17,11 +17,11 @@ _PR_SET_NAME = 15
 
 
 def become(rank: int, request: RankRequest, server: int, imported: Mapping[str, str]) -> None:
-    """Run this process as rank number `rank` of a request until it ends; raises SystemExit.
+    """Run this process, a fork of the forkserver, as rank number `rank` of a request; raise SystemExit at its end.
 
-    The rank then behaves like a newly started one that has imported torch; `imported` are the environment variables
-    which that import has set. `server` is the forkserver's pid. If the launcher has died meanwhile, the rank's stdin is
-    closed, which the runner checks before anything else.
+    The rank then behaves like a new interpreter that has imported torch. `imported` are the environment variables that
+    this import has set, and `server` is the forkserver's pid. If the launcher has died meanwhile, the rank's stdin is
+    closed, which the runner checks first.
     """
     die_with(server)
     os.setsid()
@@ -38,10 +38,10 @@ def become(rank: int, request: RankRequest, server: int, imported: Mapping[str, 
 
 
 def show_as(name: str, command: str) -> None:
-    """Set the name and command line by which `ps`, `top` and out-of-memory messages of the kernel show this process.
+    """Set the name and the command line that `ps` and `top` show for this process, as do the kernel's messages.
 
-    The command line is written over the forkserver's in memory, where the kernel reads it; a non-zero last byte marks
-    it as one string (as setproctitle does). A longer command line is not written.
+    The command line is written over that of the forkserver in memory, where the kernel reads it. A last byte that is
+    not zero marks it as one string (as setproctitle does). A command line longer than the forkserver's is not written.
     """
     ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode())
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
@@ -53,7 +53,7 @@ def show_as(name: str, command: str) -> None:
 
 
 def take_files(request: RankRequest, rank: int) -> None:
-    """Make this rank's open files stdin, stdout and stderr, and close the files that the request has for all ranks."""
+    """Make this rank's files its stdin, stdout and stderr, and close the copies of all ranks' files in the request."""
     order = request.orders[rank]
     for target, source in enumerate((order.stdin, order.output, order.output)):
         os.dup2(source, target)

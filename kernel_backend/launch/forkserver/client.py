@@ -1,4 +1,4 @@
-"""Request ranks from a forkserver, which has imported torch once for all attempts in this environment."""
+"""Request ranks from a forkserver, a process that has imported torch once for all attempts in an environment."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ IDLE_S = 600.0
 
 
 class NoForkserver(Exception):
-    """Error: the forkserver cannot start ranks, so that they must be started as new interpreters."""
+    """Error: the forkserver cannot start ranks; they must be started as new interpreters instead."""
 
 
 def supported(env: Mapping[str, str]) -> bool:
@@ -31,10 +31,10 @@ def supported(env: Mapping[str, str]) -> bool:
 
 
 class Forkserver:
-    """Client of the forkserver for ranks with the environment `env`; it starts the forkserver if there is none.
+    """Client of the forkserver for ranks with the environment `env`; starts the forkserver if there is none.
 
     `env` must have no variables that belong to a single attempt or rank. `frameworks` are modules that the forkserver
-    imports besides torch. With `only` the forkserver serves this launcher alone, and exits with it.
+    imports besides torch. With `only`, the forkserver serves this launcher alone, and exits when it does.
     """
 
     def __init__(
@@ -54,7 +54,10 @@ class Forkserver:
         self._started: subprocess.Popen[bytes] | None = None
 
     def connect(self) -> socket.socket | None:
-        """Return a connection to the forkserver; None while it is starting. Raises OSError if it does not start."""
+        """Return a connection to the forkserver, which is started if there is none; None as long as it is starting.
+
+        Raises OSError if it cannot be started, or has ended with an error.
+        """
         if found := self.endpoint.connect():
             return found
         code = self._started.poll() if self._started else 0
@@ -65,12 +68,12 @@ class Forkserver:
         return None
 
     def last_words(self) -> str:
-        """Return the last line of the forkserver's log, usually an error; for an empty log, a sentence that says so."""
+        """Return the last line of the forkserver's log, which usually is an error; `it said nothing` without one."""
         lines = self.endpoint.log.read_text(errors="replace").splitlines() if self.endpoint.log.exists() else []
         return lines[-1] if lines else "it said nothing"
 
     def start(self) -> None:
-        """Start the forkserver, to which `connect` succeeds once it listens; raise OSError if that fails."""
+        """Start the forkserver; `connect` returns a connection as soon as it listens. Raises OSError if that fails."""
         with open(os.open(self.endpoint.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as log:
             self._started = subprocess.Popen(
                 self._command,
@@ -83,16 +86,16 @@ class Forkserver:
             )
 
     def end(self) -> None:
-        """Kill the forkserver if this client has started it; its ranks die with it."""
+        """Kill the forkserver if this client started it; the ranks that it has forked die with it."""
         if self._started is not None:
             self._started.kill()
             self._started.wait()
 
 
 class WarmRanks:
-    """Rank processes that the forkserver has forked; they are known by the messages that it sends.
+    """Rank processes that the forkserver has forked; their state is known from its messages.
 
-    Only `end` blocks; `codes` reads the messages that have arrived.
+    Only `end` waits; `codes` reads the messages that have arrived.
     """
 
     def __init__(self, forkserver: Forkserver, request: RankRequest) -> None:
@@ -108,9 +111,9 @@ class WarmRanks:
         self.codes()
 
     def codes(self) -> Sequence[int | None]:
-        """Return the exit code of each rank, in order of rank; None for one that is running.
+        """Return the exit code of each rank, in order of rank; None for a rank that is running or being started.
 
-        Raises NoForkserver if the forkserver cannot start ranks.
+        Raises NoForkserver if the forkserver cannot start the ranks.
         """
         if None in self._codes:
             self._listen()
@@ -130,7 +133,7 @@ class WarmRanks:
                 signal.pidfd_send_signal(handle, number)
 
     def end(self) -> Sequence[int]:
-        """Kill the ranks that still run, wait until they are gone, and return the numbers of these ranks."""
+        """Kill the ranks that still run, and wait until they have exited; return the numbers of the ranks killed."""
         alive = [rank for rank, code in enumerate(self._codes) if code is None]
         if self._connection is None:
             self._over = True
@@ -179,7 +182,10 @@ class WarmRanks:
             self._note(message.rank, message.code)
 
     def _miss(self) -> None:
-        """Record the exits of ranks that a dead or stuck forkserver does not report; their attempt counts as lost."""
+        """Record the exit of ranks that a dead or stuck forkserver does not report; `lost` then says why.
+
+        Their exit codes are unknown, so that the attempt counts as lost.
+        """
         for rank, handle in [*self._handles.items()]:
             if not _ended(handle):
                 continue
@@ -204,7 +210,7 @@ class WarmRanks:
 
 
 def _ended(handle: int) -> bool:
-    """Return True if the process with this handle (pidfd) has ended."""
+    """Return True if the process with this handle (pidfd) has exited."""
     look = select.poll()
     look.register(handle, select.POLLIN)
     return bool(look.poll(0))

@@ -1,4 +1,4 @@
-"""Manage the endpoint of a forkserver: a socket for its owner only, and a lock against a second forkserver."""
+"""Manage the files of a forkserver: a socket for its owner only, a log, and a lock against a second forkserver."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ForkserverEndpoint(NamedTuple):
 
     @classmethod
     def at(cls, home: Path, key: str) -> ForkserverEndpoint:
-        """Return the endpoint of the forkserver with this key below `home`; its folder is created if needed."""
+        """Return the endpoint for this key in a folder below `home`, which is created if needed."""
         folder = home / "forkservers"
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         folder.chmod(0o700)
@@ -40,7 +40,10 @@ class ForkserverEndpoint(NamedTuple):
         return self.folder / f"{self.key}.log"
 
     def connect(self) -> socket.socket | None:
-        """Return a connection to the forkserver; None if none listens. Raises OSError if one of another user does."""
+        """Return a connection to the forkserver; None if none is listening.
+
+        Raises PermissionError if the process that listens belongs to another user, and OSError.
+        """
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             with _short(self.address) as name:
@@ -55,9 +58,9 @@ class ForkserverEndpoint(NamedTuple):
         return connection
 
     def lock(self) -> int | None:
-        """Take the lock that makes this process the only forkserver with this key.
+        """Take the lock that lets only one forkserver exist for this key.
 
-        Return a file descriptor, which holds the lock as long as it is open; None if there is another forkserver.
+        Returns a file descriptor, which holds the lock as long as it is open; None if another forkserver has it.
         """
         path = self.folder / f"{self.key}.lock"
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -71,7 +74,7 @@ class ForkserverEndpoint(NamedTuple):
         return None
 
     def listen(self) -> socket.socket:
-        """Return the listening socket; call it only with the lock."""
+        """Create the socket and return it, listening; the caller must hold the lock."""
         self.address.unlink(missing_ok=True)  # left by a forkserver that was killed
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with _short(self.address) as name:
@@ -81,14 +84,14 @@ class ForkserverEndpoint(NamedTuple):
         return listener
 
     def remove(self) -> None:
-        """Remove all files of the endpoint; call it only with the lock, right before the process exits."""
+        """Remove all files of the endpoint; the caller must hold the lock and exit right afterwards."""
         for kind in ("sock", "log", "lock"):
             with contextlib.suppress(FileNotFoundError):
                 (self.folder / f"{self.key}.{kind}").unlink()
 
 
 def accept(listener: socket.socket) -> socket.socket | None:
-    """Return the connection of the next launcher; None if it belongs to another user."""
+    """Accept the next launcher's connection and return it; None if the launcher belongs to another user."""
     connection, _ = listener.accept()
     try:
         _must_be_mine(connection)
@@ -99,7 +102,7 @@ def accept(listener: socket.socket) -> socket.socket | None:
 
 
 def _must_be_mine(connection: socket.socket) -> None:
-    """Raise PermissionError unless the process at the other end belongs to the same user."""
+    """Raise PermissionError unless the process at the other end of the connection belongs to this user."""
     raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     _, uid, _ = _CREDENTIALS.unpack(raw)
     if uid != os.getuid():
@@ -108,7 +111,7 @@ def _must_be_mine(connection: socket.socket) -> None:
 
 @contextlib.contextmanager
 def _short(path: Path) -> Iterator[str]:
-    """Yield a path to the socket of at most 107 bytes, the limit for socket addresses, however deep its folder is."""
+    """Yield a short path to the socket, however deep its folder is; addresses of sockets have at most 107 bytes."""
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{folder}/{path.name}"

@@ -1,4 +1,4 @@
-"""Choose, by the imports of the user's definition, which frameworks a forkserver imports besides torch."""
+"""Choose the frameworks that a forkserver imports besides torch, by the imports in the user's code."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _VARIABLES: Mapping[str, Mapping[str, str]] = MappingProxyType({"keras": {"KERAS
 
 
 def frameworks(code: Path, cwd: Path, gpus: bool = False) -> tuple[str, ...]:
-    """Return the names of the framework modules to import for the definition in folder `code`.
+    """Return the names of the framework modules to import for the user's code in the folder `code`.
 
-    With `gpus`, its ranks compute on GPUs. The result is empty if the definition sets environment variables, which the
-    imports might read, or if `code` or `cwd` has a module of the same name.
+    `gpus` says whether its ranks compute on GPUs. The result is empty if the code sets environment variables, which the
+    imports might read. A framework is left out if `code` or `cwd` has a module of its name.
     """
     try:
         source = (code / "definition.py").read_text()
@@ -54,7 +54,7 @@ def frameworks(code: Path, cwd: Path, gpus: bool = False) -> tuple[str, ...]:
 
 
 def framework_variables(modules: Iterable[str]) -> dict[str, str]:
-    """Return the environment variables that framework modules read when they are imported."""
+    """Return the environment variables that must be set when these framework modules are imported."""
     return {name: value for module in modules for name, value in _VARIABLES.get(module, {}).items()}
 
 

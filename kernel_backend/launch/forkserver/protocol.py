@@ -1,4 +1,4 @@
-"""Exchange messages between launcher and forkserver: a request, the forked processes, then the exit of each."""
+"""Exchange messages between launcher and forkserver: a request for ranks, their processes, and the exit of each."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _MAX_FILES = 253  # the kernel's limit for one message
 
 
 class Forked(NamedTuple):
-    """Message that the ranks exist; each has a handle (pidfd), which stays valid even if the pid is used again."""
+    """Message: the ranks exist. Each has a handle (pidfd), which stays valid even if its pid is used again."""
 
     pids: tuple[int, ...]
     handles: tuple[int, ...]
 
 
 class Ended(NamedTuple):
-    """Message that a rank has exited; a negative code is a signal."""
+    """Message: a rank has exited. A negative code is minus the number of a signal."""
 
     rank: int
     code: int
 
 
 def send_request(connection: socket.socket, request: RankRequest) -> None:
-    """Send a request for ranks, together with the open files that it has for them."""
+    """Send a request for ranks, together with the open files that the ranks will have."""
     environments = [dict(order.env) for order in request.orders]
     text = {"folder": request.folder, "cwd": request.cwd, "environments": environments}
     with os.fdopen(os.memfd_create("request"), "wb", buffering=0) as file:
@@ -41,9 +41,9 @@ def send_request(connection: socket.socket, request: RankRequest) -> None:
 
 
 def receive_request(connection: socket.socket) -> RankRequest | None:
-    """Return the next request for ranks, with its files open in this process; None if the launcher has gone away.
+    """Return a launcher's next request, with its files open in this process; None if the launcher hung up.
 
-    Raises ValueError for an invalid request.
+    Raises ValueError if the request is invalid.
     """
     try:
         message, files = _receive(connection)
@@ -63,7 +63,7 @@ def receive_request(connection: socket.socket) -> RankRequest | None:
 
 
 def send_message(connection: socket.socket, message: Forked | Ended) -> None:
-    """Send a message to a launcher; if it is gone, discard the message."""
+    """Send a message to a launcher; if the launcher is gone, drop the message."""
     handles = message.handles if isinstance(message, Forked) else ()
     text = {"pids": message.pids} if isinstance(message, Forked) else message._asdict()
     with contextlib.suppress(OSError):
@@ -73,7 +73,7 @@ def send_message(connection: socket.socket, message: Forked | Ended) -> None:
 def receive_messages(connection: socket.socket) -> Forked | Ended | None:
     """Return the forkserver's next message; None if the forkserver is gone.
 
-    Raises BlockingIOError if no message has arrived.
+    Raises BlockingIOError if no message has arrived yet.
     """
     try:
         message, handles = _receive(connection, socket.MSG_DONTWAIT)
@@ -86,7 +86,7 @@ def receive_messages(connection: socket.socket) -> Forked | Ended | None:
 
 
 def hung_up(connection: socket.socket) -> bool:
-    """Return True if the other end has closed the connection and all of its messages have been read."""
+    """Return True if the process at the other end has closed the connection, and all its messages are read."""
     try:
         return not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
     except BlockingIOError:

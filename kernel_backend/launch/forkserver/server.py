@@ -1,4 +1,4 @@
-"""Run the forkserver's event loop: fork ranks for launchers, await their exits, kill the ranks of a lost launcher."""
+"""Run the forkserver's event loop: fork ranks for launchers, report their exits, kill the ranks of a lost launcher."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TICK_S = 5.0  # between checks whether the forkserver is still needed
 
 
 class ForkedRank(NamedTuple):
-    """Rank that a forked process has to become: its number, with the launcher's request."""
+    """Rank that a forked process has to run: its number, and the request that it belongs to."""
 
     rank: int
     request: RankRequest
@@ -32,7 +32,10 @@ class _Child(NamedTuple):
 
 
 class ForkserverLoop:
-    """Event loop in a single thread: launchers are sockets, children are handles (pidfd); signals are not used."""
+    """Event loop of the forkserver, in a single thread and without signals.
+
+    It waits for messages on the launchers' sockets, and for the exit of forked processes by their handles (pidfd).
+    """
 
     def __init__(self, listener: socket.socket, idle_s: float) -> None:
         self._listener, self._idle_s = listener, idle_s
@@ -44,9 +47,10 @@ class ForkserverLoop:
         self._used = time.monotonic()
 
     def serve(self, wanted: Callable[[], bool]) -> ForkedRank | None:
-        """Serve launchers until no rank has run for the idle time, or no rank runs and `wanted` returns False.
+        """Serve launchers until the forkserver is not needed any more; then return None.
 
-        Return None then. In a forked process, return the rank that it has to become.
+        That is so when no rank has run for the idle time, or when no rank runs and `wanted` returns False. In a forked
+        process, return at once the rank that this process has to run.
         """
         while self._children or (time.monotonic() - self._used < self._idle_s and wanted()):
             for ready, _ in self._selector.select(min(TICK_S, self._idle_s)):
@@ -77,9 +81,9 @@ class ForkserverLoop:
         return mine
 
     def _fork(self, launcher: socket.socket, request: RankRequest) -> ForkedRank | None:
-        """Fork a process for each rank; return None, or in a forked process its rank.
+        """Fork a process for each rank of a request, and report them to the launcher; return None.
 
-        There all files of the forkserver are closed.
+        In a forked process, close all files of the forkserver, and return the rank that the process has to run.
         """
         forked: dict[int, int] = {}
         for rank in range(len(request.orders)):
@@ -115,7 +119,7 @@ class ForkserverLoop:
         self._close_if_done(child.launcher)
 
     def _part(self, launcher: socket.socket) -> None:
-        """Kill the ranks of a launcher that is gone, and close its connection."""
+        """Kill the ranks of a launcher that has hung up, and close its connection once they have exited."""
         self._selector.unregister(launcher)
         self._launchers.remove(launcher)
         self._gone.add(launcher)
@@ -131,7 +135,10 @@ class ForkserverLoop:
 
 
 def _fork() -> tuple[int, int]:
-    """Fork this process; return the child's pid and handle, in the child (0, 0). Raises OSError if that fails."""
+    """Fork this process; return the child's pid and its handle (pidfd), and in the child (0, 0).
+
+    Raises OSError if that fails.
+    """
     pid = os.fork()
     if pid == 0:
         return 0, 0

@@ -1,1 +1,1 @@
-"""Measure the use of a node's slots by its ranks: GPU, CPU, memory, temperature, power."""
+"""Measure how much a node's ranks use their slots: GPU, CPU, memory, temperature, power."""

@@ -1,4 +1,4 @@
-"""Collect the samples of a rank into periods that grow with its attempt, so that their number stays small."""
+"""Merge the samples of a rank's slot use into periods, which get longer with time so that their number stays small."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DOUBLED_S = 1200.0  # after this time periods are twice as long, after twice thi
 
 
 def period_s(elapsed: float) -> float:
-    """Return the length of a period that begins `elapsed` seconds after the first sample.
+    """Return the length in seconds of a period that begins `elapsed` seconds after the first sample.
 
     Examples
     --------
@@ -23,19 +23,22 @@ def period_s(elapsed: float) -> float:
 
 
 class Curve:
-    """Samples of one rank by period: 120 in the first 20 minutes, 60 whenever the time has doubled."""
+    """Samples of one rank's slot use, merged into periods.
+
+    There are 120 periods in the first 20 minutes, and 60 more whenever the elapsed time has doubled.
+    """
 
     def __init__(self) -> None:
         self._elapsed, self._number = 0.0, 0
         self._open: list[SlotUse] = []
 
     def add(self, sample: SlotUse) -> tuple[int, SlotUse] | None:
-        """Add a sample; if it completes a period, return the period's number (from 1) and use, else None."""
+        """Add a sample; if it completes a period, return the period's number (from 1) and the use in it, else None."""
         self._open.append(sample)
         return self.end() if sum(each.seconds for each in self._open) >= period_s(self._elapsed) else None
 
     def end(self) -> tuple[int, SlotUse] | None:
-        """End the current period; return its number and use, or None if it has no samples."""
+        """End the current period; return its number and the use in it, or None if it has no samples."""
         if not self._open:
             return None
         whole = merged(self._open)

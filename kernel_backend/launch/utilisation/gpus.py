@@ -1,4 +1,4 @@
-"""Read use, memory, temperature and energy of NVIDIA GPUs by NVML."""
+"""Read utilisation, memory, temperature and energy of NVIDIA GPUs by the library NVML."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ def load() -> Any:
 
 
 class GpuMeter:
-    """Meter that reads the GPU of each rank."""
+    """Meter of the GPU of each rank."""
 
     def __init__(self, nvml: Any, devices: Mapping[int, str]) -> None:
-        """Find the GPUs; `devices` has the index or UUID of each rank's GPU."""
+        """Find the GPUs by `nvml`, the library; `devices` has the index or UUID of each rank's GPU."""
         self._nvml = nvml
         found = {rank: self._try(_handle, nvml, device) for rank, device in devices.items()}
         self._handles = {rank: handle for rank, handle in found.items() if handle is not None}
 
     def names(self) -> dict[int, str]:
-        """Return the names of the ranks' GPUs, as far as they are known."""
+        """Return the product name of each rank's GPU, by rank; unknown ones are left out."""
         found = {rank: self._try(self._nvml.nvmlDeviceGetName, handle) for rank, handle in self._handles.items()}
         return {rank: str(name) for rank, name in found.items() if name is not None}
 
     def read(self, trees: Trees) -> dict[int, Reading]:
-        """Return the values of each rank's GPU; values that a GPU does not provide are None."""
+        """Return a reading of each rank's GPU, by rank; values that a GPU does not provide are None."""
         return {rank: self._reading(rank, pids) for rank, pids in trees.items()}
 
     def close(self) -> None:
@@ -63,9 +63,9 @@ class GpuMeter:
         )
 
     def _own_memory(self, handle: Any, pids: tuple[int, ...]) -> float | None:
-        """Return the bytes of GPU memory that the rank's processes hold; None if NVML lists none of them.
+        """Return how many bytes of GPU memory the rank's processes have allocated; None if NVML lists none of them.
 
-        In a container NVML may not see them, or list them by other process ids.
+        In a container, NVML may not see the processes, or list them by other process ids.
         """
         held = self._try(self._nvml.nvmlDeviceGetComputeRunningProcesses, handle) or ()
         own = [each.usedGpuMemory for each in held if each.pid in pids]
@@ -78,5 +78,5 @@ class GpuMeter:
 
 
 def _handle(nvml: Any, device: str) -> Any:
-    """Return the handle of a device; raises NVMLError."""
+    """Return NVML's handle of a GPU, given by index or UUID; raise NVMLError if there is no such GPU."""
     return nvml.nvmlDeviceGetHandleByIndex(int(device)) if device.isdigit() else nvml.nvmlDeviceGetHandleByUUID(device)

@@ -1,4 +1,4 @@
-"""Read CPU time and memory of the ranks' processes, and the energy of the node's processors."""
+"""Read CPU time and memory of the ranks' processes, and the energy that the node's processors have used."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ POWERCAP = Path("/sys/class/powercap")
 
 
 def trees(pids: Mapping[int, int]) -> dict[int, tuple[int, ...]]:
-    """Return the process ids of each running rank: its own from `pids`, then those of its descendants."""
+    """Return the process ids of each running rank, by rank: its own first, then those of all its descendants.
+
+    `pids` has the process id of each rank.
+    """
     children: dict[int, list[int]] = {}
     alive: set[int] = set()
     for process in psutil.process_iter(["ppid", "status"]):
@@ -31,18 +34,18 @@ def _descendants(pid: int, children: Mapping[int, list[int]]) -> Iterator[int]:
 
 
 class ProcessMeter:
-    """Meter of the CPU time and main memory of the ranks' processes."""
+    """Meter of the CPU time and the main memory that the ranks' processes use."""
 
     def read(self, trees: Trees) -> dict[int, Reading]:
-        """Return the CPU time and memory of each rank's processes."""
+        """Return a reading of each rank, by rank, with the CPU time and memory of all of its processes."""
         return {rank: _sum(*pids) for rank, pids in trees.items()}
 
 
 def _sum(own: int, *others: int) -> Reading:
-    """Return the sums of CPU time and memory over the processes that still run.
+    """Return the CPU time and memory of a rank: the sums over its own process and the others that still run.
 
-    The CPU time of children that have ended is part of their parents' time, so that it is not lost. Pages that a child
-    shares with others count for the rank's own process alone.
+    The CPU time of children that have ended is included, as part of their parents' time. Memory that a child shares
+    with other processes is counted only for the rank's own process.
     """
     seconds, memory, found = 0.0, 0.0, False
     for pid in (own, *others):
@@ -56,14 +59,14 @@ def _sum(own: int, *others: int) -> Reading:
 
 
 class PackageMeter:
-    """Meter of the energy of the node's processors by RAPL, which on many nodes only root may read."""
+    """Meter of the energy of the node's processors, by RAPL (hardware counters), which often only root may read."""
 
     def __init__(self, folder: Path = POWERCAP) -> None:
-        """Find the processors described below `folder`."""
+        """Find the counters of all processors in `folder`."""
         self._counters = [_Counter(each) for each in sorted(folder.glob("*-rapl:*")) if _is_package(each)]
 
     def read(self, trees: Trees) -> dict[int, Reading]:
-        """Return the energy of all processors (equal for each rank) and the CPU time of all processes."""
+        """Return the same reading for each rank: energy of all processors, and CPU time of all the node's processes."""
         counted = [each.joules() for each in self._counters]
         known = [each for each in counted if each is not None]
         if not known or len(known) < len(counted):
@@ -74,7 +77,7 @@ class PackageMeter:
 
 
 def _is_package(zone: Path) -> bool:
-    """Return whether a RAPL zone is a whole processor, not a part of one or the sum of all."""
+    """Return whether a RAPL zone (a folder of a counter) is that of a whole processor, not of a part or a sum."""
     try:
         return (zone / "name").read_text().startswith("package")
     except OSError:
@@ -82,13 +85,13 @@ def _is_package(zone: Path) -> bool:
 
 
 class _Counter:
-    """Energy counter of the hardware, corrected for its wrap-around."""
+    """Energy counter of one processor; it goes on when the counter of the hardware restarts at 0."""
 
     def __init__(self, zone: Path) -> None:
         self._zone, self._wraps, self._last = zone, 0.0, 0.0
 
     def joules(self) -> float | None:
-        """Return the energy in joules since some fixed time; None if it cannot be read."""
+        """Return the energy in joules that was used since some fixed time; None if the counter cannot be read."""
         try:
             now = int((self._zone / "energy_uj").read_text()) / 1e6
             if now < self._last:

@@ -1,4 +1,4 @@
-"""Define readings of meters, and compute the use of a slot from two readings. Pure functions."""
+"""Define what meters read, and compute the use of a slot from two readings. Pure functions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Trees = Mapping[int, tuple[int, ...]]  # process ids of each rank: its own, then
 
 
 class Reading(NamedTuple):
-    """Values of meters at one time, None where there is no such meter. Counters only increase."""
+    """Values that meters have read for one rank at one time; None where no meter provides a value."""
 
     cpu_seconds: float | None = None  # counter: CPU time of the rank's processes
     memory: float | None = None  # bytes
@@ -27,14 +27,14 @@ class Reading(NamedTuple):
 
 
 class Meter(Protocol):
-    """Interface of a meter of ranks' slots. It raises no errors: values that cannot be read are None."""
+    """Interface of a meter for the slots of ranks. It raises no errors: values that cannot be read are None."""
 
     def read(self, trees: Trees) -> dict[int, Reading]:
-        """Return a reading of each rank."""
+        """Return a reading of each rank, by rank; `trees` has the process ids of each rank."""
 
 
 def combined(readings: Iterable[Reading]) -> Reading:
-    """Return one reading of a rank with the known values of several."""
+    """Return one reading that has the known values of several readings of the same rank."""
     found = Reading()
     for reading in readings:
         found = found._replace(**{name: value for name, value in reading._asdict().items() if value is not None})
@@ -42,7 +42,7 @@ def combined(readings: Iterable[Reading]) -> Reading:
 
 
 def use_between(before: Reading, now: Reading, seconds: float, at: float) -> SlotUse:
-    """Return the use of a slot in the `seconds` between two readings."""
+    """Return the use of a slot between two readings, which are `seconds` apart; `at` is the time of the second one."""
     cpu = _rate(before.cpu_seconds, now.cpu_seconds, seconds)
     power = _rate(before.joules, now.joules, seconds)
     package = _rate(before.package_joules, now.package_joules, seconds)
@@ -64,7 +64,7 @@ def use_between(before: Reading, now: Reading, seconds: float, at: float) -> Slo
 
 
 def _rate(before: float | None, now: float | None, seconds: float) -> float | None:
-    """Return the increase of a counter per second; None if it is unknown or was reset."""
+    """Return how much a counter has increased per second; None if a value is unknown or the counter was reset."""
     if before is None or now is None or now < before or seconds <= 0:
         return None
     return (now - before) / seconds

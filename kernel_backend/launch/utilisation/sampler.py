@@ -1,4 +1,4 @@
-"""Sample the use of a node's slots in a thread, for the thread that delivers measurements to the service."""
+"""Sample the use of a node's slots in a thread of its own, until another thread delivers it to the service."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class _Sample(NamedTuple):
 
 
 class SlotMeters(NamedTuple):
-    """Meters of a node's slots, and the names of their devices by rank."""
+    """Meters of a node's slots, and the product name of each rank's device, by rank."""
 
     meters: Sequence[Meter]
     devices: Mapping[int, str] = {}
 
 
 class UseReader:
-    """Reader of the use of a node's slots since its last call, by rank; not thread-safe."""
+    """Reader of the use of each rank's slot since the previous sample; not thread-safe."""
 
     def __init__(self, node: str, meters: SlotMeters, now: Callable[[], float] = time.monotonic) -> None:
         self._node, self._meters, self._now = node, meters, now
@@ -48,7 +48,10 @@ class UseReader:
         self._curves: dict[int, Curve] = {}
 
     def sample(self, pids: Mapping[int, int]) -> list[DeliveredUse]:
-        """Return the newest sample of each running rank, and the periods that these samples complete."""
+        """Take a sample of each running rank, whose process ids are `pids`.
+
+        Returns the use since each rank's previous sample, and the periods that are now complete.
+        """
         found = trees(pids)
         readings = [each.read(found) for each in self._meters.meters]
         at, wall = self._now(), time.time()
@@ -62,7 +65,7 @@ class UseReader:
         return used
 
     def end(self) -> list[DeliveredUse]:
-        """Return the unfinished periods of the ranks, which have ended."""
+        """Return the use in the periods that were not complete when the ranks ended."""
         return [self._slot(rank, *ended) for rank, curve in self._curves.items() if (ended := curve.end())]
 
     def _add(self, rank: int, use: SlotUse) -> list[DeliveredUse]:
@@ -75,10 +78,10 @@ class UseReader:
 
 
 class UseSampler(threading.Thread):
-    """Thread that samples the use of a node's slots: a driver that hangs delays neither heartbeats nor ranks."""
+    """Thread that samples the use of a node's slots: so a driver that hangs delays neither heartbeats nor ranks."""
 
     def __init__(self, share: Share, ranks: Sequence[int], pids: Callable[[], Mapping[int, int]]) -> None:
-        """Set up the thread; `pids` returns the process id of each rank, empty until all exist."""
+        """Set up the thread; `pids` returns the process id of each rank, and nothing until all ranks exist."""
         super().__init__(name="utilisation", daemon=True)
         self._share, self._ranks, self._pids = share, ranks, pids
         self._lock, self._over = threading.Lock(), threading.Event()
@@ -86,7 +89,7 @@ class UseSampler(threading.Thread):
         self._ended: deque[DeliveredUse] = deque(maxlen=MOST_WAITING)
 
     def run(self) -> None:
-        """Sample until `finish` is called."""
+        """Take samples until `finish` is called."""
         try:
             with contextlib.ExitStack() as until:
                 self._sample(UseReader(self._share.node, node_meters(self._share, self._ranks, until)))
@@ -94,12 +97,12 @@ class UseSampler(threading.Thread):
             _log.exception("the use of the slots is not measured any more")
 
     def due(self, periods: int = AT_ONCE) -> tuple[DeliveredUse, ...]:
-        """Return the use to be delivered: the newest samples, and a limited number of the oldest completed periods."""
+        """Return the use to deliver next: the newest sample of each rank, and at most `periods` completed periods."""
         with self._lock:
             return (*self._latest.values(), *[*self._ended][:periods])
 
     def delivered(self, slots: Sequence[DeliveredUse]) -> None:
-        """Forget these samples, as the service has received them; newer ones of the same rank are kept."""
+        """Forget these samples and periods, which the service has received; a newer sample of a rank is kept."""
         with self._lock:
             for each in slots:
                 if self._latest.get(each.rank) == each:
@@ -108,7 +111,7 @@ class UseSampler(threading.Thread):
                     self._ended.popleft()
 
     def finish(self) -> tuple[DeliveredUse, ...]:
-        """End the thread, and return all use that is not delivered yet."""
+        """End the thread; return all use that was not delivered yet."""
         self._over.set()
         self.join(ENOUGH_S)
         return self.due(MOST_WAITING)
@@ -130,7 +133,7 @@ class UseSampler(threading.Thread):
 
 
 def node_meters(share: Share, ranks: Sequence[int], until: contextlib.ExitStack) -> SlotMeters:
-    """Return the meters that this node supports; GPUs are released when `until` is closed."""
+    """Return the meters that work on this node; the GPU library is shut down when `until` is closed."""
     own: list[Meter] = [ProcessMeter(), PackageMeter()]
     nvml = gpus.load() if share.kind == "cuda" else None
     if nvml is None:

@@ -1,1 +1,1 @@
-"""Watch ranks while they run: heartbeats, hangs, stack traces and lines in their logs."""
+"""Watch ranks while they run: heartbeats, hangs, stack traces, and lines in their logs."""

@@ -1,4 +1,4 @@
-"""Detect with NVML whether GPUs of this node break while ranks use them."""
+"""Detect by the library NVML whether GPUs of this node break while ranks use them."""
 
 from __future__ import annotations
 
@@ -8,21 +8,24 @@ from typing import Any, NamedTuple
 
 
 class _Gpu(NamedTuple):
-    """Name of a GPU, and its uncorrectable ECC errors since its driver was loaded (0 for a GPU without ECC)."""
+    """Name of a GPU, and its number of uncorrectable memory (ECC) errors since the driver was loaded.
+
+    The number is 0 for a GPU without ECC.
+    """
 
     name: str
     errors: int
 
 
 class GpuWatch:
-    """State of the node's NVIDIA GPUs when the ranks started, with which their later state is compared."""
+    """State of the node's NVIDIA GPUs when the ranks started, to compare their later state with."""
 
     def __init__(self) -> None:
-        """Record the state of the GPUs now; without NVML there is none, and no error is detected."""
+        """Record the state of the GPUs now; without NVML there is none, and no fault will be detected."""
         self._before, _ = _gpus()
 
     def error(self) -> str:
-        """Return a text on a GPU that has broken since the start, such as `GPU A100 (GPU-5f..) is gone`; else ""."""
+        """Return a text on a GPU that broke after the start, such as `GPU A100 (GPU-5f..) is gone`; "" if none did."""
         if not self._before:
             return ""
         now, problem = _gpus()
@@ -39,7 +42,7 @@ class GpuWatch:
 
 
 def _gpus() -> tuple[dict[str, _Gpu], str]:
-    """Return the GPUs that answer, by UUID, and why NVML does not answer ("" if it does)."""
+    """Return the GPUs that answer, by UUID, and why the driver does not answer ("" if it does, or NVML is missing)."""
     try:
         import pynvml
     except ImportError:

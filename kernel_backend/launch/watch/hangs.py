@@ -1,4 +1,4 @@
-"""Detect a hung gang, and the rank that caused it, from each rank's heartbeats and stack traces: pure functions."""
+"""Detect a gang that hangs, and the rank that causes it, from heartbeats and stack traces of ranks: pure functions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ _WHERE: dict[Phase, str] = {
 
 
 class RankState(NamedTuple):
-    """Newest heartbeat of a running rank, seconds since its last progress, and stack traces ("" if it wrote none)."""
+    """State of a running rank: its newest heartbeat, seconds since its last progress, and its stack traces.
+
+    These are "" if it has written none.
+    """
 
     tick: Tick
     idle: float
@@ -33,18 +36,19 @@ class RankState(NamedTuple):
 
 
 def overdue(states: Mapping[int, RankState], hang_timeout: float) -> bool:
-    """Return True if one of these running ranks has made no progress for longer than its limit in seconds.
+    """Return True if one of these running ranks has made no progress for longer than is allowed.
 
-    Ranks wait for each other: while one is in a slow phase, such as a checkpoint, its longer limit applies to all.
+    The limit depends on the phases of the ranks. As ranks wait for each other, the longer limit of a rank in a slow
+    phase, such as a checkpoint, applies to all.
     """
     longest = max((limit(state.tick.phase, hang_timeout) for state in states.values()), default=0.0)
     return any(state.idle > longest for state in states.values())
 
 
 def hang(states: Mapping[int, RankState], sources: Sources, line: Callable[[str, int], str], at: float) -> Failure:
-    """Return the failure record of a gang that hangs, with the stack traces of all ranks, the blamed rank's first.
+    """Return the failure record of a gang that hangs; it has the stack traces of all ranks, those of the cause first.
 
-    `line(file, number)` returns a line of a source file. `at` is the time of the failure.
+    `line(file, number)` returns a line of a source file. `at` is the time of the failure, in seconds since the epoch.
     """
     rank = blamed(states)
     state = states[rank]
@@ -63,10 +67,11 @@ def hang(states: Mapping[int, RankState], sources: Sources, line: Callable[[str,
 
 
 def blamed(states: Mapping[int, RankState]) -> int:
-    """Return the rank that causes a hang, as the others wait for it.
+    """Return the rank that causes a hang: the other ranks wait for it.
 
-    It is a rank that does not answer (stopped, or blocked by a disk); else one that does not wait for other ranks; else
-    one that waits in code that the other ranks do not reach; else the one at the lowest step.
+    It is a rank that does not answer (stopped, or blocked by a disk). If all answer, it is one that does not wait for
+    other ranks. If all wait, it is one that waits in code that the other ranks do not reach, or else the one at the
+    lowest step.
     """
     longest = max(state.idle for state in states.values())
     still = {rank: state for rank, state in states.items() if state.idle > longest / 2}

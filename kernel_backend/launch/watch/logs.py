@@ -1,4 +1,4 @@
-"""Search the logs of ranks for lines that match a log policy (a pattern, and what to do about it)."""
+"""Search the logs of ranks for lines that match a log policy: a pattern of the user, and what to do if it occurs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 
 class LogWatch:
-    """Search of a gang's growing logs for lines that match a policy; each call reads a limited part of them."""
+    """Search of the growing logs of a node's ranks for lines that match a policy; each call reads a limited part."""
 
     def __init__(self, folder: AttemptFolder, ranks: Collection[int], policies: Sequence[LogPolicy]) -> None:
         self._patterns = list(_compiled(policies))
@@ -26,12 +26,12 @@ class LogWatch:
         self._found: dict[tuple[int, str], LogMatch] = {}
 
     def look(self) -> None:
-        """Search the lines that were written since the last call."""
+        """Search the lines that the ranks have written since the last call."""
         for rank, lines in self._lines.items():
             self._search(rank, lines.new())
 
     def finish(self) -> tuple[LogMatch, ...]:
-        """Search the rest after the ranks have ended; return the first match of each policy in each rank's log."""
+        """Search the rest of the logs, as the ranks have ended; return the first match of each policy in each log."""
         for rank, lines in self._lines.items():
             self._search(rank, lines.new(BEHIND))
             self._search(rank, lines.rest())

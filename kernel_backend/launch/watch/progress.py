@@ -1,4 +1,4 @@
-"""Track the progress of ranks by their heartbeats, and detect hangs."""
+"""Follow the progress of ranks by their heartbeats, and detect hangs."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ QUIET_S = 0.2  # a rank that has written nothing for this long has finished writ
 
 
 class Watch:
-    """Measurement of how long each rank of a gang has made no progress; `look` must be called at short intervals.
+    """Measurement of how long each rank of a node has made no progress; `look` must be called at short intervals.
 
-    Only time in which the launcher calls it counts: a machine that slept, or a gang that was stopped as a whole, did
-    not hang.
+    Time in which it is not called does not count: if the machine slept, or all processes were stopped, no rank hung.
     """
 
     def __init__(self, folder: AttemptFolder, ranks: Collection[int], hang_timeout: float) -> None:
@@ -30,7 +29,10 @@ class Watch:
         self._looked: float | None = None
 
     def look(self, now: float) -> None:
-        """Read each rank's newest heartbeat, to see which ranks made progress since the last one."""
+        """Read the newest heartbeat of each rank; ranks whose heartbeat has changed have made progress.
+
+        `now` is the monotonic time.
+        """
         passed = min(now - self._looked, AWAKE_S) if self._looked is not None else 0.0
         self._looked = now
         ticks = {rank: self._folder.tick(rank) for rank in self._ticks}
@@ -41,25 +43,28 @@ class Watch:
         self._idle = {rank: 0.0 if rank in anew else idle + passed for rank, idle in self._idle.items()}
 
     def states(self, alive: Collection[int]) -> dict[int, RankState]:
-        """Return the states, by rank, of those ranks in `alive` that have written a heartbeat."""
+        """Return the state of each rank in `alive`, by rank; ranks whose heartbeat cannot be read are left out."""
         return {rank: RankState(tick, self._idle[rank]) for rank, tick in self._ticks.items() if rank in alive and tick}
 
     def overdue(self, alive: Collection[int]) -> bool:
-        """Return True if one of the ranks in `alive` has made no progress for longer than its limit."""
+        """Return True if one of the ranks in `alive` has made no progress for longer than is allowed."""
         return overdue(self.states(alive), self._timeout)
 
     def steps(self) -> dict[int, int | None]:
-        """Return each rank's current step, or the last one if it has ended; None if it is unknown."""
+        """Return the step at which each rank is, or was when it ended, by rank; None if it is unknown."""
         ticks = {rank: self._folder.tick(rank) for rank in self._ticks}
         return {rank: tick.about if tick else None for rank, tick in ticks.items()}
 
     def through(self) -> bool:
-        """Return True if all ranks, exited ones included, have completed their steps."""
+        """Return True if every rank, whether it runs or has exited, has completed all of its steps."""
         ticks = [self._folder.tick(rank) for rank in self._ticks]
         return all(tick is not None and tick.phase == "finishing" for tick in ticks)
 
     def preparing(self) -> tuple[int, ...]:
-        """Return the ranks whose last phase is the user's `prepare`: they run it, wait for it, or have exited in it."""
+        """Return the ranks whose last phase is the user's function `prepare`.
+
+        They run it, wait until another rank has run it, or have exited in it.
+        """
         ticks = {rank: self._folder.tick(rank) for rank in self._ticks}
         return tuple(rank for rank, tick in ticks.items() if tick is not None and tick.phase == "preparing")
 

@@ -1,4 +1,4 @@
-"""Parse the stack traces that ranks write on demand, and find ranks that wait for others: pure functions."""
+"""Parse the stack traces that ranks write on request, and find out which ranks wait for others: pure functions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LIBRARIES = ("/site-packages/", "/lib/python3", "/kernel_backend/")
 
 
 def main_stack(text: str) -> list[Call]:
-    """Return the main thread's calls, the innermost first; [] if the rank has written no stack trace."""
+    """Return the calls on the main thread's stack, the innermost first; [] if there is no stack trace in the text."""
     named = _MAIN.search(text)
     main = int(named[1], 16) if named else None
     found: list[Call] = []
@@ -33,7 +33,10 @@ def main_stack(text: str) -> list[Call]:
 
 
 def waits_for_peers(stack: Sequence[Call]) -> bool:
-    """Return True if the innermost call outside of libraries is one that communicates with other ranks."""
+    """Return True if the rank waits in communication with other ranks, not in code of the user.
+
+    Of such calls on its stack, the innermost one decides.
+    """
     if stack and stack[0].file.endswith(_SUMS):
         return True
     for call in stack:
@@ -45,12 +48,12 @@ def waits_for_peers(stack: Sequence[Call]) -> bool:
 
 
 def in_step_with_others(stack: Sequence[Call]) -> bool:
-    """Return True if the rank waits in code of Daylight's own that every rank reaches sooner or later."""
+    """Return True if the rank is in code of Daylight that every other rank also reaches sooner or later."""
     return any(call.file.endswith((*_RANKS, _SUMS)) for call in stack)
 
 
 def shortened(text: str, most: int) -> str:
-    """Return the last whole lines of the stack traces, at most `most` characters, without the marker line."""
+    """Return the end of the stack traces in at most `most` characters, as whole lines, without the marker line."""
     text = _MAIN.sub("", text, count=1).strip()
     if len(text) <= most:
         return text
