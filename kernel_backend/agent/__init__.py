@@ -1,1 +1,1 @@
-"""Run an agent: a process of a Unix user that does all of the service's work on the user's files and processes."""
+"""Run an agent: a process of a Unix user that does the service's work on the files and processes of that user."""

@@ -1,4 +1,4 @@
-"""Hold the engines that run a user's gangs, on this machine and in the pools that the service names."""
+"""Hold the engines that run a user's gangs: one for this machine, and one for each pool that the service names."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from kernel_backend.model.cluster.pools import Pool
 
 
 class AgentEngines:
-    """Engines of one user's gangs, with their state in the user's workspace.
+    """Engines of one user's gangs; their state is in the user's workspace (the agent's home folder).
 
-    Those of pools are created on first use.
+    The engine of a pool is created when it is first needed.
     """
 
     def __init__(self, home: Path) -> None:
@@ -23,11 +23,11 @@ class AgentEngines:
         self._guard = threading.Lock()
 
     def of(self, pool: str | None) -> LocalEngine | SlurmEngine:
-        """Return the engine of the pool with these settings (JSON); None stands for this machine."""
+        """Return the engine of a pool, given by its record as JSON; for None, the engine of this machine."""
         return self.local if pool is None else self.of_pool(pool)
 
     def of_pool(self, pool: str) -> SlurmEngine:
-        """Return the engine of the pool with these settings (JSON); changed settings give a new engine."""
+        """Return the engine of a pool, given by its record as JSON; a new one if the pool's settings have changed."""
         name = Pool.model_validate_json(pool).name
         with self._guard:
             settings, engine = self._pools.get(name, ("", None))

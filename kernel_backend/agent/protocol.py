@@ -4,7 +4,7 @@
 
     answer    frame {"bytes"} or {"error"}, frame with the value as JSON, then that many bytes
 
-Nothing that is received is executed or unpickled. Either side may close the socket at any time, which ends the
+Nothing that is received is executed or unpickled. Service or agent may close the socket at any time, which ends the
 request.
 """
 
@@ -56,15 +56,15 @@ _ERRORS = {
 
 
 class ProtocolError(Exception):
-    """Error: data was received that does not follow the protocol."""
+    """Error: received data does not follow the protocol."""
 
 
 class Closed(Exception):
-    """Error: the other side closed the socket before all data had arrived."""
+    """Error: the process at the other end closed the socket before all data had arrived."""
 
 
 class Question(Record):
-    """Request from the service to an agent: the operation's name and arguments."""
+    """Request of the service to an agent: an operation, its arguments, and the length of the body that follows."""
 
     op: str
     arguments: dict[str, Any] = {}
@@ -72,7 +72,7 @@ class Question(Record):
 
 
 class ErrorReply(Record):
-    """Error as an agent sends it: a Daylight error by its name, or an OSError by its errno."""
+    """Error in the form in which an agent sends it: a DaylightError by its class name, or an OSError by its errno."""
 
     error: str
     message: str
@@ -82,18 +82,18 @@ class ErrorReply(Record):
 
 
 class AnswerHead(Record):
-    """First frame of an answer: the length of its body, or an error."""
+    """First frame of an agent's answer: the length of the body that comes last, or the error instead of a value."""
 
     bytes: int = Field(0, ge=0)  # length of the body, after the value
     error: ErrorReply | None = None
 
 
 class OperationFailed(PlaceUnavailable):
-    """Error: an agent reports that an operation has failed, perhaps only temporarily."""
+    """Error: an operation failed in the agent for a reason that is not of a known class; it may succeed later."""
 
 
 def error_reply(error: Exception) -> ErrorReply:
-    """Return the record in which an agent sends an error to the service."""
+    """Return an error in the form in which an agent sends it to the service."""
     if isinstance(error, DaylightError):
         return ErrorReply(error=type(error).__name__, message=error.message[:MESSAGE_LIMIT], details=error.details)
     if isinstance(error, OSError):
@@ -103,7 +103,7 @@ def error_reply(error: Exception) -> ErrorReply:
 
 
 def error_from_reply(reply: ErrorReply) -> Exception:
-    """Return the error that a reply describes; OperationFailed if agents may not raise that error."""
+    """Return the error that an agent has sent; OperationFailed if agents may not send errors of its class."""
     message = reply.message[:MESSAGE_LIMIT]
     if reply.error == "OSError" and reply.number is not None:
         return OSError(reply.number, message, reply.file)
@@ -116,17 +116,20 @@ def error_from_reply(reply: ErrorReply) -> Exception:
 
 
 def send(link: socket.socket, record: Record) -> None:
-    """Write a record as a frame of JSON."""
+    """Write a record to a socket, as a frame of JSON."""
     send_frame(link, record.model_dump_json().encode())
 
 
 def send_frame(link: socket.socket, data: bytes) -> None:
-    """Write bytes as a frame, after their length."""
+    """Write a frame to a socket: the length of the data, then the data."""
     link.sendall(_LENGTH.pack(len(data)) + data)
 
 
 def send_bytes(link: socket.socket, pieces: Iterable[bytes | memoryview], size: int) -> None:
-    """Write a body of `size` bytes; raise ProtocolError, after some have been sent, if the size differs."""
+    """Write a body of `size` bytes to a socket, in pieces.
+
+    Raises ProtocolError if the pieces have another size in total; some or all of them are then sent already.
+    """
     for piece in pieces:
         link.sendall(piece)
         size -= len(piece)
@@ -135,10 +138,9 @@ def send_bytes(link: socket.socket, pieces: Iterable[bytes | memoryview], size: 
 
 
 def receive(link: socket.socket, limit: int, until: float | None = None) -> bytes:
-    """Return the next frame; raise ProtocolError if it is longer than `limit`, Closed, and TimeoutError.
+    """Return the data of the next frame; raise ProtocolError if they are longer than `limit`, Closed, or TimeoutError.
 
-    The whole frame must arrive before the time `until` (of `time.monotonic()`), so that a trickle of bytes does not
-    extend the time.
+    The whole frame must arrive before the time `until` (of `time.monotonic()`), even if bytes keep coming.
     """
     (length,) = _LENGTH.unpack(_exactly(link, _LENGTH.size, until))
     if length > limit:
@@ -147,17 +149,17 @@ def receive(link: socket.socket, limit: int, until: float | None = None) -> byte
 
 
 def receive_question(link: socket.socket) -> Question:
-    """Return the next request from a socket; raises the errors of `receive`."""
+    """Return the next request from a socket; raise the same errors as `receive`."""
     return _parsed(Question, receive(link, VALUE_LIMIT))
 
 
 def receive_head(link: socket.socket, until: float) -> AnswerHead:
-    """Return the first frame of the next answer from a socket; raises the errors of `receive`."""
+    """Return the first frame of the next answer from a socket; raise the same errors as `receive`."""
     return _parsed(AnswerHead, receive(link, HEAD_LIMIT, until))
 
 
 def receive_bytes(link: socket.socket, size: int) -> Iterator[bytes]:
-    """Yield a body of `size` bytes piece by piece; raise Closed if it is cut off, and TimeoutError."""
+    """Yield a body of `size` bytes in pieces; raise Closed if the socket is closed before its end, or TimeoutError."""
     while size:
         piece = link.recv(min(PIECE, size))
         if not piece:

@@ -1,4 +1,4 @@
-"""Define the records that only agents send."""
+"""Define the records that occur only in answers of agents."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from kernel_backend.model.record import Record
 
 
 class Greeting(Record):
-    """First answer of an agent: its uid, process id and home folder."""
+    """First answer of an agent: its uid, its process id, and the folder of the user's workspace."""
 
     uid: int
     pid: int
@@ -14,7 +14,10 @@ class Greeting(Record):
 
 
 class ListedCheckpoint(Record):
-    """Committed checkpoint with a fingerprint of its files (`files`), which changes if a program modifies one."""
+    """Committed checkpoint, as an agent lists it.
+
+    `files` is a fingerprint of its files: it changes if a program modifies one of them.
+    """
 
     manifest: str  # text of the manifest's file
     pinned: bool

@@ -1,4 +1,4 @@
-"""Run an agent's loop: receive a socket for each request over stdin, and answer each request in a thread of its own."""
+"""Run an agent's loop: for each request receive a socket over stdin, and answer in a thread of its own."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ _log = logging.getLogger(__name__)
 
 
 def serve() -> None:
-    """Answer requests until the service closes stdin or dies; gangs continue, and the next agent finds them."""
+    """Answer requests until the service closes stdin or dies.
+
+    Gangs then continue to run, and the user's next agent finds them.
+    """
     control = socket.socket(fileno=0)
     home = default_home() / SUBFOLDER
     home.mkdir(exist_ok=True, mode=0o700)
@@ -96,7 +99,7 @@ def _answer(link: socket.socket, operations: AgentOperations) -> None:
 
 
 def _be_asked(link: socket.socket, asked: SearchClassProcess) -> None:
-    """Answer the calls to a search class that arrive on a socket, until the service closes the socket."""
+    """Call methods of the user's search class, as requests on this socket ask for it, until the socket is closed."""
     try:
         send(link, AnswerHead())
         send_frame(link, b"null")
