@@ -1,1 +1,1 @@
-"""Act for Unix users in the service: call the agents that run as these users, and validate all answers."""
+"""Act for Unix users: the service calls agents, which run as these users, and validates all of their answers."""

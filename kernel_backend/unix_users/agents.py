@@ -1,4 +1,7 @@
-"""Manage the agents (helper processes) of all users: start them on demand, drop unresponsive ones, limit every wait."""
+"""Manage the agents of all users: start them when needed, drop those that do not answer, and limit every wait.
+
+An agent is a helper process that runs as the user.
+"""
 
 from __future__ import annotations
 
@@ -43,14 +46,14 @@ _log = logging.getLogger(__name__)
 
 
 class Body(NamedTuple):
-    """Bytes that are sent after a request: `size` bytes in all, in pieces."""
+    """Bytes that follow a request to an agent: `size` bytes in all, in pieces."""
 
     size: int
     pieces: Iterable[bytes | memoryview]
 
     @classmethod
     def of(cls, data: bytes) -> Body:
-        """Return a body that consists of these bytes."""
+        """Return a body that has these bytes as its only piece."""
         return cls(len(data), (data,))
 
 
@@ -58,14 +61,14 @@ NOTHING = Body(0, ())
 
 
 class _Ended(PlaceUnavailable):
-    """Error: an agent ended during a request; the request may be repeated with a new agent."""
+    """Error: an agent ended during a request, which may be repeated with a new agent."""
 
 
 class Agents:
-    """Connections to the agents of all users; failures of one user's agent do not affect other users.
+    """Connections to the agents of all users; if one user's agent fails, other users are not affected.
 
-    Every method raises PlaceUnavailable if an agent does not respond, and Forbidden if none may be started. Methods
-    may be called from any thread.
+    Every method that calls an agent raises PlaceUnavailable if the agent does not answer, and Forbidden if none may be
+    started for this user. Methods may be called from any thread.
     """
 
     def __init__(
@@ -76,7 +79,7 @@ class Agents:
         self._known: dict[str, _Agent] = {}
 
     def check(self, user: str) -> None:
-        """Check that a user's agent answers; raise PlaceUnavailable or Forbidden otherwise."""
+        """Raise PlaceUnavailable or Forbidden unless the agent of a user answers."""
         self.ask(user, "hello", GREETING)
 
     def ask(
@@ -88,9 +91,9 @@ class Agents:
         limit: float | None = None,
         **arguments: Any,
     ) -> A:
-        """Return a user's agent's answer to operation `op` within `limit` seconds, validated as `kind`.
+        """Have a user's agent perform the operation `op`, and return the result, validated as `kind`.
 
-        Errors that the operation raises in the agent are raised here.
+        `limit` is the number of seconds for the answer. Errors that the operation raises in the agent are raised here.
         """
         with self.open(user, op, kind, body, limit, **arguments) as (answer, _):
             return answer
@@ -105,9 +108,9 @@ class Agents:
         limit: float | None = None,
         **arguments: Any,
     ) -> Iterator[tuple[A, Link]]:
-        """Yield the answer to an operation, and the link from which its body can be read.
+        """Have a user's agent perform an operation; yield the result, and the link to read further bytes from.
 
-        The link is closed after the block.
+        The link is closed when the block ends.
         """
         with self._agent(user).permit(), ExitStack() as stack:
             answer, link = self.begin(user, op, kind, body, limit, **arguments)
@@ -123,9 +126,9 @@ class Agents:
         limit: float | None = None,
         **arguments: Any,
     ) -> tuple[A, Link]:
-        """Return the answer to an operation, and a link that stays open for further requests.
+        """Have a user's agent perform an operation; return the result, and the link, which stays open.
 
-        The caller must close it.
+        Further requests can be sent on it. The caller must close it.
         """
         agent, seconds = self._agent(user), limit or self._answer_s
         try:
@@ -136,7 +139,7 @@ class Agents:
             return agent.asked(op, kind, body, seconds, arguments)
 
     def close(self) -> None:
-        """Disconnect all agents; processes that they have started continue to run."""
+        """Disconnect all agents, which then exit; gangs that they have started continue to run."""
         with self._guard:
             for agent in self._known.values():
                 agent.close()
@@ -148,7 +151,7 @@ class Agents:
 
 
 class _Agent:
-    """Agent of one user, started on demand, and again if it has ended."""
+    """Agent of one user: it is started when it is first needed, and again if it has ended."""
 
     def __init__(self, user: str, spawn: Spawn, start_s: float, wait_s: float) -> None:
         self._user, self._spawn, self._start_s, self._wait_s = user, spawn, start_s, wait_s
@@ -161,7 +164,7 @@ class _Agent:
 
     @contextmanager
     def permit(self) -> Iterator[None]:
-        """Hold one of the user's permits for concurrent requests during the block."""
+        """Count one more concurrent request of the user in the block; raise PlaceUnavailable if there are too many."""
         if not self._permits.acquire(blocking=False):
             raise self._out_of_reach(f"{AT_ONCE} questions are being answered already")
         try:
@@ -172,7 +175,7 @@ class _Agent:
     def asked(
         self, op: str, kind: TypeAdapter[A], body: Body, seconds: float, arguments: dict[str, Any]
     ) -> tuple[A, Link]:
-        """Send a request; return the answer and the link on which it arrived."""
+        """Send a request to the agent; return the answer, and the link by which it came."""
         link = Link(self, self._running(), seconds)
         try:
             link.put(op, arguments, body)
@@ -182,14 +185,20 @@ class _Agent:
             raise
 
     def failed(self, control: socket.socket, why: str, *, ended: bool = False) -> PlaceUnavailable:
-        """Disconnect the failed agent at `control`, and return the error to raise, with the reason `why`."""
+        """Disconnect an agent that has failed, given by its socket `control`; return the error for the caller to raise.
+
+        `why` is the reason, and `ended` says that the agent has ended.
+        """
         with self._guard:
             if self._control is control:
                 self._give_up(why)
         return self._out_of_reach(why, ended=ended)
 
     def silent(self, control: socket.socket, op: str, seconds: float) -> PlaceUnavailable:
-        """Return the error for a request that timed out; disconnect the agent if it does not answer a ping either."""
+        """Return the error for a request that was not answered in time, for the caller to raise.
+
+        If the agent does not answer a short request (a ping) either, it is disconnected.
+        """
         why = f"{op} was not answered within {seconds:g} s"
         try:
             with Link(self, control, PING_S, ping=True) as link:
@@ -202,7 +211,7 @@ class _Agent:
         return self._out_of_reach(why)
 
     def close(self) -> None:
-        """Disconnect the running agent, if any."""
+        """Disconnect the agent, if one runs; one that is still being started is disconnected as soon as it runs."""
         with self._guard:
             self._closed = True
             if self._control is not None:
@@ -210,7 +219,10 @@ class _Agent:
                 self._control = None
 
     def _running(self) -> socket.socket:
-        """Return the socket of the running agent; start an agent if none runs."""
+        """Return the socket of the running agent, which is started if there is none.
+
+        Raises PlaceUnavailable if it takes too long to start.
+        """
         with self._guard:
             self._rest()
             if self._control is not None:
@@ -225,7 +237,7 @@ class _Agent:
             raise self._out_of_reach("its agent is still starting; this is tried again") from None
 
     def _begin(self, starting: Future[socket.socket]) -> None:
-        """Start an agent, and give its socket, or its error, to all requests that wait for `starting`."""
+        """Start an agent; give its socket, or the error, to all requests that wait for the future `starting`."""
         try:
             control = self._start()
         except BaseException as error:
@@ -242,7 +254,7 @@ class _Agent:
         starting.set_result(control)
 
     def _rest(self) -> None:
-        """Raise PlaceUnavailable for some seconds after a failure, so that not every request waits for a timeout."""
+        """Raise PlaceUnavailable for some seconds after a failure, so that not every new request waits in vain."""
         if time.monotonic() - self._failed_at < RETRY.pause(self._failures):
             raise self._out_of_reach(f"{self._why}; this is tried again")
 
@@ -291,7 +303,7 @@ class _Agent:
 
 
 class Link:
-    """Connection to an agent for one request. With `ping`, errors are raised unchanged."""
+    """Connection to an agent for one request or several; with `ping`, connection errors are raised unchanged."""
 
     def __init__(self, agent: _Agent, control: socket.socket, seconds: float, *, ping: bool = False) -> None:
         self._agent, self._control, self._seconds, self._ping = agent, control, seconds, ping
@@ -309,7 +321,7 @@ class Link:
         self.close()
 
     def put(self, op: str, arguments: dict[str, Any], body: Body = NOTHING) -> None:
-        """Send a request for operation `op` with its body."""
+        """Send a request for operation `op`, and its body."""
         self._op = op
         with self._reaching():
             question = {"op": op, "arguments": arguments, "bytes": body.size}
@@ -319,7 +331,7 @@ class Link:
                 self._socket.sendall(piece)
 
     def value(self, kind: TypeAdapter[A]) -> A:
-        """Return the answer, validated as `kind`; raise the error that the operation raised in the agent."""
+        """Return the agent's result, validated as `kind`; raise the error that the operation raised in the agent."""
         until = time.monotonic() + self._seconds
         with self._reaching():
             head = receive_head(self._socket, until)
@@ -335,11 +347,14 @@ class Link:
 
     @property
     def size(self) -> int:
-        """Return how many bytes follow the answer as its body."""
+        """Return how many bytes the agent sends after its result."""
         return self._size
 
     def pieces(self) -> Iterator[bytes]:
-        """Yield the answer's body in pieces, each of which must arrive within the time limit."""
+        """Yield the bytes that the agent sends after its result, in pieces.
+
+        Raises PlaceUnavailable if a piece does not arrive within the time limit.
+        """
         self._socket.settimeout(self._seconds)
         pieces = receive_bytes(self._socket, self._size)
         while True:
@@ -350,12 +365,15 @@ class Link:
             yield piece
 
     def close(self) -> None:
-        """Close the connection, even if the request was not answered."""
+        """Close the connection, even if the request has not been answered."""
         self._socket.close()
 
     @contextmanager
     def _reaching(self) -> Iterator[None]:
-        """Convert errors of the connection in the block: the agent has ended, timed out, or answered wrongly."""
+        """Convert errors of the connection in the block to PlaceUnavailable.
+
+        Such an error means that the agent has ended, did not answer in time, or sent an invalid answer.
+        """
         try:
             yield
         except (TimeoutError, Closed, ProtocolError, OSError) as error:

@@ -1,4 +1,4 @@
-"""Access checkpoints in their owners' workspaces; the owner's agent performs all file operations."""
+"""Access checkpoints in the workspaces of their owners, through the owners' agents, which do all work on files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Owner = Callable[[int], str]  # returns the owner of an experiment
 
 
 class AgentCheckpoints:
-    """Storage of one trial's checkpoints, accessed through its owner's agent, whose answers are validated."""
+    """Checkpoints of one trial, accessed through its owner's agent; the answers of the agent are validated."""
 
     def __init__(self, agents: Agents, user: str, experiment: int, trial: int, uid: str) -> None:
         self._agents, self._user = agents, user
@@ -30,24 +30,24 @@ class AgentCheckpoints:
 
     @property
     def where(self) -> str:
-        """Return the owner and the trial, for display; the folder itself is private to the owner."""
+        """Return a text for messages that names owner and trial; only the owner's agent knows the folder itself."""
         return f"the checkpoints of {self._user}/{self._trial['experiment']}/{self._trial['trial']}"
 
     def free(self) -> int | None:
-        """Return the free space of the file system in bytes; None if unknown."""
+        """Return how many bytes are free in the file system of the checkpoints; None if unknown."""
         return self._ask("free", _COUNT)
 
     def write(self, checkpoint: str, name: str, data: Data) -> Part:
-        """Store one part, and return its manifest entry."""
+        """Store one part (a file) of a checkpoint, and return its entry for the manifest."""
         body = Body(size_of(data), slices(data, PIECE))
         return self._ask("write", _PART, body, LONG_S, checkpoint=checkpoint, name=name, size=body.size)
 
     def reuse(self, checkpoint: str, part: Part) -> bool:
-        """Store a part as a link to that of another checkpoint; return False if that is impossible."""
+        """Store a part as a link to an equal part of another checkpoint; return False if that is impossible."""
         return self._ask("reuse", _TRUTH, Body.of(part.model_dump_json().encode()), checkpoint=checkpoint)
 
     def commit(self, manifest: Manifest) -> None:
-        """Write the manifest, which commits the checkpoint."""
+        """Commit a checkpoint, by writing its manifest."""
         self._ask("commit", _NONE, Body.of(dump(manifest)))
 
     def committed(self) -> list[Manifest]:
@@ -58,66 +58,73 @@ class AgentCheckpoints:
     def newest_verified(
         self, fence: int | None = None, upto: tuple[int, int] | None = None
     ) -> tuple[Manifest | None, list[str]]:
-        """Return the newest intact checkpoint (None without one), and what is wrong with newer ones."""
+        """Return the newest intact checkpoint (None without one), and what is wrong with newer ones.
+
+        Checkpoints of attempts with numbers from `fence` on are ignored, and those newer than `upto`, a (step,
+        attempt).
+        """
         listed, problems = self._ask("newest_verified", _NEWEST, limit=LONG_S, fence=fence, upto=upto)
         return (self._manifest(listed) if listed else None), problems
 
     def verify(self, manifest: Manifest) -> None:
-        """Verify every part of a checkpoint; raise CheckpointDamaged."""
+        """Verify every part of a checkpoint; raise CheckpointDamaged if one is damaged."""
         self._ask("verify", _NONE, Body.of(dump(manifest)), LONG_S)
 
     def read(self, manifest: Manifest, name: str) -> bytes:
-        """Return the bytes of a part, which the agent has verified; raise CheckpointDamaged."""
+        """Return the bytes of a part, which the agent has verified; raise CheckpointDamaged if they are damaged."""
         return b"".join(bytes(piece) for piece in self.stream(manifest, name))
 
     def stream(self, manifest: Manifest, name: str, offset: int = 0) -> Iterator[bytes | memoryview]:
-        """Return the bytes of a part from an offset on; the whole part is verified before the first byte."""
+        """Return an iterator over the bytes of a part from an offset on; the agent verifies the whole part first.
+
+        Errors, such as CheckpointDamaged, are raised by this call.
+        """
         stream = self._streamed(manifest, name, offset)
         next(stream)  # raises errors here, not at the first use
         return stream
 
     def pieces(self, manifest: Manifest, name: str) -> Iterator[bytes | memoryview]:
-        """Yield the bytes of a part; the whole part is verified before the first byte."""
+        """Return an iterator over all bytes of a part; the agent verifies the whole part first."""
         return self.stream(manifest, name)
 
     def set_aside(self, checkpoint: str) -> None:
-        """Quarantine a damaged checkpoint, so that it is not listed again."""
+        """Move a damaged checkpoint to quarantine, so that it is not listed any more."""
         self._ask("set_aside", _NONE, checkpoint=checkpoint)
 
     def aside(self) -> Sequence[QuarantinedCheckpoint]:
-        """Return the damaged checkpoints that were quarantined and not deleted yet."""
+        """Return the damaged checkpoints that are in quarantine."""
         return self._ask("aside", _ASIDE)
 
     def discard(self, checkpoint: str) -> None:
-        """Delete a checkpoint, committed or not."""
+        """Delete a checkpoint, whether or not it is committed."""
         self._ask("discard", _NONE, checkpoint=checkpoint)
 
     def sweep(self, attempt: int) -> None:
-        """Delete uncommitted checkpoints of attempts before number `attempt`."""
+        """Delete the uncommitted checkpoints that attempts with numbers below `attempt` have left."""
         self._ask("sweep", _NONE, attempt=attempt)
 
     def clear(self) -> None:
-        """Delete the empty folder of a trial without checkpoints, and the records of which attempt may write there."""
+        """Delete the empty folder of a trial without checkpoints, and its records of which attempt may write there."""
         self._ask("clear", _NONE)
 
     def pin(self, checkpoint: str, pinned: bool) -> None:
-        """Pin a checkpoint against all retention rules, or unpin it."""
+        """Pin a checkpoint, so that no rule deletes it, or unpin it."""
         self._ask("pin", _NONE, checkpoint=checkpoint, pinned=pinned)
 
     def fence(self, attempt: int) -> None:
-        """Record that this attempt continues the trial, which fences older attempts."""
+        """Record that this attempt continues the trial; checkpoints of older attempts are then refused."""
         self._ask("claim", _NONE, attempt=attempt)
 
     def claimed(self) -> int:
-        """Return the highest attempt number of which a fence is stored; 0 for none."""
+        """Return the highest number of an attempt that was recorded by `fence`; 0 if none was."""
         return self._ask("claimed", _NUMBER)
 
     def names(self) -> Sequence[str]:
-        """Return the names of all entries in the trial's checkpoint folder: checkpoints, fences and others."""
+        """Return the names of all files and folders in the trial's checkpoint folder."""
         return self._ask("names", _NAMES)
 
     def _streamed(self, manifest: Manifest, name: str, offset: int) -> Iterator[bytes]:
-        """Yield an empty piece once the agent has verified the part, then its bytes."""
+        """Yield an empty piece when the agent has verified the part, then the bytes of the part."""
         body, more = Body.of(dump(manifest)), {**self._trial, "name": name, "offset": offset}
         part = manifest.part(name)
         with self._agents.open(self._user, "stream", _NONE, body, LONG_S, **more) as (_, link):
@@ -143,27 +150,27 @@ class AgentCheckpoints:
 
 
 class UnixUserStorage(CheckpointStorage):
-    """Checkpoint storage of all trials, each in its owner's workspace."""
+    """Checkpoint storage for the trials of all users: the checkpoints of each trial are in its owner's workspace."""
 
     def __init__(self, agents: Agents, owner: Owner, identity: Identity) -> None:
         self._agents, self._owner, self._identity = agents, owner, identity
         self._root = ""
 
     def where(self, experiment: int, trial: int) -> str:
-        """Return "" as the location: the service does not know the folder, which the owner's agent fills in."""
+        """Return "": the service does not know where a trial's checkpoints are; the owner's agent fills this in."""
         return ""
 
     @property
     def linked(self) -> bool:
-        """Return True, as workspaces are folders, where equal parts can share one file."""
+        """Return True: checkpoints are in folders, so that equal parts can be links to one file."""
         return True
 
     def largest_number(self) -> int:
-        """Return 0, as the owners' workspaces are asked for the largest experiment number instead."""
+        """Return 0: the largest number of an experiment is read from the owners' workspaces instead."""
         return 0
 
     def open(self, experiment: int, trial: int) -> Checkpoints:
-        """Open the checkpoints of a trial; raise NotFound if there is no such trial."""
+        """Return the checkpoints of a trial; raise NotFound if there is no such trial."""
         return AgentCheckpoints(self._agents, self._owner(experiment), experiment, trial, self.uid(experiment, trial))
 
 

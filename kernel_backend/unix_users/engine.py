@@ -1,4 +1,4 @@
-"""Run gangs as their owners' Unix users, through the owners' agents: on this machine, or in a pool."""
+"""Run each gang as the Unix user who owns it, through the user's agent: on this machine, or in a pool."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _log = logging.getLogger(__name__)
 
 
 class UnixUserGangs:
-    """Base class of engines whose gangs run as their owners' Unix users.
+    """Base class of engines that run each gang as the Unix user who owns it, through the user's agent.
 
-    A note file in the service's folder records each gang. After a restart only agents of users with gangs are therefore
-    called, and no agent is trusted to list the gangs.
+    The service records each gang in a file of its own (a note). So it knows after a restart which agents to call, and
+    need not trust any agent to list gangs.
     """
 
     pool = LOCAL  # whose gangs these are
@@ -54,7 +54,7 @@ class UnixUserGangs:
         await asyncio.to_thread(partial(self._agents.ask, user, op, NONE, limit=limit, **arguments))
 
     async def submit(self, job: LaunchSpec, token: str) -> None:
-        """Start a gang through its owner's agent, from the attempt's launch spec and secret token."""
+        """Start a gang through its owner's agent, from the attempt's launch spec and its secret token."""
         user = await self._of(job.id)
         await asyncio.to_thread(self._notes.add, job.id, self.pool)
         await self._act(user, "submit", job=job.model_dump_json(), token=token)
@@ -64,8 +64,8 @@ class UnixUserGangs:
     async def statuses(self) -> Sequence[GangStatus]:
         """Return the status of every recorded gang.
 
-        If an agent does not answer, its last answer is used, or `running`: slots are freed only if a gang is known to
-        have ended.
+        If an agent does not answer, its gangs have their last known status, or else `running`: their slots are given to
+        others only if the gangs are known to have ended.
         """
         noted, now = await asyncio.to_thread(self._noted), time.monotonic()
         for user in noted.keys() - self._looks.keys():
@@ -88,15 +88,15 @@ class UnixUserGangs:
         return [self._seen.get(key, GangStatus(key=key, phase="running")) for key in sorted(keys)]
 
     async def release(self, key: AttemptId) -> None:
-        """Ask a gang to commit a checkpoint and exit, through its owner's agent."""
+        """Ask a gang, through its owner's agent, to save a checkpoint and exit."""
         user = await self._of(key)
         await self._act(user, "release", key=str(key))
         self._look_anew(user)
 
     async def kill(self, key: AttemptId) -> None:
-        """Kill all processes of a gang; raise Unconfirmed if its agent does not confirm that in time.
+        """Kill all processes of a gang; raise Unconfirmed if its owner's agent does not confirm their end in time.
 
-        If the owner's account was deleted, an administrator deletes the gang's note file; then the gang counts as
+        If the owner's account was deleted, an administrator deletes the gang's note file. The gang then counts as
         ended.
         """
         user, note = await self._of(key), self._notes.path(key)
@@ -114,13 +114,17 @@ class UnixUserGangs:
             self._seen[key] = _gone(key)
 
     async def records(self, key: AttemptId, after: int, begin: SpoolPosition) -> SpoolPage:
-        """Return a page of a gang's spool, read by its owner's agent."""
+        """Return a page of records from a gang's spool file, which its owner's agent reads.
+
+        The page begins at offset `begin`, and has only records with numbers above `after`. The spool is the file to
+        which rank 0 appends its records.
+        """
         user, place = await self._of(key), begin.to_json()
         ask = partial(self._agents.ask, user, "records", _PAGE, key=str(key), after=after, begin=place)
         return await asyncio.to_thread(ask)
 
     async def logs(self, key: AttemptId, rank: int, offset: int = 0, tail: int | None = None) -> LogChunk:
-        """Return a piece of a rank's log as text: from byte `offset` on, or its last `tail` bytes."""
+        """Return a part of a rank's log: from byte `offset` on, or its last `tail` bytes."""
         user = await self._of(key)
         ask = partial(self._agents.ask, user, "logs", _LOG, key=str(key), rank=rank, offset=offset, tail=tail)
         try:
@@ -129,7 +133,11 @@ class UnixUserGangs:
             raise PlaceUnavailable(f"the log cannot be read as {user}: {error.strerror}") from None
 
     async def set_aside(self, key: AttemptId) -> None:
-        """Kill a gang's processes and rename its folder, which belongs to an attempt of a lost database."""
+        """Kill the processes of an attempt and rename its folder, so that another attempt can have its key.
+
+        That is needed if the folder belongs to an attempt that a restored database does not know. Raises Unconfirmed if
+        the agent does not confirm it.
+        """
         user = await self._of(key)
         try:
             await self._act(user, "set_gang_aside", limit=KILL_S, key=str(key))
@@ -138,7 +146,7 @@ class UnixUserGangs:
         self._look_anew(user)
 
     async def forget(self, key: AttemptId) -> None:
-        """Stop reporting the status of an ended gang, by deleting its note file."""
+        """Stop reporting the status of a gang that has ended, and delete its note file."""
         with contextlib.suppress(OperationFailed, Forbidden, OSError):  # the agent is not asked about this gang again
             user = await self._of(key)
             await asyncio.to_thread(partial(self._agents.ask, user, "forget", NONE, key=str(key), **self._where))
@@ -147,21 +155,24 @@ class UnixUserGangs:
 
     @property
     def _where(self) -> dict[str, Any]:
-        """Return the arguments by which an agent finds the engine of these gangs.
+        """Return the arguments that tell an agent by which engine to run these gangs.
 
-        None for the engine of its own machine.
+        Without any, the agent takes the engine of its own machine.
         """
         return {}
 
     async def _look(self, user: str, keys: Sequence[AttemptId]) -> dict[AttemptId, GangStatus]:
-        """Return the statuses of these gangs by key; others in the agent's answer are ignored."""
+        """Read the statuses of these gangs from a user's agent, and return them by key; other gangs are ignored."""
         of = [str(key) for key in keys]
         told = await asyncio.to_thread(partial(self._agents.ask, user, "statuses", _STATUSES, of=of, **self._where))
         found = {each.key: each.model_copy(update={"reason": harmless(each.reason)[:REASON]}) for each in told}
         return {key: found.get(key, _gone(key)) for key in keys}
 
     def _look_anew(self, user: str) -> None:
-        """Drop a pending request for statuses and ask again soon, as its answer may predate a change just made."""
+        """Have the next call of `statuses` ask a user's agent again.
+
+        An answer that is awaited now is dropped, as it may not yet show a change that was just made.
+        """
         self._next_look.pop(user, None)
         if (look := self._looks.pop(user, None)) is not None:
             look.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -178,7 +189,7 @@ class UnixUserGangs:
 
 
 class UnixUserEngine(UnixUserGangs):
-    """Engine for gangs that run on this machine as their owners' Unix users."""
+    """Engine for gangs on this machine, each of which runs as the Unix user who owns it."""
 
     name = "local"
     caps = Caps(atomic_gang=True, preemption=False, quota=False, multi_node=False, per_user_identity=True)
@@ -188,12 +199,12 @@ class UnixUserEngine(UnixUserGangs):
         self._node = local_node()
 
     async def nodes(self) -> Sequence[Node]:
-        """Return this machine, the only node."""
+        """Return this machine as the only node."""
         return [self._node]
 
 
 def _gone(key: AttemptId) -> GangStatus:
-    """Return the status `ended` for a gang that its agent does not know, as the gang's folder does not exist."""
+    """Return the status `ended`, for a gang that its agent does not know because the gang has no folder."""
     return GangStatus(key=key, phase="ended")
 
 

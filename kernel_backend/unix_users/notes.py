@@ -1,4 +1,4 @@
-"""Record the gangs of Unix users in files of the service's own folder, as no agent is trusted to list them."""
+"""Record the gangs of Unix users in files of the service's own folder, as no agent is trusted to list its gangs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from kernel_backend.model.resources import LOCAL
 
 
 class GangNotes:
-    """Folder with a note file for each gang that is not forgotten.
+    """Folder with a file (the note) for each gang that was submitted and not forgotten.
 
-    A file's content is the pool, empty for the local one.
+    The content of a note is the name of the gang's pool, "" for the local pool.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -22,23 +22,23 @@ class GangNotes:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def path(self, key: AttemptId) -> Path:
-        """Return the path of a gang's note file, which may not exist."""
+        """Return the path of a gang's note, which may not exist."""
         return self._folder / str(key)
 
     def add(self, key: AttemptId, pool: str) -> None:
-        """Write the note file of a gang, before the gang is submitted."""
+        """Write the note of a gang; this must be called before the gang is submitted."""
         self.path(key).write_text("" if pool == LOCAL else pool)
 
     def remove(self, key: AttemptId) -> None:
-        """Remove the note file of a gang whose end is recorded."""
+        """Delete the note of a gang whose end is recorded."""
         self.path(key).unlink(missing_ok=True)
 
     def of(self, pool: str) -> list[AttemptId]:
-        """Return the keys of all gangs of a pool that have note files."""
+        """Return the gangs of a pool that have notes."""
         return [key for key, each in self._all() if each == pool]
 
     def by_pool(self) -> dict[str, list[AttemptId]]:
-        """Return the keys of all gangs with note files, by pool, without the local pool."""
+        """Return the gangs that have notes, by name of their pool; the local pool is left out."""
         found: dict[str, list[AttemptId]] = {}
         for key, pool in self._all():
             if pool != LOCAL:
@@ -46,7 +46,7 @@ class GangNotes:
         return found
 
     def pool(self, key: AttemptId) -> str:
-        """Return the pool of a gang; the local one if the gang has no note file."""
+        """Return the name of a gang's pool; that of the local pool if the gang has no note."""
         try:
             return self.path(key).read_text() or LOCAL
         except FileNotFoundError:

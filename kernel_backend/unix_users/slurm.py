@@ -1,4 +1,4 @@
-"""Run gangs as Slurm jobs of their owners: each user's own agent calls sbatch, squeue and scancel."""
+"""Run gangs as Slurm jobs of the users who own them: each user's agent calls sbatch, squeue and scancel."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ OF_USER = 4  # such operations of one user
 
 
 class UnixUserPools:
-    """Factory of the engines of pools whose gangs run as their owners' Unix users.
+    """Maker of the engines of pools whose gangs run as the Unix users who own them.
 
-    All engines share the limits of concurrent operations.
+    All of these engines share one limit on the number of operations that wait for Slurm.
     """
 
     def __init__(self, agents: Agents, owner: Owner, notes: GangNotes) -> None:
@@ -39,7 +39,10 @@ class UnixUserPools:
         self._limits = ConcurrencyLimits()
 
     def __call__(self, pool: Pool) -> UnixUserSlurmEngine:
-        """Return a new engine for a pool of Slurm; raises InvalidRequest unless its nodes see the users' homes."""
+        """Return a new engine for a pool.
+
+        Raises InvalidRequest unless it is a pool of Slurm whose nodes see the users' home folders.
+        """
         if pool.settings.engine != "slurm":
             raise InvalidRequest(f"engine: with a spawn helper a pool is of Slurm, not of {pool.settings.engine}")
         if not pool.settings.shared:
@@ -50,7 +53,7 @@ class UnixUserPools:
 
 
 class ConcurrencyLimits:
-    """Semaphores that limit how many operations of agents wait for Slurm at a time."""
+    """Semaphores that limit how many operations of agents wait for Slurm at once: of all users, and of each user."""
 
     def __init__(self) -> None:
         self.of_all = asyncio.Semaphore(AT_ONCE)
@@ -58,10 +61,10 @@ class ConcurrencyLimits:
 
 
 class UnixUserSlurmEngine(UnixUserGangs):
-    """Engine for the gangs of one Slurm pool.
+    """Engine of one Slurm pool; each gang is a job of the user who owns it, with the user's accounts and limits.
 
-    Slurm sees each job as its user's, with the user's accounts and limits. Only agents of users with gangs are asked
-    about them, each of which runs at most one squeue a second. The service itself asks Slurm only for nodes.
+    Only the agents of users with gangs are asked about jobs, and each of them runs at most one squeue a second. The
+    service itself asks Slurm only for nodes.
     """
 
     name = SlurmEngine.name
@@ -75,18 +78,21 @@ class UnixUserSlurmEngine(UnixUserGangs):
         self._nodes = PartitionNodes(pool)
 
     async def nodes(self) -> Sequence[Node]:
-        """Return the nodes of the pool's partition, as the service sees them; raises EngineUnavailable."""
+        """Return the nodes of the pool's partition, as sinfo lists them to the service; raise EngineUnavailable."""
         return await self._nodes.newest()
 
     async def submit(self, job: LaunchSpec, token: str) -> None:
-        """Submit a gang's job as its owner; raises EngineUnavailable, also if the job may have been submitted."""
+        """Submit the job of a gang as the user who owns it.
+
+        Raises EngineUnavailable if the agent does not answer; the job may then have been submitted all the same.
+        """
         try:
             await super().submit(job, token)
         except PlaceUnavailable as error:
             raise EngineUnavailable(error.message) from None
 
     async def check(self, context: CheckContext) -> Sequence[PoolFinding]:
-        """Check the pool as the user who requested it."""
+        """Check the pool as the user who requests the check, and return the findings."""
         asked = {"python": context.python, "checkpoints": context.checkpoints, "urls": context.urls} | self._where
         return await asyncio.to_thread(
             partial(self._agents.ask, context.user, "check", _FINDINGS, limit=CHECK_S, **asked)
@@ -97,15 +103,18 @@ class UnixUserSlurmEngine(UnixUserGangs):
             await asyncio.to_thread(self._slowly, user, op, arguments | self._where)
 
     def _slowly(self, user: str, op: str, arguments: dict[str, Any]) -> None:
-        """Call an operation that waits for Slurm, without counting it as one of the user's concurrent requests."""
+        """Have an agent perform an operation that waits for Slurm.
+
+        It does not count as one of the user's concurrent requests, whose number is limited.
+        """
         _, link = self._agents.begin(user, op, NONE, limit=ACT_S, **arguments)
         link.close()
 
     @property
     def _where(self) -> dict[str, Any]:
-        """Return the arguments by which an agent finds the engine of these gangs: the pool's settings.
+        """Return the arguments that tell an agent by which engine to run these gangs: the pool's record as JSON.
 
-        Agents do not store them; only the service does.
+        Only the service stores it.
         """
         return {"pool": self._settings}
 

@@ -1,4 +1,4 @@
-"""Start agents through the privileged spawn helper, which gets a user name and a socket."""
+"""Start agents through the spawn helper, a privileged process that gets the name of a user and a socket."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ _ANSWER_LIMIT = 4096  # bytes
 
 
 def by_helper(path: Path) -> Spawn:
-    """Return a function that starts agents through the spawn helper listening at `path`."""
+    """Return a function that starts the agent of a user through the spawn helper, which listens at the socket `path`.
+
+    The function raises Forbidden if the helper refuses, and OSError if it does not answer.
+    """
 
     def spawn(user: str, stdin: socket.socket) -> None:
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as helper:

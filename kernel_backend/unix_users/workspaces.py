@@ -1,4 +1,4 @@
-"""Access Unix users' workspaces through their agents: code, artifacts, search classes and environments."""
+"""Access the workspaces of Unix users through their agents: code, artifacts, search classes and environments."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ PRESENT_S = 70.0  # more than the minute that the agent allows an interpreter
 
 
 class UnixUserWorkspaces:
-    """Workspaces of all users, accessed through their agents."""
+    """Access to the workspaces of all users, each through the user's agent."""
 
     def __init__(self, agents: Agents) -> None:
         self._agents = agents
 
     def check(self, owner: str) -> None:
-        """Check that the owner's agent answers; raise PlaceUnavailable or Forbidden otherwise."""
+        """Raise PlaceUnavailable or Forbidden unless the agent of this owner answers."""
         self._agents.check(owner)
 
     def of(self, owner: str) -> Workspace:
-        """Return the workspace of an owner, accessed through the agent of that user."""
+        """Return the workspace of a user, which is accessed through the user's agent."""
         return AgentWorkspace(self._agents, owner)
 
 
@@ -50,75 +50,84 @@ class AgentWorkspace:
         self.environments = AgentEnvironments(agents, user)
 
     def unpack(self, job: LaunchSpec, archive: bytes) -> Working:
-        """Unpack the code of an attempt, and return its working folder."""
+        """Unpack an archive, the code of an attempt, and return the attempt's working folder."""
         return self._agents.ask(self._user, "unpack", _WORKING, Body.of(archive), UNPACK_S, job=job.model_dump_json())
 
     def largest_number(self) -> int:
-        """Return the largest experiment number that any folder of the workspace has."""
+        """Return the largest number of an experiment that has a folder in the workspace."""
         return self._agents.ask(self._user, "largest_number", _NUMBER)
 
     def last_attempt(self, experiment: int, trial: int, since: int) -> int:
-        """Return the last attempt number up to which all after `since` have folders; else `since`."""
+        """Return the number of the last attempt of a trial that has a folder, counted on from `since` without a gap.
+
+        If attempt `since + 1` has none, return `since`.
+        """
         return self._agents.ask(self._user, "last_attempt", _NUMBER, experiment=experiment, trial=trial, since=since)
 
     def usage(self, experiment: int) -> dict[str, int]:
-        """Return the disk usage of an experiment in bytes, by kind of folder."""
+        """Return the bytes of disk that the folders of an experiment use, by kind of folder."""
         return self._agents.ask(self._user, "usage", _SIZES, limit=LONG_S, experiment=experiment)
 
     def disk(self) -> WorkspaceUsage:
-        """Return the disk usage of all experiments and environments of the workspace."""
+        """Return the bytes of disk that all experiments and environments of the workspace use, and the free bytes."""
         return self._agents.ask(self._user, "disk", _DISK, limit=LONG_S)
 
     def remove(self, experiment: int) -> None:
-        """Delete an experiment's folders in the user's workspace."""
+        """Delete the folders of an experiment in the workspace."""
         self._agents.ask(self._user, "remove", _NONE, limit=LONG_S, experiment=experiment)
 
     def remove_logs(self, experiment: int) -> None:
-        """Delete the logs of an ended experiment."""
+        """Delete the logs, records and unpacked code of an experiment that has ended."""
         self._agents.ask(self._user, "remove_logs", _NONE, limit=LONG_S, experiment=experiment)
 
     def artifact(self, experiment: int, trial: int, name: str) -> Contents:
-        """Return the bytes of an artifact's file."""
+        """Return the size and a stream of the bytes of an artifact's file."""
         stack = ExitStack()
         asked = self._agents.open(self._user, "artifact", _NONE, experiment=experiment, trial=trial, name=name)
         _, link = stack.enter_context(asked)
         return Contents(link.size, _closing(stack, link))
 
     def asker(self, asked: SearchClass, archive: bytes) -> SearchClassProcess:
-        """Return a client of a search class, which the user's agent runs in a process."""
+        """Return a client of the user's search class, which the agent runs in a process of its own."""
         return AgentSearchProcess(self._agents, self._user, asked, archive)
 
 
 class AgentSearchProcess:
-    """Client of a search class that a user's agent runs; the class lives as long as the link to the agent."""
+    """Client of a user's search class, which the user's agent runs in a process.
+
+    The process lives as long as the connection to the agent.
+    """
 
     def __init__(self, agents: Agents, user: str, asked: SearchClass, archive: bytes) -> None:
         self._agents, self._user, self._class, self._archive = agents, user, asked, archive
         self._link: Link | None = None
 
     def interval(self) -> Any:
-        """Return the `interval` attribute of the search class."""
+        """Return the value of the attribute `interval` of the search class."""
         return self._call("interval")
 
     def ask(self, trial: int) -> Any:
-        """Call `ask` of the search class, and return the result."""
+        """Call the method `ask` of the search class for a trial, and return its result."""
         return self._call("ask", trial=trial)
 
     def tell(self, trial: int, params: dict[str, Value], unit: int, value: float) -> Any:
-        """Call `tell` of the search class, and return the result."""
+        """Call the method `tell` of the search class with a result of a trial, and return what it returns.
+
+        `value` is the metric of the trial after `unit` epochs or steps.
+        """
         return self._call("tell", trial=trial, params=params, unit=unit, value=value)
 
     def close(self) -> None:
-        """End the process of the class; a later call starts a new one."""
+        """End the process of the search class; a later call starts a new one."""
         if self._link is not None:
             self._link.close()
             self._link = None
 
     def _call(self, op: str, **arguments: Any) -> Any:
-        """Call a method of the class through the agent.
+        """Call a method of the search class through the agent, which starts the process at the first call.
 
-        Raises PlaceUnavailable if the class was not created yet, so that the call may be repeated, and SearchFailed if
-        the connection is lost later, as the state of the class is lost with it.
+        Raises PlaceUnavailable if the process could not be started, so that the call may be repeated. Raises
+        SearchFailed if the connection is lost later, as the state of the class is then lost, too.
         """
         if self._link is None:
             body, asked = Body.of(self._archive), self._class.model_dump_json()
@@ -132,41 +141,44 @@ class AgentSearchProcess:
 
 
 class AgentEnvironments:
-    """Python environments of one user, accessed through the user's agent."""
+    """Access to the Python environments of one user, through the user's agent."""
 
     def __init__(self, agents: Agents, user: str) -> None:
         self._agents, self._user = agents, user
 
     def interpreter(self, python: str, packages: Sequence[str]) -> Interpreter:
-        """Return the interpreter `python` (or the agent's, if this machine lacks it) and the packages that it lacks."""
+        """Return the interpreter `python` (the agent's own, if that is missing here), and which packages it lacks."""
         return self._agents.ask(self._user, "interpreter", _INTERPRETER, python=python, packages=list(packages))
 
     def lock(self, environment: Environment) -> Lock | None:
-        """Return the stored lock of an environment; None if there is none."""
+        """Return the lock of an environment (exact versions of all its packages); None if none is stored."""
         return self._agents.ask(self._user, "lock", _LOCK_OR_NONE, environment=environment.model_dump_json())
 
     def make_lock(self, environment: Environment, python: Path) -> Lock:
-        """Return the lock of an environment, made with the interpreter `python` if there is none."""
+        """Return the lock of an environment; if none is stored, make it with the interpreter `python`, and store it."""
         return self._beside("make_lock", _LOCK, environment, python)
 
     def python(self, environment: Environment) -> Path | None:
-        """Return the interpreter of an environment; None if it is not built."""
+        """Return the path of an environment's interpreter; None if the environment is not built."""
         return self._agents.ask(self._user, "python", _PATH_OR_NONE, environment=environment.model_dump_json())
 
     def version(self, environment: Environment) -> str | None:
-        """Return the Python version of an environment; None if it is not built."""
+        """Return the Python version of an environment; None if the environment is not built."""
         return self._agents.ask(self._user, "version", _TEXT_OR_NONE, environment=environment.model_dump_json())
 
     def build(self, environment: Environment, python: Path) -> Path:
-        """Return the interpreter of an environment, which is built if needed."""
+        """Build an environment with the interpreter `python`, unless it is built, and return its interpreter."""
         return self._beside("build", _PATH, environment, python)
 
     def present(self, python: Path) -> Environment:
-        """Return a description of an interpreter's present environment."""
+        """Return a description of the environment that an interpreter has now."""
         return self._agents.ask(self._user, "present", _ENVIRONMENT, limit=PRESENT_S, python=str(python))
 
     def _beside(self, op: str, kind: TypeAdapter[A], environment: Environment, python: Path) -> A:
-        """Call an operation that may take minutes, without counting it as one of the user's concurrent requests."""
+        """Have the agent perform an operation that may take minutes, and return its result.
+
+        It does not count as one of the user's concurrent requests, whose number is limited.
+        """
         asked, at = environment.model_dump_json(), str(python)
         found, link = self._agents.begin(self._user, op, kind, limit=LONG_S, environment=asked, python=at)
         link.close()
