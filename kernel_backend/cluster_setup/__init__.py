@@ -1,1 +1,1 @@
-"""Turn bare Linux machines into a small Slurm cluster from the distribution's packages: `daylight cluster`."""
+"""Turn bare Linux machines into a small Slurm cluster, with the Slurm of their distribution: `daylight cluster`."""

@@ -1,4 +1,4 @@
-"""Find known errors in Slurm's and munge's logs, and advise users what to change."""
+"""Find known errors in the logs of Slurm and munge (its authentication service), and advise what to change."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ADVICE = (
 
 
 def advise(log: str) -> tuple[str, str] | None:
-    """Return the newest line of a log that has a known error, and what to change; None if there is no such line."""
+    """Return the newest line of a log that shows a known error, and advice on what to change; None without one."""
     for line in reversed(log.splitlines()):
         if "error" not in line and "fatal" not in line:
             continue

@@ -1,4 +1,7 @@
-"""Describe a Slurm cluster: its head, its nodes, and the texts of the configuration files that Slurm reads."""
+"""Describe a Slurm cluster: its head, its nodes, and the texts of Slurm's configuration files.
+
+The head is the machine that runs Slurm's controller, slurmctld.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ _MEMORY_SHARE = 0.97
 
 
 class ClusterNode(Record):
-    """Machine of the cluster, with the values of its line in slurm.conf."""
+    """Machine of a cluster, with what slurm.conf says about it."""
 
     name: str
     address: str
@@ -23,7 +26,7 @@ class ClusterNode(Record):
 
 
 class Cluster(Record):
-    """Description of the whole cluster, as stored on its head."""
+    """Description of a whole cluster, which is stored on its head (the machine that runs Slurm's controller)."""
 
     name: str
     head: str
@@ -32,21 +35,21 @@ class Cluster(Record):
 
     @property
     def address(self) -> str:
-        """Return the network address of the cluster's head."""
+        """Return the network address of the head."""
         return next(node.address for node in self.nodes if node.name == self.head)
 
     def with_node(self, node: ClusterNode) -> Cluster:
-        """Return the cluster with `node` added, in place of one of the same name."""
+        """Return a copy of the cluster with `node` added; it replaces a node of the same name."""
         others = [each for each in self.nodes if each.name != node.name]
         return self.model_copy(update={"nodes": tuple(sorted([*others, node], key=lambda each: each.name))})
 
     def without_node(self, name: str) -> Cluster:
-        """Return the cluster without the node of this name."""
+        """Return a copy of the cluster without the node of this name."""
         return self.model_copy(update={"nodes": tuple(each for each in self.nodes if each.name != name)})
 
 
 class Member(Record):
-    """Record by which a machine that has joined a cluster remembers the head's address."""
+    """Record on a machine that has joined a cluster: names of the cluster and its head, and the head's address."""
 
     name: str  # name of the cluster
     head: str
@@ -54,7 +57,7 @@ class Member(Record):
 
 
 def slurm_conf(cluster: Cluster) -> str:
-    """Return the text of slurm.conf, which all machines get from the head (`enable_configless`)."""
+    """Return the text of slurm.conf; other machines read it from the head over the network (`enable_configless`)."""
     confined = cluster.cgroups
     nodes = "\n".join(_node_line(node) for node in cluster.nodes)
     return f"""{MARK}: its next command writes it anew.
@@ -90,7 +93,10 @@ PartitionName={PARTITION} Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 
 
 def gres_conf(cluster: Cluster) -> str:
-    """Return the text of gres.conf, with each GPU's device file, as few packages of Slurm can detect GPUs."""
+    """Return the text of gres.conf, which names the device file of each GPU.
+
+    Slurm could detect GPUs itself, but few packages of Slurm are built for that.
+    """
     lines = [MARK]
     for node in cluster.nodes:
         first = 0
@@ -104,7 +110,7 @@ def gres_conf(cluster: Cluster) -> str:
 def cgroup_conf(cluster: Cluster) -> str:
     """Return the text of cgroup.conf.
 
-    Without confinement it has settings with which slurmd starts on machines without cgroups.
+    If the cluster does not confine jobs by cgroups, its settings let slurmd start on machines without cgroups.
     """
     if not cluster.cgroups:
         return f"{MARK}\nCgroupPlugin=cgroup/v1\n"

@@ -1,7 +1,8 @@
-"""Let machines join a cluster: a short-lived HTTPS server on the head, and its client on the machine that joins.
+"""Let machines join a cluster: an HTTPS server on the head (the invitation), and its client on a joining machine.
 
-The token holds a secret that authenticates the machine to the head, and the digest of the head's certificate, which
-authenticates the head to the machine. The munge key is sent only after both checks.
+The server runs for a limited time. The user copies a token to the machine. It has a secret, which authenticates the
+machine to the head, and the digest of the head's certificate, which authenticates the head to the machine. Only after
+both checks is the key of munge, Slurm's authentication service, sent to the machine.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class InvitationRefused(DaylightError):
 
 
 class Token(NamedTuple):
-    """Secrets that a machine needs to join a cluster."""
+    """Token that a machine needs to join a cluster: a secret, and the digest of the head's certificate."""
 
     secret: bytes
     fingerprint: bytes  # SHA-256 of the certificate
@@ -52,7 +53,9 @@ class Token(NamedTuple):
 
 
 def draw_token(fingerprint: bytes, draw: Callable[[int], bytes] = secrets.token_bytes) -> Token:
-    """Draw a secret and return its token; none begins with a dash, for `--token -x` would be read as two options.
+    """Return a token with a new random secret, for the certificate with this digest.
+
+    No token begins with a dash, as `--token -x` would be read as two options.
 
     Examples
     --------
@@ -65,7 +68,7 @@ def draw_token(fingerprint: bytes, draw: Callable[[int], bytes] = secrets.token_
 
 
 def read_token(text: str) -> Token:
-    """Return the token in a text that a user has pasted; raises InvitationRefused if it is invalid."""
+    """Return the token that a text represents, as a user has pasted it; raise InvitationRefused if it is invalid."""
     try:
         data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except ValueError:
@@ -76,14 +79,14 @@ def read_token(text: str) -> Token:
 
 
 class JoinRequest(Record):
-    """Request of a machine to join the cluster."""
+    """Request of a machine to join a cluster, with its properties and the time on its clock."""
 
     machine: Machine
     clock: float  # seconds since 1970
 
 
 class JoinAnswer(Record):
-    """Answer to a request to join the cluster; a refusal has only `problems`."""
+    """Answer of the head to a request to join; if the head refuses, it has only `problems` (each with its remedy)."""
 
     problems: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
@@ -94,13 +97,13 @@ class JoinAnswer(Record):
 
 
 class StateRequest(Record):
-    """Request for the state of a node as the head sees it."""
+    """Request of a machine for the state of a node according to the head's Slurm."""
 
     name: str
 
 
 class StateAnswer(Record):
-    """State of a node according to Slurm, and why the head cannot reach the node's slurmd ("" if it can)."""
+    """State of a node according to Slurm, and why its slurmd cannot be reached from the head ("" if it can)."""
 
     state: str
     reason: str = ""
@@ -108,20 +111,26 @@ class StateAnswer(Record):
 
 
 class Handlers(NamedTuple):
-    """Functions that answer requests; their second argument is the requesting machine's address as the head sees it."""
+    """Functions that answer the requests of machines.
+
+    Their second argument is the address of the requesting machine, as the head sees it.
+    """
 
     join: Callable[[JoinRequest, str], JoinAnswer]
     state: Callable[[StateRequest, str], StateAnswer]
 
 
 class Invitation(ThreadingHTTPServer):
-    """HTTPS server on the head that ends after a time limit or too many wrong secrets."""
+    """HTTPS server on the head that answers requests of joining machines.
+
+    It ends after a time limit, or after too many requests with a wrong secret.
+    """
 
     daemon_threads = True
     timeout = 1.0  # seconds between checks of the time limit
 
     def __init__(self, secret: bytes, certificate: Path, key: Path, handlers: Handlers, port: int = PORT) -> None:
-        """Listen on all addresses; `certificate` and `key` are PEM files."""
+        """Listen on all addresses; `certificate` and `key` are the paths of PEM files."""
         super().__init__(("0.0.0.0", port), _Handler)
         self.secret, self.handlers, self.refusals = secret, handlers, 0
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -129,17 +138,17 @@ class Invitation(ThreadingHTTPServer):
         self._context.load_cert_chain(certificate, key)
 
     def finish_request(self, request: Any, client_address: Any) -> None:
-        """Do the TLS handshake in the request's thread, so that a silent client does not block the others."""
+        """Do the TLS handshake in the thread of the request, so that a silent client does not block others."""
         request.settimeout(REQUEST_S)
         with self._context.wrap_socket(request, server_side=True) as secure:
             super().finish_request(secure, client_address)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Log the address of a client whose connection failed."""
+        """Print the address of a client whose connection has failed."""
         print(f"{client_address[0]}: a connection failed", flush=True)
 
     def serve_for(self, seconds: float = LASTS_S) -> None:
-        """Answer requests for up to this many seconds."""
+        """Answer requests for up to this many seconds, or until too many of them had a wrong secret."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and self.refusals < MOST_REFUSALS:
             self.handle_request()
@@ -182,17 +191,17 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class HeadClient:
-    """Client of a head's invitation server; each call opens a new connection."""
+    """Client of the invitation server on a head; it opens a new connection for each request."""
 
     def __init__(self, host: str, port: int, token: Token) -> None:
         self._host, self._port, self._token = host, port, token
 
     def join(self, request: JoinRequest) -> JoinAnswer:
-        """Send a request to join the cluster, and return the answer; raises InvitationRefused."""
+        """Request to join the cluster, and return the answer; raise InvitationRefused if there is none."""
         return JoinAnswer.model_validate_json(self._post("/join", request))
 
     def state(self, name: str) -> StateAnswer:
-        """Return the state of a node as the head sees it; raises InvitationRefused."""
+        """Return the state of a node according to the head; raise InvitationRefused if there is no answer."""
         return StateAnswer.model_validate_json(self._post("/state", StateRequest(name=name)))
 
     def _post(self, path: str, body: Record) -> bytes:
@@ -227,7 +236,7 @@ class HeadClient:
 
 
 def unreachable(host: str, port: int, error: OSError) -> str:
-    """Return a text that says why a head cannot be reached, and what to change."""
+    """Return a text for users on why a head cannot be reached, and what to change."""
     if isinstance(error, socket.gaierror):
         return f"{host} does not resolve: write the head's address instead of its name"
     if isinstance(error, ConnectionRefusedError):
@@ -242,7 +251,7 @@ def unreachable(host: str, port: int, error: OSError) -> str:
 
 
 def _unchecked() -> ssl.SSLContext:
-    """Return a TLS context that accepts any certificate, since the token's digest is checked instead."""
+    """Return a TLS context that accepts any certificate; the caller compares its digest with that in the token."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.check_hostname = False

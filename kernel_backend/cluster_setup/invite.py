@@ -1,4 +1,7 @@
-"""Start an invitation server in a separate process: `python -m kernel_backend.cluster_setup.invite`."""
+"""Start the server that lets machines join (the invitation) in a process of its own, and run it there.
+
+The command of that process is `python -m kernel_backend.cluster_setup.invite`.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,10 @@ _LOG = Path("/var/log/daylight-cluster.log")
 
 
 def invite(host: str) -> Token:
-    """Start an invitation server on this head and return its token; a server that runs already is replaced."""
+    """Start an invitation server on this machine, the head, and return its token; an earlier server is ended.
+
+    Raises SetupFailed if it does not start.
+    """
     _end_last()
     shutil.rmtree(_FOLDER, ignore_errors=True)
     _FOLDER.mkdir(mode=0o700)
@@ -62,7 +68,7 @@ def invite(host: str) -> Token:
 
 
 def _serve() -> None:
-    """Run the invitation server until its time limit; delete the secrets once they are read."""
+    """Run the invitation server until it ends; the files with its secrets are deleted once they are read."""
     key, lock = munge_key(), threading.Lock()
 
     def join(request: JoinRequest, address: str) -> JoinAnswer:

@@ -1,4 +1,4 @@
-"""Read whether this machine is head or node of a cluster, and check the machine before a setup."""
+"""Read whether this machine is the head or a node of a cluster, and check whether it can be set up as one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DAEMONS = {CONTROLLER_PORT: "slurmctld", NODE_PORT: "slurmd"}
 
 
 class Choices(NamedTuple):
-    """Options that a user gave to the setup commands."""
+    """Options of the setup commands, as the user gave them."""
 
     address: str | None = None
     name: str | None = None
@@ -35,17 +35,21 @@ class Choices(NamedTuple):
 
 
 def read_cluster() -> Cluster | None:
-    """Return the cluster whose head this machine is; None if it is not a head."""
+    """Return the cluster whose head this machine is; None if it is no head."""
     return _read(Cluster, CLUSTER)
 
 
 def read_member() -> Member | None:
-    """Return the head that this machine has joined; None if it has not joined one."""
+    """Return the record of the cluster that this machine has joined; None if it has joined none."""
     return _read(Member, MEMBER)
 
 
 def checked_machine(head: bool, choices: Choices, say: Say) -> Machine:
-    """Return a description of this machine; raises InvalidRequest, with all problems, if it cannot be head or node."""
+    """Return the properties of this machine; raise InvalidRequest, with all problems, if it cannot be set up.
+
+    `head` says whether it is to be the head or another node. If the user chose so, missing packages are installed
+    first.
+    """
     machine = read_machine()
     if choices.install and machine.root and missing(machine, head) and (command := install_command(machine, head)):
         say(command)
@@ -60,13 +64,13 @@ def checked_machine(head: bool, choices: Choices, say: Say) -> Machine:
 
 
 def refuse(problems: Sequence[Problem]) -> None:
-    """Raise InvalidRequest with all problems, if there are any."""
+    """Raise InvalidRequest with all of these problems; do nothing if there are none."""
     if problems:
         raise InvalidRequest("\n  ".join(map(str, problems)))
 
 
 def connection_error(host: str, port: int) -> str:
-    """Return why a machine's port cannot be reached; "" if it can."""
+    """Return why a port of a machine does not accept connections; "" if it does."""
     try:
         socket.create_connection((host, port), timeout=5).close()
     except OSError as error:
@@ -75,7 +79,7 @@ def connection_error(host: str, port: int) -> str:
 
 
 def _holder(port: int) -> str:
-    """Return the process that occupies a port of Slurm; "" if it is free, or held by the Slurm daemon of this port."""
+    """Return which process occupies a port of Slurm; "" if it is free, or the right Slurm daemon has it."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

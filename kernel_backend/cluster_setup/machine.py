@@ -1,4 +1,4 @@
-"""Read the properties of this machine that matter for a cluster setup."""
+"""Read the properties of this machine that the setup of a cluster depends on."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FIRST_USER, _LAST_USER = 1000, 60000  # range of uids of users' accounts
 
 
 class Hardware(Record):
-    """Hardware that a node offers to Slurm's jobs."""
+    """Hardware of a node that Slurm offers to jobs."""
 
     cpus: int
     memory_mib: int
@@ -30,7 +30,7 @@ class Hardware(Record):
 
 
 class Machine(Record):
-    """Properties of a machine that matter for a cluster setup."""
+    """Properties of a machine that the setup of a cluster depends on."""
 
     name: str  # host name without its domain
     addresses: tuple[str, ...]  # its IP addresses, without loopback
@@ -69,7 +69,10 @@ def read_machine() -> Machine:
 
 
 def gpu_types(texts: list[str]) -> dict[str, int]:
-    """Return the number of GPUs of each type, from the texts of NVIDIA's driver in `/proc/driver/nvidia/gpus`."""
+    """Return the number of GPUs of each type, such as `a100`.
+
+    `texts` are the contents of the files `information` in `/proc/driver/nvidia/gpus`, one for each GPU.
+    """
     counts: dict[str, int] = {}
     for text in texts:
         found = _MODEL.search(text)
@@ -81,7 +84,10 @@ def gpu_types(texts: list[str]) -> dict[str, int]:
 
 
 def distribution(text: str) -> tuple[str, ...]:
-    """Return ID and ID_LIKE of a Linux distribution, from the text of /etc/os-release."""
+    """Return the names of a Linux distribution and of those that it derives from, such as `ubuntu` and `debian`.
+
+    `text` is the content of /etc/os-release.
+    """
     fields = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
     return tuple(word for name in ("ID", "ID_LIKE") for word in fields.get(name, "").strip("\"'").split())
 

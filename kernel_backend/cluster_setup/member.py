@@ -1,4 +1,4 @@
-"""Make this machine a node of an existing cluster."""
+"""Make this machine a node of a cluster that exists already."""
 
 from __future__ import annotations
 
@@ -36,14 +36,18 @@ NODE_LOG = Path(LOGS, "slurmd.log")
 
 
 def plan_join(head: str, choices: Choices, say: Say) -> None:
-    """Print the steps by which this machine would join a head (dry run)."""
+    """Print the steps by which this machine would join the cluster of a head, without carrying them out."""
     machine, host = checked_machine(False, choices, say), head.partition(":")[0]
     for step in member_steps(Member(name="NAME", head=host, address=host), b"", machine.systemd):
         say(str(step))
 
 
 def join(head: str, token: str, choices: Choices, say: Say) -> Member:
-    """Join the cluster of a head, and wait until the head lists this machine as idle; raises SetupFailed."""
+    """Join the cluster of a head (`HOST` or `HOST:PORT`), and wait until this machine can run jobs.
+
+    Returns the record of the cluster. Raises InvalidRequest if this machine cannot join, InvitationRefused if the head
+    does not answer or the token is wrong, and SetupFailed if a step fails.
+    """
     host, _, port = head.partition(":")
     client = HeadClient(host, int(port) if port.isdigit() else PORT, read_token(token))
     if (cluster := read_cluster()) is not None:
@@ -69,7 +73,10 @@ def join(head: str, token: str, choices: Choices, say: Say) -> Member:
 
 
 def _wait(client: HeadClient, name: str, head: str, begun: int) -> None:
-    """Wait until the head lists this machine as able to run jobs; raises SetupFailed with the reason if it cannot."""
+    """Wait until the head lists this machine as able to run jobs.
+
+    Raises SetupFailed, with the reason, if it does not do so within a minute.
+    """
     deadline = time.monotonic() + IDLE_S
     while True:
         try:
@@ -84,7 +91,7 @@ def _wait(client: HeadClient, name: str, head: str, begun: int) -> None:
 
 
 def explain(name: str, head: str, found: StateAnswer, log: str) -> str:
-    """Return a text that says why a node cannot run jobs, from the head's answer and the log of slurmd."""
+    """Return a text for users on why a node cannot run jobs, from the head's answer and from slurmd's log."""
     said = f"{head} lists {name} as {found.state}{f' ({found.reason})' if found.reason else ''}"
     if advice := advise(log):
         return f"{said}; slurmd here: {advice[0]}: {advice[1]}"

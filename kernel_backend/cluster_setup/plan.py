@@ -1,4 +1,4 @@
-"""Plan the steps that set up a machine as head or node of a cluster, start its daemons, or undo the setup."""
+"""Plan the steps that make a machine the head or a node of a cluster, start its daemons, or undo the setup."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ _CONTROLLER, _NODE = "/usr/sbin/slurmctld", "/usr/sbin/slurmd"
 
 
 def head_steps(cluster: Cluster, key: bytes, systemd: bool) -> list[Step]:
-    """Return the steps that set up the head; they can be repeated without harm."""
+    """Return the steps that set up the head, and that may be repeated.
+
+    `key` is the key of munge, Slurm's authentication service.
+    """
     return [
         Folder("/etc/daylight"),
         _key(key),
@@ -42,7 +45,7 @@ def head_steps(cluster: Cluster, key: bytes, systemd: bool) -> list[Step]:
 
 
 def head_start() -> list[Step]:
-    """Return the steps that start the head's daemons, except those that run already."""
+    """Return the steps that start the daemons of the head which do not run."""
     return [
         *_start_munge(),
         Folder(STATE, "slurm", 0o700),
@@ -55,7 +58,10 @@ def head_start() -> list[Step]:
 
 
 def member_steps(member: Member, key: bytes, systemd: bool) -> list[Step]:
-    """Return the steps on a machine that joins; its slurmd gets Slurm's configuration from the head."""
+    """Return the steps on a machine that joins a cluster; its slurmd reads Slurm's configuration from the head.
+
+    `key` is the key of munge (Slurm's authentication service), which all machines of the cluster have.
+    """
     return [
         Folder("/etc/daylight"),
         _key(key),
@@ -67,7 +73,7 @@ def member_steps(member: Member, key: bytes, systemd: bool) -> list[Step]:
 
 
 def member_start(member: Member) -> list[Step]:
-    """Return the steps that start the daemons of a joined machine, except those that run already."""
+    """Return the steps that start the daemons of a machine that has joined, as far as they do not run."""
     return [
         *_start_munge(),
         Folder(LOGS, "slurm"),
@@ -77,7 +83,7 @@ def member_start(member: Member) -> list[Step]:
 
 
 def leave_steps(head: bool) -> list[Step]:
-    """Return the steps that undo the setup of a machine; they end the jobs on it."""
+    """Return the steps that undo the setup of a machine, the head or another one; jobs on the machine end."""
     controller: list[Step] = [Stop("slurmctld", CONTROLLER_PID)] if head else []
     # The head's munge key stays: it is the machine's own, and other programs may use it.
     files = (CLUSTER, CONTROLLER_UNIT) if head else (MEMBER, MUNGE_KEY)
@@ -103,9 +109,9 @@ def _server(member: Member) -> tuple[str, ...]:
 
 
 def _unit(path: str, command: str) -> list[Step]:
-    """Return the steps that adapt the distribution's systemd unit at `path` to start `command`.
+    """Return the steps that make a unit of systemd start a daemon by `command`; `path` is the file to add for this.
 
-    Some distributions' units need a slurm.conf, which nodes do not have.
+    The units of some distributions require slurm.conf, which nodes do not have.
     """
     # Restart: slurmd exits if the head does not answer, for example if the head boots later after a power cut.
     text = f"""{MARK}

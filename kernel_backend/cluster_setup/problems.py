@@ -1,4 +1,4 @@
-"""Find the problems that keep a machine from being head or node of a cluster, each with its remedy."""
+"""Find what keeps a machine from being the head or a node of a cluster; each problem has its remedy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NODE = ("slurmd", "munged", "scontrol", "sinfo")
 
 
 class Problem(NamedTuple):
-    """Problem of a machine or a cluster, with its remedy."""
+    """Problem of a machine or a cluster (`says`), and its remedy (`todo`)."""
 
     says: str
     todo: str
@@ -32,20 +32,21 @@ class Problem(NamedTuple):
 
 
 def install_command(machine: Machine, head: bool) -> str:
-    """Return the command that installs the needed packages; "" for an unknown distribution."""
+    """Return the command that installs the packages a machine needs; "" if its distribution is not known."""
     manager = next((_MANAGERS[each] for each in machine.distribution if each in _MANAGERS), "")
     return f"{_INSTALL[manager]} {' '.join(_PACKAGES[manager][0 if head else 1])}" if manager else ""
 
 
 def missing(machine: Machine, head: bool) -> tuple[str, ...]:
-    """Return the names of the programs that a machine lacks to be head or node."""
+    """Return the names of the programs that a machine lacks to be the head, or another node."""
     return tuple(name for name in (_HEAD if head else _NODE) if name not in machine.programs)
 
 
 def before_setup(machine: Machine, head: bool, slurm_conf: bytes | None, force: bool) -> list[Problem]:
-    """Return the problems of a machine regardless of others.
+    """Return the problems that a machine has by itself, regardless of other machines.
 
-    `slurm_conf` is the content of its present file, if any; `force` allows to replace it.
+    `slurm_conf` is the content of its slurm.conf, None if it has none. `force` allows replacing one that Daylight did
+    not write.
     """
     found = []
     if not machine.root:
@@ -68,7 +69,7 @@ def before_setup(machine: Machine, head: bool, slurm_conf: bytes | None, force: 
 
 
 def choose_address(addresses: tuple[str, ...], wanted: str | None, default: str) -> str | Problem:
-    """Return the head's address: `wanted` if that is given, else that of the default route, else the first.
+    """Return the address for the head: `wanted` if that is given, else that of the default route, else the first.
 
     Returns a problem if the machine does not have the wanted address.
     """
@@ -78,15 +79,15 @@ def choose_address(addresses: tuple[str, ...], wanted: str | None, default: str)
 
 
 def taken_ports(holders: Mapping[int, str]) -> list[Problem]:
-    """Return a problem for each port that another process occupies; `holders` maps ports to processes."""
+    """Return a problem for each of Slurm's ports that another program occupies; `holders` has the program by port."""
     todo = "end it, or move it to another port"
     return [Problem(f"port {port} is taken by {holder}", todo) for port, holder in holders.items()]
 
 
 def between(head: Machine, other: Machine, nodes: Iterable[ClusterNode], address: str, skew: float) -> list[Problem]:
-    """Return the problems that keep the machine `other`, at `address`, from joining a head.
+    """Return the problems that keep the machine `other` from joining the cluster of `head`.
 
-    Its clock is `skew` seconds ahead.
+    `nodes` are the nodes of the cluster. `address` is the address of `other`, whose clock is `skew` seconds ahead.
     """
     found = []
     ours, theirs = (each.slurm.split(".")[:2] for each in (head, other))
@@ -110,7 +111,10 @@ def between(head: Machine, other: Machine, nodes: Iterable[ClusterNode], address
 
 
 def different_users(head: Machine, other: Machine) -> list[str]:
-    """Return notes about users whose uids differ, so that their jobs could not run on both machines."""
+    """Return a note on each user who is missing on the machine `other` or has another uid there than on the head.
+
+    Jobs of such a user cannot run on both.
+    """
     notes = []
     for name, uid in head.users.items():
         there = other.users.get(name)

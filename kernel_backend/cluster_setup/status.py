@@ -1,4 +1,4 @@
-"""Read the states of a cluster's nodes from the output of sinfo."""
+"""Read the states of a cluster's nodes from the output of Slurm's commands."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WORKING = ("idle", "mixed", "allocated", "completing")
 
 
 class NodeStatus(NamedTuple):
-    """State of one node as sinfo lists it."""
+    """State of one node, as sinfo lists it."""
 
     name: str
     state: str
@@ -24,12 +24,12 @@ class NodeStatus(NamedTuple):
 
     @property
     def works(self) -> bool:
-        """Return True if jobs can run on the node; a `*` after the state means that the node does not answer."""
+        """Return True if the node can run jobs; Slurm adds `*` to the state of a node that does not answer."""
         return self.state in WORKING
 
 
 def parse_nodes(text: str) -> list[NodeStatus]:
-    """Return the nodes in the output of sinfo, without duplicates."""
+    """Return the nodes in the output of the command SINFO, each once."""
     found = {}
     for line in text.splitlines():
         if line.count("|") >= 6:
@@ -42,7 +42,8 @@ def parse_nodes(text: str) -> list[NodeStatus]:
 def slurmd_start(text: str) -> float:
     """Return when the slurmd of a node started, from the output of `scontrol show node`.
 
-    The head learns it when that slurmd registers, so an old time means that the new one has not yet registered.
+    That is the slurmd which has last registered with the head: one that was started later does not count until it has
+    registered, too.
 
     Parameters
     ----------
@@ -64,7 +65,7 @@ def slurmd_start(text: str) -> float:
 
 
 def node_todo(node: NodeStatus, head: str) -> str:
-    """Return what to do about a node that cannot run jobs; "" if it can."""
+    """Return advice on a node that cannot run jobs; "" if it can. `head` is the name of the head."""
     if node.works:
         return ""
     if node.state.startswith("drain"):
@@ -75,6 +76,6 @@ def node_todo(node: NodeStatus, head: str) -> str:
 
 
 def different_versions(nodes: Sequence[NodeStatus]) -> str:
-    """Return a text with the versions of Slurm on the nodes; "" if all have the same."""
+    """Return the versions of Slurm on the nodes as text, if they are not all the same; else ""."""
     versions = {node.version for node in nodes if node.version}
     return ", ".join(sorted(versions)) if len(versions) > 1 else ""

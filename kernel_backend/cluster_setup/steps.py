@@ -1,4 +1,4 @@
-"""Define the steps of a setup: files to write, daemons to run, commands to call; `--dry-run` prints them."""
+"""Define the steps of which a setup consists: write files, start daemons, call commands; `--dry-run` prints them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ class Folder:
 
 @dataclass(frozen=True)
 class Write:
-    """Step: write a file; with `backup`, a file that Daylight did not write is renamed first."""
+    """Step: write a file; with `backup`, an existing file that Daylight did not write is renamed first.
+
+    `secret` keeps the content from being printed.
+    """
 
     path: str
     content: bytes
@@ -41,7 +44,7 @@ class Write:
 
 @dataclass(frozen=True)
 class SetAside:
-    """Step: rename a file to its backup name, unless it is missing or Daylight wrote it."""
+    """Step: rename a file, by adding BACKUP to its name, unless it is missing or Daylight wrote it."""
 
     path: str
 
@@ -51,7 +54,7 @@ class SetAside:
 
 @dataclass(frozen=True)
 class Remove:
-    """Step: remove a file that Daylight wrote, and restore its backup."""
+    """Step: remove a file that Daylight wrote; if a file was renamed for it, give that its name back."""
 
     path: str
 
@@ -61,7 +64,10 @@ class Remove:
 
 @dataclass(frozen=True)
 class Run:
-    """Step: call a command, retrying until its daemon answers; with `after`, only if one of these files has changed."""
+    """Step: call a command, again and again until the daemon that it needs answers.
+
+    With `after`, it is called only if one of these files was changed by an earlier step.
+    """
 
     words: tuple[str, ...]
     after: tuple[str, ...] = ()
@@ -72,9 +78,9 @@ class Run:
 
 @dataclass(frozen=True)
 class Start:
-    """Step: start a daemon unless it runs; restart it if one of the files `after` has changed.
+    """Step: start a daemon unless it runs; restart it if an earlier step has changed one of the files `after`.
 
-    Without systemd as process 1, the daemon is started by the command `plain` and writes its process id to `pid_file`.
+    Without systemd as process 1, the command `plain` starts the daemon, which writes its process id to `pid_file`.
     """
 
     daemon: DaemonName

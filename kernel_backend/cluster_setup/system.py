@@ -22,20 +22,20 @@ STOP_S = 20.0
 
 
 class SetupFailed(DaylightError):
-    """Error: a step of the setup failed; the message is the error output of its command."""
+    """Error: a step of the setup failed; the message has the error output of its command."""
 
     http_status = 500
 
 
 class System:
-    """Executor of steps on this machine, which records the files and daemons that they change."""
+    """Executor of steps on this machine; it remembers which files and daemons they have changed."""
 
     def __init__(self, systemd: bool) -> None:
         self._systemd = systemd
         self._changed: list[str] = []  # paths of changed files and names of changed daemons
 
     def carry_out(self, steps: Iterable[Step], say: Callable[[str], None]) -> None:
-        """Carry out steps in order, and call `say` with a line about each change; raises SetupFailed."""
+        """Carry out these steps in order; call `say` with a line for each change. Raises SetupFailed if one fails."""
         for step in steps:
             before = len(self._changed)
             try:
@@ -46,7 +46,7 @@ class System:
                 say(f"changed: {each}")
 
     def running(self, step: Start | Stop) -> bool:
-        """Return True if the daemon of this step runs."""
+        """Return True if the daemon that this step starts or stops is running."""
         if self._systemd:
             return _call(("systemctl", "is-active", "--quiet", step.daemon)).returncode == 0
         return _pid(step) is not None
@@ -131,7 +131,7 @@ class System:
 
 
 def run_shown(words: tuple[str, ...]) -> None:
-    """Call a command, such as a package manager, with its output on the terminal; raises SetupFailed."""
+    """Call a command, such as a package manager, with its output on the terminal; raise SetupFailed if it fails."""
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     code = subprocess.run(words, env=environment, stdin=subprocess.DEVNULL, check=False).returncode
     if code:
@@ -139,12 +139,15 @@ def run_shown(words: tuple[str, ...]) -> None:
 
 
 def output(words: tuple[str, ...]) -> str:
-    """Return the output of a command; raises SetupFailed, with the last line of the output, if it fails."""
+    """Return the output of a command; raise SetupFailed, with the last line of its error output, if it fails."""
     return _must(words)
 
 
 def _retry(words: tuple[str, ...]) -> None:
-    """Call a command again and again until the daemon that it needs answers."""
+    """Call a command until it succeeds, since the daemon that it needs may not answer yet.
+
+    Raises SetupFailed if it still fails after COMMAND_S seconds.
+    """
     deadline = time.monotonic() + COMMAND_S
     while True:
         try:
@@ -186,7 +189,7 @@ def _call(words: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
 
 
 def _end(step: Start | Stop) -> None:
-    """Stop a daemon that was started without systemd, if it runs, and wait until its process is gone."""
+    """Stop a daemon that was started without systemd, if it runs, and wait until its process has ended."""
     pid, deadline = _pid(step), time.monotonic() + STOP_S
     if pid is None:
         return
@@ -198,7 +201,7 @@ def _end(step: Start | Stop) -> None:
 
 
 def _pid(step: Start | Stop) -> int | None:
-    """Return the process id in a daemon's pid file; None unless that process runs and is the daemon."""
+    """Return the process id in a daemon's pid file; None unless the process runs and is this daemon."""
     program = "munged" if step.daemon == "munge" else step.daemon
     try:
         pid = int(Path(step.pid_file).read_text())

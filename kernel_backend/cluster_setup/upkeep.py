@@ -1,4 +1,4 @@
-"""Start the daemons of a set-up machine, report the cluster's state, and undo the setup."""
+"""Start the daemons of a machine that was set up, report the state of its cluster, and undo the setup."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LOG_BYTES = 20_000
 
 
 class Report(NamedTuple):
-    """State of the cluster as seen from this machine."""
+    """State of a cluster, as this machine sees it: its nodes, and problems with their remedies."""
 
     name: str
     head: str
@@ -34,10 +34,11 @@ class Report(NamedTuple):
 
 
 def start(say: Say) -> Cluster | Member:
-    """Start the daemons of this machine that do not run, for example after a reboot without systemd.
+    """Start the daemons of this machine that do not run, such as after a reboot without systemd.
 
-    Returns the cluster, if this machine is its head, else the record of the head that it has joined. By then jobs can
-    run here: a job that begins before the new slurmd has registered would wait for the one from before the reboot.
+    Returns the cluster if this machine is its head, else the record of the cluster that it has joined. Waits until jobs
+    can run here and this machine's new slurmd is registered at the head: a job that began earlier would wait for the
+    slurmd from before the reboot.
     """
     mine, steps = _parts()
     machine = read_machine()
@@ -53,7 +54,7 @@ def start(say: Say) -> Cluster | Member:
 
 
 def status() -> Report:
-    """Return the nodes and the problems of the cluster."""
+    """Return the nodes of the cluster according to Slurm, and the problems that Slurm and this machine have."""
     mine, steps = _parts()
     system = System(read_machine().systemd)
     problems = [
@@ -81,7 +82,10 @@ def status() -> Report:
 
 
 def leave(say: Say, dry_run: bool) -> str:
-    """Undo the setup of this machine, or print the steps (`dry_run`); return what the user must still do."""
+    """Undo the setup of this machine, or only print the steps (`dry_run`); return what the user must still do.
+
+    "" if there is nothing left to do.
+    """
     mine, _ = _parts()
     machine = read_machine()
     steps = leave_steps(isinstance(mine, Cluster))
@@ -115,7 +119,10 @@ def _wait_for_head(member: Member) -> None:
 
 
 def _wait_until_usable(name: str, since: float) -> None:
-    """Wait until the head lists this machine as usable, with a slurmd that started at `since` or later."""
+    """Wait until the head lists this machine as able to run jobs, with a slurmd that started at `since` or later.
+
+    Raises SetupFailed after REGISTER_S seconds.
+    """
     deadline = time.monotonic() + REGISTER_S
     while True:
         try:
