@@ -1,7 +1,8 @@
-"""Parse users' code in processes with limits, so that code which takes minutes or gigabytes affects no other user.
+"""Parse the code of users in separate processes with limits on time and memory.
 
-Processes are reused, so that parsing ordinary code takes only a millisecond longer. They run no user code: they only
-parse. Functions, arguments and results are pickled, which is safe between the service and its own children.
+Code that takes minutes or gigabytes to parse then affects no other user. The processes are reused, so that parsing
+ordinary code takes only a millisecond longer. They only parse the code and do not run it. Functions, arguments and
+results are pickled, which is safe between the service and its own child processes.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ A = TypeVar("A")
 
 
 class Confined:
-    """Runner of plain functions in processes with limits on time and memory.
+    """Caller of functions in processes with limits on time and memory.
 
-    Each user has one call at a time, so that one user's calls do not delay those of others.
+    Each user has one call at a time, so that many calls of one user do not delay those of others.
     """
 
     def __init__(self, cpu_s: float = CPU_S, memory: int = MEMORY, wall_s: float = WALL_S) -> None:
@@ -44,9 +45,10 @@ class Confined:
         self._children: dict[int, _Child] = {}  # by the id of the thread that uses it
 
     async def call(self, user: str, function: Callable[..., A], *arguments: Any, size: int | None = None) -> A:
-        """Call a module-level function and return its result; raises its errors, and InvalidRequest beyond the limits.
+        """Call a function of a module for a user, and return its result; raise the errors that it raises.
 
-        `size` is the number of bytes of the source, if known: small sources are parsed in a thread.
+        Raises InvalidRequest if it exceeds the limits. `size` is the number of bytes of source that it parses, None if
+        unknown: small sources are parsed in a thread of this process instead.
         """
         lock = self._locks.setdefault(user, asyncio.Lock())
         async with lock:
@@ -83,9 +85,9 @@ class Confined:
         raise from_json(value, value["status"])
 
     def _begin(self) -> _Child:
-        """Start and return a process for calls from this thread.
+        """Start and return a process for the calls of this thread.
 
-        It is registered at once, so that `close` ends it, too.
+        It is registered before anything else, so that `close` ends it, too.
         """
         child = self._children[threading.get_ident()] = _Child(*self._limits)
         return child
@@ -96,7 +98,10 @@ class Confined:
 
 
 def shallow(function: Callable[..., A], *arguments: Any) -> A:
-    """Return the result of a function that parses source; raise InvalidRequest if the source is nested too deeply."""
+    """Call a function that parses source, and return its result.
+
+    Raises InvalidRequest if the source is nested too deeply, or needs too much memory.
+    """
     try:
         return function(*arguments)
     except (MemoryError, RecursionError):
@@ -105,21 +110,21 @@ def shallow(function: Callable[..., A], *arguments: Any) -> A:
 
 
 class _Child:
-    """Process that answers calls, one at a time, for one thread of the service."""
+    """Process that executes calls, one at a time, for one thread of the service."""
 
     def __init__(self, cpu_s: float, memory: int) -> None:
         command = [sys.executable, "-P", "-m", "kernel_backend.confined", str(cpu_s), str(memory)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/")
 
     def left(self) -> bool:
-        """Return True if the process exits normally within a second, after its pipes were closed."""
+        """Return True if the process exits with code 0 within a second."""
         try:
             return self._process.wait(1.0) == 0
         except subprocess.TimeoutExpired:
             return False
 
     def ask(self, question: bytes, seconds: float) -> bytes | None:
-        """Send a request to the process and return its answer; None if it died, or was killed after `seconds`."""
+        """Send a request to the process and return its answer; None if it exits, or is killed after `seconds`."""
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
         assert stdout is not None

@@ -1,4 +1,4 @@
-"""Run a confined process: read calls from stdin, write answers to stdout, and end with the parent."""
+"""Run a process that parses users' code: read calls from stdin, write results to stdout, exit with the parent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ LARGE = 256 * 2**20  # bytes of memory beyond which it exits, to be replaced by 
 
 
 def main(cpu_s: float, memory: int) -> None:
-    """Answer calls until stdin is closed or the process has become large; `cpu_s` and `memory` are its limits."""
+    """Execute calls until stdin is closed, or this process has become large.
+
+    `cpu_s` limits the seconds of CPU time of each call, and `memory` the bytes of address space.
+    """
     calls, answers = sys.stdin.buffer, sys.stdout.buffer
     _limit(resource.RLIMIT_AS, memory)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -33,7 +36,7 @@ def main(cpu_s: float, memory: int) -> None:
 
 
 def _limit(what: int, most: int) -> None:
-    """Set a resource limit, at most the hard limit (`ulimit -H`), which no process may exceed."""
+    """Set the resource limit `what` to `most`, or to the hard limit (`ulimit -H`) if that is lower."""
     _, hard = resource.getrlimit(what)
     resource.setrlimit(what, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 
