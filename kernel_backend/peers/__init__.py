@@ -1,6 +1,6 @@
-"""Identify the Unix user at the other end of a TCP connection within this machine.
+"""Find out to which Unix user the process at the other end of a TCP connection on this machine belongs.
 
-Another user may listen on the port of a service that is down, and must not receive the data that a client sends.
+If a service is down, another user may listen on its port. That user must not receive what a client sends.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from kernel_backend.peers.end import ConnectionEnd, FoundSocket
 
 
 def check_connection(connection: socket.socket, users: Collection[int]) -> None:
-    """Check that the other end is a process of one of these users (uids), or is on another machine.
+    """Raise ServiceUnreachable unless a process of one of these users (uids) is at the other end of a connection.
 
-    Raises ServiceUnreachable.
+    Nothing is raised if the other end is on another machine, or if this machine does not run Linux.
     """
     here, there = ConnectionEnd.of(connection.getsockname()), ConnectionEnd.of(connection.getpeername())
     if _is_local(there.address):
@@ -30,10 +30,11 @@ def check_connection(connection: socket.socket, users: Collection[int]) -> None:
 
 
 def check_listener(where: ConnectionEnd, users: Collection[int]) -> None:
-    """Check that a process of one of these users (uids) listens at an address, or that it is on another machine.
+    """Raise ServiceUnreachable if the process that listens at an address belongs to none of these users (uids).
 
-    Use it only if data must be sent before the connection can be checked: the port may change hands after this check.
-    Raises ServiceUnreachable, and ConnectionRefusedError if no process listens.
+    Raises ConnectionRefusedError if no process listens there. Addresses of other machines are not checked, and none on
+    a machine without Linux. This is only for data that must be sent before the connection itself can be checked:
+    afterwards, another process may listen at the port.
     """
     if _is_local(where.address):
         found = _look(where, ConnectionEnd(where.address, 0))
@@ -43,7 +44,10 @@ def check_listener(where: ConnectionEnd, users: Collection[int]) -> None:
 
 
 def user_of(connection: socket.socket) -> int | None:
-    """Return the uid at the other end of a connection; None if it is on another machine or closed."""
+    """Return the uid of the process at the other end of a connection.
+
+    None if it is on another machine or has closed the connection, or if this machine does not run Linux.
+    """
     here, there = ConnectionEnd.of(connection.getsockname()), ConnectionEnd.of(connection.getpeername())
     found = _look(there, here) if _is_local(there.address) else None
     return found.uid if found is not None and found.held else None

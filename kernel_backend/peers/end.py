@@ -1,4 +1,4 @@
-"""Define one end of a TCP connection, and a socket found by it."""
+"""Define one end of a TCP connection, and the socket that is found there."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class ConnectionEnd(NamedTuple):
 
     @classmethod
     def of(cls, name: tuple[object, ...]) -> ConnectionEnd:
-        """Return the end with a socket address (as of `getsockname`).
+        """Return the end for a socket address, as `getsockname` returns it.
 
-        An IPv4 address mapped into IPv6 becomes an IPv4 address.
+        An IPv4 address that is mapped into IPv6 becomes an IPv4 address.
         """
         address = ip_address(str(name[0]).partition("%")[0])
         mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
@@ -28,7 +28,7 @@ class ConnectionEnd(NamedTuple):
 
 
 class FoundSocket(NamedTuple):
-    """Socket found on this machine: the uid of its owner, and whether a process holds it."""
+    """Socket on this machine: the uid of its owner, and whether a process holds it."""
 
     uid: int
     held: bool  # False for a connection that is not accepted yet, or closed already

@@ -1,4 +1,4 @@
-"""Look up the other end's socket by sock_diag(7), which takes microseconds."""
+"""Look up the socket at an end of a connection by the kernel's interface sock_diag(7), which takes microseconds."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _ANY_STATE = _NO_COOKIE = 0xFFFFFFFF
 
 
 def look(local: ConnectionEnd, remote: ConnectionEnd) -> FoundSocket | None:
-    """Return the socket at `local` that receives from `remote`: that of the connection, else of the listener.
+    """Return the socket at `local` that receives what `remote` sends: the connection's, else the listener's.
 
-    None if there is none; raises OSError if this kernel does not report sockets.
+    None if there is none. Raises OSError if this kernel does not support the interface.
     """
     family = socket.AF_INET if isinstance(local.address, IPv4Address) else socket.AF_INET6
     about = _ASKED.pack(family, socket.IPPROTO_TCP, 0, _ANY_STATE)

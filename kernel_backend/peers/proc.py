@@ -1,4 +1,7 @@
-"""Look up the other end's socket in the tables of proc(5), for kernels without netlink; it takes milliseconds."""
+"""Look up the socket at an end of a connection in the tables of proc(5), which takes milliseconds.
+
+This is for kernels without the interface of `netlink.py`.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ _LISTEN = "0A"
 
 
 def look(local: ConnectionEnd, remote: ConnectionEnd) -> FoundSocket | None:
-    """Return the socket at `local` that receives from `remote`: that of the connection, else of the listener.
+    """Return the socket at `local` that receives what `remote` sends: the connection's, else the listener's.
 
     None if there is none.
     """
@@ -52,7 +55,7 @@ def _rows(table: Path) -> Iterator[_Row]:
 
 
 def _written(end: ConnectionEnd, table: Path) -> str:
-    """Return an end of a connection as the table has it: hexadecimal 32-bit words in the machine's byte order."""
+    """Return an end of a connection as the kernel's table has it: hexadecimal words in the machine's byte order."""
     packed = end.address.packed
     if table is _V6 and len(packed) == 4:
         packed = bytes(10) + b"\xff\xff" + packed
