@@ -26,9 +26,10 @@ def this_shell() -> Any:
 
 
 def headless(shell: Any) -> bool:
-    """Return whether the notebook runs without a user (nbconvert, papermill, `jupyter execute`), so that cells wait.
+    """Return whether no user sees the notebook run (nbconvert, papermill, `jupyter execute`).
 
-    Such programs declare that they accept no input requests; DAYLIGHT_HEADLESS=1 or 0 overrides that.
+    In such a notebook, a cell that submits an experiment waits until it has ended. Programs without a user declare that
+    they accept no input requests; DAYLIGHT_HEADLESS=1 or 0 overrides that.
     """
     if given := os.environ.get("DAYLIGHT_HEADLESS"):
         return given not in ("0", "false", "no")
@@ -58,10 +59,11 @@ def front_end(shell: Any, environment: Mapping[str, str] = os.environ) -> FrontE
 
 
 def wants_widget(asked: str | None, shell: Any) -> bool:
-    """Return whether to show a widget instead of a card.
+    """Return whether to show an experiment as a widget instead of a card.
 
-    The option `asked` decides, else the variable DAYLIGHT_VIEW, else whether the frontend needs a widget. A headless
-    notebook always gets the card, as a widget would show nothing. Raises InvalidRequest for an invalid option.
+    The option `asked` decides, else the variable DAYLIGHT_VIEW, else whether the frontend needs a widget. A notebook
+    that runs without a user always gets the card, as a widget would show nothing. Raises InvalidRequest for an invalid
+    option.
     """
     name = "view" if asked else "DAYLIGHT_VIEW"
     view = asked or os.environ.get("DAYLIGHT_VIEW") or "auto"
@@ -73,7 +75,7 @@ def wants_widget(asked: str | None, shell: Any) -> bool:
 
 
 def lacks_for_widget() -> str | None:
-    """Return what is missing here to show widgets, with a remedy; None if widgets can be shown."""
+    """Return what is missing in this kernel to show widgets, with a remedy; None if widgets can be shown."""
     if importlib.util.find_spec("anywidget") is None:
         return "the live view here needs anywidget: pip install anywidget"
     if not all((STATIC / name).is_file() for name in ("widget.js", "widget.css")):
@@ -82,7 +84,10 @@ def lacks_for_widget() -> str | None:
 
 
 class Hearing:
-    """Clock that measures the time since the page's last message; it stops while a running cell delays messages."""
+    """Clock that measures the time since the last message from the page that shows a widget.
+
+    A running cell delays messages, so the time while a cell runs is not counted.
+    """
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell

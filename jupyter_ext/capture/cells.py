@@ -104,7 +104,7 @@ def _without_magics(lines: tuple[str, ...], magics: list[Magic]) -> tuple[str, .
 
 
 def _without_cell_magic(source: str) -> str:
-    """Return the cell with the line of its cell magic blanked if the rest is plain Python, as after `%%time`."""
+    """Return the cell with its cell magic blanked if plain Python follows, as after `%%time`; otherwise unchanged."""
     opening = _SUBMITTED.match(source) or _CELL_MAGIC.match(source)
     if opening is None or (opening.lastindex and opening[1] not in _TRANSPARENT):
         return source

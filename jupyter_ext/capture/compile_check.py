@@ -17,10 +17,12 @@ _WAITS = re.compile(r"await|async", re.IGNORECASE)
 def uncompiled(
     executed: Executed, needed: Iterable[int], line: int, source: str, where: Callable[[int], str]
 ) -> Iterator[Problem]:
-    """Yield a problem for each needed statement that is not valid in a module, else one for all of `source`.
+    """Yield problems if `source` is valid syntax that does not compile as a module, such as a top-level `return`.
 
-    `line` is the line of the submitted cell at which its text below the magic begins. `where` converts a line of
-    `source` to a location in the notebook. Source that is not valid Python is left to the parser of the definition.
+    There is a problem for each needed statement that does not compile by itself; if all of them do, one for the whole
+    source. `line` is the line of the submitted cell at which the text below its magic begins. `where` converts a line
+    of `source` to a location in the notebook. For source that cannot be parsed nothing is yielded, as the parser of the
+    training definition reports it.
     """
     whole = _error(source)
     if whole is None or not _parses(source):
@@ -43,7 +45,7 @@ def uncompiled(
 def unparsable(target: str, number: int, line: int) -> Iterator[Problem]:
     """Yield a problem if the submitted cell `target`, with execution count `number`, is not valid Python.
 
-    `line` is the line of the cell at which its text below the magic begins.
+    `line` is the line of the cell at which the text below its magic begins.
     """
     parsed = analyse(target)[0]
     if parsed.tree.body or parsed.magics or all(each.lstrip()[:1] in ("", "#") for each in parsed.lines):

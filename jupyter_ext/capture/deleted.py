@@ -33,7 +33,7 @@ def deleted(executed: Executed, sliced: Slice) -> Iterator[Problem]:
 
 
 def _deletes(statement: Statement, name: str) -> bool:
-    """Return True if the last use of the name in a statement is `del name`."""
+    """Return True if a statement deletes the name (`del name`) and does not use it afterwards."""
     for node in reversed(statement.nodes):
         about = {each.id: each.ctx for each in ast.walk(node) if isinstance(each, ast.Name)}
         if name in about:

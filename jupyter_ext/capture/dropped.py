@@ -1,4 +1,4 @@
-"""Warn about shell commands and magics that changed files or the working directory, as a job does not repeat them."""
+"""Warn about magics and shell commands that changed files or the working directory: a job does not run them again."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ _SHORTEST = 3  # letters; shorter names are not specific enough
 
 
 def dropped(executed: Executed, needed: Sequence[int]) -> Iterator[str]:
-    """Yield warnings about changes of the working directory, and about files that commands wrote and the cell may read.
+    """Yield warnings about commands in cells that changed files or the working directory, and that a job does not run.
 
-    Such a file is named in a string of a `needed` statement.
+    There is a warning for each command that may have written a file, if a string in a `needed` statement names this
+    file, as the statement may read it.
     """
     names = _named(executed, needed)
     for cell, parsed in zip(executed.cells, executed.parsed, strict=True):
@@ -35,14 +36,17 @@ def dropped(executed: Executed, needed: Sequence[int]) -> Iterator[str]:
 
 
 def _named(executed: Executed, needed: Sequence[int]) -> set[str]:
-    """Return the parts of paths in string constants of the needed statements."""
+    """Return all path components, such as `data` and `a.csv`, in string constants of the needed statements."""
     nodes = [each for time in needed for node in executed.statements[time].nodes for each in ast.walk(node)]
     texts = [each.value for each in nodes if isinstance(each, ast.Constant) and isinstance(each.value, str)]
     return {part for text in texts if len(text) < 1000 and "\n" not in text for part in _PART.findall(text)}
 
 
 def _files(magic: Magic, lines: Sequence[str]) -> set[str]:
-    """Return the arguments of a file-creating command that may be names of files or folders."""
+    """Return the path components in the arguments of a shell command or magic that may have written these files.
+
+    Empty for commands that write no files, such as `ls`, and for other magics.
+    """
     if magic.name not in _SHELLS:
         return set()
     body = "\n".join(lines[magic.line :]) if magic.name in ("%%bash", "%%sh", "%%script") else ""
@@ -54,7 +58,7 @@ def _files(magic: Magic, lines: Sequence[str]) -> set[str]:
 
 
 def _moved(executed: Executed, needed: Sequence[int]) -> Iterator[str]:
-    """Yield a warning if needed statements that may open files ran before the last change of directory.
+    """Yield a warning if the working directory changed after needed statements ran that may open files.
 
     In a notebook, two statements may run in different directories. A job runs all of them in the last directory.
     """

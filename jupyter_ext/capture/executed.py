@@ -16,10 +16,10 @@ _BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.TryStar, ast.W
 
 
 class Executed:
-    """Executed cells, their parsed Python and their statements; a *time* is an index into `statements`.
+    """All top-level statements of the executed cells, in order; a *time* is an index into `statements`.
 
-    Of a failed cell, `statements` holds those before the failing one, and `unfinished` the others. The failing
-    statement is included with the effects that it may have had before it failed.
+    If a cell failed, `statements` has its statements up to the failing one, with the effects that this one may have had
+    before it failed. The statements after it were not executed, and are in `unfinished`.
     """
 
     def __init__(self, cells: Sequence[Cell]) -> None:
@@ -52,7 +52,11 @@ class Executed:
                 self._cell.append(index)
 
     def _fail(self, statement: Statement, index: int) -> None:
-        """Add a failed statement, with changes that it may have made before; names that it assigns are not bound."""
+        """Add a statement that raised an error, with the changes that it may have made before the error.
+
+        Names that a simple statement assigns are not bound; those of a block, such as a loop, may be. A statement that
+        cannot be written within `try` is left out.
+        """
         blocks = all(isinstance(node, _BLOCKS) for node in statement.nodes)
         alone = statement.after is None and statement.before is None
         if alone and can_be_tried(self.parsed[index].plain[statement.start - 1 : statement.end]):
@@ -77,9 +81,10 @@ class Executed:
         return "\n".join(self.cut(self.lines(time), time, time, self.statements[time].start))
 
     def cut(self, lines: Sequence[str], first: int, last: int, start: int) -> list[str]:
-        """Return the source lines of the statements `first` to `last` of a cell, from line `start` on.
+        """Return the lines of a cell from line `start` to the end of the statement with index `last`.
 
-        If the first or last line contains other statements, these are cut off.
+        `lines` are all lines of the cell, and `start` is the line of the statement with index `first`, or of a comment
+        above it. Statements before the first and after the last one that share a line with them are cut off.
         """
         begins, ends = self.statements[first], self.statements[last]
         found = list(lines[start - 1 : ends.end])
@@ -91,7 +96,7 @@ class Executed:
 
 
 def can_be_tried(lines: Sequence[str]) -> bool:
-    """Return True if these lines can be indented to stand within `try`, as no string spans several lines."""
+    """Return True if these lines may be indented, to stand within `try`: no string spans several lines."""
     try:
         tokens = list(tokenize.generate_tokens(io.StringIO("\n".join(lines)).readline))
     except (tokenize.TokenError, SyntaxError):

@@ -10,16 +10,17 @@ from jupyter_ext.capture.executed import Executed
 
 
 class FutureLine(NamedTuple):
-    """The module's line of `from __future__` imports, "" if none, and warnings if it changes earlier code's meaning."""
+    """Line of `from __future__` imports for the module, none if empty, and warnings if code gets another meaning."""
 
     lines: list[str]
     warnings: list[str]
 
 
 def future_imports(executed: Executed, needed: Collection[int]) -> FutureLine:
-    """Return one line that imports all names that the cells import from `__future__`.
+    """Return the line that imports all names that the cells import from `__future__`, with warnings.
 
-    `annotations` turns annotations into strings. It is left out if only statements that ran before it have annotations.
+    The name `annotations`, which turns annotations into strings, is left out if all statements with annotations ran
+    before it was imported. If only some of them did, there is a warning.
     """
     names = {name: time for time, name in reversed(list(_imported(executed)))}
     warnings = []

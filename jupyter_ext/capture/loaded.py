@@ -27,7 +27,10 @@ def is_of_project(module: types.ModuleType) -> bool:
 
 
 def star_names(nodes: Iterable[ast.stmt]) -> set[str]:
-    """Return the names that `from x import *` among these statements binds, as far as the modules are loaded."""
+    """Return the names bound by those of the statements that have the form `from x import *`.
+
+    Modules that are not imported in this process are left out.
+    """
     found: set[str] = set()
     for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":

@@ -1,4 +1,7 @@
-"""Define names that no executed cell binds, by lines with their small values or by imports; never secrets."""
+"""Define names that no executed cell binds: by a line with the current value if it is small, or by an import.
+
+Values that look like secrets are never written.
+"""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class Capture:
 
     @property
     def _values_drawn(self) -> str:
-        """Return the end of the text of `described` on values drawn without a seed; "" if there are none.
+        """Return the part of `described` about values that were drawn without a seed; "" if there are none.
 
         Example: `, with the notebook's x (3.2 MB), which is drawn without a seed`.
         """
@@ -209,7 +209,10 @@ def _numbered(cell: Cell | str, index: int) -> Cell:
 
 
 def _shared(executed: Executed) -> list[str]:
-    """Return the names of the cell's functions whose results a role takes as an argument of the same name."""
+    """Return the names of functions on whose results the roles of the submitted cell depend, directly or not.
+
+    A role depends on a function if it has a required argument of the same name.
+    """
     functions: dict[str, tuple[int, FunctionNode]] = {}
     for time, statement in enumerate(executed.statements):
         for name in statement.binds:
@@ -272,7 +275,7 @@ class _Writer:
         self._values, self._read_times = found, dict(read_times)
 
     def _read_values(self, until: int) -> None:
-        """Write the lines that read captured values which statements up to index `until` need."""
+        """Write lines that read captured values from files: the values that statements up to index `until` need."""
         due = [name for name, time in self._read_times.items() if time <= until]
         for name in due:
             del self._read_times[name]
@@ -319,9 +322,10 @@ class _Writer:
             self.lines.append(f"# cell [{number}]")
 
     def _runs(self, taken: Sequence[int]) -> list[tuple[int, int, int]]:
-        """Return groups of adjacent needed statements: the first and last index, and the line where the group begins.
+        """Return groups of adjacent needed statements, each as (first index, last index, first line).
 
-        The line is that of comments directly above. A failed statement is a group of its own.
+        The line is that of the first statement, or of the comments directly above it. A failed statement is a group of
+        its own.
         """
         runs: list[tuple[int, int, int]] = []
         previous = -2

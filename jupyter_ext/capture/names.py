@@ -54,7 +54,7 @@ def parts(node: ast.AST) -> Iterator[ast.AST]:
 
 @dataclass(frozen=True)
 class Body:
-    """Names that a body binds in any way, and whether it contains `yield`."""
+    """Names that the body of a function or class binds in any way, and whether the body contains `yield`."""
 
     names: frozenset[str]
     yields: bool

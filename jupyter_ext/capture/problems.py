@@ -75,7 +75,7 @@ def _made_by_magic(name: str, executed: Executed, time: int) -> Problem:
 
 
 def _user(name: str, sliced: Slice) -> int:
-    """Return the index of the last needed statement that reads `name`; if none does, of the last statement."""
+    """Return the index of the last needed statement that uses (reads) a name; if none does, of the last statement."""
     users = [t for t in sliced.needed if name in sliced.history.executed[t].later | sliced.history.executed[t].now]
     return max(users, default=sliced.end - 1)
 

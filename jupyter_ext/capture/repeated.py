@@ -15,7 +15,7 @@ _DEFINES = FunctionNode | ast.ClassDef | ast.Import | ast.ImportFrom
 
 
 def repeated(executed: Executed, taken: Sequence[int]) -> Iterator[str]:
-    """Yield a warning for each cell that took long or trains a model, and from which statements are needed."""
+    """Yield a warning for each cell that took long or trains a model, if a job runs some of its statements again."""
     told: set[int | None] = set()
     for time in taken:
         if not _works(executed, time):

@@ -1,4 +1,4 @@
-"""Remove a training from earlier cells if the submitted cell contains the same one, which was only tried out before."""
+"""Remove a training from earlier cells if the submitted cell contains it, too, so that the job trains once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, as
 
 
 class Untried(NamedTuple):
-    """Earlier cells without the submitted cell's own training, and a note for each cell that had it."""
+    """Earlier cells without the training that the submitted cell repeats, and a note about each cell that had it."""
 
     cells: list[Cell]
     notes: tuple[str, ...] = ()
@@ -23,10 +23,10 @@ class Untried(NamedTuple):
 
 
 def without_same_training(cells: Sequence[Cell], target: str) -> Untried:
-    """Return the earlier cells, in which statements that train are blanked if the submitted cell has the same ones.
+    """Return the earlier cells after blanking those training statements that the submitted cell repeats.
 
-    If a loop was run in the notebook and is then submitted, the job would train twice, as it repeats all statements
-    that computed notebook values. Line numbers do not change.
+    A user may run a loop in the notebook and then submit the same loop. As a job repeats all statements that computed
+    notebook values, it would otherwise train twice. Line numbers do not change.
     """
     if not any("backward" in source for source in (target, *(each.source for each in cells))):
         return Untried(list(cells))  # fast path for the many notebooks without a loop of their own

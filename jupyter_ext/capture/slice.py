@@ -27,9 +27,9 @@ _KNOWN = (frozenset(dir(builtins)) - _OF_IPYTHON) | _MODULE_NAMES
 
 
 class Slice:
-    """Program slice of the submitted statements.
+    """Program slice of the submitted statements: the earlier statements on which they depend.
 
-    `needed` has the indices of the statements on which they depend, `missing` the names that no statement binds.
+    `needed` has the indices of these statements, and `missing` the names that no statement binds.
     """
 
     def __init__(
@@ -45,9 +45,9 @@ class Slice:
         """Find the earlier statements on which the statements from `start` on, and the names in `also`, depend.
 
         Values of `captured` names are sent in files, so that statements that compute or change them are not needed.
-        `alone` leaves out process-wide settings, which may affect any statement. If `trains` is set, the submitted
-        statements train, and earlier random draws after the last seed, such as those of a test run in the notebook, are
-        ignored.
+        With `alone`, statements that change process-wide settings are left out, although they may affect any statement.
+        If `trains` is set, the submitted statements train, and earlier random draws after the last seed, such as those
+        of a test run in the notebook, are ignored.
         """
         self._trains = trains
         self.history, self.captured = history, frozenset(captured)
@@ -81,9 +81,9 @@ class Slice:
 
     @property
     def compared(self) -> tuple[str, ...]:
-        """Return names whose values the submitted cell uses but does not change, which a job compares with its own.
+        """Return the names of values that the submitted cell uses but does not change.
 
-        Names of functions, classes and imports are left out.
+        The job compares its own values with them. Names of functions, classes and imports are left out.
         """
         used = {name for name, time in self._resolved if time >= self.start}
         return tuple(sorted(name for name in used if self._stays(name)))
@@ -114,7 +114,7 @@ class Slice:
                 self._resolve(name, time, required)
 
     def _take(self, time: int, used: int) -> None:
-        """Mark the statement at index `time` as needed, and the functions that it defines as called at index `used`."""
+        """Mark the statement at index `time` as needed; functions that it defines count as called at index `used`."""
         statement = self.history.executed[time]
         self.needed.add(time)
         must = not statement.failed
@@ -175,7 +175,10 @@ class Slice:
             self._take(changer, changer)
 
     def _binding(self, name: str, binders: Sequence[int]) -> list[int]:
-        """Return the indices of statements that may have bound `name`: the last that surely has, and later ones."""
+        """Return the indices of statements that may have bound `name`: from the last one that surely did to the end.
+
+        `binders` are the indices of all statements that bind `name`, in order.
+        """
         found: list[int] = []
         for time in reversed(binders):
             found.append(time)

@@ -45,7 +45,7 @@ def _statements(parsed: Parsed) -> list[Statement]:
 
 
 def _column(line: str, offset: int) -> int:
-    """Return the column in characters of a line for a byte offset, as syntax trees have it."""
+    """Convert a column in bytes, as syntax trees have it, to a column in characters of the line."""
     return len(line.encode()[:offset].decode(errors="ignore"))
 
 
@@ -61,7 +61,7 @@ def _sets_secret(statement: Statement) -> bool:
 
 
 def _holds_secret(statement: ast.stmt) -> bool:
-    """Return True if a statement sets a secret, judged by name and value if both are literals, else by names only."""
+    """Return True if a statement sets a secret. A literal name and value are judged together, else only names are."""
     texts: set[str] = set()
     written = set[ast.AST]()
     for node in ast.walk(statement):
@@ -80,7 +80,7 @@ def _holds_secret(statement: ast.stmt) -> bool:
 
 
 def _pairs(node: ast.AST) -> Iterator[tuple[str, ast.AST, ast.expr]]:
-    """Yield names written as literals, each with its syntax node and the expression of its value.
+    """Yield (name, syntax node, value expression) for each name that a node sets by a string literal or a keyword.
 
     Examples are `environ["A"] = "1"`, `setdefault("A", "1")` and `update(A="1")`.
     """
@@ -99,7 +99,10 @@ def _pairs(node: ast.AST) -> Iterator[tuple[str, ast.AST, ast.expr]]:
 
 
 def _stores(statement: Statement) -> Iterator[tuple[ast.stmt, tuple[str | None, ...]]]:
-    """Yield the assignments and storing calls of a statement, with the names on the path to each target."""
+    """Yield assignments to elements, and calls of storing methods, with the names on the path to the stored place.
+
+    For `config.train["lr"] = 1` the names are `config` and `train`.
+    """
     for top in statement.nodes:
         for node in ast.walk(top):
             if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):

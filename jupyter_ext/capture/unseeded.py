@@ -1,4 +1,7 @@
-"""Find values that a job would compute from other random numbers: small ones are sent along, large ones rejected."""
+"""Find values that were drawn without a seed, so that a job would compute others; small ones are sent with the job.
+
+Large ones prevent the submission.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ _FILES = (
 
 @dataclass
 class Unseeded:
-    """Values drawn without a seed: those in `held` are sent with the submission, the others have a problem each."""
+    """Values drawn without a seed: those in `held` are sent with the submission, and each other one has a problem."""
 
     held: Values = field(default_factory=Values)
     problems: list[Problem] = field(default_factory=list)
@@ -106,7 +109,7 @@ def _refused(name: str, value: object, why: str, executed: Executed, time: int) 
 
 
 def _lines(name: str, value: object) -> tuple[str, str]:
-    """Return two lines of Python for a hint: the first writes the value to a file, the second reads it."""
+    """Return two lines of Python as advice on how to save a value: one writes it to a file, the other reads it."""
     for library, kind, save, load in _FILES:
         module = sys.modules.get(library)
         if module is not None and isinstance(value, getattr(module, kind, ())):

@@ -39,7 +39,7 @@ class Values:
 
     @property
     def needs(self) -> list[str]:
-        """Return the names of the notebook's classes and functions without which the values cannot be read."""
+        """Return the names of notebook classes and functions without which the captured values cannot be read."""
         return [need for each in self.written.values() for need in each.needs]
 
     @property
@@ -85,7 +85,7 @@ def read_times(sliced: Slice, found: Values) -> dict[str, int]:
 
 
 def made_by_target(sliced: Slice, found: Values) -> Iterator[Problem]:
-    """Yield a problem for each `--capture` name that the submitted cell binds itself."""
+    """Yield a problem for each `--capture` name that the submitted cell binds, as this replaces the captured value."""
     for name in found.written:
         if any(time >= sliced.start for time in sliced.history.binders.get(name, [])):
             message = f"--capture {name}: this cell makes '{name}' itself. Leave out the option, or what makes it."

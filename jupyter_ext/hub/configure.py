@@ -144,7 +144,11 @@ def _spawns_pods(hub: Any) -> bool:
 
 
 def _deployed_service(hub: Any) -> None:
-    """Add the service of deploy/kubernetes, or complete the hub's existing entry for it, which has the token."""
+    """Register the service that deploy/kubernetes runs in the hub's configuration, with its token from the environment.
+
+    If the hub already has an entry for the service, with a token, settings that are missing there are added. Raises
+    ValueError if there is neither such an entry nor DAYLIGHT_HUB_TOKEN.
+    """
     present = hub.get("services", [])
     if hasattr(present, "get_value"):
         present = present.get_value([])
@@ -159,7 +163,10 @@ def _deployed_service(hub: Any) -> None:
 
 
 def _uid(accounts: str | None) -> int:
-    """Return the uid of the service's process; notebook servers send their tokens only to a port of that user."""
+    """Return the uid as which the service runs, so that notebook servers send their tokens to no other user's process.
+
+    `accounts` names the Unix user; None means the hub's own user. Raises ValueError for an unknown user.
+    """
     if accounts is None:
         return os.getuid()  # the hub's own user
     try:
@@ -199,7 +206,10 @@ def _put(section: Any, name: str, more: Mapping[str, Any]) -> None:
 
 
 def _below(url: str, base: str) -> str:
-    """Return the URL that precedes all of the service's routes: the hub's base URL with the service's name."""
+    """Return the base URL of the service's routes: scheme and host of `url`, then `<base>/services/<name>`.
+
+    `base` is the hub's base path.
+    """
     where = urlsplit(url)
     path = "/".join(part for part in (base.strip("/"), "services", NAME) if part)
     return f"{where.scheme}://{where.netloc}/{path}"

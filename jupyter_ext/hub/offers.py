@@ -14,7 +14,7 @@ SLOTS, POOL, OWNER = "daylight/slots", "daylight/pool", "daylight/owner"  # labe
 
 
 class OfferContext(NamedTuple):
-    """Accounts whose quotas limit a user, and the current use of the nodes."""
+    """Accounts whose quotas limit a user, and the nodes with their current use."""
 
     accounts: Sequence[Account] = ()  # the user's own, and that of their group
     nodes: Sequence[NodeUse] = ()
@@ -37,7 +37,7 @@ def offers(
 ) -> list[dict[str, Any]]:
     """Return a `profile_list` for KubeSpawner: no GPU (the default), then possible numbers of GPUs in each pool.
 
-    Spawners are reused, so that each profile also resets the settings that it does not use.
+    Each profile sets all settings that any profile uses, since the hub reuses a spawner for a user's next server.
     """
     labels = {label: None for selector in pools.values() for label in selector}
 
@@ -64,7 +64,10 @@ def offers(
 
 
 def describe(context: OfferContext, slots: int, pool: str | None) -> str:
-    """Return a text on an offer of `slots`: how many more are allowed, how many are free, whether it must wait."""
+    """Return a text about a server with this many slots: whether it may start now, or must wait, and why.
+
+    "" if nothing is known about nodes and quotas.
+    """
     if not context.known:
         return "Daylight does not answer just now: how many are free is not known."
     limits = [each for each in map(_left, context.accounts) if each is not None]
@@ -82,7 +85,7 @@ def describe(context: OfferContext, slots: int, pool: str | None) -> str:
 
 
 def refusal(asked: ServerRequest, context: OfferContext, beside: int = 0) -> str | None:
-    """Return why a server may not have the requested slots, with the nearest allowed number; None if it may.
+    """Return why a notebook server may not have the requested slots, with the nearest allowed number; None if it may.
 
     `beside` is the number of slots of the user's other servers according to the hub, which the service may not have
     recorded yet.

@@ -44,10 +44,10 @@ def profiles(
 
 
 def check_server(*, url: str | None = None, then: Callable[[Any], Any] | None = None) -> Hook:
-    """Return a `c.Spawner.pre_spawn_hook` that refuses servers with too many GPUs, and calls `then` for others.
+    """Return a `c.Spawner.pre_spawn_hook` that refuses servers with too many GPUs; for others it calls the hook `then`.
 
-    It also applies to requests that bypass the form through the hub's API, and to every spawner; `server_request`
-    says which options it reads.
+    The check applies to every spawner, and also to requests through the hub's API, which bypass the form for users;
+    `server_request` says which options it reads.
     """
 
     async def hook(spawner: Any) -> None:
@@ -68,9 +68,9 @@ def check_server(*, url: str | None = None, then: Callable[[Any], Any] | None = 
 
 
 async def offer_context(spawner: Any, url: str | None = None) -> OfferContext:
-    """Return the accounts and nodes that limit a spawner's user, as the service reports them.
+    """Return the accounts and nodes that limit the user of a spawner, as Daylight's service reports them.
 
-    If the service does not answer, only quotas of the user's hub groups are used.
+    If the service does not answer, the only account is the user's first hub group with its quota.
     """
     address = url or spawner.environment.get("DAYLIGHT_URL")
     if address:
@@ -97,7 +97,7 @@ def _ask(url: str, token: str, own: str, uid: int | None) -> OfferContext:
 
 
 def _without(account: Account, slots: int) -> Account:
-    """Return an account as if it held `slots` fewer slots."""
+    """Return a copy of an account in which the number of slots that it holds is smaller by `slots`."""
     use = account.use.model_copy(update={"held": account.use.held - slots})
     return account.model_copy(update={"use": use})
 
@@ -112,7 +112,7 @@ def _revoke(spawner: Any, token: str) -> None:
 
 
 def _given(user: Any) -> list[Account]:
-    """Return an account with the quota of the user's first hub group, as if none of its slots were in use."""
+    """Return the user's first hub group as an account that uses none of its slots; empty if it has no quota."""
     first = next(iter(user.groups), None)
     quota = read_quota(first.properties)[0] if first is not None else None
     if first is None or quota is None:

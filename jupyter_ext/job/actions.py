@@ -162,7 +162,7 @@ class JobActions(JobBase):
         Conflict
             The experiment has ended, or the pool cannot be used now.
         ImpossibleAsk
-            No node of the pool could hold it.
+            The pool can never have as many free slots as the experiment requests.
         """
         before = self.overview
         for note in new_notes(before, self._client.move(self.number, pool)):

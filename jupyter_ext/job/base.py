@@ -35,7 +35,7 @@ class JobBase:
         return self.overview.experiment.params
 
     def wait(self, timeout: float | None = None) -> Self:
-        """Wait until the experiment has ended or needs the user.
+        """Wait until the experiment has ended, or is paused until the user fixes something.
 
         Parameters
         ----------

@@ -57,7 +57,7 @@ class Job(JobResults, JobSearch, JobActions):
         other : Job or int
             The other experiment, or its number.
         strict : bool, default False
-            Raise an error unless both have completed with the same bits.
+            Raise an error unless the results of both are bit-identical.
 
         Returns
         -------
@@ -67,7 +67,7 @@ class Job(JobResults, JobSearch, JobActions):
         Raises
         ------
         DaylightError
-            With `strict`, the results are not bit-identical; the message says which name differs first.
+            With `strict`, the results are not bit-identical; the message says where they differ.
         """
         found = self._client.diff(self.number, other.number if isinstance(other, Job) else other)
         if strict and not found.results.identical:
@@ -163,7 +163,7 @@ class Job(JobResults, JobSearch, JobActions):
         Raises
         ------
         InvalidRequest
-            `view` is none of these.
+            `view` is another value.
         """
         widget = wants_widget(view, this_shell())
         LiveView(self._client, widget=widget).show(self.overview, final=True)

@@ -10,7 +10,7 @@ from kernel_backend.text import failure_text, head_text, metrics_text, search_te
 
 
 def raise_if_failed(overview: Overview) -> None:
-    """Raise ExperimentFailed, with the first failure, if the experiment failed or the user must fix something."""
+    """Raise ExperimentFailed, with the cause, if an experiment failed, or is paused until the user fixes something."""
     number = overview.experiment.number
     if overview.stuck is not None:
         text = f"experiment #{number} is paused: {overview.stuck.message}; then: %dl resume {number}"

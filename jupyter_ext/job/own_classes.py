@@ -14,12 +14,11 @@ _ABOUT = {"__module__", "__dict__", "__weakref__", "__doc__", "__firstlineno__",
 
 
 def with_own_classes(model: M, module: ModuleType, notebook: Mapping[str, Any]) -> M:
-    """Replace the classes of a model's modules by the notebook's classes of the same names, if equivalent.
+    """Replace the classes of a loaded model's modules by equivalent classes of the notebook; return the model.
 
-    Return the model.
-
-    Then `isinstance(net, Net)` is True in the notebook, and pickles of the model can be loaded wherever these cells
-    have run. A model of Keras on TensorFlow has layers in place of modules.
+    `module` is the definition from which the model was loaded, `notebook` the notebook's variables; classes are paired
+    by name. Then `isinstance(net, Net)` is True in the notebook, and pickles of the model can be loaded wherever the
+    cells with these classes have run. A model of Keras on TensorFlow has layers in place of modules.
     """
     same = _Same(module.__dict__, notebook)
     whole: Any = model
@@ -85,7 +84,10 @@ class _Same:
         )
 
     def _code(self, one: CodeType, other: CodeType) -> bool:
-        """Return whether two functions have the same code, ignoring location, and equivalent objects by name."""
+        """Return whether two functions have the same code, and names that refer to equivalent objects.
+
+        File and line of the code are ignored.
+        """
         if (one.co_names, one.co_varnames, one.co_freevars) != (other.co_names, other.co_varnames, other.co_freevars):
             return False
         if one.co_code != other.co_code and not _same_source(one, other):

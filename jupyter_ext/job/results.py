@@ -138,7 +138,7 @@ class JobResults(JobBase):
         -------
         Times
             `whole` and `minute` (the last 60 seconds) have `steps`, `parts` in seconds by name, and `share("data")`;
-            `ranks` has the same of each rank, and `sentence` the cause and the way out, "" if nothing stands out.
+            `ranks` has the same for each rank, and `sentence` the cause and a remedy, "" if nothing stands out.
         """
         return self._client.times(self.number, trial)
 
@@ -272,7 +272,7 @@ class JobResults(JobBase):
         Raises
         ------
         NotFound
-            The job has not completed, or brought back no such value.
+            The job has not completed, or returned no such value.
         Forbidden
             The job is another user's and `trust` is False.
         """
@@ -308,8 +308,8 @@ class JobResults(JobBase):
             Load the weights that are best by the experiment's metric, instead of the newest.
         weights : str, default "auto"
             ``"model"`` for the plain weights, ``"ema"`` for the averaged ones of a training with `--ema`. By default
-            the averaged ones where they exist. Of `train(run, ...)` any name that it registers; of a program with a
-            training loop of its own a variable, by default the only module, or the one that is named as a model is.
+            the averaged ones where they exist. For `train(run, ...)`, a name that it registers. For a program with a
+            training loop of its own, the name of a variable; by default the only module, or the one with a usual name.
         trial : int, optional
             Number of the trial; for a search, by default the best one so far.
         trust : bool, default False

@@ -63,7 +63,7 @@ class JobSearch(JobBase):
         return study(name, experiment.config.metric.mode, experiment.space, rows, curves.lines)
 
     def promote(self, trial: int) -> Self:
-        """Promote a trial of a search with the next free slots, whatever its rank.
+        """Train a trial of a search on to its next rung with the next free slots, however good it is.
 
         Parameters
         ----------

@@ -17,9 +17,9 @@ _GOES_ON = (ExperimentState.ACTIVE, ExperimentState.STOPPING)
 
 
 def until_trained(client: Client, overview: Overview, trial: int | None) -> None:
-    """Wait until the experiment, or one `trial` of its search, has stopped training; an interrupt ends only the wait.
+    """Wait until the experiment, or one `trial` of its search, has stopped training.
 
-    Prints why it waits, and how far training got if it has not completed.
+    Prints why it waits, and how far training got if it has not completed. An interrupt ends only the waiting.
     """
     if not _goes_on(overview, trial):
         _tell_unfinished(overview)

@@ -38,12 +38,12 @@ Models: TypeAlias = "torch.nn.Module | dict[str, Any]"
 
 
 def load(client: Client, number: int, choices: Sequence[CheckpointInfo], weights: Weights) -> Models:
-    """Return the model that the definition creates, in evaluation mode, with the weights of a checkpoint.
+    """Return the model that the training definition creates, in evaluation mode, with the weights of a checkpoint.
 
-    It is the first intact one in `choices`. If `model()` returns several models, they are returned by name. For
-    `train(run, ...)` without a function `model`, the state of a registered object is returned: `model`, or the one
-    named by `weights`. Damaged checkpoints are reported on standard error. Raises CheckpointDamaged if all checkpoints
-    in `choices` are damaged.
+    The weights are those of the first intact checkpoint in `choices`; damaged ones are reported on standard error. If
+    `model()` returns several models, they are returned by name. For `train(run, ...)` without a function `model`, the
+    state of a registered object is returned: `model`, or the one named by `weights`. Raises CheckpointDamaged if all
+    checkpoints in `choices` are damaged.
     """
     import torch
 
@@ -152,7 +152,7 @@ def _model(client: Client, number: int, params: dict[str, Value], function: Func
 
 
 def _silent() -> Run:
-    """Return a `run` object for `model()` that discards artifacts, which the training has saved already."""
+    """Return the object passed to a function `model(run)`: it discards artifacts, as the training has saved them."""
     from kernel_backend.artifacts.run import Run
 
     run = Run()

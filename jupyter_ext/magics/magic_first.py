@@ -8,15 +8,15 @@ _MAGICS = ("%%dlsubmit", "%%dlrun")
 def magic_first(lines: list[str]) -> list[str]:
     """Return a cell's lines with its magic moved above the comments and empty lines before it.
 
-    An empty line takes the magic's former place, so that line numbers of the body do not change. It is a transformer
-    for IPython's `input_transformers_cleanup`.
+    An empty line takes the magic's former place, so that line numbers of the body do not change. IPython calls this
+    function for each cell, as one of its `input_transformers_cleanup`.
     """
     at = _place(lines)
     return [lines[at], *lines[:at], "\n", *lines[at + 1 :]] if at else lines
 
 
 def first_line(cell: str) -> int:
-    """Return the line of the cell at which the body begins that IPython passes to the magic."""
+    """Return the line of the cell at which its body begins, which is the text that IPython passes to the cell magic."""
     return 1 if _place(cell.split("\n")) else 2
 
 

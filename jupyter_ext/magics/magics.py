@@ -201,9 +201,10 @@ class DaylightMagics(Magics):
         return replace(capture, warnings=(*capture.warnings, *changed))
 
     def _define(self, cell: str, definition: Definition) -> None:
-        """Execute the cell's definitions in the notebook, too; an error is shown, but does not affect the experiment.
+        """Execute the definitions of a cell in the notebook, after the cell was submitted or trained locally.
 
-        A function never replaces a notebook value that is not a function: a trained `model` stays.
+        An error is shown, but does not affect the experiment. A function never replaces a notebook value that is not a
+        function: a trained `model` stays.
         """
         names = {each.attribute for each in definition.functions.values() if not each.value}
         held = self.kernel.user_ns

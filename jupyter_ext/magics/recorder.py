@@ -16,7 +16,7 @@ class Recorder:
     """Executed cells of one kernel, oldest first, in the form required by `capture_cell`."""
 
     def __init__(self, shell: Any, imported: Imported) -> None:
-        """Create the recorder of a kernel; `imported` looks for new modules now and after each cell."""
+        """Create the recorder of a kernel; `imported` is updated now and after each cell with new modules."""
         self._shell = shell
         self._began = 0.0
         self.started = time.time()  # a notebook saved earlier belongs to another session
@@ -77,10 +77,11 @@ class Recorder:
         analyse(cell.source)  # done now, since the user is not waiting
 
     def body_ran(self, error_line: int | None, retained: Collection[str] = (), source: str | None = None) -> None:
-        """Record that a magic has run the body of the running cell, even if the magic raises an error later.
+        """Record that the running cell's magic has executed the cell's body, even if the magic raises an error later.
 
-        Functions named in `retained` are not recorded as bound, as the notebook kept its own values of these names.
-        `source` is the cell with all statements blanked that were not executed.
+        `error_line` is the line at which the body failed, None if it did not. Functions named in `retained` are not
+        recorded as bound, as the notebook kept its own values of these names. `source` is the cell after blanking the
+        statements that were not executed.
         """
         self._body, self._retained = (error_line,), self._retained | frozenset(retained)
         self._source = self._source if source is None else source

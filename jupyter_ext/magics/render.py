@@ -46,18 +46,21 @@ class Cell:
         tell(text)
 
     def note(self, text: str) -> None:
-        """Print nothing, as the experiment's card shows the note already."""
+        """Do nothing: the experiment's card shows its notes already."""
 
     def agrees(self, question: str) -> bool:
         """Return True without asking, as the user has confirmed the action by running the line."""
         return True
 
     def waits(self, asked: bool | None) -> bool:
-        """Return whether to wait for the experiment: as the option `asked` says, else if the kernel is headless."""
+        """Return whether to wait for the experiment: `asked`, or if that is None, whether no user is present."""
         return headless(this_shell()) if asked is None else asked
 
     def wait(self, client: Client, overview: Overview, captured: Sequence[str], quiet: bool = False) -> Waited:
-        """Show the experiment as a live card (headless: as lines) until it has ended; raises ExperimentFailed."""
+        """Show the experiment until it has ended, as a live card, or as lines in a notebook that runs without a user.
+
+        Raises ExperimentFailed.
+        """
         return Waited(wait(client, overview, captured, plain=headless(this_shell()), quiet=quiet))
 
     def table(self, found: Table) -> None:

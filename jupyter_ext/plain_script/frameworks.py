@@ -91,7 +91,7 @@ def framework_script(
 
 
 def with_arguments(source: str, calls: Arguments) -> str:
-    """Return the source with these arguments in its calls; existing keyword arguments are replaced.
+    """Return the source with keyword arguments set in its calls; `calls` maps a call's node to values by name.
 
     Examples
     --------
@@ -133,7 +133,7 @@ def _end(node: ast.expr | ast.keyword, begins: list[int]) -> int:
 
 
 def _of_trainer(config: Config, own: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the TrainingArguments that the submission's options set to other values than the cell."""
+    """Return the TrainingArguments for which the submission has other values than the cell, by name."""
     found: dict[str, Any] = {"seed": config.seed} if config.seed != own["seed"] else {}
     if config.steps is not None and config.steps != own.get("steps"):
         found["max_steps"] = config.steps
@@ -145,7 +145,7 @@ def _of_trainer(config: Config, own: Mapping[str, Any]) -> dict[str, Any]:
 def _of_lightning(
     tree: ast.Module, roles_from: int, definition: Definition, config: Config, changed: Mapping[str, Value]
 ) -> dict[ast.Call, dict[str, Any]]:
-    """Return, by call, the arguments of the classes and the Trainer that the submission sets to other values."""
+    """Return the arguments that the submission changes, by call: those of the cell's classes and of its Trainer."""
     cell = lightning_cell(tree, roles_from)
     if cell.fit is None or cell.trainer is None:
         raise InvalidRequest(

@@ -61,7 +61,7 @@ class FunctionsForm:
         return role in self._definition.roles
 
     def _asked(self, *roles: str) -> set[str]:
-        """Return the training loop's values, such as `output`, that the functions of these roles take as arguments."""
+        """Return the names of loop values, such as `output`, that the functions of these roles take as arguments."""
         functions = [self._definition.functions[role] for role in roles if self._has(role)]
         return {each.value_of for function in functions for each in function.parameters if each.kind == "loop"}
 
@@ -147,7 +147,7 @@ class FunctionsForm:
         return f"{THEIRS}{function.attribute}({', '.join(found)})"
 
     def _values(self, batch: str, index: str) -> dict[str, str]:
-        """Return expressions by name for the values that a training step passes to the user's functions.
+        """Return, by name, the expressions for the values that the training loop passes to the user's functions.
 
         `batch` and `index` are the expressions of the batch and its number.
         """
@@ -161,7 +161,11 @@ class FunctionsForm:
         return {name: f'net["{name}"]' for name in self._definition.models}
 
     def _make(self, name: str, given: Mapping[str, str] = {}) -> list[str]:
-        """Return the statements that compute a function's result, after those for the results that it takes."""
+        """Return the statements that call a function of the definition and assign its result to a variable.
+
+        Statements for results that it takes as arguments come first; a function that is called already gives no
+        statements.
+        """
         if name in self._made:
             return []
         self._made.add(name)
@@ -174,7 +178,10 @@ class FunctionsForm:
         return [line for name in needed if name not in given for line in self._make(name)]
 
     def _passed(self) -> str:
-        """Return the additional arguments of `evaluate`: results of functions that loss and metrics take."""
+        """Return the further arguments of the script's function `evaluate` as text, such as `, vocab`.
+
+        They are results of other functions of the definition, which the user's loss and metrics take.
+        """
         roles = [role for role in ("loss", "metrics", *self._definition.steps) if self._has(role)]
         needed = [each for role in roles for each in self._definition.functions[role].parameters]
         given = {"model", *self._definition.models} if self._definition.steps else set()
@@ -283,6 +290,6 @@ class FunctionsForm:
 
 
 def _label(role: str) -> str:
-    """Return the name under which a training step's loss is reported."""
+    """Return the name under which the loss of a role is reported: `loss`, or for example `g_loss` for `step_g`."""
     key = role.removeprefix("step_")
     return "loss" if key in ("loss", "step") else f"{key}_loss"

@@ -225,7 +225,7 @@ def _parted(source: str) -> tuple[str, str]:
 
 
 def _renamed(code: str, text: str) -> str:
-    """Return the script's own code `text` with names changed that the user's `code` binds, too."""
+    """Return the code that Daylight adds to a script, `text`, after changing names that the user's `code` binds."""
     theirs = set(_bound(ast.parse(code)))
     for name in sorted(_OURS & theirs):
         text = re.sub(rf"""(?<![\w."'<\0-]){name}\b(?!=[^=])""", f"{name}_", text)

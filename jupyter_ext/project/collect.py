@@ -45,11 +45,12 @@ def collect(
     modules: Sequence[str] = (),
     elsewhere: bool = False,
 ) -> ProjectFiles:
-    """Collect local modules that `source` imports, directly or not, and files that `include` matches below `cwd`.
+    """Collect the local modules that `source` imports, directly or not, and the files that patterns in `include` match.
 
-    Modules in `modules` are treated as imported. With `elsewhere`, another Python runs the source: its packages are
-    unknown here, and no module is reported as missing. `where` converts a line of `source` to a location shown to
-    users. No error is raised: problems are returned in `problems`.
+    Patterns are relative to the working folder of `place`. Modules in `modules` are treated as imported. `search` are
+    folders in which modules of a file are searched first; for a notebook it is empty. With `elsewhere`, another Python
+    runs the source: its packages are unknown here, and no module is reported as missing. `where` converts a line of
+    `source` to a location shown to users. No error is raised: problems are returned in `problems`.
     """
     try:
         tree = ast.parse(source)
@@ -109,7 +110,10 @@ class _Collector:
             self.warnings.append(f"{what}: what is put into sys.path is known only when it runs")
 
     def _take(self, name: str, own: bool) -> list[Import]:
-        """Add a module's file, or a package's whole folder, if it is local; return what the module imports."""
+        """Add a module's file, or a package's whole folder, if it is local; return what the module imports.
+
+        `own` is True if the source itself imports it, so that a module outside of the project is reported.
+        """
         top = self.modules.find(name.split(".")[0])
         found = None if top is None or top.name in OURS or is_third_party(top) else self.modules.find(name)
         if found is None or top is None:

@@ -20,9 +20,9 @@ class _Import(NamedTuple):
 
 
 class Imported:
-    """Record of the project modules imported by this kernel.
+    """Record of the project modules imported by this kernel, with the state of their sources at that time.
 
-    A check takes a millisecond for some thousands of modules.
+    `look` takes a millisecond for some thousands of modules.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Imported:
         self._seen: dict[str, _Import] = {}
 
     def look(self) -> None:
-        """Record the sources of modules that were imported or reloaded since the last call."""
+        """Record a digest of the source of each project module that was imported or reloaded since the last call."""
         # Copied in one step, as other threads may import; attributes are not read, as some modules load lazily.
         for name, module in sys.modules.copy().items():
             spec = _spec(module)

@@ -97,7 +97,7 @@ def editable_folders() -> Iterator[Path]:
 
 
 def _fits(spec: ModuleSpec) -> bool:
-    """Return whether the file or folder of a spec is named like the module, so that a copy can be imported by name."""
+    """Return whether an import spec's file or folder has the module's name, so that a copy of it can be imported."""
     if spec.submodule_search_locations is not None:
         return all(Path(each).name == spec.name.rpartition(".")[2] for each in spec.submodule_search_locations)
     return spec.origin is not None and Path(spec.origin).name.split(".")[0] == spec.name.rpartition(".")[2]

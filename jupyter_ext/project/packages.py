@@ -10,7 +10,7 @@ _INSTALLED = ("site-packages", "dist-packages")
 
 
 def installed_packages(names: Iterable[str]) -> tuple[str, ...]:
-    """Return those of the top-level packages that this interpreter has in its folders of installed packages.
+    """Return those of the given top-level packages that are installed in this interpreter.
 
     Modules of the project and of editable packages are left out, as a snapshot holds them.
     """

@@ -12,7 +12,10 @@ _INDENT = "    "
 
 
 def statement_text(statement: ast.stmt, source: str) -> str:
-    """Return a statement's source with its comments; without comments if it was indented or moves data to a device."""
+    """Return a statement's source, with its comments if it can be copied unchanged.
+
+    It cannot if it is indented, shares a line with others, or moves data to a device, which is left out.
+    """
     plain = without_devices(statement)
     decorators = getattr(statement, "decorator_list", [])
     lines = source.splitlines()[min(each.lineno for each in [statement, *decorators]) - 1 : statement.end_lineno]

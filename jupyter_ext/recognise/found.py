@@ -1,4 +1,4 @@
-"""Identify training code that is no valid definition (framework, script, uncalled loop), and suggest an alternative."""
+"""Identify training code that is no training definition, such as a framework's Trainer, and suggest an alternative."""
 
 from __future__ import annotations
 
@@ -36,12 +36,16 @@ class Recognised:
 
     @property
     def shown(self) -> str:
-        """Return the rewritten cell and its options as text, to end an error message where no button can offer them."""
+        """Return the end of an error message with the rewritten cell and its options as text."""
         return f", to be submitted with {' '.join(self.options) or 'no options'}:\n\n{self.cell}"
 
 
 def recognise(source: str, roles_from: int) -> Recognised | None:
-    """Identify the training code from line `roles_from` on: framework, script or uncalled loop; None for other code."""
+    """Return advice on a cell whose code from line `roles_from` on trains without being a training definition.
+
+    Such code calls a framework, runs a script, or only defines a function or class with a training loop. Returns None
+    for any other code.
+    """
     body = module_tree(source).body
     own = [each for each in body if each.lineno >= roles_from]
     if _roles(own):
@@ -65,7 +69,10 @@ def _keras_fit(source: str, roles_from: int, fit: keras.Fit) -> Recognised:
 
 
 def _is_definition(source: str, roles_from: int, text: str) -> bool:
-    """Return True if a cell with this text, below the code above line `roles_from`, is a valid definition."""
+    """Return True if the cell `text` would be a valid training definition.
+
+    The code of `source` above line `roles_from`, which comes from earlier cells, is part of the definition.
+    """
     module = "\n".join([*source.splitlines()[: roles_from - 1], text])
     try:
         parse(module, roles_from).bind({})
@@ -92,7 +99,7 @@ def _others(own: Sequence[ast.stmt], body: Sequence[ast.stmt]) -> Iterator[Recog
 
 
 def _without_network(call: ast.Call, body: Sequence[ast.stmt]) -> Iterator[Recognised]:
-    """Yield advice for a call that trains a model of a library without neural networks, such as scikit-learn."""
+    """Yield advice for a call that trains a model of scikit-learn or another library without neural networks."""
     name, function = called(call), call.func
     if name not in _TRAIN | {"train"} or not isinstance(function, ast.Attribute):
         return

@@ -53,9 +53,10 @@ def options(fit: Fit) -> list[str]:
 
 
 def cell(fit: Fit, roles_from: int, source: str) -> str | None:
-    """Return the source of a cell of functions that replaces `fit`; None if its statements cannot be separated.
+    """Return the source of a cell of functions that replaces the call of `fit`; None if the cell cannot be rewritten.
 
-    Statements that create the model become the function `model`; other statements do not change.
+    Statements that create the model become the function `model`; other statements do not change. The cell cannot be
+    rewritten if one of these other statements uses the model, or if `fit` has arguments without an equivalent.
     """
     given = _given(fit.call)
     if given is None or "x" not in given or not given.keys() <= _WRITTEN:

@@ -23,10 +23,10 @@ _CLASSES: Mapping[str, tuple[str, ...]] = {
 
 
 def in_other_cells(missing: Collection[str], own: str, namespace: Mapping[str, object]) -> Recognised | None:
-    """Return advice on a cell that lacks roles which exist as values of other cells, with a cell that uses these.
+    """Return advice on a cell that lacks roles, such as its model or data, which exist as values of other cells.
 
-    `own` is the source of the cell, and `namespace` holds the notebook's values. Returns None if one of the `missing`
-    roles exists in no cell.
+    The advice has a cell that uses these values. `own` is the source of the cell, and `namespace` holds the notebook's
+    values. Returns None if one of the `missing` roles exists in no cell.
     """
     bound = {name for each in module_tree(own).body for name in binds(each)}
     present = {role_of(name) or name for name in bound}

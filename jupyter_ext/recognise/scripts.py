@@ -1,4 +1,4 @@
-"""Find the script files that a cell runs, by IPython syntax or as another process, with file and line."""
+"""Find the script files that a cell runs, as by `%run train.py`, `!python train.py` or a call of `subprocess.run`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Script(NamedTuple):
 
 
 def scripts(source: str, roles_from: int, own: Sequence[ast.stmt]) -> Iterator[Script]:
-    """Yield the scripts run by the statements `own`, and by magics from line `roles_from` on."""
+    """Yield the script files that are run by statements in `own`, or by magics from line `roles_from` on."""
     in_shell = False
     for number, line in enumerate(source.splitlines()[roles_from - 1 :], start=roles_from):
         magic = _MAGIC.match(line)

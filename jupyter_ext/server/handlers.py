@@ -39,7 +39,7 @@ class Handler(JupyterHandler):
     auth_resource = "daylight"
 
     def initialize(self, proxy: Proxy, path: str = "") -> None:
-        """Set the proxy, and the path under which the service handles such requests."""
+        """Set the proxy, and the path of the service's route to which the handler forwards requests."""
         self.proxy, self.path = proxy, path
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
@@ -137,7 +137,10 @@ class Change(Api):
     """Handler of POST requests with a JSON body."""
 
     def initialize(self, proxy: Proxy, path: str = "", body: type[Record] = Record, optional: bool = False) -> None:
-        """Set the proxy, the service's path for this request, the record type of the body, and if it may be empty."""
+        """Set the proxy, the service's path for this request, and the record type of the body.
+
+        `optional` is True if the body may be empty.
+        """
         super().initialize(proxy, path)
         self.record, self.optional = body, optional
 

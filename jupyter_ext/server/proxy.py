@@ -110,7 +110,10 @@ class Proxy:
         )
 
     async def _twice(self, attempt: Callable[[Address], Awaitable[_T]]) -> _T:
-        """Run `attempt` until the service replies, with pauses; raises ServiceUnreachable after the last retry."""
+        """Run a request, `attempt`, and run it again after pauses while the service does not answer.
+
+        Returns its result, or raises ServiceUnreachable after the last retry.
+        """
         waits = RETRY.waits()
         while True:
             try:
@@ -142,7 +145,7 @@ class _Looking(DefaultExecutorResolver):
     """DNS resolver that refuses an address where another user's process listens, which must not get the token."""
 
     def initialize(self, address: Address) -> None:
-        """Set the address of the service, as Tornado passes it."""
+        """Set the address of the service; Tornado calls this method instead of `__init__`."""
         self._address = address
 
     async def resolve(self, host: str, port: int, family: int = socket.AF_UNSPEC) -> list[tuple[int, Any]]:

@@ -23,10 +23,10 @@ NAMED_LIMIT = 1_000_000  # bytes of a file that is included because the command 
 
 
 def capture_command(words: Sequence[str], own_process: str | None = None) -> tuple[Capture, Path]:
-    """Return the capture of a command, and the file next to which its modules are searched; the file may not exist.
+    """Return the capture of a shell command, and the file in whose folder its modules are searched.
 
-    `own_process` is the reason, given by an option, why a Python program must run in processes of its own. Raises
-    InvalidRequest for a command that names no program.
+    The file may not exist. `own_process` is the reason, given by an option, why a Python program must run in processes
+    of its own. Raises InvalidRequest for a command that names no program.
     """
     problems: list[Problem] = []
     program, interpreter = _interpreted(program_of(words), problems)
@@ -74,9 +74,10 @@ def default_name(words: Sequence[str]) -> str:
 
 
 def _interpreted(program: Program, problems: list[Problem]) -> tuple[Program, str]:
-    """Return the program, and the path of its Python interpreter ("": this one).
+    """Find the Python that runs a program; return the program with the path to it in the command, and this path.
 
-    If the interpreter does not exist, a problem is added.
+    The path is "" if it is the Python of this process, or if the program is not run by Python. If the interpreter does
+    not exist, a problem is added to `problems`.
     """
     word = program.words[0]
     if program.kind not in ("python", "module") or word == PYTHON:
@@ -117,9 +118,10 @@ def _is_own(path: Path) -> bool:
 
 
 def _module_file(name: str, interpreter: str) -> Path | None:
-    """Return the file that `python -m NAME` would run; None if it is installed, or if only `interpreter` may find it.
+    """Return the file of the project that `python -m NAME` would run.
 
-    Raises InvalidRequest if there is no such file.
+    None if the module is installed, or if another `interpreter` is used and the module is not found here. Raises
+    InvalidRequest if there is no such module.
     """
     modules = Modules([Path.cwd()])
     top, found = modules.find(name.split(".")[0]), modules.find(name)
@@ -138,7 +140,7 @@ def _module_file(name: str, interpreter: str) -> Path | None:
 
 
 def _carried(program: Program, file: Path | None) -> Iterator[Path]:
-    """Yield the files to include: the program, and small project files that the command's arguments name."""
+    """Yield the files that the snapshot includes for a command: its program, and small project files that it names."""
     if file is not None:
         yield file
     place = place_of(file.parent if file is not None else Path.cwd(), Path.cwd())

@@ -45,9 +45,9 @@ def as_script(checked: PreparedSubmission, asked: ParsedLine, command: str) -> s
 
 
 def _program(checked: PreparedSubmission) -> str:
-    """Return the source of a script, changed as far as the submission's hyperparameters and epochs differ.
+    """Return a program's source as a plain script, with the submission's hyperparameters and epochs written into it.
 
-    The arguments after the program in a command become its `sys.argv`.
+    Without such values the source does not change. The program's arguments in a command become its `sys.argv`.
     """
     travelling = checked.travelling
     modules = project_modules(travelling.files, travelling.project)

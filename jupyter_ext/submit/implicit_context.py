@@ -1,4 +1,7 @@
-"""Collect source code and git differences that a snapshot includes without request, as results may depend on them."""
+"""Collect files that a snapshot includes although the user did not name them, as results may depend on them.
+
+These are the sources of editable packages, and the uncommitted changes in git.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ class ArchiveBudget(NamedTuple):
 
 @dataclass(frozen=True)
 class ImplicitContext:
-    """Files that are added to a snapshot without request, and warnings about files that were left out."""
+    """Files that a snapshot includes although the user did not name them, and warnings about files left out."""
 
     files: Mapping[str, bytes] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()

@@ -90,7 +90,7 @@ def train_locally(checked: PreparedSubmission, asked: ParsedLine) -> Any:
 
 
 def _run(checked: PreparedSubmission) -> dict[str, Any]:
-    """Run a program with the submission's values, else unchanged, and return its torch modules by name."""
+    """Run a program in this process with the submission's values; return its torch modules by variable name."""
     import torch
 
     summary = checked.capture.relocate(checked.definition.summary)

@@ -1,4 +1,7 @@
-"""Record settings of the notebook's process, which the job compares with its own or sets itself."""
+"""Record settings of the notebook's process that affect results.
+
+The job sets some of them itself, and compares the others with its own.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,7 @@ def _changed_variables(code: str) -> Iterator[tuple[str, str | None]]:
 
 
 def _at_the_start() -> dict[str, str]:
-    """Return the environment with which this process was started; the current one if the system does not tell."""
+    """Return the environment variables with which this process was started; the current ones if those are unknown."""
     with contextlib.suppress(OSError):
         entries = Path("/proc/self/environ").read_bytes().split(b"\0")
         pairs = [os.fsdecode(entry).partition("=") for entry in entries if b"=" in entry]

@@ -10,7 +10,10 @@ MIME_TYPE = "application/vnd.daylight.cell+json"
 
 
 def offered(refused: InvalidDefinition, line: str) -> InvalidDefinition:
-    """Display the rewritten cell of an error, if it has one, and return the error without that text."""
+    """Display the rewritten cell that an error suggests, and return an error whose message does not repeat the cell.
+
+    An error without a suggested cell is returned unchanged.
+    """
     if "cell" not in refused.details:
         return refused
     from IPython.display import display
@@ -21,7 +24,10 @@ def offered(refused: InvalidDefinition, line: str) -> InvalidDefinition:
 
 
 def offer(cell: str, options: list[str] | tuple[str, ...], line: str) -> str:
-    """Return the cell below a `%%dlsubmit` line with the options of `line` and the missing ones of `options`."""
+    """Return a cell to offer: a `%%dlsubmit` line, and below it the rewritten cell `cell`.
+
+    The line has the options of the rejected cell's `line`, and those of `options` that are missing there.
+    """
     pairs = zip(options[::2], options[1::2], strict=True)
     more = [f"{flag} {value}" for flag, value in pairs if not re.search(rf"(^|\s){flag}(=|\s|$)", line)]
     return f"{' '.join(['%%dlsubmit', *filter(None, [line.strip()]), *more])}\n{cell}"

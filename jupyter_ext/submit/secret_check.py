@@ -34,7 +34,7 @@ def find_leaks(
 
 
 def without_secrets(names: Iterable[str], known: Sequence[str]) -> list[str]:
-    """Return those names that contain none of the `known` secrets and look like none, so that they may be displayed."""
+    """Return the names that may be displayed: they contain none of the `known` secrets, and do not look like one."""
     return [name for name in names if not find_secrets(repr(name), known)]
 
 

@@ -1,4 +1,7 @@
-"""Find cells that were edited after they ran, by comparing the notebook's file: the executed text is submitted."""
+"""Find cells that the user edited after running them, by comparison with the notebook's file.
+
+What is submitted is the text that was executed.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,9 @@ _LARGEST = 32 * 2**20  # bytes of a notebook's file that are read: outputs may b
 def stale_cells(path: str | None, cells: Sequence[Cell], needed: Collection[int], started: float = 0.0) -> list[str]:
     """Return a warning for each needed cell (by number) whose text in the notebook's file is not what was executed.
 
-    There are none if the file is unknown, unreadable or too large, or was saved before `started`, the time of the
-    kernel's first cell. A cell that ran after the file was saved is skipped, as its number is not in the file. Unsaved
-    edits are not detected.
+    There are no warnings if the file is unknown, unreadable or too large, or was saved before `started`, the time of
+    the kernel's first cell. A cell that ran after the file was saved is skipped, as its number is not in the file.
+    Unsaved edits are not detected.
     """
     saved = dict(_saved(path, started)) if path else {}
     ran = {cell.number: cell.source for cell in cells if cell.number is not None}

@@ -262,9 +262,9 @@ def check(
 def _definition(capture: Capture, travelling: ProjectFiles, namespace: Mapping[str, object]) -> Definition:
     """Return the parsed training definition of a capture; `namespace` holds the notebook's values.
 
-    Raises InvalidDefinition for a cell that is not a definition, such as a call of Keras' `fit`. If the cell can be
-    rewritten as functions, or if values of other cells can serve as what it lacks, `details["cell"]` holds the
-    rewritten cell, `details["options"]` the options for its `%%dlsubmit` line, and the message ends with the cell.
+    Raises InvalidDefinition for a cell that is no definition, such as a call of Keras' `fit`. If the cell can be
+    rewritten as functions, or completed with values of other cells, the error suggests such a cell: `details["cell"]`
+    is the cell, `details["options"]` has options for its `%%dlsubmit` line, and the message ends with the cell.
     """
     try:
         modules = project_modules(travelling.files, travelling.project)
@@ -293,7 +293,7 @@ def _of_another_form(definition: Definition, asked: SubmitOptions) -> Iterator[P
 
 
 def _choices(space: Space) -> dict[str, Value]:
-    """Return the choices of each searched categorical parameter as text, for the secret check."""
+    """Return the choices of each categorical parameter of a search as text, by parameter name, to scan for secrets."""
     return {each.label: str(each.domain) for each in space.parameters if isinstance(each.domain, Choices)}
 
 
@@ -377,7 +377,7 @@ def submit(
 
 
 class SubmitResult(NamedTuple):
-    """Submitted experiment; `new` is False if it is an identical one that was active already."""
+    """Submitted experiment; `new` is False if an identical one was active already, which was returned instead."""
 
     overview: Overview
     new: bool
@@ -394,7 +394,7 @@ def send(
     """Upload a checked capture and create an experiment; raise errors of the service.
 
     If an identical experiment is active already, return that one, unless `again` is set. The variable DAYLIGHT_POOL
-    names the pool of submissions without one.
+    names the pool of submissions that name none.
     """
     config, own = checked.config, os.environ.get("DAYLIGHT_POOL")
     if config.pool is None and own:

@@ -112,7 +112,10 @@ def html(overview: Overview, now: float, captured: Sequence[str] = (), picture: 
 
 
 def _told(overview: Overview) -> Sequence[Trial]:
-    """Return the trials to show: all of them; of a search only the best, or the newest failed one if it has failed."""
+    """Return the trials that the card shows: all of them, or of a search the best one.
+
+    If a search has failed, it is the newest failed trial.
+    """
     if overview.experiment.config.search is None:
         return overview.trials
     failed = [trial for trial in overview.trials if trial.state == "failed"][-1:] if overview.state == "failed" else []

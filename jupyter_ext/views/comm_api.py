@@ -17,7 +17,7 @@ MOST_BYTES = 4 * 2**20  # bytes of a file, as it delays other requests to the ke
 
 
 def answer(client: Client, number: int, method: str, path: str, query: Mapping[str, Any]) -> tuple[int, Json]:
-    """Return the HTTP status and the JSON with which the service answers a page's request about experiment `number`."""
+    """Return the HTTP status and the JSON of the service's answer to a page's request about experiment `number`."""
     try:
         if (method, path) == ("GET", f"/experiments/{number}/artifact"):
             return 200, _artifact(client, number, _number("trial", query.get("trial", "")), str(query.get("name", "")))

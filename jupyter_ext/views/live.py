@@ -60,7 +60,10 @@ class LiveView:
         return overview.state != self._shown.state or time.monotonic() - self._drawn >= BETWEEN_S
 
     def _ask(self, overview: Overview, *, at_once: bool) -> None:
-        """Fetch picture, curves and search status if they are due (or `at_once`); keep the old ones if that fails."""
+        """Fetch picture, curves and search status from the service if those at hand are old; keep these if that fails.
+
+        With `at_once` they are fetched in any case.
+        """
         if not at_once and time.monotonic() - self._asked < CURVES_S:
             return
         self._picture = picture_of(self._client, overview) or self._picture

@@ -55,7 +55,7 @@ class MessageRelay:
                 self._begin(after)
 
     def here(self, after: int) -> None:
-        """Start the stream again if it has ended, for a page that has all messages up to number `after`."""
+        """Restart the message stream if it has ended, for an open page that has all messages up to number `after`."""
         with self._lock:
             if not self.goes_on:
                 self._begin(after)
@@ -147,7 +147,10 @@ class _Run:
             self._over.wait(BATCH_S)
 
     def _next(self) -> tuple[list[Message], *tuple[DaylightError | None, ...]]:
-        """Wait a while for messages; return a batch of them, and the error that ended the stream or None."""
+        """Wait a while for messages; return (messages,), or (messages, error) once the stream has ended.
+
+        The error is None if the stream ended normally.
+        """
         found: list[Message] = []
         due = min(self._beaten + BEAT_S, self._save_at if self.position > self._saved else float("inf"))
         try:

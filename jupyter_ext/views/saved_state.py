@@ -49,7 +49,10 @@ def saved_json(
     curves: Curves | None = None,
     search: SavedSearch | None = None,
 ) -> dict[str, Any]:
-    """Return the value under MIME_TYPE in an output as plain JSON, with NaN as text."""
+    """Return the state of an experiment that a notebook saves, as plain JSON with NaN as text.
+
+    An output has it under MIME_TYPE. `now` is in seconds since the epoch.
+    """
     return Saved(
         number=overview.experiment.number,
         at=now,
@@ -81,7 +84,10 @@ def search_of(client: Client, overview: Overview) -> SavedSearch | None:
 
 
 def fitted(status: SearchStatus, curves: SearchCurves) -> SavedSearch:
-    """Return search status and curves with as many of the best trials as fit in SAVED_SEARCH characters of JSON."""
+    """Return a search's status and learning curves, reduced to fit in a notebook.
+
+    They have as many of the best trials as fit in SAVED_SEARCH characters of JSON, and at least one.
+    """
     kept = SAVED_TRIALS
     while True:
         found = SavedSearch(standing=_best_of(status, kept), curves=_lines_of(curves, kept))
@@ -91,7 +97,10 @@ def fitted(status: SearchStatus, curves: SearchCurves) -> SavedSearch:
 
 
 def _best_of(status: SearchStatus, kept: int) -> SearchStatus:
-    """Return the search status with at most `kept` trials and results per rung, and 2 * `kept` newest incumbents."""
+    """Return a search's status with fewer entries, to save space in a notebook.
+
+    It has at most `kept` trials, at most `kept` results in each rung, and the last 2 * `kept` improvements of the best.
+    """
     brackets = tuple(
         bracket.model_copy(
             update={"rungs": tuple(rung.model_copy(update={"entries": rung.entries[:kept]}) for rung in bracket.rungs)}

@@ -65,7 +65,10 @@ class ExperimentWidget(anywidget.AnyWidget):
         self.on_msg(self._heard)
 
     def reference(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the data and the metadata that display the widget, to be merged with those of picture and text."""
+        """Return the data and the metadata of a MIME bundle that displays the widget.
+
+        The caller adds the picture and the text to them.
+        """
         data, metadata = self._repr_mimebundle_() or ({}, {})
         data.pop("text/plain", None)
         return data, metadata

@@ -17,7 +17,7 @@ ELEMENTS = ""  # the field of a container's elements, or of an attribute that th
 
 @dataclass(eq=False, slots=True)
 class AbstractObject:
-    """Abstract object, which stands for mutable values, or for values that hold mutable ones.
+    """Abstract object, which stands for all mutable values, or values with mutable parts, from one place in the code.
 
     `opaque` objects come from code that is not analysed, so that any element or attribute may be the object itself.
     `stateful` objects, such as iterators and random generators, change when they are used.
@@ -78,7 +78,10 @@ class AbstractObject:
         return set(self.fields).union(*[each.all_fields() for each in self.classes])
 
     def own_methods(self, name: str) -> list[AbstractObject]:
-        """Return the methods `name` that the notebook defines, in this class or else in its first base with any."""
+        """Return the methods called `name` whose source is in the notebook, from this class, else from its bases.
+
+        If several bases have such methods, the first base decides.
+        """
         if name in self.fields:
             return [each for each in self.fields[name] if each.function is not None]
         for each in self.classes:
@@ -108,7 +111,10 @@ class LocalScope:
     reentered: bool = False  # the function was called again while its body was interpreted
 
     def size(self) -> int:
-        """Return the number of possible values of all names and of the result; it only grows."""
+        """Return the total number of possible values of all names and of the result.
+
+        Values are only added, so an unchanged size means that interpreting the body again has found nothing new.
+        """
         return len(self.results) + sum(len(each) for each in self.values.values())
 
 

@@ -125,7 +125,7 @@ class AbstractState:
         self.globals[name] = value
 
     def bind_weakly(self, name: str, value: Value) -> None:
-        """Add possible values of a notebook variable, bound in a function or by code in a string."""
+        """Add to a notebook variable's possible values; for assignments in functions and in code within strings."""
         self.out.bound.add(name)
         self.bind_global(name, self.globals.get(name, NOTHING) | value)
 
@@ -136,13 +136,13 @@ class AbstractState:
         return frame
 
     def box(self, value: Value) -> AbstractObject:
-        """Return a new container of these values (such as `*args`) that belongs to no allocation site."""
+        """Return a new object that holds these values: a container that has no syntax node, such as `*args`."""
         self._boxes.append(AbstractObject())
         self._boxes[-1].hold(value)
         return self._boxes[-1]
 
     def forget(self) -> None:
-        """Detach those objects of this statement to which no name or older object refers, to free memory."""
+        """Free the memory of objects that the current statement created and to which no name or older object refers."""
         made = {*self.made.values(), *self._boxes}
         queue = [each for each in made if each.names or not each.holders <= made]
         retained = set(queue)
@@ -155,14 +155,20 @@ class AbstractState:
                 part.holders.discard(each)
 
     def make(self, node: object, **more: Any) -> AbstractObject:
-        """Return the object of an allocation site (`node`); within a statement it is always the same object."""
+        """Return the abstract object for an allocation site, the syntax node `node`, creating it at the first call.
+
+        Within a statement, calls for the same node return the same object. `more` are attributes of a new object.
+        """
         key = (node if isinstance(node, tuple) else id(node), *more)
         if key not in self.made:
             self.made[key] = AbstractObject(**more)
         return self.made[key]
 
     def holding(self, node: object, value: Iterable[AbstractObject], **more: Any) -> Value:
-        """Return the object of an allocation site, after adding `value` to its possible elements."""
+        """Return the object of an allocation site, after adding `value` to its possible elements.
+
+        `node` is the syntax node of the site, and `more` are attributes of a new object.
+        """
         obj = self.make(node, **more)
         obj.hold(value)
         return frozenset([obj])

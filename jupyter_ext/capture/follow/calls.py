@@ -20,7 +20,7 @@ _SPREAD = 8  # number of arguments assumed for `*xs`
 def call(state: AbstractState, node: ast.expr, *, dropped: bool) -> Value:
     """Interpret an expression, usually a call, and return its possible values.
 
-    `dropped` means that the value of the expression is discarded, so that it was evaluated for its effect.
+    `dropped` is True if the statement discards the value of the expression, so that it was evaluated for its effect.
     """
     if isinstance(node, ast.Await):
         node = node.value

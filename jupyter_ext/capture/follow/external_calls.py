@@ -43,7 +43,7 @@ def call_external(
 ) -> Value:
     """Apply the assumed effects of calling code outside the notebook, and return the call's possible values.
 
-    `dropped` means that the statement discards them.
+    `dropped` is True if the statement discards the value of the call.
     """
     root_name, path = root(node.func)
     name = path[-1] if path else root_name
@@ -123,9 +123,9 @@ def _run_layers(state: AbstractState, called: Value) -> None:
 
 
 def _origin(package: str | None, name: str, node: ast.Call, first: Value) -> str | None:
-    """Return the package from which the result of a call comes, such as `os` for `mock.patch("os.getlogin")`.
+    """Return the package that made the result of a call, or None if it is unknown.
 
-    None if it is unknown.
+    `package` is that of the called function. For mocks it is the mocked package: `os` for `mock.patch("os.getlogin")`.
     """
     named = node.args[0] if node.args else None
     if name == "patch" and isinstance(named, ast.Constant) and isinstance(named.value, str):
@@ -136,7 +136,11 @@ def _origin(package: str | None, name: str, node: ast.Call, first: Value) -> str
 
 
 def _called_back(state: AbstractState, value: Value, given: Value, node: ast.AST, *, anything: bool) -> None:
-    """Interpret calls of the functions and methods that a library object holds, as the library may call them."""
+    """Interpret calls of the functions and methods that a library's object holds, as the library may call them.
+
+    The library may pass the values in `given`. With `anything`, it may call all methods of instances, else only
+    `forward`.
+    """
     known = frozenset(obj for obj in value if obj.opaque and obj.package is None)
     given |= parts_of(known) - known
     for each in reach(known):

@@ -1,6 +1,7 @@
 """Summarise a function from its source: the objects that it can reach, and whether it may change them.
 
-It is used for calls that are too deep or too many to interpret. The summary over-approximates their effects.
+A summary replaces the interpretation of calls that are nested too deeply or too many. It assumes more effects than the
+calls have, never fewer.
 """
 
 from __future__ import annotations

@@ -51,10 +51,12 @@ def invoke(
 
 
 def enter(state: AbstractState, obj: AbstractObject, arguments: list[Value], keywords: dict[str, Value]) -> Value:
-    """Interpret a function's body and return its possible results, shared by calls with equal arguments in a statement.
+    """Interpret the body of a called function, and return the function's possible results.
 
-    For a recursive call, the arguments are added to those of the outer call, whose body is then interpreted again.
-    Interpreting it separately would double the number of calls at each level if a library may call functions back.
+    Calls with equal arguments within a statement are interpreted once. The arguments of a recursive call are added to
+    those of the outer call, whose body is then interpreted again until its possible values stay the same. Interpreting
+    each recursive call separately would double the number of calls at each level where a library may call functions
+    back.
     """
     function = obj.function
     assert function is not None
@@ -88,7 +90,7 @@ def enter(state: AbstractState, obj: AbstractObject, arguments: list[Value], key
 
 
 def _is_spent(state: AbstractState) -> bool:
-    """Return True if this statement has used up its budget of syntax nodes to interpret."""
+    """Return True if the interpreter has visited as many syntax nodes as it may for one statement."""
     return state.steps > min(state.left, _STEPS_OF_ONE)
 
 

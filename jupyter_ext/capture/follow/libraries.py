@@ -145,12 +145,12 @@ _KEEPING = re.compile(r"register|callback|on_|add_|connect|subscribe|attach|push
 
 
 def sets(path: tuple[str, ...]) -> bool:
-    """Return True if the last name of `path` is like that of a function that changes its module's settings."""
+    """Return True if the last name of a dotted path sounds like a function that changes settings of its module."""
     return bool(path and _SETTING.match(path[-1]))
 
 
 def only_looks(name: str | None, path: tuple[str, ...]) -> bool:
-    """Return True if `name.path()`, as a statement of its own, only displays something."""
+    """Return True if the call `name.path()`, with its value discarded, only displays something and changes nothing."""
     return set(path or [name]) <= LOOKING or bool(path and path[-1] in LOOKING)
 
 
@@ -187,7 +187,7 @@ def _random_state(package: str, path: tuple[str, ...]) -> str | None:
 
 
 def draws_by_method(name: str, node: ast.Call) -> str | None:
-    """Return the package from whose random state a method draws, such as `df.sample(frac=1)`; None if it does not."""
+    """Return the package from whose random state a method draws, as `df.sample(frac=1)` does; None if it draws none."""
     if seeded(node):
         return None
     if name in _DRAWING_METHODS:
@@ -226,5 +226,5 @@ def seeds(name: str) -> bool:
 
 
 def keeps(method: str) -> bool:
-    """Return True if a method stores its arguments even though it returns a value, as `on_click(f)` may."""
+    """Return True if a method may store its arguments, like `on_click(f)`, although it returns a value."""
     return _KEEPING.match(method) is not None

@@ -25,7 +25,7 @@ def change(state: AbstractState, value: Iterable[AbstractObject], *, deep: bool 
 
 
 def use(state: AbstractState, value: Iterable[AbstractObject]) -> None:
-    """Mark those of the objects as changed that change by use: iterators advance, random generators draw."""
+    """Mark as changed those of these objects that change when they are used: iterators and random generators."""
     for each in value:
         if each.stateful:
             state.changed.add(each)
@@ -43,7 +43,7 @@ def change_package(state: AbstractState, package: str, path: tuple[str, ...]) ->
 
 
 def draw(state: AbstractState, package: str, path: tuple[str, ...], *, surely: bool = False) -> None:
-    """Record that a call into a package may draw random numbers or seed a generator (`surely` if it certainly does)."""
+    """Record that a call into a package may draw random numbers or seed a generator (with `surely`: certainly does)."""
     seeded, drawn = libraries.random_effect(package, path)
     state.out.seeded |= seeded
     state.out.drawn |= drawn
@@ -73,7 +73,10 @@ def contain(state: AbstractState, name: str, receiver: Value, arguments: list[Va
 
 
 def change_root(state: AbstractState, name: str, path: tuple[str, ...]) -> None:
-    """Mark the package `name` as changed, as in `decimal.getcontext().prec = 5`; if it is no package, mark the name."""
+    """Mark the package that `name` refers to as changed at `path`, as in `decimal.getcontext().prec = 5`.
+
+    If the interpreter knows no value of `name`, the name itself is marked.
+    """
     packages = [each for each in state.globals.get(name, NOTHING) if each.package]
     for each in packages:
         change_package(state, each.package or "", (*filter(None, each.path.split(".")), *path))
@@ -82,7 +85,10 @@ def change_root(state: AbstractState, name: str, path: tuple[str, ...]) -> None:
 
 
 def mark_unknown(state: AbstractState, nodes: Iterable[ast.expr]) -> None:
-    """Mark names as changed whose values are unknown to the interpreter, since these may be mutable."""
+    """Mark the base names of these expressions as changed if the interpreter does not know their values.
+
+    The values may be mutable.
+    """
     for each in nodes:
         name, _ = root(each)
         if name is not None and state.owner(name) is None and not state.globals.get(name):

@@ -57,7 +57,10 @@ def attribute(state: AbstractState, holder: Value, name: str, node: ast.AST) -> 
 
 
 def attribute_value(state: AbstractState, holder: Value, name: str, node: ast.AST) -> Value:
-    """Return the possible values of `holder.name` when it is stored, such as the function `torch.manual_seed`."""
+    """Return the possible values of `holder.name` where it is stored or passed on, as in `seed = torch.manual_seed`.
+
+    Unlike `attribute`, it returns the member of a package by its dotted path, in place of the package.
+    """
     found = attribute(state, holder, name, node)
     inner = [state.package(each.package, f"{each.path}.{name}".lstrip(".")) for each in found if each.package]
     return NOTHING.union({each for each in found if each.package is None}, *inner)
