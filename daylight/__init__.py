@@ -66,7 +66,7 @@ def submit(
     commits : sequence of str
         Versions of data that is stored elsewhere, such as ``"lakefs://photos@c0ffee"``.
     again : bool, default False
-        Start another experiment even where the same one is active; by default that one is returned.
+        Start another experiment even if an identical one is active; by default the active one is returned.
     **config : Any
         Options of `%%dlsubmit` by name, such as ``slots=2, epochs=10, batch_size=64, search="asha"``.
 
@@ -78,7 +78,7 @@ def submit(
     Raises
     ------
     InvalidDefinition
-        The file cannot be parsed, or lacks a function or a hyperparameter's value.
+        The file cannot be parsed, lacks a required function, or leaves a hyperparameter without a value.
     InvalidRequest
         An option or a hyperparameter has an invalid value.
     ImpossibleAsk
@@ -161,7 +161,7 @@ def show(number: int, view: str | None = None) -> None:
     NotFound
         The experiment does not exist, or the user may not see it.
     InvalidRequest
-        `view` is none of these.
+        `view` is another value.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Save and load checkpoints of a plain script, without experiments, trials and ranks."""
+"""Save and load checkpoints of a plain script, which trains outside of Daylight and has no experiment."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Write search methods, and simulate searches on recorded learning curves.
 
-Records of methods (`SearchMethod`, `MethodOption`) are imported without numpy, since notebook kernels need only
-these. Everything else is imported on first use.
+The records that describe a method (`SearchMethod`, `MethodOption`) are imported without numpy, since notebook kernels
+need no others. Everything else is imported on first use.
 """
 
 from __future__ import annotations
