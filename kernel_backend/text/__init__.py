@@ -51,7 +51,7 @@ def metrics_text(metrics: Mapping[str, float]) -> str:
 
 
 def newest_text(trial: Trial) -> str:
-    """Format a trial's newest validation metrics; `training loss 0.412` if there is no validation."""
+    """Format a trial's newest validation metrics; before the first validation, as `training loss 0.412`."""
     kind, metrics = trial.newest
     text = metrics_text(metrics)
     return f"training {text}" if text and kind == "training" else text
@@ -102,7 +102,7 @@ def trials_text(overview: Overview) -> str:
 def _searched_text(params: Mapping[str, Value], space: Space) -> str:
     """Format the searched hyperparameters, or all if the space is empty: `lr=0.003142 blocks=3`.
 
-    A list of blocks is shown by its length.
+    If a value is a list, its length is shown.
     """
     names = space.names or tuple(params)
     shown = ((name, params[name]) for name in names if name in params)
@@ -110,7 +110,7 @@ def _searched_text(params: Mapping[str, Value], space: Space) -> str:
 
 
 def epoch_text(epoch: float, epochs: int | None) -> str:
-    """Format the current epoch, or the one that has just ended: `epoch 3/10`; `epoch 3` if `epochs` is not known."""
+    """Format the current epoch, or between epochs the last one: `epoch 3/10`, or `epoch 3` if `epochs` is None."""
     # Rounding errors may make a complete epoch slightly more than an integer: 3 steps of 1/3.
     now = max(math.ceil(epoch - 1e-6), 0)
     return f"epoch {now}" if epochs is None else f"epoch {min(now, epochs)}/{epochs}"
@@ -122,7 +122,7 @@ def reference(trial: Trial) -> str:
 
 
 def progress_line(trial: Trial, config: Config, report: StoredReport | None = None) -> str:
-    """Format the progress of a trial, with the values of `report`, else the trial's newest.
+    """Format the progress of a trial, with the values of `report`, by default the trial's newest.
 
     `#12  epoch 3/10  step 141  loss 0.412  accuracy 0.912`; code that is run unchanged has no epochs.
     """
@@ -157,7 +157,7 @@ def approximately(seconds: float) -> str:
 
 
 def estimate_text(wait: Wait) -> str:
-    """Format the estimate of a wait: `in about 20 min (10 min to 40 min)`; "" without an estimate."""
+    """Format the estimated waiting time of a request: `in about 20 min (10 min to 40 min)`; "" without an estimate."""
     if wait.estimate is None:
         return ""
     bounds = [approximately(each) for each in (wait.earliest, wait.latest) if each is not None]
@@ -166,7 +166,7 @@ def estimate_text(wait: Wait) -> str:
 
 
 def state_text(overview: Overview) -> str:
-    """Format the state with its reason.
+    """Format the state of an experiment, with the reason for it.
 
     `queued: 2nd in queue; 2 of 2 slots in use; in about 12 min`, `failed: ValueError`.
     """
@@ -190,14 +190,14 @@ def gang_text(overview: Overview) -> str:
 
 
 def _slots_text(overview: Overview) -> str:
-    """Return the number of slots, of an elastic training that holds slots as `2 of 1..4`."""
+    """Return the number of slots: `2`, a range, or `2 of 1..4` if a training with a range of slots holds two."""
     config = overview.experiment.config
     held = [each.slots for each in overview.attempts if each.state is not AttemptState.ENDED]
     return f"{held[-1]} of {config.slot_range}" if held and config.least_slots is not None else config.slot_range
 
 
 def _nodes_text(overview: Overview) -> str:
-    """Return ` on n1 and n2`, or the number of nodes if there are many; "" before the only trial has nodes."""
+    """Return ` on n1 and n2`, or if there are many nodes, their number; "" for a search, or before nodes are known."""
     nodes = overview.attempts[-1].nodes if overview.attempts and overview.experiment.config.search is None else ()
     if not nodes:
         return ""
@@ -207,9 +207,9 @@ def _nodes_text(overview: Overview) -> str:
 
 
 def guarantee_text(overview: Overview) -> str:
-    """Return the reproducibility guarantee that the newest attempt with one has reported; "" if none has.
+    """Return how reproducible the training is, as the newest attempt has reported; "" if no attempt has.
 
-    A cell that is run unchanged has none.
+    A cell that is run unchanged reports nothing about it.
     """
     if overview.experiment.config.form == "plain":
         return ""
@@ -223,14 +223,14 @@ def new_notes(before: Overview, after: Overview) -> list[str]:
 
 
 def already_text(before: Overview) -> list[str]:
-    """Return the line `it is running already` if an experiment to be resumed is not paused; otherwise no line."""
+    """Return a line such as `it is running already` if an experiment to resume is active, else no line."""
     return [f"it is {before.state} already"] if before.experiment.state == "active" else []
 
 
 def elapsed(overview: Overview, now: float) -> float:
-    """Return for how many seconds an experiment has held slots.
+    """Return for how many seconds an experiment has held slots; times of several trials at once count once.
 
-    Without attempts, or if the overview lacks the first ones, return the seconds since the submission.
+    Without attempts, or if `overview` has only the newest of many attempts, return the seconds since the submission.
     """
     experiment, attempts = overview.experiment, overview.attempts
     whole = {attempt.trial for attempt in attempts if attempt.number == 1}  # an overview has only the newest attempts
@@ -278,9 +278,10 @@ OWNED_HEAD = ("id", "owner", "group", *TABLE_HEAD[1:])
 
 
 def message_line(message: Message, before: Overview, after: Overview) -> str | None:
-    """Return a log line for a message that changed the overview `before` into `after`; None for most messages.
+    """Return the log line for a message, or None, as for most messages.
 
-    There is a line for each validation, change of state, end of an attempt, and note.
+    There is a line for each validation, change of state, start or end of an attempt, and note. The message changed the
+    experiment's overview from `before` to `after`.
     """
     mark = f"#{message.experiment}"
     match message.type:
@@ -303,7 +304,7 @@ def _report_line(message: Message, overview: Overview) -> str | None:
 
 
 def attempt_lines(overview: Overview) -> list[str]:
-    """Return lines that say how incomplete attempts ended, and where the next attempts resumed.
+    """Return lines on attempts that did not complete their training: how each ended, and where the next one resumed.
 
     The failure that ended the trial is left out, since it is shown in full elsewhere.
     """
@@ -317,7 +318,7 @@ def attempt_lines(overview: Overview) -> list[str]:
 
 
 def _attempt_news(attempt: Attempt, before: Overview) -> str | None:
-    """Return a line about an attempt's start or end, None if the overview `before` shows it already."""
+    """Return a line that says that an attempt has started, or has ended; None if `before` has this state already."""
     known = next((each for each in before.attempts if each.id == attempt.id), None)
     parts = [_begins(attempt)] if known is None else []
     if known is None or known.outcome is None:
@@ -343,9 +344,9 @@ def _ends(attempt: Attempt) -> str | None:
 
 
 def hang_text(overview: Overview, trial: int, number: int) -> str:
-    """Return the stack traces taken from the ranks when an attempt hung, as the logs do not contain them.
+    """Return the stack traces that were taken from the ranks when an attempt hung; "" if it did not hang.
 
-    "" if it did not hang.
+    The logs do not contain them.
     """
     failures = [each.failure for each in overview.attempts if (each.trial, each.number) == (trial, number)]
     final = [

@@ -32,7 +32,10 @@ def bar(part: float, whole: float) -> str:
 
 
 def quota_row(account: Account) -> tuple[str, ...]:
-    """Return an account's row in the table with the head QUOTA_HEAD; a star marks fields set in this service."""
+    """Return an account's row in the table with the head QUOTA_HEAD.
+
+    A star marks numbers that an admin has set in this service, in place of the hub's.
+    """
     quota, use, here = account.quota, account.use, account.changed
 
     def starred(name: str, text: str) -> str:
@@ -107,7 +110,10 @@ def sparkline(values: Sequence[float], top: float | None = None) -> str:
 
 
 def changed_lines(before: Account, after: Account, command: str) -> list[str]:
-    """Return lines on the change of a quota, with the command that reverts it; `command` is its beginning."""
+    """Return lines on the change of a quota, with the command line that reverts it.
+
+    `command` is the beginning of that line, such as `daylight quota`.
+    """
     names = [name for name in Quota.model_fields if getattr(before.quota, name) != getattr(after.quota, name)]
     who = f"{after.kind} {after.name}"
     words = (f"{label(name)} {spelled(name, before.quota)} -> {spelled(name, after.quota)}" for name in names)
@@ -122,9 +128,9 @@ def changed_lines(before: Account, after: Account, command: str) -> list[str]:
 
 
 def undo_text(before: Account, after: Account, command: str) -> str:
-    """Return the command line, which begins with `command`, that reverts a quota from `after` to `before`.
+    """Return the command line that reverts an account's quota from `after` to `before`; "" if both are equal.
 
-    "" if they are equal.
+    It begins with `command`, such as `daylight quota`.
     """
     differ = _differ(before, after)
     given = [name for name in differ if name in before.changed]
@@ -146,7 +152,7 @@ def quoted(name: str) -> str:
 
 
 def _differ(before: Account, after: Account) -> list[str]:
-    """Return the names of the quota fields for which the value set by admins was added, removed or changed."""
+    """Return the names of those fields of a quota that an admin has set, changed or reset between the two states."""
 
     def setting(account: Account, name: str) -> tuple[bool, Any]:
         return name in account.changed, account.changed.get(name)
@@ -194,7 +200,7 @@ def priority_text(priority: int) -> str:
 
 
 def whose(owner: str, group: str) -> str:
-    """Format an owner: `dave (vision)`, `a user of vision` if hidden, `another user` without a group."""
+    """Format an experiment's owner: `dave (vision)`; `a user of vision` if the name is hidden, or `another user`."""
     if not owner:
         return f"a user of {group}" if group else "another user"
     return owner if owner == group else f"{owner} ({group})"
@@ -221,7 +227,7 @@ def node_state(node: NodeUse) -> str:
 
 
 def node_notes(nodes: Sequence[NodeUse], command: str, now: float) -> list[str]:
-    """Return lines on why nodes cannot be used, and on how admins can make suspect ones usable."""
+    """Return lines on why nodes cannot be used, and how an admin can make nodes usable after failures."""
     found = [f"{node.name}: {why}" for node in nodes for why in _why(node, now)]
     suspect = next((quoted(node.name) for node in nodes if node.suspicion is not None), None)
     if suspect is not None:
@@ -250,7 +256,10 @@ def _run(run: NodeRun, now: float) -> str:
 
 
 def _idle(run: NodeRun, now: float) -> str:
-    """Format the idle time of a server or a gang: `, idle for 40 min 00 s, may be stopped for its slots now`."""
+    """Format how long a notebook server or gang has been idle, and when it may be stopped to free its slots.
+
+    Example: `, idle for 40 min 00 s, may be stopped for its slots now`.
+    """
     idle = now - run.last_activity if run.last_activity is not None else 0.0
     said = f", idle for {duration(idle)}" if idle >= 60 else ""
     if run.take_back_at is not None:
@@ -265,7 +274,7 @@ def _counted_names(names: Sequence[str]) -> str:
 
 
 def drained_lines(node: NodeUse, command: str, now: float) -> list[str]:
-    """Return lines about a node that was drained or undrained, with the command that undoes this."""
+    """Return lines about a node after it was drained or undrained, with the command that reverts this."""
     if not node.drained:
         said = f"{node.name}: gangs are started there again"
         return [said, f"to take it back: {command} drain {quoted(node.name)}"]

@@ -69,14 +69,17 @@ def attribution_head(found: Attribution) -> tuple[str, ...]:
 
 
 def attribution_row(row: AttributionRow) -> list[str]:
-    """Return a training's row in an attribution: label, metric, distance from the baseline, and experiment number."""
+    """Return the row of a training in the table of an attribution.
+
+    It has the label, the metric, its distance from that of the first experiment, and the number of the experiment.
+    """
     off = "" if row.off is None else "0.0" if row.off == 0 else number(row.off)
     value = row.state if row.value is None else number(row.value)
     return [row.label, value, off, f"#{row.experiment}" if row.experiment else ""]
 
 
 def attribution_lines(found: Attribution) -> list[str]:
-    """Return the lines below an attribution's table: results of the last training, and what cannot be restored."""
+    """Return the lines below the table of an attribution: results of the last training, and what was not restored."""
     verdict = [f"the last row and #{found.a}: {found.results.text}"] if found.results else []
     notes = [f"{row.label}: {row.note}" for row in found.rows if row.note]
     return [*verdict, *notes, *(f"cannot be put back: {text}" for text in found.beyond)]

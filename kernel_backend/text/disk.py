@@ -14,7 +14,10 @@ USER_HEAD = ["user", *_HEAD]
 
 
 def usage_lines(usage: DiskUsage) -> list[str]:
-    """Format disk usage: `#12 digits: 1.2 GB (checkpoints 1.1 GB, attempts 20 MB)`, and why a deletion frees less."""
+    """Format the disk usage of an experiment: `#12 digits: 1.2 GB (checkpoints 1.1 GB, attempts 20 MB)`.
+
+    Further lines say why a deletion frees less.
+    """
     parts = _parts(usage.bytes)
     head = f"#{usage.experiment} {usage.name}".strip()
     return [f"{head}: {size(usage.total)}" + (f" ({parts})" if parts else ""), *(f"  {each}" for each in usage.needed)]

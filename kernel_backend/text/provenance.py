@@ -14,9 +14,9 @@ MOST_FILES = 20  # of a list that is shown
 
 
 def provenance_line(known: Mapping[FactName, Mapping[str, Any]], snapshot: Snapshot) -> str:
-    """Format a trial's provenance of data in one line; "" if none is known.
+    """Format what is known about the data that a trial has read, in one line; "" if nothing is.
 
-    Example: `data: 1,797 samples delivered (digest 5f3a...), 2 files read`. `known` has the provenance records by name.
+    Example: `data: 1,797 samples delivered (digest 5f3a...), 2 files read`. `known` has the recorded facts by name.
     """
     said = []
     if "delivered" in known:
@@ -31,7 +31,7 @@ def provenance_line(known: Mapping[FactName, Mapping[str, Any]], snapshot: Snaps
 
 
 def fact_lines(known: Mapping[FactName, Mapping[str, Any]], snapshot: Snapshot) -> list[str]:
-    """Return a line for each provenance record of a trial, such as for files read and library versions."""
+    """Return a line for each recorded fact about a trial, such as the files that it has read and library versions."""
     lines = []
     if "delivered" in known:
         delivered = read(Delivered, known["delivered"])

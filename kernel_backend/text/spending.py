@@ -24,7 +24,7 @@ def spending_rows(report: SpendingReport, most: int) -> list[list[str]]:
 
 
 def spending_lines(report: SpendingReport, most: int) -> list[str]:
-    """Return lines below the table: on rows that are left out, and on energy that is not known."""
+    """Return lines below the table: on rows that are left out, and the share of slot-hours with known energy."""
     total, more = report.total, len(report.rows) - most
     lines = [f"{more} more: see --csv or --limit"] if more > 0 else []
     if total.kwh is not None and total.measured_hours < 0.95 * total.slot_hours:

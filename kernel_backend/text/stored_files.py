@@ -14,7 +14,7 @@ ARTIFACT_HEAD = ("trial", "name", "size", "type", "step", "kept")
 
 
 def checkpoint_head(metric: str) -> tuple[str, ...]:
-    """Return the column names of `checkpoint_row`; `metric` is the one that defines the best checkpoint."""
+    """Return the column names of the table of checkpoints; `metric` is the metric by which the best is chosen."""
     return ("trial", "checkpoint", "step", "epoch", metric, "size", "committed", "verified", "kept")
 
 

@@ -31,7 +31,7 @@ def profile_rows(times: Times) -> list[list[str]]:
 
 
 def profile_lines(times: Times) -> list[str]:
-    """Return lines below that table: further numbers, and the sentence about the main cause of lost time."""
+    """Return lines below the table of a training's parts: further numbers, and the main cause of lost time."""
     period = "their last minute" if times.live else "the whole run"
     more = len(times.ranks) - SHOWN_RANKS
     lines = [f"columns of ranks: {period}"] if len(times.ranks) > 1 else []
@@ -51,9 +51,9 @@ def step_text(split: Split) -> str:
 
 
 def since(before: Times, now: Times) -> list[RankTimes]:
-    """Return the ranks' times, with `minute` replaced by the difference from the earlier answer `before`.
+    """Return the ranks' times; `minute` has the time since the earlier answer `before`, in place of the last minute.
 
-    It is replaced only if steps were taken since then.
+    For a rank that has taken no step since then, it is unchanged.
     """
     earlier = {each.rank: each.whole for each in before.ranks}
     found = []

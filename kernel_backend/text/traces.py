@@ -18,7 +18,7 @@ def trace_rows(traces: Sequence[RankTrace]) -> list[list[str]]:
 
 
 def trace_lines(number: int, traces: Sequence[RankTrace]) -> list[str]:
-    """Return lines below the table: which steps and ranks it is about, and where the traces are."""
+    """Return lines below the table of a trace: the steps and ranks that it covers, and how to download the traces."""
     if not traces:
         return []
     first = traces[0]

@@ -45,7 +45,7 @@ _COLUMNS: Mapping[str, tuple[str, Callable[[float], str]]] = {
 
 
 def use_table(found: Utilisation) -> tuple[list[str], list[list[str]]]:
-    """Return column names and rows of a table: now and over the whole run, for each rank and all together.
+    """Return column names and rows of a table of slot use, now and over the whole run, by rank and for all together.
 
     Quantities that no slot measures have no column.
     """
@@ -57,7 +57,7 @@ def use_table(found: Utilisation) -> tuple[list[str], list[list[str]]]:
 
 
 def now_table(found: Utilisation) -> tuple[list[str], list[list[str]]]:
-    """Return head and rows of a table of the newest samples by rank; no rows if there are none."""
+    """Return column names and rows of a table with the newest measurements of each rank; no rows if there are none."""
     head, rows = use_table(found)
     return [*head[:2], *head[3:]], [[*row[:2], *row[3:]] for row in rows if row[2] == "now"]
 
@@ -74,7 +74,7 @@ def use_lines(found: Utilisation) -> list[str]:
 
 
 def now_lines(found: Utilisation) -> list[str]:
-    """Return a line for each rank about its newest sample, for output that is no terminal."""
+    """Return a line with the newest measurements of each rank, for output that is no terminal."""
     lines = []
     for each in found.ranks[:SHOWN_RANKS]:
         if (use := each.latest) is not None:
