@@ -68,12 +68,12 @@ class Client(ClusterCalls, NoticeCalls, AttemptCalls, MeasuredCalls):
     def at(cls, url: str, token: str, patience: float = ANSWER_S, user: int | None = None) -> Self:
         """Return a client of the service at `url`.
 
-        If it is on this machine, it must run as `user`, this user or root.
+        If the service is on this machine, its process must run as `user`, as this process's user, or as root.
         """
         return cls(lambda: Address(url, token, user=user), patience=patience)
 
     def health(self) -> dict[str, Any]:
-        """Return the service's version, process id and home directory."""
+        """Return a dict with the version, the process id and the home directory of the service."""
         return self._service.json("GET", "/api/health")
 
     def request(
@@ -103,7 +103,7 @@ class Client(ClusterCalls, NoticeCalls, AttemptCalls, MeasuredCalls):
         return self.submit_once(submission)[0]
 
     def submit_once(self, submission: Submission) -> tuple[Overview, bool]:
-        """Submit an experiment like `submit`; also return True if the experiment is new."""
+        """Submit an experiment like `submit`; return (overview, whether the experiment is new)."""
         answer = self._service.call("POST", "/api/experiments", record=submission)
         return self._read(Overview, answer.json()), answer.status_code == 201
 
@@ -140,7 +140,7 @@ class Client(ClusterCalls, NoticeCalls, AttemptCalls, MeasuredCalls):
         return self.act(number, "label", edit)
 
     def usage_of(self, number: int) -> DiskUsage:
-        """Return the disk usage of an experiment, and the bytes that deleting it would not free; raises NotFound."""
+        """Return the disk usage of an experiment, and how much of it a deletion would not free; raises NotFound."""
         body = self._service.json("GET", f"/api/experiments/{number}/usage", timeout=READING_S)
         return self._read(DiskUsage, body)
 
@@ -164,9 +164,10 @@ class Client(ClusterCalls, NoticeCalls, AttemptCalls, MeasuredCalls):
         return self.act(number, "pause")
 
     def resume(self, number: int, slots: int | None = None, least_slots: int | None = None) -> Overview:
-        """Resume a paused experiment, optionally with another number of slots, or as an elastic one.
+        """Resume a paused experiment, optionally with another number of slots.
 
-        If that number affects the result, a warning in the overview says how. Raises Conflict and ImpossibleAsk.
+        With `least_slots`, it may run on any number from `least_slots` to `slots`. If the number affects the result, a
+        warning in the overview says how. Raises Conflict and ImpossibleAsk.
         """
         asked = checked(Resumption, slots=slots, least_slots=least_slots)
         return self.act(number, "resume", asked)
@@ -183,7 +184,10 @@ class Client(ClusterCalls, NoticeCalls, AttemptCalls, MeasuredCalls):
         return self.act(number, "rerun", asked or Rerun())
 
     def retrain(self, number: int, asked: Rerun | None = None) -> Overview:
-        """Queue an experiment that repeats the steps between the first two checkpoints of `number`, for `diff`."""
+        """Queue an experiment that repeats the steps between the first two checkpoints of `number`.
+
+        `diff` then compares the results of both, to verify that the training is reproducible.
+        """
         return self.act(number, "verify", asked or Rerun())
 
     def diff(self, number: int, other: int) -> Diff:
@@ -228,7 +232,7 @@ class Client(ClusterCalls, NoticeCalls, AttemptCalls, MeasuredCalls):
         return self._list(StoredFact, body, "facts")
 
     def trace(self, number: int, wanted: TraceRequest) -> Overview:
-        """Have ranks of a running training record steps; raises Conflict, Forbidden, NotFound."""
+        """Request that ranks of a running training record some steps; raises Conflict, Forbidden, NotFound."""
         return self.act(number, "trace", wanted)
 
     def curves(self, number: int, trial: int = 1, points: int = 400) -> Curves:
@@ -237,7 +241,7 @@ class Client(ClusterCalls, NoticeCalls, AttemptCalls, MeasuredCalls):
         return self._read(Curves, self._service.json("GET", f"/api/experiments/{number}/curves", params=query))
 
     def front(self, number: int) -> int:
-        """Return the number of an experiment's default trial: the best so far for a search, else the only one."""
+        """Return the number of an experiment's main trial: of a search the best so far, else the only one."""
         front = self.experiment(number).front
         return front.index if front else 1
 
@@ -282,7 +286,10 @@ class Client(ClusterCalls, NoticeCalls, AttemptCalls, MeasuredCalls):
         return self._read(Importance, body)
 
     def promote(self, number: int, trial: int) -> Overview:
-        """Promote a trial with the next free gang, whatever its rank; raises NotFound, and Conflict if it has ended."""
+        """Train a trial of a search on to its next rung with the next free slots, however good it is.
+
+        Raises NotFound, and Conflict if the trial has ended.
+        """
         return self.act(number, f"trials/{trial}/promote")
 
     def prune(self, number: int, trial: int) -> Overview:
@@ -292,7 +299,7 @@ class Client(ClusterCalls, NoticeCalls, AttemptCalls, MeasuredCalls):
     def extend(self, number: int, asked: Extension) -> Overview:
         """Set new limits of a search: trials, slot time or duration.
 
-        Raises Conflict, and InvalidRequest without any.
+        Raises Conflict, and InvalidRequest if no limit is given.
         """
         return self.act(number, "extend", asked)
 
@@ -316,7 +323,7 @@ class Client(ClusterCalls, NoticeCalls, AttemptCalls, MeasuredCalls):
         return self._read(LogChunk, self._service.json("GET", f"/api/experiments/{number}/logs", params=query))
 
     def checkpoints(self, number: int) -> list[CheckpointInfo]:
-        """Return the committed checkpoints of all trials of an experiment, each with the reasons to retain it."""
+        """Return the committed checkpoints of all trials of an experiment, each with the reasons why it is retained."""
         body = self._service.json("GET", f"/api/experiments/{number}/checkpoints")
         return self._list(CheckpointInfo, body, "checkpoints")
 
@@ -369,7 +376,7 @@ class Client(ClusterCalls, NoticeCalls, AttemptCalls, MeasuredCalls):
         return self._read(GarbageReport, answer)
 
     def source(self, number: int) -> tuple[str, Snapshot]:
-        """Return the source of the submitted training definition, and the description of its snapshot."""
+        """Return the submitted training definition's source, and the description of its snapshot."""
         body = self._service.json("GET", f"/api/experiments/{number}/source")
         return body["definition"], self._read(Snapshot, body["snapshot"])
 

@@ -1,4 +1,4 @@
-"""Call the routes that are reserved for launchers, and for the probe programs of a pool's check."""
+"""Call the routes that only launchers, and the programs that probe a pool's nodes for a check, may use."""
 
 from __future__ import annotations
 
@@ -15,25 +15,34 @@ class AttemptCalls(Calls):
     """Operations of launchers, which are authenticated by their attempt's token."""
 
     def deliver(self, key: AttemptId | str, token: str, delivery: Delivery) -> Instruction:
-        """Upload records of an attempt, authenticated by its token; return an instruction for its ranks."""
+        """Upload records of an attempt, authenticated by the attempt's token; return an instruction for its ranks."""
         body = delivery.model_dump_json(exclude=None if delivery.notes else {"notes"}).encode()
         path = f"/api/attempts/{key}/records"
         return self._read(Instruction, self._service.json("POST", path, token=token, content=body))
 
     def join(self, key: AttemptId | str, token: str, offer: NodeOffer) -> JoinAnswer:
-        """Offer a node for a gang, with the attempt's token; return whether to wait, start or leave."""
+        """Offer a node's slots for a gang that is being assembled; return whether to wait, to start or to leave.
+
+        Authenticated by the attempt's token.
+        """
         body = self._service.json("POST", f"/api/attempts/{key}/join", token=token, record=offer)
         return self._read(JoinAnswer, body)
 
     def node_state(self, key: AttemptId | str, token: str, state: NodeState) -> NodeOrder:
-        """Report the state of a node's ranks; wait up to `state.wait` seconds, and return the order to the launcher."""
+        """Report the state of the ranks on a node; return the service's order to the node's launcher.
+
+        Waits up to `state.wait` seconds for an order.
+        """
         body = self._service.json(
             "POST", f"/api/attempts/{key}/nodes", token=token, record=state, timeout=state.wait + ANSWER_S
         )
         return self._read(NodeOrder, body)
 
     def probe_report(self, check: str, token: str, report: ProbeReport) -> ProbeOrders:
-        """Report a probe's answers; wait up to `report.wait` seconds for a further order, and return all orders."""
+        """Report what the probe program of a pool's check has found; return all orders that it got from the service.
+
+        Waits up to `report.wait` seconds for a further order.
+        """
         body = self._service.json(
             "POST", f"/api/pool-checks/{check}", token=token, record=report, timeout=report.wait + ANSWER_S
         )

@@ -25,7 +25,7 @@ class Calls:
         return self._service.read(kind, body)
 
     def _list(self, kind: type[_Answer], body: Mapping[str, Any], name: str) -> list[_Answer]:
-        """Return the records in the list `name` of an answer; raises the same errors as `_read`."""
+        """Return the records of class `kind` in an answer's list `name`; raises OtherVersion if they do not fit."""
         return [self._read(kind, each) for each in self._service.listed(body, name)]
 
     def _overview(self, method: str, path: str, **request: Any) -> Overview:
@@ -33,5 +33,5 @@ class Calls:
 
 
 def given(**query: Any) -> dict[str, Any]:
-    """Return the query parameters without those that are None."""
+    """Return these arguments as query parameters, without those that are None."""
     return {name: value for name, value in query.items() if value is not None}

@@ -30,7 +30,10 @@ class ClusterCalls(Calls):
         return self._read(sharing.Self, self._service.json("GET", "/api/me"))
 
     def disk(self, everyone: bool = False) -> DiskReport:
-        """Return the disk usage of the user's experiments, or for admins of all users'; raises Forbidden for others."""
+        """Return the disk usage of the user's experiments or, with `everyone`, of all users' experiments.
+
+        Raises Forbidden with `everyone` unless the user is an admin.
+        """
         body = self._service.json("GET", "/api/disk", params={"everyone": int(everyone)}, timeout=READING_S)
         return self._read(DiskReport, body)
 
@@ -39,7 +42,7 @@ class ClusterCalls(Calls):
         return self._list(sharing.Account, self._service.json("GET", "/api/accounts"), "accounts")
 
     def set_quota(self, kind: sharing.AccountKind, name: str, numbers: Mapping[str, Any]) -> sharing.Account:
-        """Set fields of an account's quota: a number, `none` for no limit, or None to restore the hub's value.
+        """Set fields of an account's quota to a number, to `none` for no limit, or to None for the value from the hub.
 
         Raises Forbidden unless the user is an admin, and InvalidRequest for an invalid number.
         """
@@ -65,7 +68,10 @@ class ClusterCalls(Calls):
         )
 
     def spending(self, by: By = "month", since: float | None = None, until: float | None = None) -> SpendingReport:
-        """Return slot-hours, energy and cost by user, group, month or experiment: for admins of all, else one's own."""
+        """Return slot-hours, energy and cost, summed by user, group, month or experiment.
+
+        An admin gets those of all users, any other user only their own.
+        """
         asked = given(by=by, since=since and int(since), until=until and int(until))
         return self._read(SpendingReport, self._service.json("GET", "/api/usage", params=asked, timeout=REPORT_S))
 
@@ -137,5 +143,8 @@ def _account(kind: sharing.AccountKind, name: str) -> str:
 
 
 def _part(name: str) -> str:
-    """Return a name quoted as one segment of a path; `.`, too, since it would be removed from the path."""
+    """Return a name quoted so that it is one segment of a URL's path.
+
+    Even the dots of `.` and `..` are quoted, as clients would remove such segments.
+    """
     return quote(name, safe="").replace(".", "%2E") if set(name) == {"."} else quote(name, safe="")

@@ -87,7 +87,7 @@ class Conversation:
                 return response
 
     def read(self, kind: type[_Answer], body: bytes | Mapping[str, Any]) -> _Answer:
-        """Return an answer's JSON as a record of class `kind`; raises the same errors as `read_answer`."""
+        """Return an answer's JSON as a record of class `kind`; raises OtherVersion if it does not fit."""
         return read_answer(kind, body, self._version)
 
     def listed(self, body: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
@@ -238,9 +238,10 @@ def read_answer(kind: type[_Answer], body: bytes | Mapping[str, Any], version: s
 
 
 def _known(address: Address, token: str | None = None, record: Record | None = None) -> dict[str, Any]:
-    """Return the headers of a request, and a hook that checks the owner of the listening process first.
+    """Return arguments of httpx for a request: headers with the token, and a hook that checks the server.
 
-    The token is sent only after that check.
+    The hook runs before the headers are sent. It raises an error if the process that listens at the address belongs to
+    a user who must not get the token.
     """
     headers = {"Authorization": f"Bearer {token or address.token}", versions.VERSION: __version__}
     if record is not None:
@@ -262,7 +263,7 @@ def _known(address: Address, token: str | None = None, record: Record | None = N
 
 
 def _looked_at(address: Address) -> type[ClientConnection]:
-    """Return a websocket class that checks the owner of the listening process before the token is sent."""
+    """Return a websocket class that checks, before it sends the token, which user owns the listening process."""
     from websockets.sync.client import ClientConnection
 
     class LookedAt(ClientConnection):
@@ -275,7 +276,7 @@ def _looked_at(address: Address) -> type[ClientConnection]:
 
 
 def _versions(theirs: str, detail: str) -> str:
-    """Return an error message about incompatible versions of client and service, with a remedy."""
+    """Return an error message on a client and a service of incompatible versions, with a remedy."""
     who = f"Daylight {theirs}" if theirs else "an older Daylight"
     if os.environ.get("DAYLIGHT_URL"):
         way_out = "install the hub's version here, or ask the hub's admins for this one"

@@ -11,14 +11,17 @@ class MeasuredCalls(Calls):
     """Calls about measurements; each raises NotFound for an experiment that the user may not see."""
 
     def times(self, number: int, trial: int | None = None) -> Times:
-        """Return the seconds of each part of a trial's work; for a search without `trial`, of all its trials."""
+        """Return the seconds that each part of a trial's work takes.
+
+        For a search without `trial`, they are those of all trials together.
+        """
         body = self._service.json("GET", f"/api/experiments/{number}/times", params=given(trial=trial))
         return self._read(Times, body)
 
     def utilisation(self, number: int, trial: int | None = None, points: int = 200) -> Utilisation:
-        """Return the use of a trial's slots, as curves of at most `points` periods.
+        """Return how a trial used its slots, as curves of at most `points` periods.
 
-        For a search without `trial` it is that of all its trials together, without ranks.
+        For a search without `trial`, it is the use by all trials together, without ranks.
         """
         query = given(trial=trial, points=points)
         return self._read(

@@ -15,7 +15,10 @@ class NoticeCalls(Calls):
     """Calls about notices; each raises the DaylightError that the service returned."""
 
     def webhooks(self, everyone: bool = False) -> list[Webhook]:
-        """Return the user's webhooks, or those of all users; raises Forbidden unless an admin requests these."""
+        """Return the webhooks of the user or, with `everyone`, of all users.
+
+        Raises Forbidden with `everyone` unless the user is an admin.
+        """
         asked = {"everyone": 1} if everyone else None
         return self._list(Webhook, self._service.json("GET", "/api/webhooks", params=asked), "webhooks")
 
@@ -29,7 +32,7 @@ class NoticeCalls(Calls):
         return self._read(Webhook, self._service.json("DELETE", f"/api/webhooks/{id}"))
 
     def test_webhook(self, id: int) -> Tried:
-        """Have a test message sent now, and return whether it was delivered; raises NotFound."""
+        """Make the service send a test message to a webhook now; return whether it was delivered; raises NotFound."""
         return self._read(Tried, self._service.json("POST", f"/api/webhooks/{id}/test", timeout=TEST_S))
 
     def ended(self, since: int = 0) -> EndedExperiments:
