@@ -42,7 +42,10 @@ class Log(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """State of a live display: lines above tables, and lines that replace both if the output is no terminal."""
+    """State of a live display at one time.
+
+    A terminal shows `lines` and, below them, `tables`; other output gets the lines in `plain` instead.
+    """
 
     lines: Sequence[str]
     tables: Sequence[Table]
@@ -56,13 +59,13 @@ class Frames(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """Answer part: a comparison of two experiments."""
+    """Part of an answer: a comparison of two experiments."""
 
     diff: Diff
 
 
 class Card(NamedTuple):
-    """Answer part: an experiment with its trials; `failures` is False if its failures were shown already."""
+    """Part of an answer: an experiment with its trials; `failures` is False if its failures were shown already."""
 
     client: Client
     overview: Overview
@@ -70,7 +73,7 @@ class Card(NamedTuple):
 
 
 class Started(NamedTuple):
-    """Answer part: a new experiment, how its source was captured, and the command to use next (`hint`)."""
+    """Part of an answer: a new experiment, how its source was captured, and the command to use next (`hint`)."""
 
     client: Client
     overview: Overview
@@ -108,13 +111,13 @@ class Console(Protocol):
         """Print a message next to the answer."""
 
     def note(self, text: str) -> None:
-        """Print a note about the experiment, unless the console shows the experiment as a card, which has all notes."""
+        """Print a note about an experiment, except in a console that shows the experiment as a card with all notes."""
 
     def agrees(self, question: str) -> bool:
         """Ask the user to confirm; return the answer, or True without asking if there is no terminal."""
 
     def waits(self, asked: bool | None) -> bool:
-        """Return whether to wait for an experiment: `asked` if the user has set it, else this console's default."""
+        """Return whether to wait for an experiment: `asked` if it is not None, else what is usual for this console."""
 
     def wait(self, client: Client, overview: Overview, captured: Sequence[str], quiet: bool = False) -> Waited:
         """Show an experiment until it has ended; an interrupt stops only the waiting, not the experiment."""

@@ -31,9 +31,10 @@ def listed(client: Client, reference: Reference) -> list[Artifact]:
 
 
 def brought(client: Client, reference: Reference, found: Sequence[Artifact], options: argparse.Namespace) -> list[Path]:
-    """Download the selected artifacts to `DIR/<trial>/<file>`, replacing existing files; return their paths.
+    """Download the artifacts that the options select to `DIR/<trial>/<file>`; return the paths.
 
-    Raises NotFound if no artifact has the requested name, and InvalidRequest if a file cannot be written.
+    Existing files are replaced. Raises NotFound if no artifact has the requested name, and InvalidRequest if a file
+    cannot be written.
     """
     wanted = [each for each in found if options.get in (None, each.name)]
     if options.get is not None and not wanted:

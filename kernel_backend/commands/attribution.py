@@ -26,10 +26,11 @@ Back = frozenset[DifferenceKind]
 
 
 def attribute(client: Client, a: int, b: int, tell: Callable[[str], None]) -> Attribution:
-    """Rerun `b` with its differences from `a` undone group by group; wait, and return the results.
+    """Find which differences between experiments `a` and `b` cause the difference of their results.
 
-    `tell` is called with progress. An interrupt ends only the waiting, not the experiments. Raises NotFound,
-    InvalidRequest if `a` or `b` has not ended, and errors of the service.
+    Experiment `b` is rerun several times, with more and more groups of differences from `a` undone; all reruns are
+    waited for. `tell` is called with progress. An interrupt ends only the waiting, not the reruns. Raises NotFound,
+    InvalidRequest if `a` or `b` has not ended or after an interrupt, and errors of the service.
     """
     diff, before, after = client.diff(a, b), client.experiment(a), client.experiment(b)
     for overview in (before, after):
@@ -79,9 +80,9 @@ def _submitted(client: Client, overview: Overview) -> Submitted:
 
 
 def _train(client: Client, a: Submitted, b: Submitted, step: Step, missing: dict[str, None]) -> Overview:
-    """Run one training of an attribution, and return its overview.
+    """Start a rerun of `b` in which the causes that `step` names are restored to those of `a`; return its overview.
 
-    Add declared data that cannot be restored to `missing`.
+    Declared data that cannot be restored is added to `missing`.
     """
     seen = RestoredData(params(a.experiment, b.experiment, step.back), b.experiment.config.data_at)
     if "data" in step.back:
@@ -109,9 +110,9 @@ def _train(client: Client, a: Submitted, b: Submitted, step: Step, missing: dict
 
 
 def mixed(a: Submitted, b: Submitted, back: Back) -> tuple[Snapshot, dict[str, bytes]]:
-    """Return a snapshot made from those of two experiments, with its files.
+    """Combine the snapshots of two experiments; return the new snapshot and its files.
 
-    Of code, environment and data, those kinds that are in `back` come from `a`, the others from `b`.
+    Of the kinds code, environment and data, those in `back` come from `a`, and the others from `b`.
     """
     code = a if "code" in back else b
     libraries = a if "environment" in back else b

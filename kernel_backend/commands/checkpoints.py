@@ -47,7 +47,10 @@ def listed(client: Client, reference: Reference) -> CheckpointList:
 
 
 def verified(client: Client, found: CheckpointList) -> CheckpointList:
-    """Return the checkpoints after verifying every byte of those not verified yet, without those deleted meanwhile."""
+    """Verify every byte of those checkpoints that are not verified yet; return all with the results.
+
+    Checkpoints that were deleted meanwhile are left out.
+    """
     infos = []
     for each in found.infos:
         with suppress(NotFound):  # a running training deletes old checkpoints

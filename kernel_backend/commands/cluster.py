@@ -101,9 +101,9 @@ def _account(rest: Sequence[str], command: str) -> tuple[AccountKind, str]:
 
 
 def _find(accounts: Sequence[Account], kind: AccountKind, name: str) -> Account:
-    """Return the account with this name.
+    """Return the account of this kind and name; a new, empty one if there is none.
 
-    An empty one if there is none, since a quota may be set before the first use.
+    A quota may be set before the account is used.
     """
     nobody = {"kind": kind, "name": name, "quota": Quota(), "use": {"held": 0, "decayed": 0.0}}
     found = (each for each in accounts if (each.kind, each.name) == (kind, name))

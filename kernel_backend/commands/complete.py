@@ -19,9 +19,9 @@ Values = Callable[[Candidates], Sequence[str]]
 
 
 def complete(verbs: Mapping[str, Verb], words: Sequence[str], word: str, host: Host, values: Values) -> list[str]:
-    """Return the completions of `word` after the other `words` of a command line.
+    """Return the completions of `word`, the last word of a command line, after the other `words`.
 
-    `values` returns the possible values of a kind of argument.
+    `host` is `terminal` or `notebook`. `values` returns the possible values of a kind of argument.
     """
     if words and words[0] in verbs:
         return complete_options(verbs[words[0]].arguments, words[1:], word, host, values)
@@ -32,7 +32,10 @@ def complete(verbs: Mapping[str, Verb], words: Sequence[str], word: str, host: H
 def complete_options(
     arguments: Sequence[Option], words: Sequence[str], word: str, host: Host, values: Values
 ) -> list[str]:
-    """Return the completions of `word` after `words`, which are the verb's options and arguments so far."""
+    """Return the completions of `word` after `words`, which are the verb's options and arguments so far.
+
+    `host` is `terminal` or `notebook`. `values` returns the possible values of a kind of argument.
+    """
     options = options_for(host, arguments)
     named = {flag: option for option in options for flag in option.flags if flag.startswith("-")}
     before = named.get(words[-1]) if words else None

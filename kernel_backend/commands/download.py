@@ -106,7 +106,7 @@ def _check_free(to: Path, force: bool) -> None:
 
 
 def _put(folder: Path, to: Path) -> None:
-    """Rename `folder` to `to`; an earlier download at `to` is deleted only after it has been replaced."""
+    """Rename the folder `folder` to `to`; an earlier download there is deleted only after it has been replaced."""
     if not to.exists():
         folder.rename(to)
         return

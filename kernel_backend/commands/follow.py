@@ -1,4 +1,4 @@
-"""Follow an experiment by polling about once a second, so that no connection stays open after an interrupt."""
+"""Follow an experiment by polling the service about once a second; no connection stays open after an interrupt."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Look:
 
 
 def follow(client: Client, overview: Overview, timeout: float | None = None) -> Iterator[Look]:
-    """Poll an experiment and yield its state at each poll, until it has ended or needs the user.
+    """Poll an experiment and yield its state at each poll, until it has ended or needs an action by the user.
 
     Ends also after `timeout` seconds. Raises errors of the service, but waits for a service that restarts.
     """

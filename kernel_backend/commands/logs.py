@@ -31,9 +31,9 @@ def _logs(call: Call) -> Answer:
 
 
 def _chunks(client: Client, options: Namespace, spaced: bool) -> Iterator[LogChunk]:
-    """Yield a rank's log in chunks; with `follow`, continue with later attempts until the trial has ended.
+    """Yield a rank's log in chunks; with the option `follow`, continue with later attempts until the trial has ended.
 
-    After the log of an attempt that hung, the stack traces of its ranks follow, after an empty line if `spaced`.
+    The log of an attempt that hung is followed by the stack traces of its ranks; with `spaced`, after an empty line.
     """
     experiment = options.reference.experiment
     trial = options.reference.trial or client.front(experiment)
@@ -64,7 +64,10 @@ def _chunks(client: Client, options: Namespace, spaced: bool) -> Iterator[LogChu
 
 
 def _following(overview: Overview, trial: int, attempt: int) -> int:
-    """Return the number of the next attempt, which in a restored database may be more than one higher."""
+    """Return the number of the attempt after `attempt`.
+
+    It may be larger by more than one if the database was restored from a copy, as numbers are not used twice.
+    """
     later = [each.number for each in overview.attempts if each.trial == trial and each.number > attempt]
     return min(later, default=attempt + 1)
 
@@ -77,7 +80,7 @@ def _stacks(overview: Overview, trial: int, chunk: LogChunk, spaced: bool) -> It
 
 
 def _lines(chunks: Iterator[LogChunk]) -> Iterator[str]:
-    """Yield the log's lines, each complete; a newline is added to an incomplete last line."""
+    """Yield the complete lines of a log from its chunks; an incomplete last line gets a newline."""
     rest = ""
     for chunk in chunks:
         *whole, rest = (rest + chunk.text).split("\n")

@@ -50,7 +50,7 @@ def readme(experiment: Experiment, manifest: Manifest, source: str, snapshot: Sn
 
 
 def _loading(manifest: Manifest, source: str, snapshot: Snapshot, weights: str) -> str:
-    """Return the line of Python that loads the weights into the model."""
+    """Return the line of Python with which a reader of the README loads the weights into the model."""
     if PART in manifest.state:
         return _OF_PROGRAM.format(part=PART, tensors=_state(manifest, PART), state=STATE)
     state = _state(manifest, weights)
@@ -73,7 +73,7 @@ def _loading(manifest: Manifest, source: str, snapshot: Snapshot, weights: str) 
 
 
 def _state(manifest: Manifest, weights: str) -> str:
-    """Return the Python expression that reads the weights from the checkpoint's files, including frozen ones."""
+    """Return the Python expression that reads a model's weights, including frozen ones, from a checkpoint's files."""
     names = [part.name for part in manifest.parts if part.name in (weights, f"{weights}.frozen")]
     read = [f'load_file("{name}.safetensors")' for name in names]
     return " | ".join(read)

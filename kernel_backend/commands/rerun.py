@@ -31,7 +31,7 @@ NAMED = 4  # packages that a sentence names
 
 
 class Planned(NamedTuple):
-    """Request of a rerun, and notes on how it will differ from the original training."""
+    """Request to rerun an experiment, and notes on how the rerun will differ from the original training."""
 
     asked: Rerun
     notes: Sequence[str]
@@ -96,7 +96,11 @@ def plan(
 
 
 def _searched(before: Search | None, other: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a search's options with those in `other` replaced; if the method changes, only the limits stay."""
+    """Return the search options of a rerun: those of the original search `before`, with those in `other` replaced.
+
+    If the method changes, only limits that suit any method are taken from the original. Raises InvalidRequest if the
+    original was no search and `other` names no method.
+    """
     if before is None and "method" not in other:
         raise InvalidRequest(f"--{next(iter(other)).replace('_', '-')} belongs to a search, and there was none")
     kept = before.model_dump(exclude_defaults=True) if before else {}
@@ -108,7 +112,10 @@ def _searched(before: Search | None, other: Mapping[str, Any]) -> dict[str, Any]
 def _data(
     client: Client, experiment: Experiment, snapshot: Snapshot, params: dict[str, Value], moved: Sequence[str]
 ) -> RestoredData:
-    """Return where a rerun finds its declared data; the archive is downloaded only if any is declared."""
+    """Return the locations from which a rerun of an experiment reads its declared data.
+
+    The snapshot's archive is downloaded only if there is declared data.
+    """
     if not snapshot.data and not moved:
         return RestoredData(params, experiment.config.data_at)
     one = Submitted(experiment, snapshot, contents(client.archive(experiment.number)))
@@ -122,7 +129,7 @@ def outcome_text(diff: Diff, verifies: bool = False) -> str:
 
 
 def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings, which are fields of Config, as JSON values."""
+    """Convert some fields of Config to the values that they have in JSON."""
     given = Config.model_validate(settings).to_json()
     return {name: given[name] for name in settings}
 
@@ -189,9 +196,10 @@ def _verify(call: Call) -> Answer:
 def _waited(
     call: Call, overview: Overview, captured: Sequence[str], *, compared: bool = True, verifies: bool = False
 ) -> Answer:
-    """Wait for the new experiment; return an answer that says how it ended.
+    """Wait for a rerun to end; return an answer that says how it ended.
 
-    If `compared`, the answer also says whether the results are bit-identical to the original's.
+    With `compared`, the answer also says whether the results are bit-identical to the original's. With `verifies`,
+    other results give the exit code of a failure.
     """
     ended, code = call.console.wait(call.client, overview, captured, bool(getattr(call.arguments, "quiet", False)))
     if ended is None or code != OK:

@@ -28,7 +28,7 @@ class Submitted(NamedTuple):
 
 
 class RestoredData(NamedTuple):
-    """Hyperparameters and `Config.data_at` by which a training reads its declared data as it was at submission."""
+    """Settings by which a training reads its declared data in an earlier state: hyperparameters, `Config.data_at`."""
 
     params: dict[str, Value]
     data_at: dict[str, str] = {}
@@ -37,7 +37,7 @@ class RestoredData(NamedTuple):
 
 
 class _RestoredPlace(NamedTuple):
-    """Location of declared data as it was at submission, or of the present data if that is lost."""
+    """Location of declared data in its state at submission; if that state is lost, of the present data."""
 
     at: str
     changed: str = ""  # changes that are undone by links to other files
@@ -45,7 +45,7 @@ class _RestoredPlace(NamedTuple):
 
 
 def restore_data(a: Submitted, b: Submitted, params: Mapping[str, Value], moved: Sequence[str] = ()) -> RestoredData:
-    """Return the locations from which a training of `b` reads the declared data as it was when `a` was submitted.
+    """Return the settings by which a training of `b` reads the declared data as it was when `a` was submitted.
 
     Each of `moved` is `NAME=PLACE`, the current location of data. Raises InvalidRequest for a location without data,
     for an undeclared name, and for an object store's URL if no hyperparameter can hold it.
@@ -79,7 +79,7 @@ def restore_data(a: Submitted, b: Submitted, params: Mapping[str, Value], moved:
 
 
 def _within(b: Submitted, path: str) -> bool:
-    """Return whether a code file of the snapshot contains this path as text."""
+    """Return whether a code file in the snapshot of `b` contains this path as text."""
     return any(path.encode() in content for name, content in b.files.items() if is_code(name))
 
 
@@ -99,9 +99,11 @@ def _moves(declared: Sequence[Data], words: Sequence[str]) -> dict[str, str]:
 
 
 def _found(then: Data, listed: bytes, places: Sequence[str]) -> _RestoredPlace:
-    """Return the first of `places` with the original data, else links that restore it, else the first that exists.
+    """Return where the declared data `then` can be read in its original state.
 
-    `listed` is the stored list of the original files.
+    It is the first of `places` that has this state, else a folder of links to files there that restores it, else the
+    first of `places` that exists, with the reason why the state is lost. `listed` is the stored list of the original
+    files.
     """
     present: dict[str, Fingerprint] = {}
     for place in places:

@@ -17,7 +17,7 @@ from kernel_backend.text import duration, head_text, number, search_text, value_
 
 
 def trials_head(status: SearchStatus) -> tuple[str, ...]:
-    """Return the column names of `trial_cells`: those of the trial, then one for each hyperparameter."""
+    """Return the column names of the table of trials: those of each trial, then one for each hyperparameter."""
     metric = status.metric.name
     return ("trial", "state", status.unit, f"best {metric}", f"newest {metric}", "slot time", *status.params)
 

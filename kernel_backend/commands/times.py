@@ -86,7 +86,7 @@ def _top(call: Call) -> Answer:
 
 
 def _frames(client: Client, number: int, trial: int | None) -> Iterator[Frame]:
-    """Yield a frame of the live display at intervals, until the training has ended or needs the user."""
+    """Yield the frames of a live display at intervals, until the training has ended or needs an action by the user."""
     trial = trial or client.front(number)
     before = client.times(number, trial)
     while True:
@@ -111,7 +111,7 @@ def _utilisation(call: Call) -> Answer:
 
 
 def _use(client: Client, number: int, trial: int) -> Utilisation:
-    """Return the use of the slots without curves; an empty one from an older service, which does not measure it."""
+    """Return the current use of a trial's slots, without curves; an empty record if the service is too old for that."""
     try:
         return client.utilisation(number, trial, points=0)
     except NotFound:

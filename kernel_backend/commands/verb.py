@@ -59,9 +59,9 @@ class Call:
 class Verb:
     """Verb (subcommand) with its arguments and examples.
 
-    `examples` are command lines without the program's name, the most common first. `takes` describes the arguments. An
-    argument called `words` collects everything that matches no other argument. `client` and `job` name the equivalent
-    methods of Client and of the job object.
+    `examples` are command lines without the program's name, the most common first. `takes` says what the verb applies
+    to, such as `two experiments`. An argument called `words` collects everything that matches no other argument.
+    `client` and `job` name the equivalent methods of Client and of the job object.
     """
 
     name: str

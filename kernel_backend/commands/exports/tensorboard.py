@@ -71,7 +71,7 @@ def _write_trial(
     reports: Iterable[StoredReport],
     artifacts: Iterable[Artifact],
 ) -> int:
-    """Write one run; return the number of scalars in it."""
+    """Write the event file of one trial into `folder`; return the number of scalars in it."""
     from tensorboardX.writer import FileWriter
 
     folder.mkdir(parents=True, exist_ok=True)
