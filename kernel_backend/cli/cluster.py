@@ -62,7 +62,10 @@ def _join(call: Call, where: str) -> Answer:
 
 
 def _read_token() -> str:
-    """Return the token that the user types at a prompt; on a command line other users of this machine could read it."""
+    """Return the token that the user types at a prompt, or that standard input contains.
+
+    It is no argument of the command, since other users of this machine can read command lines.
+    """
     return (getpass("token: ") if sys.stdin.isatty() else sys.stdin.readline()).strip()
 
 

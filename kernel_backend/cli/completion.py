@@ -1,4 +1,7 @@
-"""Complete `daylight` in a shell (`daylight completion bash`); the shell calls this command for the candidates."""
+"""Print the script for a shell that completes `daylight` (`daylight completion bash`), and the candidates.
+
+The script calls this command to get the candidates.
+"""
 
 from __future__ import annotations
 

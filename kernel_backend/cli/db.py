@@ -49,9 +49,9 @@ def _url(text: str) -> URL:
 
 @contextlib.contextmanager
 def _unused(url: URL, running: bool) -> Iterator[None]:
-    """Lock a home directory's SQLite database against services during the block.
+    """Lock the home directory of a SQLite database during the block, so that no service starts to use it.
 
-    Raises Conflict if a service uses it, unless `running` is set.
+    Raises Conflict if a service uses it. With `running`, or for another database, nothing is locked.
     """
     file = Path(url.database or "")
     if url.get_backend_name() != "sqlite" or file.name != DATABASE or not file.parent.is_dir() or running:

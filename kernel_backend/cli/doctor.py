@@ -58,13 +58,13 @@ def _doctor(call: Call) -> Answer:
 
 
 def _pool(client: Client, name: str) -> list[Finding]:
-    """Return the findings of the service about a pool, checked with this interpreter for its trainings."""
+    """Let the service check a pool for trainings with this interpreter, and return its findings."""
     found = client.check_pool(name, sys.executable).findings
     return [Finding(each.name, each.ok, each.says, each.todo) for each in found]
 
 
 def findings() -> Iterator[Finding]:
-    """Yield the finding of each check, in order; nothing is started or changed."""
+    """Yield the result of each check, in order; the checks start nothing and change nothing."""
     yield Finding("daylight", True, __version__)
     yield _python()
     yield from _torch()
@@ -187,7 +187,7 @@ def _search_methods(found: SearchMethods) -> Iterator[Finding]:
 
 
 def _probe(code: str) -> list[str] | str:
-    """Return the JSON that `code` prints in a new interpreter; on failure the last line of its error output."""
+    """Run `code` in a new interpreter; return the list that it prints as JSON, or a text on why it failed."""
     try:
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

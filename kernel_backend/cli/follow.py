@@ -23,7 +23,7 @@ class Display(Protocol):
         """Update the display to the experiment's current state."""
 
     def say(self, line: str) -> None:
-        """Print a permanent line, apart from the state that is updated."""
+        """Print a line that stays, unlike the displayed state, which is updated in place."""
 
 
 def wait(client: Client, overview: Overview, stream: TextIO) -> tuple[Overview | None, int]:
@@ -46,7 +46,10 @@ def wait(client: Client, overview: Overview, stream: TextIO) -> tuple[Overview |
 
 
 def follow(client: Client, overview: Overview, stream: TextIO) -> Overview:
-    """Show an experiment's progress on `stream` until it has ended or needs the user; return its overview."""
+    """Show an experiment's progress on `stream`, until it has ended or needs an action by the user.
+
+    Returns its overview.
+    """
     number = overview.experiment.number
     with _display(stream) as display:
         display.show(overview)
@@ -67,7 +70,7 @@ def _tell(display: Display, message: Message, before: Overview, after: Overview)
 
 
 class PlainDisplay:
-    """Display for output that is no terminal: a line for the first state, then a line per message."""
+    """Display for output that is no terminal: a line with the state at the beginning, then a line for each message."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream, self._begun = stream, False
@@ -84,7 +87,7 @@ class PlainDisplay:
 
 
 class LiveDisplay:
-    """Display for a terminal: a progress bar with the newest metrics; validations scroll by above it."""
+    """Display for a terminal: a progress bar with the newest metrics, and above it a line for each validation."""
 
     def __init__(self, stream: TextIO) -> None:
         from rich.console import Console

@@ -56,7 +56,7 @@ def _draw(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def drawn_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """Return a table of the library rich, with these rows, for a terminal."""
+    """Return these rows as a table of the library rich, which draws it on a terminal."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text

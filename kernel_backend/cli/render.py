@@ -66,7 +66,7 @@ class Terminal:
         say(text)
 
     def note(self, text: str) -> None:
-        """Print a note to standard error, since a terminal shows no card that contains it."""
+        """Print a note about an experiment to standard error, as a terminal has no card that shows the note."""
         say(f"note: {text}")
 
     def agrees(self, question: str) -> bool:
@@ -155,7 +155,7 @@ _RENDERERS: dict[type[Shown], Callable[[Terminal, Any], None]] = {
 
 
 def _card(overview: Overview, given: str, failures: bool) -> list[str]:
-    """Return the lines about an experiment, with a line `given` about its provenance.
+    """Return the lines about an experiment; one of them is `given`, which says what it was made from.
 
     Failures are included if `failures` is set.
     """
