@@ -72,7 +72,7 @@ class Archive:
         return _ID.fullmatch(id) is not None and self._path(id).is_file()
 
     def spare(self, id: str) -> bool:
-        """Return whether an archive is stored, and touch its file, so that a concurrent `remove` does not delete it."""
+        """Return whether an archive is stored; its time is updated, so that a concurrent `remove` spares it."""
         with contextlib.suppress(OSError):
             if self.has(id):
                 os.utime(self._path(id))
@@ -101,7 +101,10 @@ class Archive:
         return self._path(id).read_bytes()
 
     def read(self, id: str, name: str) -> bytes:
-        """Return one file of an archive; raise NotFound, and TooLarge for a file stored before there were limits."""
+        """Return the bytes of one file of an archive.
+
+        Raises NotFound, and TooLarge for a large file in an archive that was stored before archives had limits.
+        """
         with self._opened(id) as archive:
             try:
                 _check_largest(archive.getinfo(name))
@@ -114,14 +117,17 @@ class Archive:
         return _text(self.read(id, DEFINITION))
 
     def files(self, id: str, wanted: Callable[[str], bool]) -> Files:
-        """Return those files of an archive for whose names `wanted` returns True, read on access; raise NotFound."""
+        """Return the files of an archive whose names `wanted` accepts, by name; each is read when accessed.
+
+        Raises NotFound.
+        """
         with self._opened(id) as archive:
             return Files(self._path(id), frozenset(filter(wanted, archive.namelist())))
 
     def size(self, id: str, wanted: Callable[[str], bool]) -> int:
-        """Return the total unpacked size in bytes of those files for whose names `wanted` returns True; raise NotFound.
+        """Return the total unpacked size in bytes of the files of an archive whose names `wanted` accepts.
 
-        The sizes recorded in an archive were checked when it was stored.
+        The sizes recorded in the archive are used, which were checked when it was stored. Raises NotFound.
         """
         with self._opened(id) as archive:
             return sum(member.file_size for member in archive.infolist() if wanted(member.filename))
@@ -181,11 +187,11 @@ class Files(Mapping[str, bytes]):
         return len(self._names | self._more.keys())
 
     def __reduce__(self) -> tuple[type[Files], tuple[object, ...]]:
-        """Pickle the mapping without the open file."""
+        """Pickle the mapping by path and names, without the open archive."""
         return Files, (self._path, self._names, self._more)
 
     def beside(self, more: Mapping[str, bytes]) -> Files:
-        """Return a mapping with these files and those in `more`."""
+        """Return a mapping with the files of the archive and those in `more`, which take precedence."""
         return Files(self._path, self._names, {**self._more, **more})
 
 
@@ -229,7 +235,10 @@ def check(data: bytes) -> None:
 
 
 def _check_directory(data: bytes) -> None:
-    """Raise TooLarge or InvalidRequest if the zip's directory is too large or hidden: zipfile would read it at once."""
+    """Raise TooLarge if the zip's list of files is too large, and InvalidRequest if it is not where a plain zip has it.
+
+    The module zipfile would read the whole list at once.
+    """
     signature, _, _, _, entries, size, _, comment = _END.unpack(data[-_END.size :].rjust(_END.size))
     if signature != b"PK\5\6" or comment or data[-_END.size - 20 : -_END.size].startswith(b"PK\6\7"):
         raise InvalidRequest("this is no archive of a snapshot: it does not end as a plain zip does")

@@ -31,8 +31,9 @@ _LAYOUT = "layout"  # metadata key of safetensors files that describes the conta
 class WrittenValue(NamedTuple):
     """Captured value, serialised as the content of a file.
 
-    `needs` are names of the notebook's classes and functions to which the value refers, `definitions` the folders of
-    loaded definitions whose classes it uses (see `snapshots/loaded`).
+    `needs` has the names of the notebook's classes and functions to which the value refers. `definitions` has the
+    folders of training definitions whose classes it uses, as those of a model that `job.load()` returned (see
+    `snapshots/loaded`).
     """
 
     format: str
@@ -56,8 +57,8 @@ class TooLarge(Exception):
 def write(value: object, most: int | None = None) -> WrittenValue:
     """Return a value serialised in the simplest format that restores it exactly.
 
-    Raises TooLarge if a pickle has more than `most` bytes, since an object's size is not known in advance, and pickle's
-    error if no format is possible.
+    Raises TooLarge if a pickle gets more than `most` bytes, which only shows while pickling, and pickle's error if no
+    format is possible.
     """
     for attempt in (_as_npy, _as_safetensors, _as_parquet, _as_json):
         if (written := attempt(value)) is not None:
@@ -83,7 +84,7 @@ def read(format: str, data: bytes, namespace: Mapping[str, Any]) -> Any:
 def captured(name: str) -> Any:
     """Return the notebook's value of this name at submission.
 
-    The code that captures a cell writes this call into the definition's top level; users need not write it.
+    Daylight writes this call into the training definition when it captures a cell; users need not write it.
 
     Parameters
     ----------
@@ -190,7 +191,7 @@ def _as_json(value: Any) -> WrittenValue | None:
 
 
 def _is_json(value: Any, seen: set[int]) -> bool:
-    """Return True if JSON restores the value exactly: plain types only, and no object more than once."""
+    """Return True if JSON restores a value exactly: it has plain types only, and contains no object twice."""
     if value is None or type(value) in (bool, int, str):
         return not isinstance(value, int) or abs(value) < 10**4000  # Python parses longer numbers only if configured to
     if type(value) is float:
@@ -222,7 +223,7 @@ class _Pickler(pickle.Pickler):
 
     @property
     def definitions(self) -> tuple[Path, ...]:
-        """Return the folders of loaded definitions whose classes the pickled value uses; empty if there are none."""
+        """Return the folders of loaded training definitions whose classes the pickled value uses; empty if none."""
         loaded = sys.modules.get(_LOADED)
         found = [loaded.definition_of(module) for module in self.modules] if loaded else []
         return tuple(dict.fromkeys(folder for folder in found if folder is not None))

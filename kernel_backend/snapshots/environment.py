@@ -19,8 +19,8 @@ _NUMERICS = re.compile(r"(OMP|MKL|ONEDNN|ATEN|CUBLAS|NCCL)_\w+")
 def record(folder: Path | None = None, variables: Mapping[str, str] = os.environ) -> Environment:
     """Return a description of this interpreter, its packages and machine, and the git state of `folder`.
 
-    By default the folder is the current one. It takes some tens of milliseconds. Facts that only torch knows are
-    reported by the ranks, which import it anyway.
+    By default the folder is the current one. It takes some tens of milliseconds. What only torch knows is left out, as
+    importing it is slow: the ranks report it.
     """
     commit, dirty = git.commit(folder or Path.cwd())
     return Environment(
@@ -33,7 +33,7 @@ def record(folder: Path | None = None, variables: Mapping[str, str] = os.environ
 
 
 def beside(folder: Path, ignored: Callable[[Path], bool]) -> dict[str, bytes]:
-    """Return additional files for a snapshot: sources of editable packages, and the git diff of `folder`.
+    """Return files to add to a snapshot: the sources of editable packages, and the git diff of `folder`.
 
     They are the user's text, so the caller must scan them for secrets; `ignored` returns True for files to leave out.
     """

@@ -13,7 +13,10 @@ DIFF_BYTES = 4 * 2**20
 
 
 def commit(folder: Path) -> tuple[str | None, bool | None]:
-    """Return the commit, and True if tracked files differ from it; (None, None) outside of git or on timeout."""
+    """Return the hash of the current commit, and whether tracked files differ from it.
+
+    Returns (None, None) outside of git or on timeout.
+    """
     said = _git(folder, "status", "--porcelain=v2", "--branch", "--untracked-files=no")
     if said is None:
         return None, None

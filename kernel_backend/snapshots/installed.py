@@ -67,9 +67,9 @@ def sources(root: Path) -> dict[str, Path]:
 
 
 def _files(root: Path, without: Collection[str] = ()) -> dict[str, Path]:
-    """Return all files below a folder by relative path, without hidden ones and those that are not sources.
+    """Return the source files below a folder by relative path.
 
-    Left out are virtual environments, build products and the folders in `without`.
+    Hidden files, virtual environments, build products and the folders named in `without` are left out.
     """
     found: dict[str, Path] = {}
     for folder, folders, files in os.walk(root):
@@ -92,7 +92,7 @@ def own_root() -> Path | None:
 
 
 def own_files(root: Path) -> dict[str, Path]:
-    """Return the files of Daylight below `root` that a worker needs, by their paths in a wheel."""
+    """Return the files of Daylight below `root` that a worker needs; the keys are their paths in a wheel."""
     found: dict[str, Path] = {}
     for package in OURS:
         found |= {f"{package}/{name}": path for name, path in _files(root / package, _BROWSERS).items()}
@@ -205,14 +205,20 @@ def _origin(distribution: Distribution) -> tuple[str | None, str | None]:
 
 
 def _hash(archive: dict[str, Any], fragment: str) -> str | None:
-    """Return `sha256=...` for a package's archive, None if unknown; uv writes it into the URL's fragment."""
+    """Return the `sha256=...` of the file from which a package was installed; None if unknown.
+
+    uv writes it into the fragment of the URL, other installers into `archive`.
+    """
     if sha256 := archive.get("hashes", {}).get("sha256"):
         return f"sha256={sha256}"
     return archive.get("hash") or (fragment if fragment.startswith("sha256=") else None)
 
 
 def _import_root(distribution: Distribution, project: Path) -> str:
-    """Return the folder that an editable install put on sys.path; else the project's `src`, or the project itself."""
+    """Return the folder from which an editable package is imported: the one that its installation put on sys.path.
+
+    If that is unknown, return the folder `src` of the project, or the project itself.
+    """
     for file in distribution.files or ():
         if file.suffix == ".pth":
             with contextlib.suppress(OSError):
@@ -231,7 +237,7 @@ def _import_root(distribution: Distribution, project: Path) -> str:
 
 
 def _horovod(distribution: Distribution) -> dict[str, str]:
-    """Return Horovod's build options, read from its installed files: frameworks, and the wheel's tag."""
+    """Return how Horovod was built, read from its installed files: with which frameworks, and the wheel's tag."""
     flags = {}
     with contextlib.suppress(OSError, ValueError):
         built = json.loads(Path(str(distribution.locate_file("horovod/metadata.json"))).read_text())

@@ -31,7 +31,7 @@ _PLACES = (
 
 
 class Setting(NamedTuple):
-    """Setting of a library that affects results.
+    """Setting of a library that affects results, such as torch's default dtype.
 
     `read` takes the imported library and returns the setting's value as a Python expression; it may raise.
     """
@@ -54,7 +54,7 @@ class Setting(NamedTuple):
         return self.statement.replace("{}", value)
 
     def is_set_in(self, source: str) -> bool:
-        """Return True if code sets this setting, by the same function or attribute."""
+        """Return True if source code sets this setting, by a call of its function or an assignment to its attribute."""
         called, parenthesis, _ = self.statement.partition("(")
         target = self.statement.partition(" = ")[0]
         last = re.escape((called if parenthesis else target).rpartition(".")[2])
@@ -72,7 +72,7 @@ def process(variables: Iterable[str] = ()) -> Process:
 
 
 def cell_of(source: str, line: int) -> str:
-    """Return the text of a definition from `line` on, where the submitted cell begins."""
+    """Return the text of the submitted cell: the part of a definition's source from `line` on."""
     return "\n".join(source.split("\n")[line - 1 :])
 
 
@@ -111,7 +111,7 @@ def _replaced() -> Iterator[tuple[str, str]]:
 
 
 def _is_users(namespace: dict[str, Any]) -> bool:
-    """Return True if a function with these globals is the user's, not an installed library's."""
+    """Return True if a function with these globals is defined in the user's code, not in an installed library."""
     name, file = str(namespace.get("__name__")), namespace.get("__file__")
     if name in ("__main__", "definition"):
         return True
@@ -122,7 +122,7 @@ def _is_users(namespace: dict[str, Any]) -> bool:
 
 
 def _attribute(path: str, begins: str, said: str = "") -> Setting:
-    """Return the record of a torch setting that is an attribute at `path`."""
+    """Return the record of a setting that is the attribute of torch at the dotted `path`; `begins` is its default."""
     name = f"torch.{path}"
     return Setting(name, "torch", lambda torch: repr(attrgetter(path)(torch)), begins, f"{name} = {{}}", said)
 
@@ -134,9 +134,9 @@ def _precision(path: str, begins: str) -> Setting:
 
 
 def _older(name: str, read: Callable[[Any], object], begins: str, statement: str) -> Setting:
-    """Return the record of a float32 precision setting, for torch versions without `fp32_precision`.
+    """Return the record of a float32 precision setting that only torch versions without `fp32_precision` have.
 
-    In later versions it is not read, because mixing both APIs fails.
+    In later versions it is not read, as using both ways to set the precision raises an error.
     """
 
     def value(torch: Any) -> str:
@@ -148,7 +148,7 @@ def _older(name: str, read: Callable[[Any], object], begins: str, statement: str
 
 
 def _told(name: str, read: str, begins: str, statement: str) -> Setting:
-    """Return the record of a torch setting whose value a function returns."""
+    """Return the record of a setting of torch whose value the function at the dotted path `read` returns."""
     return Setting(name, "torch", lambda torch: str(attrgetter(read)(torch)()), begins, f"torch.{statement}")
 
 
@@ -180,7 +180,10 @@ def _locale(category: str) -> Setting:
 
 
 def _raising(numpy: Any) -> str:
-    """Return the floating-point errors for which numpy raises or calls a function, as arguments of `seterr`."""
+    """Return arguments of numpy's `seterr` for those floating-point errors that raise or call a function.
+
+    If there are none, return `all='warn'`.
+    """
     found = {kind: how for kind, how in numpy.geterr().items() if how in ("raise", "call")}
     if len(found) == 4 and len(set(found.values())) == 1:
         found = {"all": next(iter(found.values()))}
@@ -188,7 +191,7 @@ def _raising(numpy: Any) -> str:
 
 
 def _option(name: str, begins: str) -> Setting:
-    """Return the record of a setting that is an option of pandas."""
+    """Return the record of a setting that is an option of pandas; `begins` is its default."""
 
     def read(pandas: Any) -> str:
         with warnings.catch_warnings():  # the option may be deprecated
@@ -201,7 +204,7 @@ def _option(name: str, begins: str) -> Setting:
 
 
 def _config(name: str, begins: str) -> Setting:
-    """Return the record of a setting that is an option of scikit-learn."""
+    """Return the record of a setting that is an option of scikit-learn; `begins` is its default."""
     statement = f"sklearn.set_config({name}={{}})"
     said = rf"\bset_config\s*\([^)]*\b{name}\b"
     return Setting(
@@ -215,7 +218,7 @@ def _recursion(sys: Any) -> str:
 
 
 def _errors_of_warnings(warnings: Any) -> str:
-    """Return the categories of warnings that are raised as errors, without those set by IPython, as an expression."""
+    """Return the categories of warnings that are raised as errors, as text, without those set by IPython."""
     kinds = {category for action, _, category, *_ in warnings.filters if action == "error"}
     return ", ".join(sorted(kind.__name__ for kind in kinds if not kind.__module__.startswith("IPython.")))
 

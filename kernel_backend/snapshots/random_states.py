@@ -21,7 +21,7 @@ _READ: dict[str, Callable[[Any], Any]] = {
 
 
 def random_digests(packages: Iterable[str]) -> dict[str, str]:
-    """Return a digest of each package's random state in this process, by name, if the package is imported."""
+    """Return, by package, a digest of the package's random state in this process, if the package is imported."""
     return {
         name: xxhash.xxh3_128_hexdigest(pickle.dumps(_READ[name](sys.modules[name]), protocol=4))
         for name in packages

@@ -44,7 +44,7 @@ def working_folder(job: LaunchSpec, stand_in: Path) -> Working:
 
     A rerun reads included files as they were submitted, and declared data from `Config.data_at`. If these differ from
     the files in the submission's folder, the rerun uses an overlay of that folder, created below `stand_in` by the
-    first attempt and reused by later ones. So does any attempt for which this folder has none of the included files:
+    first attempt and reused by later ones. An overlay is also used if the folder has none of the included files, since
     the notebook may be on another machine. Modules are not compared: they are imported from `job.code` anyway.
     """
     cwd, code = Path(job.cwd), Path(job.code)
@@ -83,7 +83,7 @@ def _overlay(cwd: Path, data_at: Mapping[str, Path], others: Mapping[str, Path],
 
 
 def _changed(cwd: Path, others: Mapping[str, Path]) -> str:
-    """Return a sentence that says that the files `others` have changed, or are gone, since the submission."""
+    """Return a sentence that names files, `others`, which have changed or are gone since the submission."""
     named = ", ".join(sorted(others)[:_NAMED]) + (f" and {len(others) - _NAMED} more" if len(others) > _NAMED else "")
     return f"{named} {'is gone' if _gone(cwd, others) else 'has changed'} since it was submitted"
 
@@ -106,7 +106,8 @@ def _same(a: Path, b: Path) -> bool:
 class Shipped(MetaPathFinder):
     """Import finder that looks for top-level modules in certain folders first, regardless of `sys.path`.
 
-    A definition may call `sys.path.insert(0, "../src")`, and that folder may have changed since the submission.
+    This also holds after the training definition has called `sys.path.insert(0, "../src")`: the folder may have changed
+    since the submission.
     """
 
     def __init__(self, folders: Sequence[Path]) -> None:
@@ -115,13 +116,16 @@ class Shipped(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the import spec of a module in the folders; None for submodules and namespace packages."""
+        """Return the import spec of a top-level module in this finder's folders.
+
+        Returns None for submodules, which follow their package, and for namespace packages.
+        """
         spec = PathFinder.find_spec(fullname, self._folders) if path is None else None
         # Parts of a namespace package may be elsewhere: sys.path finds all of them.
         return spec if spec is not None and spec.origin is not None else None
 
 
 def lead(folders: Sequence[Path]) -> None:
-    """Make this process and its forks import modules from these folders rather than from others."""
+    """Make this process, and its forks, import top-level modules from these folders before any others."""
     if folders:
         sys.meta_path.insert(0, Shipped(folders))

@@ -88,9 +88,9 @@ class _Digest:
         return self._of_object(value) or self._of_library(value)
 
     def _of_object(self, value: Any) -> bytes | None:
-        """Return the digest of an object: its class's name and its attributes; None if it cannot be compared.
+        """Return the digest of an object: of its class's name and its attributes; None if it cannot be compared.
 
-        The class's module is left out, because it differs in a job.
+        The module of the class is left out, because it differs in a job.
         """
         name = type(value).__qualname__
         if isinstance(value, enum.Enum):
@@ -114,7 +114,7 @@ class _Digest:
                 yield from (name.encode(), self.of(each))
 
     def _function(self, value: Any) -> bytes:
-        """Return the digest of a named function, which is that of its name: the definition has its code."""
+        """Return the digest of a named function, which is that of its name: the training definition has its code."""
         module = getattr(value, "__module__", None) or getattr(getattr(value, "__self__", None), "__name__", None)
         name = getattr(value, "__qualname__", "<")
         if "<" in name:  # <lambda>, <locals>
@@ -141,7 +141,7 @@ class _Digest:
         raise _Unknown
 
     def _tree(self, module: Any) -> Iterator[bytes]:
-        """Yield the state that `state_dict` omits of a torch module: submodules, their settings, and frozen weights."""
+        """Yield digests of a torch module's state that `state_dict` omits: submodules, settings, and frozen weights."""
         for name, each in module.named_modules():
             given = {
                 name: value
@@ -219,7 +219,7 @@ def is_module(value: object) -> bool:
 
 
 def _is_setting(value: object) -> bool:
-    """Return True if an attribute of a module is a setting, not a result of computing."""
+    """Return True if a module's attribute is a setting, such as a number or a named function, not a computed value."""
     if type(value) in (list, tuple):
         return all(map(_is_setting, value))  # type: ignore[call-overload]
     if type(value) is dict:
@@ -228,7 +228,7 @@ def _is_setting(value: object) -> bool:
 
 
 def _is_own(value: object) -> bool:
-    """Return True if a value's class is one of the notebook's and its attributes are its complete state."""
+    """Return True if a value's class is defined in the notebook, and its attributes are all of its state."""
     kind = type(value)
     return (
         kind.__module__ in _OWN

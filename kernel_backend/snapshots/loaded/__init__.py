@@ -1,8 +1,8 @@
 """Import training definitions of snapshots as modules `kernel_backend.snapshots.loaded.s_<snapshot>`.
 
-Objects returned by `job.load()` have classes of these modules, so that other processes can unpickle them. A snapshot
-with a captured value includes the definitions of the value's classes, since the job may run with another home
-directory.
+Objects returned by `job.load()` have classes of these modules, so that other processes can unpickle them. If such an
+object is captured in a snapshot, the snapshot includes the definitions of its classes, since the job may run with
+another home directory.
 """
 
 from __future__ import annotations
@@ -64,15 +64,15 @@ def definition_of(module: str) -> Path | None:
 
 
 def travelling(folder: Path) -> dict[str, bytes]:
-    """Return the files of a loaded definition by path, for a snapshot that captures a value of one of its classes."""
+    """Return the files of a loaded definition, by path, for a snapshot with a captured value of one of its classes."""
     files = (path for path in sorted(folder.rglob("*")) if path.is_file() and "__pycache__" not in path.parts)
     return {f"{TRAVELLED}/{path.relative_to(folder.parent)}": path.read_bytes() for path in files}
 
 
 def take_travelled(code: Path) -> None:
-    """Make the loaded definitions in an unpacked snapshot importable.
+    """Make the loaded definitions that an unpacked snapshot includes importable in this process.
 
-    The folders of their modules are appended to sys.path.
+    The folders of their modules are appended to sys.path. `code` is the folder of the snapshot.
     """
     root = code / TRAVELLED
     if root in _travelled or not root.is_dir():
@@ -112,7 +112,10 @@ class _Loader(SourceFileLoader):
     """Import loader that executes a definition with the snapshot's own modules first on sys.path."""
 
     def source_to_code(self, data: Any, path: Any, **options: Any) -> Any:  # type: ignore[override]
-        """Compile the definition so that importing it trains nothing: without plain cells and Lightning's `fit`."""
+        """Compile a training definition without statements that train, such as Lightning's `fit`.
+
+        Importing the definition must train nothing.
+        """
         snapshot = versions.read(Snapshot, (Path(self.path).parent / DESCRIPTION).read_bytes())
         modules = shipped_modules(Path(self.path).parent, snapshot.project)
         definition = parse(bytes(data).decode(), snapshot.roles_from, snapshot.contract, modules)

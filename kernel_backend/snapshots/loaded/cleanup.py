@@ -42,13 +42,16 @@ def _unused(root: Path) -> Iterator[Path]:
 
 
 def _set_aside(folder: Path) -> Path:
-    """Rename a folder before it is deleted, so that no process imports a half-deleted one."""
+    """Rename a folder that is about to be deleted, so that no process imports it half deleted; return the new path."""
     return folder.rename(folder.with_name(f"old-{folder.name}-{os.getpid()}"))
 
 
 @contextmanager
 def _locked(root: Path, how: int) -> Iterator[None]:
-    """Hold the lock of a folder of definitions in the block; hold none if the folder cannot be written."""
+    """Lock a folder of definitions during the block; `how` is the mode of `flock`, such as LOCK_SH.
+
+    If the folder cannot be written, nothing is locked.
+    """
     opened = -1
     with suppress(OSError):
         opened = os.open(root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
