@@ -58,13 +58,13 @@ class Methods(Protocol):
         """Yield the number of each step to train: `count` steps in all, by default the number set by `--steps`."""
 
     def report(self, values: Mapping[str, Any], step: int | None, validation: bool, epoch: int | None = None) -> None:
-        """Report metrics; `epoch` is set by code that counts its epochs itself."""
+        """Report metrics; `epoch` is set only by code that counts its epochs itself."""
 
     def log(self, text: str) -> None:
-        """Add a note for the user."""
+        """Add a note to the trial, which is shown to the user."""
 
     def checkpoint(self, folder: Path | None = None) -> None:
-        """Request a checkpoint. In a shell command, files in `folder` are added to it."""
+        """Request a checkpoint; only in a shell command, `folder` may name a folder whose files are added to it."""
 
     def checkpoint_dir(self, below: Path) -> Path:
-        """Return the folder, below `below`, whose files are part of every checkpoint."""
+        """Return a subfolder of `below`, whose files become part of every checkpoint."""

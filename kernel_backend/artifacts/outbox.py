@@ -1,4 +1,7 @@
-"""Store an attempt's artifacts on a node that cannot read the home directory, until the launcher has sent them."""
+"""Store the artifacts of an attempt on a node that cannot read the home directory, until they are sent to the service.
+
+The launcher sends them.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ _FOLDER, _RECORD = "artifacts", ".json"
 
 
 class Waiting(NamedTuple):
-    """Artifact that waits to be sent: its record and the path of its file."""
+    """Artifact that is still to be sent to the service: its record and the path of its file."""
 
     record: ArtifactSaved
     content: Path
@@ -28,7 +31,7 @@ class Waiting(NamedTuple):
 class Outbox:
     """Folder with the artifacts of an attempt that are to be sent to the service.
 
-    Each is `artifacts/NUMBER/NAME` and, once complete, has the record `artifacts/NUMBER.json`.
+    The file of an artifact is `artifacts/NUMBER/NAME`. Once it is complete, there is a record `artifacts/NUMBER.json`.
     """
 
     def __init__(self, attempt: Path) -> None:
@@ -37,7 +40,7 @@ class Outbox:
     def put(self, source: ArtifactSource, step: int) -> None:
         """Copy an artifact into the outbox.
 
-        On an OSError, such as a full disk, remove the partial copy and raise it.
+        Raises OSError, for instance if the disk is full, after removing the partial copy.
         """
         number = str(time.monotonic_ns())
         content = self._folder / number
@@ -50,9 +53,9 @@ class Outbox:
             raise
 
     def waiting(self) -> list[Waiting]:
-        """Return the newest artifact of each name, oldest first; remove earlier ones of the same name.
+        """Return the artifacts to send, oldest first: of each name only the newest, after deleting the others.
 
-        Invalid records are removed, since the user can write the files.
+        Files with invalid records are ignored, and the records deleted, since the user's code can write there.
         """
         newest: dict[str, Waiting] = {}
         for path in sorted(self._folder.glob(f"*{_RECORD}"), key=lambda path: (len(path.stem), path.stem)):

@@ -1,8 +1,8 @@
-"""Connect `run` in a shell command's process with the rank that supervises the process, by files in a folder.
+"""Connect `daylight.run` in a process of a shell command with the rank that supervises it, by files in a folder.
 
 The process appends JSON lines to `messages-<rank>.jsonl`; if a message needs an answer, it waits for the file
-`answer-<id>`. If the file `leaving` exists, the program must end. Any program may append metrics to the same file,
-`$DAYLIGHT_METRICS`.
+`answer-<id>`. If the file `leaving` exists, the program must end. Any program, even one without
+Daylight, may append metrics to the file of messages, whose path is in `$DAYLIGHT_METRICS`.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class ProgramMethods:
         self._say(numbers | {name: value for name, value in places.items() if value is not None})
 
     def log(self, text: str) -> None:
-        """Add a note for the user."""
+        """Add a note to the trial, which is shown to the user."""
         self._say({"do": "note", "text": text})
 
     def checkpoint(self, folder: Path | None = None) -> None:
@@ -100,7 +100,7 @@ class ProgramMethods:
         self._ask({"do": "checkpoint"})
 
     def checkpoint_dir(self, below: Path) -> Path:
-        """Return the command's checkpoint folder."""
+        """Return the checkpoint folder of the command; `below` is ignored."""
         return self._checkpoints
 
     def keep(self, name: str, path: Path) -> None:
@@ -115,7 +115,7 @@ class ProgramMethods:
         )
 
     def _ask(self, message: dict[str, Any]) -> None:
-        """Send a message to the supervising rank and wait for the answer; raise InvalidRequest if it is an error."""
+        """Send a message to the supervising rank, and wait for the answer; raise InvalidRequest if that is an error."""
         id = uuid.uuid4().hex
         answer = self._folder / answer_file(id)
         self._say({**message, "answer": id})
@@ -135,7 +135,7 @@ class ProgramMethods:
 
 
 def connect(run: Run, environment: Mapping[str, str]) -> None:
-    """Connect `run` with the supervising rank, if this process runs the shell command of a job."""
+    """Connect `run` with the supervising rank if this process belongs to a job that runs a shell command."""
     if FOLDER in environment:
         methods = ProgramMethods(environment)
         run.begin(methods.keep)

@@ -19,7 +19,7 @@ Writer = Callable[[str, Path], None]
 
 
 class Run:
-    """Training in this process, as users' code sees it; `daylight.run` is the single instance.
+    """Interface of users' code to the training in this process; `daylight.run` is the single instance.
 
     `train(run, ...)` is a loop of the user's own: it restores, iterates and reports through this object. In a
     notebook the same calls train in the kernel and print their reports, and nothing is saved.
@@ -239,7 +239,7 @@ class Run:
         text : str, optional
             Text for the user.
         step : int, optional
-            Step of the values; by default they are numbered.
+            Step of the values. If no report of a program names a step, each report counts as one step.
         epoch : int, optional
             Epoch that the values are of. The first one that a program names counts as its first.
         validation : bool, default False
@@ -368,7 +368,7 @@ class Run:
         return self._folder
 
     def begin(self, write: Writer | None) -> None:
-        """Start training in this process; called by the runner.
+        """Prepare this object for a training in this process; called by the process that runs a rank.
 
         Parameters
         ----------
@@ -379,7 +379,7 @@ class Run:
         self._methods = None
 
     def attach(self, methods: Methods) -> None:
-        """Set the implementation of this object's methods; called by the runner.
+        """Set the implementation of this object's methods; called by the process that runs a rank.
 
         Parameters
         ----------

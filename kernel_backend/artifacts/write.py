@@ -56,13 +56,13 @@ class WrittenArtifact(NamedTuple):
     digest: str
 
     def record(self, source: ArtifactSource, step: int, at: float = 0.0) -> ArtifactSaved:
-        """Return the record of the artifact; without `at`, the spool sets its time when the record is written."""
+        """Return the artifact's record; if `at` is 0, its time is set when it is written for the service."""
         fields = {"name": source.name, "media": source.media, "file": source.file}
         return ArtifactSaved(size=self.size, digest=self.digest, step=step, at=at, **fields)
 
 
 def look(name: str, path: str | os.PathLike[str]) -> ArtifactSource:
-    """Return the source of an artifact; raise InvalidRequest for an invalid name, or a path that cannot be saved."""
+    """Return the files to save as an artifact; raise InvalidRequest for an invalid name or an unreadable path."""
     check_name(name)
     found = Path(path)
     try:
@@ -100,7 +100,10 @@ def sweep(folder: Path) -> None:
 
 
 class _Digesting:
-    """Output file that counts and digests the bytes written to it; it is not seekable, as zipfile would seek."""
+    """Output file that counts and digests the bytes written to it.
+
+    It has no `seek`, so that zipfile writes each byte once, in order.
+    """
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file, self._digest, self._size = file, xxhash.xxh3_128(), 0
@@ -135,9 +138,9 @@ def _pack(files: dict[str, Path], target: _Digesting) -> None:
 
 
 def _files(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield relative path and path of each file below a folder, sorted.
+    """Yield (relative path, path) of each file below a folder, sorted.
 
-    Raise InvalidRequest for links that lead out.
+    Raises InvalidRequest for symbolic links that lead out of the folder.
     """
     root = folder.resolve()
     for path in sorted(_below(folder)):
