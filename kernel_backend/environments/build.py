@@ -28,7 +28,7 @@ def build(
 ) -> None:
     """Build the environment of a lock in folder `venv`, replacing an existing one.
 
-    `wheels` are files by name, including Daylight's own; all other files come from package indexes, or from the folder
+    `wheels` are wheel files by package, including Daylight's own; others come from package indexes, or from the folder
     `index` alone. The interpreter is `python` if that has the right version, else one that uv finds. Raises
     NoEnvironment with uv's message (a full disk, no network), and leaves nothing half-built.
     """
@@ -59,7 +59,7 @@ def build(
 
 
 def whole(venv: Path) -> bool:
-    """Return True if an environment is complete: its interpreter and all of its packages exist."""
+    """Return True if an environment is complete: its interpreter and all packages that were installed exist."""
     try:
         there = (venv / _CONTENTS).read_text().splitlines()
         return os.access(venv / "bin" / "python", os.X_OK) and set(there) <= set(_contents(venv))
@@ -68,7 +68,10 @@ def whole(venv: Path) -> bool:
 
 
 def interpreter(version: str, python: Path | None) -> str:
-    """Return the Python for a new environment: `python` if its minor version is right, else one for uv to find."""
+    """Return the Python for a new environment of a version: the path `python` if its minor version is right.
+
+    Otherwise return the minor version, such as `3.11`, for which uv searches an interpreter.
+    """
     minor = version.rpartition(".")[0]
     if python is not None and (found := version_of(python)) and found.rpartition(".")[0] == minor:
         return str(python)
@@ -80,6 +83,6 @@ def _contents(venv: Path) -> list[str]:
 
 
 def _line(name: str, wheel: Path) -> str:
-    """Return the requirement line for a wheel file; its digest is also in the URL, from which uv records it."""
+    """Return the line of a requirements file for a wheel; the URL includes the digest, as uv records it from there."""
     sha256 = digest(wheel.read_bytes())
     return f"{name} @ {wheel.as_uri()}#sha256={sha256} --hash=sha256:{sha256}\n"

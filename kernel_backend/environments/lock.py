@@ -56,7 +56,11 @@ def make(environment: Environment, python: Path, folder: Path) -> Lock:
 
 
 class Plan(Record):
-    """Plan for locking an environment: each of its packages is in exactly one of these mappings."""
+    """Plan for locking an environment; each of its packages is in one of these mappings.
+
+    `wanted` are to be found in package indexes, `files` are wheels installed from a file, by digest, `pinned` are
+    version control requirements at a commit, and `unlocked` cannot be locked, with the reason.
+    """
 
     wanted: dict[str, str] = {}  # name -> name==version, to be found in an index
     files: dict[str, str] = {}
@@ -113,7 +117,10 @@ def local_hashes(folders: list[Path], wanted: Mapping[str, str]) -> dict[str, li
 
 
 def with_hashes(text: str, known: Mapping[str, list[str]]) -> tuple[str, list[str]]:
-    """Return the text of a lock with the hashes in `known` added, and the packages left out for lack of a hash."""
+    """Return a lock's text with the hashes in `known` added, and the names of packages that have no hash.
+
+    Packages without a hash are left out of the text.
+    """
     kept, bare = [], []
     for block in re.split(r"\n(?=\S)", text.strip()):
         requirement = block.partition(" \\")[0].strip()

@@ -1,4 +1,4 @@
-"""Describe the environment of another interpreter of this machine, even if it lacks Daylight."""
+"""Describe the environment of an interpreter on this machine other than this process's, even if it lacks Daylight."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def present(python: Path, variables: Mapping[str, str] = os.environ) -> Environm
 
 
 def own_root_of(python: Path) -> Path | None:
-    """Return the folder from which an interpreter imports Daylight; None if it has no Daylight.
+    """Return the folder from which another interpreter imports Daylight; None if it has no Daylight.
 
-    Raises NoEnvironment.
+    Raises NoEnvironment if the interpreter cannot be run.
     """
     told = json.loads(_ask(python, installed.__file__, "--own-root"))
     return Path(told) if told else None

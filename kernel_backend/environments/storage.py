@@ -47,9 +47,10 @@ class Environments:
         self._home, self._locks = home, home / "environments"
 
     def interpreter(self, python: str, packages: Sequence[str]) -> Interpreter:
-        """Return the interpreter `python`, or this process's if this machine lacks it, and the packages that it lacks.
+        """Return the interpreter `python` or, if this machine does not have it, that of this process.
 
-        `packages` are those that a training imports; the ones that this process's interpreter lacks are returned.
+        `packages` are those that a training imports. If this process's interpreter is returned, the record names those
+        of them that it lacks.
         """
         if shutil.which(python) is not None:
             return Interpreter(path=python)
@@ -64,11 +65,11 @@ class Environments:
         return None
 
     def make_lock(self, environment: Environment, python: Path, after: float = AGAIN_S) -> Lock:
-        """Return the lock of an environment; make and store it, with the wheels that it needs, if there is none.
+        """Return the lock of an environment; if there is none, make and store it, with the wheels that no index has.
 
-        If a lock lacks packages that an index should have, and is older than `after` seconds, it is made again, as
-        indexes change. `python` is the recorded interpreter. Takes seconds. Raises NoEnvironment, also if the recorded
-        files of Daylight no longer exist; other wheels are stored all the same.
+        `python` is the interpreter whose environment was recorded. A lock that lacks packages which an index should
+        have is made again if it is older than `after` seconds, as indexes change. Takes seconds. Raises NoEnvironment;
+        in particular if the recorded files of Daylight no longer exist, although other wheels are stored even then.
         """
         with self._alone(environment):
             unkept = self._keep_files(environment)
@@ -94,7 +95,7 @@ class Environments:
         return bool(lacking) and time.time() - (self.folder(environment) / "lock.json").stat().st_mtime >= after
 
     def python(self, environment: Environment) -> Path | None:
-        """Return the interpreter of an environment; None unless it is completely built."""
+        """Return the interpreter of a built environment; None if it is not completely built."""
         venv = self.folder(environment) / "venv"
         return venv / "bin" / "python" if whole(venv) else None
 
@@ -143,9 +144,10 @@ class Environments:
         return next(wheel_folder(self._home, digest).glob("*.whl"), None) if digest else None
 
     def _keep_ours(self, environment: Environment, python: Path) -> None:
-        """Store the wheel of the environment's version of Daylight.
+        """Store the wheel of the version of Daylight with which the environment was recorded, if it is not stored.
 
-        It is built from the files of this installation, or of that in which `python` has Daylight.
+        It is built from the files of this installation, or of the Daylight in `python`. Raises NoEnvironment if neither
+        has that version.
         """
         if environment.daylight is None:
             raise NoEnvironment("this snapshot does not say which Daylight it ran with: it cannot be locked")
@@ -159,7 +161,10 @@ class Environments:
             self._keep(environment.daylight, name, data)
 
     def _keep_files(self, environment: Environment) -> dict[str, str]:
-        """Store each wheel that was installed from a file; return, by package, why one could not be stored."""
+        """Store the wheels of those packages that were installed from files.
+
+        Returns, by package, why a wheel could not be stored.
+        """
         unkept = {}
         for name, expected in locks.requirements(environment).files.items():
             if self._wheel(expected) is None:
@@ -182,7 +187,7 @@ class Environments:
 
     @contextmanager
     def _alone(self, environment: Environment) -> Iterator[None]:
-        """Hold the lock of an environment's folder in the block, as several services may share a file system."""
+        """Lock an environment's folder during the block, as several services may use it in a shared file system."""
         folder = self.folder(environment)
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -194,7 +199,7 @@ class Environments:
 
 
 def wheel_folder(home: Path, key: str) -> Path:
-    """Return the folder of a wheel; `key` is the digest of Daylight's own files, or for other packages of the wheel."""
+    """Return the folder of a wheel; `key` is the wheel's digest, or for Daylight itself that of its source files."""
     return home / "snapshots" / "wheels" / key
 
 

@@ -62,7 +62,7 @@ def run(*arguments: str, folder: Path, python: Path, stdin: str = "", index: Pat
 
 
 def variables(settings: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment variables for uv: the given ones, and pip's settings that they do not override.
+    """Return the environment variables for uv: those in `given`, and pip's `settings` that they do not override.
 
     Settings are passed as variables, since an index's URL may contain a password and command lines are public. pip does
     not prefer one index to another, so uv's strategy `unsafe-best-match` is set; hashes identify the files.
@@ -76,12 +76,12 @@ def variables(settings: Mapping[str, str], given: Mapping[str, str]) -> dict[str
 
 
 def only(index: Path) -> dict[str, str]:
-    """Return the environment variables that make uv install files only from this folder."""
+    """Return the environment variables that make uv install files from this folder only, without the network."""
     return {"UV_NO_INDEX": "1", "UV_OFFLINE": "1", "UV_FIND_LINKS": str(index)}
 
 
 def offline(said: str = "") -> bool:
-    """Return True if uv may not use the network, according to the environment or to its own message `said`."""
+    """Return True if uv may not use the network, as UV_OFFLINE or its error message `said` says."""
     return os.environ.get("UV_OFFLINE", "0").lower() not in ("", "0", "false") or "network was disabled" in said
 
 
@@ -117,7 +117,7 @@ def parse_settings(text: str) -> dict[str, str]:
 
 
 def find_links(python: Path) -> list[Path]:
-    """Return the local folders in which an interpreter's pip, and uv, look for wheels."""
+    """Return the local folders in which the pip of an interpreter, and so uv, searches for wheels."""
     said = variables(pip_settings(str(python)), os.environ).get("UV_FIND_LINKS", "")
     return [folder for each in re.split(r"[,\s]+", said) if each and (folder := Path(each)).is_dir()]
 

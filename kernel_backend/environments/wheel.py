@@ -15,9 +15,10 @@ _WHEEL = "Wheel-Version: 1.0\nGenerator: daylight\nRoot-Is-Purelib: true\nTag: p
 
 
 def own_wheel(root: Path, digest: str) -> tuple[str, bytes]:
-    """Return name and bytes of a wheel made from the Daylight below `root`, for workers, without files for browsers.
+    """Return the name and the bytes of a wheel, made from the installation of Daylight below `root`.
 
-    Raises NoEnvironment if its files do not match `digest`, because they have changed since.
+    It lacks the files for browsers, which no worker needs. Raises NoEnvironment if the files do not match `digest`,
+    because they have changed since.
     """
     files = own_files(root)
     contents = {name: path.read_bytes() for name, path in files.items()}

@@ -20,7 +20,7 @@ _SECONDS = 3600.0  # enough to download gigabytes over a slow connection
 
 
 class Wheel(Record):
-    """File from which a package is installed; `key` is the name of its folder."""
+    """Wheel of a package that a node can fetch from the service; `key` is the name of its folder there."""
 
     key: str
     file: str
@@ -40,13 +40,16 @@ class NodeEnvironment(Record):
 
 
 class Wheelhouse:
-    """Wheels in a home directory: those that no index has, and others after their download; methods block."""
+    """Wheels that the service offers to nodes: those that no index has, and those that were downloaded from indexes.
+
+    Methods block.
+    """
 
     def __init__(self, home: Path) -> None:
         self._home, self._environments = home, Environments(home)
 
     def offer(self, environment: Environment) -> NodeEnvironment:
-        """Return an environment's lock and the wheels that no index has; raises NoEnvironment if there is no lock."""
+        """Return an environment's lock, with those wheels that no index has; raises NoEnvironment without a lock."""
         lock = self._environments.lock(environment)
         if lock is None or environment.daylight is None:
             raise NoEnvironment("the lock of this environment is gone: submit it again")
@@ -55,14 +58,14 @@ class Wheelhouse:
         return NodeEnvironment(environment=environment, lock=lock, wheels=wheels)
 
     def downloaded(self, environment: Environment) -> tuple[Wheel, ...] | None:
-        """Return the wheels of all other packages of an environment; None until all have been downloaded."""
+        """Return the wheels of an environment that came from package indexes; None until all have been downloaded."""
         listing = self._listing(environment)
         keys = listing.read_text().split() if listing.exists() else []
         complete = listing.exists() and all(map(self._file, keys))
         return tuple(map(self._described, keys)) if complete else None
 
     def download(self, environment: Environment, lock: Lock, python: Path) -> None:
-        """Download the wheels of a lock's other packages, which indexes have, with the pip of `python`.
+        """Download those wheels of a lock that package indexes have, with the pip of `python`, to offer them to nodes.
 
         Takes minutes. Raises NoEnvironment with pip's message.
         """
@@ -97,7 +100,7 @@ class Wheelhouse:
         return Wheel(key=key, file=file.name, size=file.stat().st_size, sha256=sha256_of(file), name=name)
 
     def _adopt(self, file: Path) -> str:
-        """Move a downloaded file into the folder named by its digest; return the digest."""
+        """Move a downloaded wheel into the wheel folder named by the file's digest; return the digest."""
         key = sha256_of(file)
         wheel_folder(self._home, key).mkdir(parents=True, exist_ok=True)
         file.replace(wheel_folder(self._home, key) / file.name)
@@ -105,7 +108,7 @@ class Wheelhouse:
 
 
 def _pip_download(requirements: Path, folder: Path, python: Path) -> None:
-    """Download the files of a lock into a folder, with pip, since uv unpacks the files that it downloads."""
+    """Download the files of a lock into a folder by pip, as uv keeps no wheels: it unpacks what it downloads."""
     command = [_with_pip(python), "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
     command += ["--no-deps", "--require-hashes", "--dest", str(folder), "-r", str(requirements)]
     try:
@@ -118,7 +121,7 @@ def _pip_download(requirements: Path, folder: Path, python: Path) -> None:
 
 
 def _with_pip(python: Path) -> str:
-    """Return an interpreter that has pip: `python`, else the one of this process."""
+    """Return an interpreter that has pip: `python`, else that of this process; raises NoEnvironment if neither has."""
     candidates: Sequence[str] = (str(python), sys.executable)
     for each in candidates:
         if os.access(each, os.X_OK):
