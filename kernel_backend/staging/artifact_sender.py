@@ -60,9 +60,9 @@ class ArtifactSender(threading.Thread):
             self._ending.wait(PERIOD_S)
 
     def _settle(self, waiting: Waiting) -> None:
-        """Send one artifact and remove it; if the service cannot store it, send a note instead.
+        """Send one artifact and remove it from the node; if it cannot be stored, send a note to the user instead.
 
-        Raises the errors of a service that cannot be reached, and Fenced.
+        Raises Fenced, and errors after which the artifact is sent again, such as an unreachable service.
         """
         try:
             self._send(waiting)
@@ -88,7 +88,7 @@ class ArtifactSender(threading.Thread):
             raise PlaceUnavailable(f"it arrived damaged {DAMAGED} times: look at this node's network")
 
     def _send_content(self, waiting: Waiting, offset: int) -> None:
-        """Send a file from an offset to its end; the service's answer to each piece gives the next offset."""
+        """Send an artifact's file from an offset to its end; the service answers each piece with the next offset."""
         with waiting.content.open("rb") as file:
             while offset < waiting.record.size:
                 file.seek(offset)

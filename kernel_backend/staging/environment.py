@@ -55,14 +55,17 @@ class LockedEnvironment:
 
     @property
     def note(self) -> str:
-        """Return the differences between this environment and the recorded one, as text; "" if they are equal."""
+        """Return a note for the user if the environment has another Python version than the recorded one, else ""."""
         found, recorded = self._environments.version(self._offered.environment), self._offered.environment.python
         if found is None or found == recorded:
             return ""
         return f"the locked environment has Python {found}, the snapshot was made with {recorded}"
 
     def _build(self, base: Path, folder: Path) -> Path:
-        """Build the environment from this node's package indexes or, if that fails, from wheels of the service."""
+        """Build the environment with packages from the indexes that this node uses, or if that fails, from the service.
+
+        `folder` is a temporary folder for wheels.
+        """
         offered = self._offered
         own = self._fetched(offered.wheels, folder)
         try:
@@ -76,7 +79,10 @@ class LockedEnvironment:
         return self._environments.install(offered.environment, offered.lock, own, base, index)
 
     def _downloaded(self, reason: NoEnvironment) -> tuple[Wheel, ...]:
-        """Wait until the service has downloaded all wheels, and return them; raises NoEnvironment if it cannot."""
+        """Wait until the service has downloaded the packages of the lock from indexes; return their wheels.
+
+        Raises NoEnvironment if it cannot; `reason` is why this node could not do so itself.
+        """
         while not (found := self._ask(everything=True)).ready:
             time.sleep(LOOK_S)
         if found.problem:

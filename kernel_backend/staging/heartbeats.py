@@ -1,4 +1,4 @@
-"""Report to the service that a node is still fetching files, so that its gang keeps waiting for the node."""
+"""Tell the service that a node is still fetching files, so that the other nodes of the attempt keep waiting for it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 
 class Heartbeats(threading.Thread):
-    """Thread that reports a node as alive until the end of a `with` block.
+    """Thread that reports to the service, until the end of a `with` block, that a node is alive.
 
     The first report is sent after one period.
     """

@@ -40,9 +40,9 @@ _log = logging.getLogger(__name__)
 
 
 def launch_staged(index: NodeIndex) -> int:
-    """Run the ranks of an attempt that belong to this node; return the exit code of the launcher.
+    """Run those ranks of an attempt that belong to this node, after fetching their files; return the exit code.
 
-    The environment variables describe the attempt.
+    The environment variables describe the attempt. The exit code is that of the launcher.
     """
     request = taken(os.environ)
     client = client_of(request.urls, request.token, request.uid)
@@ -59,12 +59,15 @@ def launch_staged(index: NodeIndex) -> int:
 
 
 def taken(environ: MutableMapping[str, str]) -> StagingRequest:
-    """Return the staging request in the environment variables, and remove it, so that ranks do not see its token."""
+    """Remove the staging request from the environment variables and return it; ranks must not see its token."""
     return StagingRequest.model_validate_json(environ.pop(VARIABLE))
 
 
 def _staged(request: StagingRequest, client: Client, index: NodeIndex, until: ExitStack) -> AttemptFolder:
-    """Fetch the files of an attempt; return its folder, which is marked as in use until `until` is closed."""
+    """Fetch the files of an attempt to this node; return their folder.
+
+    Until `until` is closed, the folder is marked as in use, so that no other launcher removes it.
+    """
     home = NodeHome.of(Path(os.environ[SCRATCH]), node_name(os.environ))
     os.environ["DAYLIGHT_HOME"] = str(home.path)  # ranks inherit it
     folder = AttemptFolder(attempt_folder(home.path, parse_attempt(request.key)), index.node)
@@ -81,9 +84,9 @@ def _staged(request: StagingRequest, client: Client, index: NodeIndex, until: Ex
 
 
 def _launched(request: StagingRequest, client: Client, folder: AttemptFolder, index: NodeIndex) -> int:
-    """Launch the ranks while threads send their files; remove the folder once the service has all files.
+    """Launch the ranks of this node, and send their files to the service meanwhile; return the exit code.
 
-    Returns the exit code.
+    The folder is removed once the service has all files.
     """
     _log_to(folder.node_log)
     out = StageOut(folder.path, partial(client.stage_file, request.key, request.token))
@@ -118,7 +121,7 @@ def _refused(request: StagingRequest, client: Client, index: NodeIndex, error: E
 
 
 def _log_to(path: Path) -> None:
-    """Redirect this process's output to a file, since the output of the job may be written on another node."""
+    """Redirect the output of this process to a file, since the job's own output file may be on another node."""
     with path.open("ab") as log:
         sys.stdout.flush()
         sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""Manage a folder on a node's own disk with the layout of a home directory, one for each service and node."""
+"""Manage a service's folder on a node's own disk; it is organised like the service's home directory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHORT_LIVED, _LOCKS = "attempts", "locks"
 
 
 class NodeHome(NamedTuple):
-    """Folder on a node's own disk for one service, with the layout of a home directory."""
+    """Folder of one service on a node's own disk, organised like the service's home directory."""
 
     path: Path
 
@@ -35,7 +35,7 @@ class NodeHome(NamedTuple):
 
     @contextlib.contextmanager
     def alone(self, name: str) -> Iterator[None]:
-        """Hold this node's lock `name` during the block."""
+        """Hold the lock `name` during the block; only one launcher on this node has it at a time."""
         locks = self.path / _LOCKS
         locks.mkdir(exist_ok=True)
         with (locks / name).open("w") as file:
@@ -44,7 +44,7 @@ class NodeHome(NamedTuple):
 
     @contextlib.contextmanager
     def attempt(self, folder: Path) -> Iterator[None]:
-        """Mark an attempt's folder as in use in the block, so that no other launcher removes it."""
+        """Mark the folder of an attempt as in use during the block, so that no other launcher removes it."""
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with (folder / _LOCK).open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -52,7 +52,7 @@ class NodeHome(NamedTuple):
 
     @contextlib.contextmanager
     def in_use(self, folder: Path) -> Iterator[None]:
-        """Mark a folder that attempts share as in use in the block, so that no launcher removes it."""
+        """Mark a folder that several attempts use as in use during the block, so that no launcher removes it."""
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / _LOCK).open("w") as file:
             fcntl.flock(file, fcntl.LOCK_SH)
@@ -60,7 +60,7 @@ class NodeHome(NamedTuple):
             yield
 
     def clean(self, now: float | None = None) -> list[Path]:
-        """Remove folders of attempts whose launchers have died, and shared files unused for `KEPT_S`.
+        """Remove the folders of attempts whose launchers have died, and shared files unused for `KEPT_S` seconds.
 
         Returns the paths that were removed.
         """
@@ -79,13 +79,13 @@ class NodeHome(NamedTuple):
 
 
 def _is_old(path: Path, now: float) -> bool:
-    """Return whether a shared file or folder is not in use, and has not been used for `KEPT_S`."""
+    """Return whether a shared file or folder is not in use, and was last used more than `KEPT_S` seconds ago."""
     mark = path / _LOCK  # each launcher that uses the folder updates this file's time
     return now - (mark.lstat().st_mtime if mark.exists() else _used(path)) > KEPT_S and not _in_use(path)
 
 
 def remove(path: Path) -> None:
-    """Remove a file or folder; parts that cannot be removed are left to a later launcher."""
+    """Remove a file or folder; what cannot be removed stays, and another launcher tries again later."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
         return
@@ -94,7 +94,7 @@ def remove(path: Path) -> None:
 
 
 def _used(path: Path) -> float:
-    """Return when a file, or any file below a folder, was last modified."""
+    """Return the time at which a file, or the newest file below a folder, was last modified."""
     newest = 0.0
     for each in (path, *(Path(where, name) for where, _, names in os.walk(path) for name in names)):
         with contextlib.suppress(OSError):

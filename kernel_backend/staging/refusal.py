@@ -1,4 +1,4 @@
-"""Describe why a node cannot run its ranks of an attempt, and what to do about it."""
+"""Describe why a node cannot run its ranks of an attempt, with advice."""
 
 from __future__ import annotations
 

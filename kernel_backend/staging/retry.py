@@ -21,7 +21,10 @@ class StagingFailed(Exception):
 
 
 def retried(ask: Callable[[], _T]) -> _T:
-    """Return the result of `ask`, repeated while the service is unreachable; raises StagingFailed and NoEnvironment."""
+    """Return the result of `ask`, called again while the service cannot be reached.
+
+    Raises StagingFailed, and NoEnvironment.
+    """
     waits = RETRY.waits()
     while True:
         try:

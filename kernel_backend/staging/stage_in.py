@@ -33,10 +33,10 @@ _log = logging.getLogger(__name__)
 
 
 def stage_in(request: StagingRequest, client: Client, home: NodeHome, folder: AttemptFolder, until: ExitStack) -> None:
-    """Write launch spec, token and code of an attempt into its folder on this node, with paths of this node.
+    """Write the launch spec, token and code of an attempt into its folder on this node, and make its environment.
 
-    Folders that it shares with other attempts on the node are marked as in use until `until` is closed. Raises
-    StagingFailed and NoEnvironment.
+    Paths in the launch spec are changed to those on this node. Folders that are shared with other attempts are marked
+    as in use until `until` is closed. Raises StagingFailed and NoEnvironment.
     """
     spec = read_job(retried(lambda: client.attempt_job(request.key, request.token)))
     here = {"home": str(home.path), "code": str(attempt_folder(home.path, spec.id) / "code")}
@@ -57,7 +57,7 @@ def stage_in(request: StagingRequest, client: Client, home: NodeHome, folder: At
 
 
 def missing_data(job: LaunchSpec, snapshot: Snapshot, node: str) -> Iterator[str]:
-    """Yield a sentence for each declared folder or file of data that this node does not have."""
+    """Yield a sentence for each folder or file of declared data that does not exist on this node."""
     for data in snapshot.data:
         place = job.config.data_at.get(data.name, data.path)
         if "://" not in place and not Path(place).exists():
@@ -65,7 +65,10 @@ def missing_data(job: LaunchSpec, snapshot: Snapshot, node: str) -> Iterator[str
 
 
 def _snapshot(request: StagingRequest, client: Client, home: NodeHome, job: LaunchSpec) -> bytes:
-    """Return the archive of an attempt's code with verified digest; fetch it if this node does not have it."""
+    """Return the archive of an attempt's code, fetched from the service unless this node has it.
+
+    Its digest is checked.
+    """
     archive = Archive(home.path / "snapshots")
     with home.alone(f"snapshot-{job.snapshot[:16]}"):
         if archive.spare(job.snapshot):

@@ -22,14 +22,14 @@ _log = logging.getLogger(__name__)
 
 
 class FileState(NamedTuple):
-    """Size of a file, with a version that shows whether the file was replaced."""
+    """State by which a change of a file is detected: its size and, except for logs, its inode and time."""
 
     size: int
     version: tuple[int, int] = (0, 0)  # inode and time of the last change; zeros for a log
 
 
 def due(found: Mapping[str, FileState], sent: Mapping[str, FileState], ending: bool) -> list[str]:
-    """Return the names of files that changed since they were sent; records of the ranks' end come last, if `ending`.
+    """Return the names of files that changed since they were sent; with `ending`, records of the ranks' end come last.
 
     Examples
     --------
@@ -44,7 +44,10 @@ def due(found: Mapping[str, FileState], sent: Mapping[str, FileState], ending: b
 
 
 class StageOut(threading.Thread):
-    """Thread that sends logs in pieces and records as a whole; requests can be repeated, and are retried."""
+    """Thread that sends the files of an attempt to the service: logs in pieces, and records as a whole.
+
+    All requests can be repeated, and are retried.
+    """
 
     def __init__(self, folder: Path, send: Send) -> None:
         super().__init__(name="stage out", daemon=True)
@@ -62,7 +65,7 @@ class StageOut(threading.Thread):
         return self.delivered
 
     def run(self) -> None:
-        """Send changed files until `finish` is called and all are sent, or the attempt is over for the service."""
+        """Send changed files until `finish` is called and all are sent, or until the service accepts no more."""
         while True:
             ending = self._ending.is_set()  # checked before the scan, which is then complete
             try:
