@@ -53,7 +53,7 @@ class Fingerprint:
 
 
 def fingerprint_of(files: Iterable[File], read: int = 0) -> Fingerprint:
-    """Return the fingerprint of these files; `read` is how many of them were read, not found in the cache."""
+    """Return the fingerprint of these files; `read` of them were read, and the digests of the others were cached."""
     return Fingerprint(tuple(sorted(files)), read)
 
 

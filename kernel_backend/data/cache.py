@@ -30,7 +30,10 @@ class StatSignature(NamedTuple):
     device: int
 
     def settled(self, now: int) -> bool:
-        """Return True if any change of the file after time `now` (nanoseconds) is certain to change its metadata."""
+        """Return True if changes of the file after time `now` (nanoseconds) will certainly show in its metadata.
+
+        A file changed shortly before `now` may change again within the resolution of its time stamps.
+        """
         return max(self.mtime, self.ctime) < now - RACY_NS
 
 
@@ -42,14 +45,17 @@ class CacheEntry(NamedTuple):
 
 
 def looks(status: os.stat_result) -> StatSignature:
-    """Return the file metadata that shows changes of its bytes; unlike mtime, ctime cannot be set back."""
+    """Return the metadata of a file by which changes of its content are detected.
+
+    It includes ctime, which programs cannot set back, as they can mtime.
+    """
     return StatSignature(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev)
 
 
 class StatCache:
-    """SQLite cache of files' digests.
+    """SQLite database that caches the digests of files.
 
-    If it is damaged, locked or not writable, all files are read and nothing fails.
+    If the database is damaged, locked or not writable, no error is raised, and all files are read.
     """
 
     def __init__(self, file: Path | None) -> None:

@@ -37,9 +37,9 @@ def fingerprint(path: str, say: Say = lambda text: None, at: Path | None = None)
 
 
 def declare(names: Iterable[str], cwd: Path, say: Say = lambda text: None) -> Declared:
-    """Return the records and the lists of files of declared data, each path once; relative paths start at `cwd`.
+    """Fingerprint the data that `--data` declares; return records and lists of files, with each path only once.
 
-    Raises InvalidRequest if nothing exists at a path.
+    Relative paths start at `cwd`. `say` is called with progress. Raises InvalidRequest if nothing exists at a path.
     """
     data: list[Data] = []
     files: dict[str, bytes] = {}

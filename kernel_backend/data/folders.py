@@ -52,7 +52,7 @@ def fingerprint(root: Path, cache: StatCache, say: Say) -> Fingerprint:
 
 
 def digest_of(path: bytes) -> CacheEntry | None:
-    """Return the xxh3-128 of a file's bytes, with its metadata when it was read; None if it does not exist."""
+    """Read a file and return its digest (xxh3-128), with its metadata at that time; None if it does not exist."""
     entry = None
     for _ in range(TRIES):
         try:
@@ -74,7 +74,7 @@ def digest_of(path: bytes) -> CacheEntry | None:
 
 
 class _Memory(threading.local):
-    """Buffer of each thread into which the thread reads files."""
+    """Buffer for reading files, one for each thread."""
 
     def __init__(self) -> None:
         self.piece = memoryview(bytearray(PIECE))
@@ -97,7 +97,10 @@ def _read(entry: CacheEntry) -> bool:
 def _read_all(
     unread: list[tuple[bytes, StatSignature]], threads: ThreadPoolExecutor, told: str, say: Say
 ) -> Iterator[tuple[bytes, CacheEntry]]:
-    """Read files in threads, and yield path and digest of each file that still exists."""
+    """Read files in several threads, and yield (path, cache entry) of each file that still exists.
+
+    `say` is called with progress: the text `told` with the number of files read.
+    """
     done, next_word = 0, time.monotonic() + TOLD_S
     chunks = [unread[begin : begin + AT_ONCE] for begin in range(0, len(unread), AT_ONCE)]
     for chunk, entries in zip(chunks, threads.map(_read_some, chunks), strict=True):

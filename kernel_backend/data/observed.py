@@ -28,24 +28,27 @@ _OWN = tuple(str(_ROOT / name) for name in ("kernel_backend", "jupyter_ext", "da
 
 
 def is_data(path: str, ours: Iterable[str]) -> bool:
-    """Return True if an opened file may be data: not of the system, Python, packages, or the folders `ours`."""
+    """Return True if a file that a training has opened may be data.
+
+    Files of the system, of Python, of packages and in the folders `ours` are none.
+    """
     if any(part in _PACKAGES for part in path.split("/")):
         return False
     return not any(_within(path, folder) for folder in (*_SYSTEMS, *_PYTHONS, *_OWN, *ours))
 
 
 def installed_in(folders: Iterable[str]) -> list[str]:
-    """Return the folders with installed packages, which the environment records by name and version."""
+    """Return those of the folders that contain installed packages, which are recorded by version, not as data."""
     return [folder for folder in folders if folder and any(Path(folder).glob("*.dist-info"))]
 
 
 def observed(
     paths: Iterable[str], home: Path, hurry: Callable[[], bool] = lambda: False, overlay: str = ""
 ) -> Observed:
-    """Return the records of files that a training has read, as they are now; deleted files are left out.
+    """Return records of the files that a training has read, with their present content; deleted files are left out.
 
-    While `hurry()` returns True, no more files are digested. `overlay` is the root folder of an overlay: files below it
-    get their real names.
+    As soon as `hurry()` returns True, the remaining files get no digest. `overlay` is the root folder of the training's
+    overlay, or ""; files below it get their real names.
     """
     found = sorted(set(paths))
     cache = StatCache(home / CACHE)
@@ -61,7 +64,7 @@ def real_name(path: str, overlay: str) -> str:
 
 
 class _Reading:
-    """Reader that records files one by one, and digests their bytes until its budget is used up."""
+    """Reader that records files one by one, and digests them until it has read as many bytes as it may."""
 
     def __init__(self, known: Mapping[bytes, CacheEntry], hurry: Callable[[], bool], overlay: str) -> None:
         self._known, self._hurry, self._overlay = known, hurry, overlay

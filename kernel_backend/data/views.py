@@ -17,18 +17,18 @@ from kernel_backend.overlay import can_be_led
 
 
 class View(NamedTuple):
-    """Restored data (a folder or a file), and the names of files whose earlier bytes do not exist any more."""
+    """Restored data: its folder or file, and the names of files whose earlier bytes do not exist any more."""
 
     place: Path
     missing: tuple[str, ...]
 
 
 def view(then: Data, listed: bytes, present: Fingerprint, root: Path, folders: Path) -> View:
-    """Restore the earlier data `then` as a new folder of links to files below `root` with the same bytes.
+    """Restore an earlier state of data as a new folder of links to those files below `root` that have the same bytes.
 
-    The folder is created in `folders`. `listed` is the list of the files at that time, which names the links. `present`
-    is the current fingerprint of `root`; files may have been renamed since. If any bytes are missing, no link is
-    created; a name outside of the folder counts as missing.
+    `then` is the record of that state, and `listed` its list of files, by which the links are named. `present` is the
+    current fingerprint of `root`; files may have been renamed since. The folder is created in `folders`. If any bytes
+    are missing, no link is created; a name that leads out of the folder counts as missing.
     """
     alone = root.is_file()
     places = {(str(file.size), file.digest): root if alone else root / file.name for file in present.files}
@@ -48,7 +48,11 @@ def _leads_out(name: str) -> bool:
 
 
 def _free(folders: Path, digest: str, names: Collection[str]) -> Path:
-    """Return the first folder for this digest that has no other files in it, such as the output of a training."""
+    """Return a folder in `folders`, named by the digest, that has no files besides `names`; it need not exist.
+
+    A training may have written other files, such as its output, into a folder that was created earlier: then the name
+    has a number, too.
+    """
     for number in count(1):
         folder = folders / (digest if number == 1 else f"{digest}-{number}")
         found = (os.path.relpath(os.path.join(at, name), folder) for at, _, files in os.walk(folder) for name in files)
@@ -58,10 +62,11 @@ def _free(folders: Path, digest: str, names: Collection[str]) -> Path:
 
 
 def led(data: Data, place: str, cwd: str, params: Mapping[str, Value], before: str) -> dict[str, Value] | None:
-    """Return hyperparameters with which a training in `cwd` reads its data from the location `place`.
+    """Return the hyperparameters with which a training in the folder `cwd` reads its data from `place`.
 
-    A value that is the data's path, or the path `before` that an earlier run used, is replaced. Relative paths are
-    redirected by links (`overlay`). None if the code itself contains the path.
+    Values that are the data's path, or the path `before` from which the previous run read it, are replaced. A relative
+    path stays, as an overlay of `cwd` redirects it by links. Returns None if no hyperparameter has the path, so that
+    only the code can contain it.
     """
     relative = can_be_led(data.name, place, cwd)
     paths = [data.path, before, *([] if relative else [data.name])]
@@ -70,7 +75,7 @@ def led(data: Data, place: str, cwd: str, params: Mapping[str, Value], before: s
 
 
 def _moved(value: Value, paths: Sequence[str], place: str) -> Value:
-    """Return a hyperparameter's value with `place` instead of the first of `paths` with which it begins."""
+    """Return a hyperparameter's value; where it begins with one of `paths`, `place` replaces this path."""
     if not isinstance(value, str):
         return value
     for path in (each.rstrip("/") for each in paths):
@@ -82,7 +87,7 @@ def _moved(value: Value, paths: Sequence[str], place: str) -> Value:
 
 
 def _link(place: Path, target: Path) -> None:
-    """Make `place` a symbolic link to `target`, atomically, as a training may be reading it."""
+    """Make `place` a symbolic link to `target`; it exists at any time, since a training may be reading it."""
     if place.is_symlink() and place.readlink() == target:
         return
     place.parent.mkdir(parents=True, exist_ok=True)
