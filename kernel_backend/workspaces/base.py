@@ -20,7 +20,7 @@ LARGEST_NUMBER = 9_999_999  # longer names of folders are no experiment numbers 
 
 
 class SearchClass(Record):
-    """Search class that a notebook cell defines, with the settings and the space of its search."""
+    """Search class that a notebook cell defines, with the interpreter, settings and search space to run it with."""
 
     experiment: int
     python: str
@@ -31,7 +31,7 @@ class SearchClass(Record):
 
 
 class SearchClassProcess(Protocol):
-    """Client of a search class in a separate process; each call raises SearchFailed if the class fails."""
+    """Client of a process in which a user's search class runs; each call raises SearchFailed if the class fails."""
 
     def interval(self) -> Any:
         """Return the `interval` attribute of the search class."""
@@ -43,11 +43,11 @@ class SearchClassProcess(Protocol):
         """Call `tell` of the search class, and return the result."""
 
     def close(self) -> None:
-        """End the process of the class."""
+        """End the process in which the search class runs."""
 
 
 class Contents(NamedTuple):
-    """Size of a file in bytes, and an iterator over its bytes in pieces."""
+    """Size of a file in bytes, and an iterator that reads it piece by piece."""
 
     size: int
     pieces: Iterator[bytes]
@@ -59,16 +59,17 @@ class EnvironmentStorage(Protocol):
     def interpreter(self, python: str, packages: Sequence[str]) -> Interpreter:
         """Return the interpreter `python` or, if this machine does not have it, that of the service.
 
-        `packages` are those that a training imports; the ones that the service's interpreter lacks are returned.
+        `packages` are those that a training imports. If the service's interpreter is returned, the record names those
+        of them that it lacks.
         """
 
     def lock(self, environment: Environment) -> Lock | None:
         """Return the stored lock of an environment; None if there is none."""
 
     def make_lock(self, environment: Environment, python: Path) -> Lock:
-        """Return the lock of an environment; make and store it if there is none; raise NoEnvironment.
+        """Return the lock of an environment; if there is none, make and store it.
 
-        `python` is the recorded interpreter.
+        `python` is the interpreter whose environment was recorded. Raises NoEnvironment.
         """
 
     def python(self, environment: Environment) -> Path | None:
@@ -95,10 +96,10 @@ class Workspace(Protocol):
         """Unpack the code of an attempt; return its working folder, with a note for the user about it."""
 
     def largest_number(self) -> int:
-        """Return the largest experiment number that any folder has; 0 if there is none."""
+        """Return the largest experiment number in the names of this workspace's folders; 0 if there is none."""
 
     def last_attempt(self, experiment: int, trial: int, since: int) -> int:
-        """Return the last attempt number up to which all after `since` have folders; else `since`."""
+        """Return the last attempt number of a trial, counted up from `since` while the next attempt has a folder."""
 
     def usage(self, experiment: int) -> dict[str, int]:
         """Return the disk usage of an experiment in bytes, by kind of folder (such as `attempts`).
@@ -113,20 +114,23 @@ class Workspace(Protocol):
         """Delete an experiment's folders; raises OSError if one cannot be deleted."""
 
     def remove_logs(self, experiment: int) -> None:
-        """Delete logs, records and unpacked code of an ended experiment; its folders stay, empty."""
+        """Delete the logs, records and unpacked code of an ended experiment; its empty folders stay."""
 
     def artifact(self, experiment: int, trial: int, name: str) -> Contents:
         """Return the bytes of an artifact's file; raise NotFound if the file does not exist."""
 
     def asker(self, asked: SearchClass, archive: bytes) -> SearchClassProcess:
-        """Return a client of a snapshot's search class, whose process is started by the first call."""
+        """Return a client of the search class in a snapshot; its first call starts the process of the class."""
 
 
 class Workspaces(Protocol):
     """Access to the workspaces of all owners."""
 
     def check(self, owner: str) -> None:
-        """Raise Forbidden, with the reason, if this owner's trainings cannot run here, or PlaceUnavailable."""
+        """Check that an owner's trainings can run on this machine.
+
+        Raises Forbidden with the reason, or PlaceUnavailable if they cannot at present.
+        """
 
     def of(self, owner: str) -> Workspace:
         """Return an owner's workspace."""

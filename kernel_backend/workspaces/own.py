@@ -1,4 +1,7 @@
-"""Access the workspace of this process's user: in the home directory of an embedded service, or of an agent."""
+"""Access the workspace of this process's Unix user.
+
+The process is a service for one user, or an agent that a service starts as the user.
+"""
 
 from __future__ import annotations
 
@@ -51,11 +54,11 @@ class OwnWorkspace:
         return working_folder(job, stand_in_folder(self._home, job.experiment, job.trial))
 
     def largest_number(self) -> int:
-        """Return the largest experiment number that any folder has; 0 if there is none."""
+        """Return the largest experiment number in the names of this workspace's folders; 0 if there is none."""
         return largest_number(self._home)
 
     def last_attempt(self, experiment: int, trial: int, since: int) -> int:
-        """Return the last attempt number up to which all after `since` have folders; else `since`."""
+        """Return the last attempt number of a trial, counted up from `since` while the next attempt has a folder."""
         following = (AttemptId(experiment, trial, number) for number in count(since + 1))
         return next(key.number for key in following if not attempt_folder(self._home, key).exists()) - 1
 
@@ -83,7 +86,7 @@ class OwnWorkspace:
                 folder.unlink() if folder.is_symlink() else shutil.rmtree(folder)
 
     def remove_logs(self, experiment: int) -> None:
-        """Empty the folders of attempts and search class.
+        """Empty the folders of an experiment's attempts and of its search class.
 
         The folders themselves stay, as their names show which numbers were used.
         """
@@ -98,7 +101,10 @@ class OwnWorkspace:
         return Contents(os.fstat(file.fileno()).st_size, pieces(file))
 
     def asker(self, asked: SearchClass, archive: bytes) -> SearchClassProcess:
-        """Unpack the code of a search class into its search's folder, and return a client of its child process."""
+        """Unpack a snapshot with a search class into the folder of the search; return a client of the class.
+
+        The first call starts a child process in which the class runs.
+        """
         folder, cwd = self._home / "searches" / str(asked.experiment), Path(asked.cwd)
         unpack(archive, folder / "code")
         withheld = WITHHELD if asked.locked else ()
