@@ -14,10 +14,10 @@ class Identity(Protocol):
     """Provider that identifies users by their tokens."""
 
     async def who(self, token: str, *, remembered: bool = False) -> Person | None:
-        """Return the user of a token; None if it is unknown. Raises Forbidden for a valid token without access.
+        """Return the user to whom a token belongs; None if the token is unknown.
 
-        Raises ServiceUnreachable if the user cannot be looked up now; with `remembered`, a cached user is returned
-        instead.
+        Raises Forbidden for a valid token without access. If the user cannot be looked up now, ServiceUnreachable is
+        raised or, with `remembered`, the user of an earlier lookup returned.
         """
 
 

@@ -39,10 +39,10 @@ class HubIdentity:
         return await self.verified(token, self._auth.user_for_token(token, sync=False), remembered)
 
     async def verified(self, token: str, answer: Awaitable[dict[str, Any] | None], remembered: bool) -> Person | None:
-        """Return the user whom the hub's answer names; None if the hub does not know the token.
+        """Return the user whom the hub's `answer` about a token names; None if the hub does not know the token.
 
-        Raises Forbidden without an access scope. If the hub cannot be reached, the cached user is returned with
-        `remembered`, else ServiceUnreachable is raised.
+        Raises Forbidden without an access scope. If the hub does not answer, ServiceUnreachable is raised or, with
+        `remembered`, the user of an earlier answer about this token returned.
         """
         key = hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
         try:

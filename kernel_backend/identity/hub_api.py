@@ -22,7 +22,10 @@ class HubApi:
         self._auth = auth
 
     async def all(self, what: str, needs: str, **query: str) -> list[dict[str, Any]]:
-        """Return all rows of `users` or `groups` (`what`), page by page; errors name the required scopes, `needs`."""
+        """Return all rows of the hub's list `users` or `groups`, as `what` says, fetched page by page.
+
+        `needs` names the scopes that this requires, for error messages.
+        """
         found: list[dict[str, Any]] = []
         while True:
             page = urlencode({**query, "offset": len(found), "limit": PAGE})
@@ -36,9 +39,9 @@ class HubApi:
                 raise ServiceUnreachable(f"the hub answers what is no list of {what}: {body[:100]!r}") from error
 
     async def ask(self, method: str, path: str, needs: str) -> HTTPResponse:
-        """Send a request and return the response; raises ServiceUnreachable unless it succeeds.
+        """Send a request to the hub and return the response; raises ServiceUnreachable unless it succeeds.
 
-        Errors name the required scopes, `needs`.
+        `needs` names the scopes that it requires, for the error message.
         """
         request = HTTPRequest(
             f"{self._auth.api_url.rstrip('/')}/{path}",

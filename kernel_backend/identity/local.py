@@ -10,7 +10,7 @@ from kernel_backend.model.cluster.people import Person
 
 
 class LocalIdentity:
-    """Provider that identifies the one Unix user who runs the service."""
+    """Provider for a service of a single user: the Unix user who runs the service."""
 
     def __init__(self, token: str) -> None:
         self._token = token.encode()

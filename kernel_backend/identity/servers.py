@@ -18,7 +18,7 @@ class HubServers:
         self._api = api
 
     async def read(self) -> tuple[Server, ...]:
-        """Return the notebook servers that run, each with the slots that its options ask for.
+        """Return the notebook servers that are running, each with the number of slots that its user has chosen.
 
         Raises ServiceUnreachable if the hub does not answer or refuses.
         """
