@@ -362,7 +362,10 @@ class Daylight(OutboxSettings, Program):
 async def _listening(
     home: Path, app: Application, service: Service, use: Activity, where: tuple[str, int], prefix: str = ""
 ) -> AsyncIterator[None]:
-    """Start the service, listen, and announce the address in the home directory; undo this after the block."""
+    """Run the service during the block: start it, listen, and announce its address in the home directory.
+
+    After the block, withdraw the address and close the service; running gangs go on.
+    """
     host, port = where
     token = discovery.ensure_token(home)
     server = LimitedServer(app, use.strangers, max_body_size=SNAPSHOT_LIMIT)
@@ -383,9 +386,9 @@ async def _listening(
 
 
 async def _stay_announced(home: Path, token: str, announce: Callable[[], object]) -> None:
-    """Restore the service's discovery files and its lock if they were deleted.
+    """Check periodically, without end, that clients can find this service; restore its deleted files and lock.
 
-    Exits if another service serves the home directory.
+    If another service has announced itself in the home directory meanwhile, end this process by SIGTERM.
     """
     with ExitStack() as locks:
         while True:
@@ -409,7 +412,7 @@ async def _stay_announced(home: Path, token: str, announce: Callable[[], object]
 
 @asynccontextmanager
 async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Run an endless coroutine as a task next to the block, and cancel it when the block ends."""
+    """Run an endless coroutine as a task during the block, and cancel it when the block ends."""
     task = asyncio.create_task(work)
     try:
         yield

@@ -25,7 +25,7 @@ _BUSY_S = 20.0
 
 
 class Contents(NamedTuple):
-    """Contents of a database: the number of its experiments, and the highest experiment number (0 without any)."""
+    """What a database contains: the number of its experiments, and the highest experiment number (0 without any)."""
 
     experiments: int
     newest: int
@@ -42,8 +42,8 @@ class Restored(NamedTuple):
 def back_up(home: Path, to: Path, *, force: bool = False) -> Contents:
     """Copy the database of a home directory to the file `to`, verify the copy, and return what it contains.
 
-    A service may keep writing meanwhile. Raises NotFound if there is no database, and InvalidRequest if it is on a
-    server, or if `to` exists (unless `force`), is that database, or cannot be written.
+    A service may keep writing meanwhile. Raises NotFound if there is no database. Raises InvalidRequest if the database
+    is on a server, or if the file `to` exists (without `force`), is the database itself, or cannot be written.
     """
     database = home / DATABASE
     if server := database_server(home):
@@ -69,8 +69,8 @@ def back_up(home: Path, to: Path, *, force: bool = False) -> Contents:
 def restore(home: Path, file: Path) -> Restored:
     """Replace the database of a home directory by a copy that `back_up` made; the old one is kept next to it.
 
-    Raises NotFound if the file does not exist, InvalidRequest if it is no database that this version can use or the
-    present database is on a server, and Conflict if a service is running.
+    Raises NotFound if the file does not exist, and Conflict if a service is running. Raises InvalidRequest if the file
+    is no database that this version can use, or if the home directory's database is on a server.
     """
     if not file.is_file():
         raise NotFound(f"there is no file {file}")
@@ -143,9 +143,9 @@ def _contents(database: sqlite3.Connection) -> Contents:
 
 
 def _put_away(database: Path) -> Path | None:
-    """Hard-link a database, damaged or not, to a dated name before it is replaced; return that path, None without one.
+    """Keep a database that is about to be replaced, damaged or not, under a name with the date, as a hard link.
 
-    The database must not be in use.
+    Returns the path with the date, or None if there is no database. The database must not be in use.
     """
     if not database.exists():
         return None

@@ -81,7 +81,10 @@ def local_node() -> Node:
 
 
 def visible_ids(kind: str, slots: Sequence[int]) -> list[str]:
-    """Return the ids (index or UUID) of the devices of these slots, by the frameworks' names; empty for CPU slots."""
+    """Return the ids of the devices of these slots as CUDA_VISIBLE_DEVICES has them: indices or UUIDs.
+
+    Empty for CPU slots. `kind` is the kind of device, such as `cuda`.
+    """
     if kind not in _VISIBLE:
         return []
     allowed = _allowed(kind)

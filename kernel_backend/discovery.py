@@ -63,9 +63,9 @@ class Address(NamedTuple):
 def find(home: Path | None = None) -> Address | None:
     """Return the address of a home directory's running service; None if none runs on this machine.
 
-    Without `home`, a hub's configuration (DAYLIGHT_URL) takes precedence over the user's own home directory. The file
-    must match a running process, since another one may have taken the port of a dead service; the owner of the
-    listening process is checked for each connection (see `peers`).
+    Without `home`, a hub's configuration (DAYLIGHT_URL) takes precedence over the user's own home directory. The
+    process that `service.json` names must be running, since another process may have taken the port of a dead service.
+    The owner of the listening process is checked for each connection (see `peers`).
     """
     if home is None and (given := _given()) is not None:
         return given
@@ -104,9 +104,9 @@ def start(home: Path | None = None, limit: float = START_LIMIT) -> Address:
 
 @contextmanager
 def lock(home: Path) -> Iterator[bool]:
-    """Yield True if this process gets the lock of a home directory, and so may be its service.
+    """Try to lock a home directory for the block; yield True if this process got the lock, and so may be its service.
 
-    The lock ends with the process. Raises HomeUnusable.
+    Yields False if another process has it. The lock also ends with the process. Raises HomeUnusable.
     """
     with writing(home):
         opened = os.open(home / "service.lock", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -134,7 +134,10 @@ def end(home: Path, limit: float = END_LIMIT) -> None:
 
 
 def ensure_token(home: Path) -> str:
-    """Return the token of a home directory, after creating it if it is missing; only for the holder of the lock."""
+    """Return the token of a home directory, creating it if it is missing.
+
+    Only the process that holds the home directory's lock may call this.
+    """
     token = _read(home / "token")
     if not token:
         token = secrets.token_urlsafe(32)
@@ -158,7 +161,10 @@ def announce(home: Path, host: str, port: int, prefix: str = "", token: str = ""
 
 
 def announced(home: Path, token: str) -> bool:
-    """Return whether the home directory's files announce this process; raise Conflict if another service."""
+    """Return whether the files in the home directory announce this process as the service, with this token.
+
+    Raises Conflict if they announce another running process.
+    """
     noted = _noted(home)
     if noted is None or noted.machine != socket.gethostname() or not process_identity.alive(noted.pid, noted.started):
         return False
@@ -181,7 +187,7 @@ def write_private(path: Path, text: str) -> None:
 
 
 class _Noted(NamedTuple):
-    """Data in the file `service.json`, by which clients find the service."""
+    """Content of the file `service.json`: the process of the running service, and its address."""
 
     pid: int
     started: float  # seconds after boot
@@ -192,7 +198,10 @@ class _Noted(NamedTuple):
 
 
 def _given() -> Address | None:
-    """Return the address of a hub's service, with this server's token, from environment variables; None if not set."""
+    """Return the address of a hub's service and the token of this notebook server, from environment variables.
+
+    None if no address is set.
+    """
     url = os.environ.get("DAYLIGHT_URL", "").rstrip("/")
     token = os.environ.get("DAYLIGHT_TOKEN") or os.environ.get("JUPYTERHUB_API_TOKEN", "")
     user = os.environ.get("DAYLIGHT_SERVICE_UID", "")
@@ -243,7 +252,10 @@ def _lock_is_free(home: Path) -> bool:
 
 
 def _interpreter(home: Path) -> str:
-    """Return an interpreter that can run a service: this one, else the last that did so for this home directory."""
+    """Return a Python that can run a service: this one, else the last one that ran the service of this home directory.
+
+    Raises CannotStart if neither has the packages that a service needs.
+    """
     if all(importlib.util.find_spec(name) for name in _NEEDED):
         return sys.executable
     other = _read(home / "server-python")

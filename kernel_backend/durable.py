@@ -39,7 +39,7 @@ def replacing(path: Path, *, mode: int | None = None, durable: bool = True) -> I
 
 
 def sync_folder(folder: Path) -> None:
-    """Make it durable which files were created, renamed or removed in a folder."""
+    """Write to disk which files a folder contains, so that created, renamed and removed files survive a crash."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

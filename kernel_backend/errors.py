@@ -155,13 +155,13 @@ class NotFinite(DaylightError):
 
 
 class CheckpointDamaged(DaylightError):
-    """Error: a checkpoint's file does not match its manifest: its digest, a shape, or the file is missing."""
+    """Error: a checkpoint does not match its manifest: a file is missing, or has another digest or shape."""
 
     http_status = 500
 
 
 class PlaceUnavailable(DaylightError):
-    """Error: the storage cannot be read or written at present; retry later."""
+    """Error: the storage of checkpoints or files cannot be read or written at present; retry later."""
 
     http_status = 503
 
@@ -180,7 +180,10 @@ def _family(parent: type[DaylightError]) -> dict[str, type[DaylightError]]:
 
 
 def from_json(body: dict[str, Any], status: int) -> DaylightError:
-    """Return the error that `to_json` described, for the client to raise; an unknown name gives DaylightError."""
+    """Return the error that a service described by `to_json`, for the client to raise.
+
+    An unknown name of a class gives a DaylightError.
+    """
     kind = _family(DaylightError).get(str(body.get("error")), DaylightError)
     error = kind(str(body.get("message", f"HTTP {status}")), **body.get("details", {}))
     error.http_status = status

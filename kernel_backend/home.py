@@ -97,7 +97,7 @@ def make_database(home: Path) -> Path:
 
 
 def database_server(home: Path) -> str:
-    """Return the URL, without password, of the server with a home directory's database; "" if it is a file there."""
+    """Return the URL, without password, of the database server of a home directory; "" if it has a SQLite file."""
     try:
         return (home / DATABASE_URL).read_text().strip()
     except OSError:
@@ -105,7 +105,7 @@ def database_server(home: Path) -> str:
 
 
 def attempt_folder(root: Path, key: object) -> Path:
-    """Return the folder of an attempt, such as `12.1-2`, with its launch spec, spool, logs and outcome."""
+    """Return the folder of an attempt, such as `12.1-2`, with its launch spec, reported records, logs and outcome."""
     return root / "attempts" / str(key)
 
 
@@ -115,12 +115,12 @@ def allocation_folder(root: Path, id: str) -> Path:
 
 
 def stand_in_folder(root: Path, experiment: int, trial: int) -> Path:
-    """Return the folder for a trial's overlay of its working folder, shared by all its attempts."""
+    """Return the folder for the overlay of a trial's working folder, in which its attempts train."""
     return root / "standins" / f"{experiment}.{trial}"
 
 
 def prepared_folder(root: Path, experiment: int) -> Path:
-    """Return the folder that records on which nodes the `prepare` function of an experiment has run."""
+    """Return the folder whose files say on which nodes an experiment's function `prepare` has run already."""
     return root / "prepared" / str(experiment)
 
 
@@ -130,14 +130,14 @@ def artifact_folder(root: Path, experiment: int, trial: int) -> Path:
 
 
 def program_folder(root: Path, experiment: int, trial: int) -> Path:
-    """Return the folder of a trial's shell command, with its checkpoint folder, shared by all attempts."""
+    """Return the folder of files of a trial that runs a shell command, with its checkpoint folder, for all attempts."""
     return root / "programs" / str(experiment) / str(trial)
 
 
 def folders_of(root: Path, experiment: int) -> list[tuple[str, Path]]:
-    """Return (kind, path) of each folder of an experiment below a home directory, without checkpoints.
+    """Return (kind, path) of each folder of an experiment in a home directory, except its checkpoints.
 
-    A kind is for instance `attempts`.
+    The kind is the name of the parent folder, such as `attempts`.
     """
     return [
         (kind, root / kind / name)
@@ -149,7 +149,10 @@ def folders_of(root: Path, experiment: int) -> list[tuple[str, Path]]:
 
 
 def sizes_of_experiments(folders: Mapping[str, Path]) -> dict[int, dict[str, int]]:
-    """Return the disk usage in bytes by experiment and kind of folder, in `folders` from `numbered_folders`."""
+    """Return the disk usage in bytes by experiment number and kind of folder.
+
+    `folders` are folders by kind, as `numbered_folders` returns them.
+    """
     found: dict[int, dict[str, int]] = {}
     for kind, folder in folders.items():
         for name in _names(folder):
@@ -160,7 +163,10 @@ def sizes_of_experiments(folders: Mapping[str, Path]) -> dict[int, dict[str, int
 
 
 def numbered_folders(root: Path) -> dict[str, Path]:
-    """Return, by kind, the folders of a home directory whose entries are named by experiment number."""
+    """Return those folders of a home directory whose entries are named by experiment number.
+
+    The keys are the folders' names, such as `attempts`.
+    """
     return {kind: root / kind for kind in _NUMBERED}
 
 

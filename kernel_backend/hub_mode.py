@@ -60,7 +60,7 @@ class UnderHub:
 
     @property
     def url(self) -> str:
-        """Return the service's URL for launchers, which does not change on a restart."""
+        """Return the service's URL for launchers, which stays the same when the service restarts."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.port}{self.prefix}"
 
@@ -70,7 +70,7 @@ class UnderHub:
         return [("/oauth_callback", self.browsers.callback())]
 
     async def keep_telling(self, give: Callable[[Directory], None], every: float = READ_S) -> None:
-        """Read the hub's users and groups periodically, without end, and pass them to `give` after each change."""
+        """Read the hub's users and groups periodically, without end, and pass them to `give` when they have changed."""
         before: Directory | None = None
 
         async def look() -> None:
@@ -85,7 +85,7 @@ class UnderHub:
         await _again_and_again(look, "groups and quotas", every)
 
     async def keep_counting(self, give: Callable[[tuple[Server, ...]], None], every: float = SERVERS_S) -> None:
-        """Read the notebook servers that run periodically, without end, and pass them to `give`.
+        """Read periodically, without end, which notebook servers run, and pass them to `give`.
 
         While the hub does not answer, `give` is not called.
         """
@@ -96,7 +96,7 @@ class UnderHub:
         await _again_and_again(look, "notebook servers", every)
 
     async def counted(self) -> tuple[Server, ...]:
-        """Return the notebook servers that run; none, with a log message, if the hub does not answer."""
+        """Return the running notebook servers; if the hub does not answer, log a message and return none."""
         try:
             return await self.servers.read()
         except ServiceUnreachable as error:
@@ -110,9 +110,10 @@ class UnderHub:
             _log.warning("%s cannot be written: %s", self._kept, error)
 
     async def first(self) -> Directory:
-        """Return the hub's users and groups, or those of the copy on disk; raise ServiceUnreachable without both.
+        """Return the hub's users and groups; if the hub does not answer, those of the last copy on disk.
 
-        Without them the service must not start: it would grant slots without any quota.
+        Raises ServiceUnreachable if there is neither. The service must then not start: it would grant slots without any
+        quota.
         """
         try:
             return await self._directory.read()
@@ -131,7 +132,10 @@ class UnderHub:
 
 
 async def _again_and_again(look: Callable[[], Awaitable[None]], what: str, every: float) -> None:
-    """Call `look` periodically; errors are logged, with `what` it does, and do not end the loop."""
+    """Call `look` every `every` seconds without end; log the first of several errors in a row.
+
+    `what` names what cannot be updated then, such as `groups and quotas`.
+    """
     failed = False
     while True:
         try:

@@ -34,8 +34,9 @@ class LauncherServer:
     def __init__(self, home: Path, address: str, port: int) -> None:
         """Create a server that does not listen yet.
 
-        `address` 0.0.0.0 means all addresses, `port` 0 the port used last. A host name is announced as it is, since it
-        outlives the address of a pod, while the server listens on all addresses.
+        `address` 0.0.0.0 means all addresses, and `port` 0 the port that the last server used. If `address` is a host
+        name, the server listens on all addresses and announces the name, since a pod's address changes while its name
+        stays.
         """
         self._file, self._port = home / LAUNCHERS, port
         self._name = "" if _is_address(address) else address
@@ -62,9 +63,9 @@ class LauncherServer:
 
     @asynccontextmanager
     async def serving(self, service: Service, use: Activity) -> AsyncIterator[None]:
-        """Answer launchers for this service during the block, once the server is opened.
+        """Answer the requests of launchers by `service` during the block, as soon as `open` has been called.
 
-        After the block launchers continue, and look for the next service at the same addresses.
+        After the block, launchers keep running and look for the next service at the same addresses.
         """
         self._serving = service, use
         self._serve()
@@ -82,9 +83,9 @@ class LauncherServer:
             self._server.add_sockets(self._sockets)
 
     def _bound(self) -> list[socket.socket]:
-        """Return sockets bound to the configured port, else to that of the previous service.
+        """Return listening sockets at the configured port or, if none is configured, at the previous service's port.
 
-        Launchers of the previous service can thus find this one.
+        Launchers of the previous service can thus find this one. If the previous port is taken, any free one is used.
         """
         for port in dict.fromkeys((self._port or self._last(), self._port)):
             try:

@@ -28,7 +28,7 @@ def device_of(address: str) -> str | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a host is given as an address that only this machine reaches."""
+    """Return True if `host` is an IP address that only this machine reaches, such as 127.0.0.1; False for a name."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -17,9 +17,9 @@ _WHOLE = ("node_modules", "__pycache__")  # folders linked as a whole, like thos
 
 
 class Overlay(NamedTuple):
-    """Folder of an overlay, used in place of `cwd`.
+    """Folder of an overlay, which a training uses as its working folder in place of `cwd`.
 
-    `linked` if some of its folders are links, which `os.walk` skips.
+    `linked` is True if some of its folders are links, which `os.walk` skips.
     """
 
     cwd: Path
@@ -51,9 +51,9 @@ def overlay_of(cwd: Path, folder: Path) -> Path:
 
 
 def can_be_led(name: str, place: str, cwd: str) -> bool:
-    """Return True if links in the overlay can redirect the relative path `name` to `place`.
+    """Return True if the relative path `name` can be redirected to `place` by links in an overlay of `cwd`.
 
-    The folder `cwd` itself and its parents cannot be redirected.
+    The folder `cwd` itself and its parents cannot be redirected, nor can a URL.
     """
     if name.startswith(("/", "~")) or "://" in name or not os.path.isabs(place):
         return False
@@ -71,11 +71,11 @@ class _Tree:
         self._root, self._left, self.linked = root, ENTRIES, False
 
     def at(self, path: Path) -> Path:
-        """Return the path in the overlay for an absolute path outside of it."""
+        """Return the location in the overlay that stands for an absolute path of the file system."""
         return self._root / path.relative_to(path.anchor)
 
     def mirror(self, path: Path, source: Path) -> None:
-        """Create real folders and links in the overlay, at `path`, for the tree of `source`."""
+        """Create at `path` in the overlay the folders of `source`, with links to its files."""
         self.cleared(path).mkdir()  # fails instead of following a link
         queue = deque([(self.at(path), _entries(source))])
         while queue:
@@ -92,14 +92,17 @@ class _Tree:
                     queue.append((place / entry.name, inside))
 
     def lead(self, path: Path, target: Path) -> None:
-        """Make `path` in the overlay a link to a file or folder elsewhere."""
+        """Make `path` in the overlay lead to `target`: by a link to a file, or by real folders with links to files."""
         if target.is_dir():
             self.mirror(path, target)
         else:
             self.cleared(path).symlink_to(target.absolute())
 
     def cleared(self, path: Path) -> Path:
-        """Return the path at which to create an entry in the overlay, with real parent folders and no old entry."""
+        """Remove what the overlay has at `path`, and return the location in the overlay for a new entry.
+
+        Its parents are made real folders, so that nothing is written through a link.
+        """
         self._open(path.parent)
         place = self.at(path)
         if place.is_symlink():
@@ -109,7 +112,7 @@ class _Tree:
         return place
 
     def _open(self, path: Path) -> None:
-        """Replace links at `path` and its parents by real folders, which have links to the folders' entries."""
+        """Replace links at `path` in the overlay, and at its parents, by real folders that link to the same entries."""
         if path != path.parent:
             self._open(path.parent)
         place = self.at(path)
@@ -133,5 +136,8 @@ def _entries(folder: Path | str) -> list[os.DirEntry[str]]:
 
 
 def _is_link(entry: os.DirEntry[str]) -> bool:
-    """Return True if a folder's entry becomes one link: files, links, and folders that no training reads."""
+    """Return True if the overlay has a link for a folder's entry: a file, a link, or a folder not to be read.
+
+    Hidden folders, for example, are linked as a whole.
+    """
     return not entry.is_dir(follow_symlinks=False) or entry.name.startswith(".") or entry.name in _WHOLE

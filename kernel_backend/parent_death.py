@@ -12,9 +12,9 @@ _PR_SET_DUMPABLE = 4
 
 
 def die_with(parent: int) -> None:
-    """Make the kernel kill this process when its parent process dies, more exactly the thread that has started it.
+    """Make the kernel kill this process when its parent process, whose id is `parent`, dies.
 
-    `parent` is the parent's process id.
+    To the kernel the parent is the thread that started this process: the end of that thread is enough.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Create those parts of a service that depend on the Unix users as whom trainings run."""
+"""Create the engines, checkpoint storage and workspaces of a service, for one Unix user or for several."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TRIALS = 100_000  # trials whose unique id is cached
 
 
 class Parts(NamedTuple):
-    """Engines, checkpoint storage and workspaces of a service."""
+    """Parts of a service that depend on whether trainings run as one Unix user or as several."""
 
     engine: Engine  # of the local pool
     make: Make  # creates the engines of other pools
@@ -41,14 +41,17 @@ class Parts(NamedTuple):
 
 
 def of_one(home: Path, store: Store, checkpoints: str) -> Parts:
-    """Return the parts for a single user: trainings run as this process's user."""
+    """Return the engines and storage of a service whose trainings all run as this process's Unix user."""
     workspace = OwnWorkspace(home, None if "://" in checkpoints else Path(checkpoints))
     storage = CheckpointStorage(checkpoints, _identity(store))
     return Parts(LocalEngine(home), EngineMaker(home), FolderMarks(home), storage, SingleWorkspace(workspace))
 
 
 def of_unix_users(helper: Path, home: Path, store: Store, checkpoints: str) -> Parts:
-    """Return the parts for several Unix users: trainings run, and store files, as their owners."""
+    """Return the engines and storage of a service whose trainings run, and store files, as the Unix users who own them.
+
+    `helper` is the socket of the program that starts an agent as such a user.
+    """
     # Unresponsive agents may block some threads; enough must be left for other users.
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, "service"))
     agents, notes = Agents(by_helper(helper)), GangNotes(home / "gangs")

@@ -24,12 +24,12 @@ def remedy() -> str:
 
 
 def to_stderr(text: str) -> None:
-    """Print a message to standard error, which is the terminal or the cell's output."""
+    """Print a message to standard error, which the user sees in the terminal or below the notebook cell."""
     print(text, file=sys.stderr, flush=True)
 
 
 class Reconnection:
-    """Pauses between retries of a request, each longer; a message is printed after some seconds without service."""
+    """Pauses between retries of a request, each longer than the last; a message is printed after some seconds."""
 
     def __init__(self, seconds: float, say: Say) -> None:
         self._began = time.monotonic()

@@ -25,7 +25,7 @@ class RetryPolicy:
     limit: float = math.inf
 
     def pause(self, failures: int) -> float:
-        """Return the seconds before the next try after this many consecutive failures; 0 without a failure."""
+        """Return the seconds to wait before the next try, after `failures` failures in a row; 0 if there were none."""
         return self.pauses[min(failures, len(self.pauses)) - 1] if failures else 0.0
 
     def waits(self) -> Iterator[float]:

@@ -1,4 +1,4 @@
-"""List the service's routes, with those that the Jupyter server forwards for pages."""
+"""List the service's routes, and which of them the Jupyter server forwards for Daylight's pages."""
 
 from __future__ import annotations
 
@@ -90,7 +90,10 @@ class Endpoint:
 
 
 def verb(name: str, does: str, **options: Any) -> Mapping[str, Operation]:
-    """Return the operation, by HTTP method, of a verb that changes an experiment and replies with its overview."""
+    """Return the operations, by HTTP method, of a route whose POST changes an experiment and returns its overview.
+
+    `name` is the verb, such as `stop`, and `does` describes it.
+    """
     return {"POST": Operation(Overview, verb=name, does=does, **{"again": True, **options})}
 
 

@@ -150,7 +150,7 @@ def names_secret(name: str) -> bool:
 def is_secret(name: str, value: object) -> bool:
     """Return True if name and value look like a secret; numbers, booleans and paths are never secrets.
 
-    For a weak name such as `key`, a plain word or a short number as text is no secret, either.
+    If the name says little, as `key` does, plain words and short numbers as text are no secrets, either.
     """
     if not names_secret(name):
         return False
@@ -189,13 +189,16 @@ def known_secrets(environment: Mapping[str, str] = os.environ) -> list[str]:
 
 
 def text_of(value: object) -> str:
-    """Return a string, container or dataclass as abbreviated text, to be scanned; "" for any other value."""
+    """Return a text to scan for secrets, shortened if long: of a string, a container or a dataclass; else ""."""
     plain = isinstance(value, str | bytes | list | tuple | dict | set | frozenset) or is_dataclass(value)
     return _repr.repr(value) if plain else ""
 
 
 def _telling_parts(line: str, behind: str) -> Iterator[str]:
-    """Yield the parts of a line that may contain a secret; a value in the next line, `behind`, is added."""
+    """Yield the parts of a line to search for secrets: the whole line if it is short, else the text around hints.
+
+    If the line ends where a value is expected, the beginning of the next line, `behind`, is appended.
+    """
     if len(line) <= _LONGEST:
         if _AROUND.search(line):
             yield f"{line} {behind.strip()[:_BEHIND]}" if _OPEN.search(line[-_BEHIND:]) else line
@@ -226,12 +229,15 @@ def _by_its_words(line: str, code: bool) -> str | None:
 
 
 def _fixed(literal: re.Match[str]) -> str:
-    """Return the text of a string literal, without the replacement fields of an f-string."""
+    """Return the text of a string literal; of an f-string without its replacement fields."""
     return re.sub(r"\{[^{}]*\}", "", literal["value"]) if "f" in literal["prefix"].lower() else literal["value"]
 
 
 def _is_one(name: str, value: str) -> bool:
-    """Return True if name and value look like a secret; for a vague name (`eos_token`) the value must look random."""
+    """Return True if name and value look like a secret.
+
+    For names such as `eos_token`, which need not mean a secret, the value must look random.
+    """
     if not _tells(value) or value.lower().strip("-_") == name.lower() or _PATH.fullmatch(value):
         return False
     vague = re.search(r"token|auth|credential|key_?id", name, re.IGNORECASE)
@@ -261,7 +267,10 @@ _OPTIONS = {
 
 
 def leaks_on_the_line(given: Mapping[str, Value], known: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield (kind, message) for each hyperparameter, or option (by its flag), that looks like a secret."""
+    """Yield (kind of secret, message) for each hyperparameter or option that looks like a secret.
+
+    `given` has the values by name of hyperparameter or flag of option.
+    """
     for name, value in given.items():
         found = find_secrets(f"{name} = {value!r}", known) if isinstance(value, str) else []
         if found and name in _OPTIONS:
@@ -272,5 +281,5 @@ def leaks_on_the_line(given: Mapping[str, Value], known: Sequence[str]) -> Itera
 
 
 def leak_text(place: str, kind: str, otherwise: str) -> str:
-    """Return a message with a secret's location and advice; `otherwise` is the advice in case it is no secret."""
+    """Return a message about a secret: where it is, and what to do; `otherwise` says what to do if it is no secret."""
     return f"{place} holds what looks like {kind}. {_WAY_OUT}. If it is none, {otherwise}."

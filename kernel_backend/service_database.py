@@ -36,10 +36,11 @@ class ChosenDatabase(NamedTuple):
 
 
 async def open_store(home: Path, setting: str, patience_s: float, stop: asyncio.Event) -> SqlStore | None:
-    """Return the store of the service of a home directory; None if `stop` is set while its server is waited for.
+    """Return the opened database of a home directory's service; None if `stop` was set while waiting for its server.
 
     `setting` is the configured URL, "" for none. Raises StoreUnavailable if the server does not answer, or another
-    service uses the database, for `patience_s` seconds, and InvalidRequest for a database that cannot be this home's.
+    service uses the database, for `patience_s` seconds. Raises InvalidRequest for a database that cannot be this
+    home's.
     """
     chosen = choose(home, setting)
     if chosen is None:
@@ -56,9 +57,10 @@ async def open_store(home: Path, setting: str, patience_s: float, stop: asyncio.
 
 
 def choose(home: Path, setting: str) -> ChosenDatabase | None:
-    """Return the database server for a home directory, from the setting, environment or a file; None for SQLite.
+    """Return the database server that a home directory's service uses, or None for its SQLite file.
 
-    Passwords are removed from the environment, which processes that run users' code inherit.
+    The setting `db_url` comes first, then the environment variable, then the file in the home directory. Passwords are
+    removed from the environment, which processes that run users' code inherit.
     """
     given = os.environ.pop(VARIABLE, "")
     named = [(setting, "db_url"), (given, VARIABLE), (database_server(home), str(home / DATABASE_URL))]
@@ -116,9 +118,9 @@ def _problem(error: StoreUnavailable) -> str:
 
 
 def _adopt(home: Path, chosen: ChosenDatabase, store: SqlStore) -> None:
-    """Record the database in the home directory.
+    """Record in the home directory which database its service uses.
 
-    Raises InvalidRequest if it is empty although the home directory's SQLite file has experiments.
+    Raises InvalidRequest if the chosen database has no experiments, but the home directory's SQLite file has some.
     """
     noted, name = database_server(home), without_secrets(chosen.url)
     if noted == name:

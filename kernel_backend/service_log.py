@@ -29,11 +29,11 @@ class Seldom(logging.Filter):
         self._said: dict[tuple[str, str], tuple[float, int]] = {}  # start of the period and count, by kind
 
     def __len__(self) -> int:
-        """Return how many different kinds of messages are being counted."""
+        """Return the number of different messages whose repetitions are being counted."""
         return len(self._said)
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return True if a record is to be logged, as its kind of message is below the limit of this period."""
+        """Return False for a warning whose message was logged too often in the present period, else True."""
         if record.levelno < logging.WARNING and not record.name.startswith("tornado"):
             return True
         key, now = (record.name, str(record.msg)), time.monotonic()

@@ -1,10 +1,12 @@
-"""Start agents of Unix users for the service; the one part of Daylight that is root does nothing else.
+"""Start agents for the service: processes that run trainings and access files as a certain Unix user.
 
     python -P -m kernel_backend.spawn_helper --service-user daylight --group users
 
-It listens on a Unix socket that only the service's user can open. A request is one message: a name, and a descriptor
-that becomes the agent's stdin. Nothing else of a request reaches the agent: its command and its environment are fixed
-when this program starts. Standard library only, and short: read it before you run it.
+No other part of Daylight runs as root, and this part does nothing else.
+
+It listens on a Unix socket that only the service's user can open. A request is one message: a user's name, and a
+descriptor that becomes the agent's stdin. Nothing else of a request reaches the agent: its command and its environment
+are fixed when this program starts. Standard library only, and short: read it before you run it.
 """
 
 from __future__ import annotations

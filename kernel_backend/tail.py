@@ -13,16 +13,20 @@ class Tail:
     """Reader of a growing file's lines; an incomplete last line is returned once it is complete."""
 
     def __init__(self, path: Path, behind: int | None = None, longest: int = LONGEST) -> None:
-        """Start at the beginning of `path`; if more than `behind` bytes are unread, skip all but the last `behind`.
+        """Start at the beginning of the file `path`.
 
-        `longest` limits the length of a line.
+        With `behind`, all but the last `behind` bytes are skipped when more bytes are unread. `longest` limits the
+        length of a line.
         """
         self._path, self._behind, self._longest = path, behind, longest
         self._offset = 0
         self._begun = b""
 
     def new(self, most: int = PIECE) -> Iterator[str]:
-        """Yield the lines that end within the next `most` bytes of the file."""
+        """Yield the complete lines in the next `most` bytes of the file.
+
+        A line that is incomplete at their end is yielded by a later call.
+        """
         # Progress bars end lines with a carriage return.
         *lines, begun = (self._begun + self._read(most)).replace(b"\r", b"\n").split(b"\n")
         self._begun = begun[: self._longest]
