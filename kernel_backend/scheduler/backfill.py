@@ -11,9 +11,9 @@ from kernel_backend.scheduler.reservations import Plan
 
 
 class Fit(NamedTuple):
-    """Free slots of one kind of device that a request can use.
+    """Free slots of one kind of device on which a request can start.
 
-    If `passed` is True, some of them are reserved for another request, which may reclaim them.
+    `passed` is True if some of these slots are reserved for another request, and may be taken back for it.
     """
 
     kind: str
@@ -32,11 +32,12 @@ def fit(
     at: float,
     chance: Callable[[Plan], float] = _certain,
 ) -> Fit | None:
-    """Return free slots for a request at time `at`; None if there are too few.
+    """Return free slots on which a request can start at time `at`; None if there are too few.
 
-    Slots that no reservation covers are preferred, then reserved slots whose use delays no reservation. `chance`
-    returns the probability that the request delays a plan; if reserved slots are used, that probability is subtracted
-    from the plan's risk budget, and must not exceed it.
+    Slots that are not reserved are preferred, then reserved slots that can be used without delaying their reservation.
+    `chance` returns the probability that the request would delay a planned reservation. If the request gets reserved
+    slots, that probability is subtracted from the plan's `risk` (the probability of a delay that is still accepted).
+    Slots of a plan with too little `risk` left are not used.
     """
     found = _beside(request, capacities, plans)
     if found is not None:

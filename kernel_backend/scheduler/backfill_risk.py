@@ -1,4 +1,4 @@
-"""Estimate from past run lengths how likely a backfilled gang is to delay a reservation."""
+"""Estimate from past run lengths how likely it is that a gang delays a reservation whose slots it uses (backfill)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ Due = list[tuple[float, float]]  # (seconds, probability that the reservation is
 def due(missing: int, held: Sequence[tuple[int, Allocation]], since: float, lengths: PastLengths, at: float) -> Due:
     """Return the times at which a reservation that lacks `missing` slots may start, each with its probability.
 
-    `held` has the running gangs on the reserved nodes, with their slots there. Three kinds of gangs are assumed to end
-    at any time: those of unknown length, those that were asked to exit, and those that started after the reservation
-    was made (`since`). In doubt the time is too early, so that backfilled gangs never postpone the reservation.
+    `held` has the running gangs on the reserved nodes, each with the number of slots that it holds there. Three kinds
+    of gangs are assumed to end at any time: those of unknown length, those that were asked to exit, and those that
+    started after the reservation was made (at time `since`). The times are therefore early rather than late, so that
+    gangs which use reserved slots meanwhile do not postpone the reservation.
     """
     waiting = [(slots, run) for slots, run in held if not _may_end_now(run, since)]
     missing -= sum(slots for slots, run in held if _may_end_now(run, since))
@@ -51,10 +52,10 @@ def due(missing: int, held: Sequence[tuple[int, Allocation]], since: float, leng
 
 
 def chance_of_enough(missing: int, released: Sequence[tuple[int, float]]) -> float:
-    """Return the probability that at least `missing` slots are released, given (slots, probability) pairs.
+    """Return the probability that at least `missing` slots are released.
 
-    For few pairs it is exact, computed from the distribution of the sum; for many it is an upper bound by Cantelli's
-    inequality.
+    `released` has a pair (number of slots, probability of their release) for each gang. For few pairs the result is
+    exact, computed from the distribution of the sum; for many it is an upper bound by Cantelli's inequality.
     """
     if missing <= 0:
         return 1.0
@@ -74,15 +75,16 @@ def chance_of_enough(missing: int, released: Sequence[tuple[int, float]]) -> flo
 def late(due: Due, chance_to_last: Callable[[float], float]) -> float:
     """Return the probability that a gang still runs when a reservation is due.
 
-    `chance_to_last(seconds)` returns the probability that the gang runs for so many seconds.
+    `due` has the times at which the reservation may start, with their probabilities. `chance_to_last(seconds)` returns
+    the probability that the gang still runs after so many seconds.
     """
     return sum(chance * chance_to_last(seconds) for seconds, chance in due if chance)
 
 
 def risk_of(runs: Iterable[Allocation], since: float, lengths: PastLengths, at: float, due: Due) -> float:
-    """Return an upper bound of the probability that these gangs delay a reservation.
+    """Return an upper bound of the probability that any of the gangs in `runs` delays a reservation.
 
-    Only gangs that started after the reservation was made (`since`) count.
+    Only gangs that started after the reservation was made (at time `since`) count.
     """
 
     def lasts(run: Allocation, seconds: float) -> float:

@@ -63,7 +63,7 @@ def decide(cluster: ClusterState) -> Decisions:
 
 
 class _AcrossPools:
-    """Decisions shared by all pools, since a request that waits in several pools is decided in only one of them."""
+    """Decisions shared by all pools, because a request that waits in several pools is served in only one of them."""
 
     def __init__(self, reserved: dict[RequestKey, Reservation]) -> None:
         self.passes: Mapping[str, _Pass] = {}
@@ -74,9 +74,9 @@ class _AcrossPools:
 
 
 def _beyond_limits(cluster: ClusterState, ledger: Ledger) -> Iterator[Preempt]:
-    """Yield preemptions of gangs whose account holds more slots than its limit.
+    """Yield decisions to preempt gangs of users and groups that hold more slots than their limit.
 
-    That happens after a limit was lowered.
+    An account holds more than its limit after an admin has lowered the limit.
     """
     gone: Counter[tuple[str, Name]] = Counter()
     runs = cluster.runs.values()
@@ -89,14 +89,20 @@ def _beyond_limits(cluster: ClusterState, ledger: Ledger) -> Iterator[Preempt]:
 
 
 def _preempt(source: Source, reason: str, at: float) -> Preempt:
-    """Return the decision to preempt these slots of a gang; if it keeps some, they are reserved for its restart."""
+    """Return the decision to preempt a gang, which gives up the slots of `source`.
+
+    If that is a part of the slots of an elastic gang, its least number is reserved, so that it can restart at once.
+    """
     if source.whole:
         return Preempt(source.run, reason)
     return Preempt(source.run, reason, "shrink", kept_for(source.run, at))
 
 
 class _Pass:
-    """Decisions about the requests of one pool, made in steps from `serve_first` to `serve_elastic`."""
+    """Decisions about the requests of one pool.
+
+    `decide` calls the methods `serve_...` in turn, one for each class of requests.
+    """
 
     def __init__(self, cluster: ClusterState, pool: str, ledger: Ledger, across: _AcrossPools) -> None:
         self._cluster, self._pool, self._ledger, self._at = cluster, pool, ledger, cluster.at
@@ -125,7 +131,10 @@ class _Pass:
             self._walk(list(filter(self._ledger.has_guarantee, lines)), guaranteed=True)
 
     def serve_kept(self) -> None:
-        """Serve requests with a reservation, then the heads of user queues that have waited too long."""
+        """Serve requests that have a reservation, then those that have been first in their user's queue for too long.
+
+        Requests that cannot start now get or keep a reservation.
+        """
         since = self._at - self._cluster.rules.patience
         for request in reserved_for(self._cluster, self._pool):
             reservation = self._reserved.get(request.key)
@@ -140,7 +149,10 @@ class _Pass:
             self._walk(lines, guaranteed=False)
 
     def serve_elastic(self) -> None:
-        """Give the slots for which no request waits to elastic gangs: those that start now, else one that grows."""
+        """Give free slots that nobody waits for to elastic gangs, whose number of slots may change.
+
+        Gangs that start now get more than their least number of slots; then at most one running gang is made larger.
+        """
         starting = [start for start in self.starts if start.request.larger]
         growing = [run for run in self._elastic if may_grow(run, self._cluster.rules, self._at)]
         site, hidden = self._site, self._pool in self._cluster.site_loads and self._site is None
@@ -168,7 +180,10 @@ class _Pass:
                 self._across.preempts[grows.run.key] = grows
 
     def serve_site_queue(self) -> None:
-        """Have elastic gangs give slots to those who wait for them in the queue of the pool's site."""
+        """Shrink elastic gangs for those who wait in the pool's external queue.
+
+        Such a queue is that of a scheduler like Slurm, which itself chooses the nodes of gangs and of other jobs.
+        """
         rules, preempts = self._cluster.rules, self._across.preempts
         going = unplaced(self._elastic, self._cluster.placed, rules, self._at)
         preempts |= {each.run.key: each for each in going if each.run.key not in preempts}
@@ -179,7 +194,7 @@ class _Pass:
             preempts[source.run.key] = _preempt(source, f"{name} waits for slots of pool {self._pool}", self._at)
 
     def _somebody_waits(self) -> bool:
-        """Return whether a request of the pool waits for slots, or a gang that restarts with another size."""
+        """Return whether anyone waits for slots of the pool: a request, or a gang that restarts with another size."""
         queue = self._cluster.queue
         if self._plans or self._cluster.returning or (self._site is not None and self._site.waiting):
             return True
@@ -190,16 +205,17 @@ class _Pass:
 
     @cached_property
     def _lines(self) -> list[list[UserQueue]]:
-        """Return the user queues of each priority, the highest priority first."""
+        """Return the user queues (requests of one user, group and priority) by priority, the highest priority first."""
         by_priority: dict[int, list[UserQueue]] = {}
         for key, line in self._cluster.queue.lines.get(self._pool, {}).items():
             by_priority.setdefault(key.priority, []).append(line)
         return [by_priority[priority] for priority in sorted(by_priority, reverse=True)]
 
     def _walk(self, lines: list[UserQueue], guaranteed: bool) -> None:
-        """Serve requests of these user queues one by one, in fair-share order, until none of them can start.
+        """Serve requests one by one, in fair-share order, until none of them can start.
 
-        With `guaranteed`, only requests within a guarantee are served.
+        `lines` are user queues: each has the requests of one user, group and priority. With `guaranteed`, only requests
+        within a guarantee are served.
         """
         if self._over(guaranteed) or not lines:
             return
@@ -208,16 +224,21 @@ class _Pass:
             fair_order.over(again=self._serve(line, guaranteed))
 
     def _over(self, guaranteed: bool) -> bool:
-        """Return whether no request in this step can start or get a reservation any more."""
+        """Return whether serving more requests is pointless, because none could start or get a reservation any more.
+
+        With `guaranteed`, this is asked for requests within a guarantee, which may still preempt other gangs.
+        """
         if guaranteed:
             return len(self._plans) >= MOST_KEPT
         return self._headed and not any(capacity.total for capacity in self._capacities.values())
 
     def _serve(self, line: UserQueue, guaranteed: bool) -> bool:
-        """Start the first request in this user queue that can start now; return False if none can.
+        """Start the first request of a user queue that can start now, if any.
 
-        A request within a guarantee may preempt gangs that hold borrowed slots. Otherwise the first request that does
-        not fit gets a reservation.
+        The queue has the requests of one user, group and priority. Return True if a request was served, so that the
+        queue may be served again; False if none could be. A request within a guarantee (`guaranteed`) that finds too
+        few free slots may preempt gangs that hold borrowed slots, which serves it as well. Otherwise, the first request
+        of the pool that does not fit gets a reservation.
         """
         for request in self._next_of_each_shape(line):
             if guaranteed and not self._ledger.guaranteed(request):
@@ -236,7 +257,10 @@ class _Pass:
         return False
 
     def _next_of_each_shape(self, line: UserQueue) -> list[SlotRequest]:
-        """Return the first undecided request of each shape in a user queue, in queue order."""
+        """Return the first request of a user queue that is not decided yet, for each shape, in queue order.
+
+        Requests of one shape have the same size and constraints, so that all of them fit or none does.
+        """
         firsts = []
         for shape, requests in line.shapes.items():
             nth = self._begun[line.key, shape]
@@ -262,8 +286,8 @@ class _Pass:
     def _serves(self, request: SlotRequest) -> bool:
         """Return whether this pool is the one that serves a request, which may wait in several pools.
 
-        That is the first of its pools that has room now; if none has, the first that could ever hold it, so that the
-        request gets one reservation, and gangs are preempted for it in one pool.
+        The first of the request's pools that has room now serves it. If no pool has room, it is the first pool that
+        could ever hold the request, so that only one pool makes a reservation and preempts gangs for it.
         """
         if not request.pools:
             return True
@@ -275,9 +299,10 @@ class _Pass:
         return serves is self
 
     def has_capacity(self, request: SlotRequest) -> bool:
-        """Return whether a request could start in this pool now, without starting it.
+        """Return whether a request could start in this pool now; nothing is started or changed.
 
-        A pool counts as full while gangs wait in its site's own queue: another job would wait behind them.
+        A pool in which Daylight's gangs wait in an external queue, such as Slurm's, counts as full: a further job would
+        wait behind them.
         """
         if not self.open or request.shape in self._full or any(run.waiting for run in self._runs):
             return False
@@ -288,7 +313,10 @@ class _Pass:
 
     @property
     def open(self) -> bool:
-        """Return whether gangs may be started in this pool now: its engine or the site's queue may be full."""
+        """Return whether new gangs may be started in this pool now.
+
+        False if the pool's engine has a problem, or if enough gangs wait in its external queue, such as Slurm's.
+        """
         return self._pool not in self._cluster.closed_pools
 
     # Starting requests and making reservations
@@ -297,7 +325,10 @@ class _Pass:
         return self._take(request, fit(request, self._capacities, self._plans, self._at))
 
     def _start_at_risk(self, request: SlotRequest) -> bool:
-        """Start a request on reserved slots if it will probably end before these are needed; else return False."""
+        """Start a request on slots reserved for another if it will probably have ended before that one needs them.
+
+        Return whether it was started.
+        """
         most = max((each.risk for each in self._plans), default=0.0)
         if most <= 0 or (
             request.max_time is None and self._cluster.lengths.chance_to_last(*request.size, 0.0, STEPS[-1]) > most
@@ -308,7 +339,7 @@ class _Pass:
         )
 
     def _chance(self, request: SlotRequest, plan: Plan) -> float:
-        """Return the probability that a request, if started now, still runs when a reservation is due."""
+        """Return the probability that a request, if started now, still runs when the reservation of `plan` is due."""
         if plan.risk <= 0:
             return 1.0
         lengths, begun_at = self._cluster.lengths, self._begun_at.get(request.size, ())
@@ -322,9 +353,10 @@ class _Pass:
         return late(self._due(plan), lasts)
 
     def _due(self, plan: Plan) -> Due:
-        """Return when a plan's reservation can start, as probabilities, after its risk budget was charged.
+        """Return the times at which a plan's reservation may start, each with its probability.
 
-        The charge is the risk that the gangs which started on its slots already pose.
+        The first call for a plan also lowers `plan.risk` by the risk of the gangs that use its reserved slots already.
+        Later calls return the cached result.
         """
         known = self._dues.get(plan.request.key)
         if known is None:
@@ -355,7 +387,12 @@ class _Pass:
         return tuple(shares)
 
     def _keep(self, request: SlotRequest, firm: bool, at_risk: bool) -> None:
-        """Reserve slots for a request; preempt gangs that use its reserved slots if it can start only then."""
+        """Make a reservation for a request that does not fit now, or renew the one that it has.
+
+        Gangs on its reserved slots are preempted if the request cannot start otherwise. A `firm` reservation lets
+        others use its slots only if they end in time. Without `at_risk`, no gang is started on its slots merely because
+        it will probably end in time.
+        """
         before = self._reserved.get(request.key)
         risk = self._cluster.rules.risk if at_risk and request.priority < FIRST else 0.0
         made = self._take_back(request, borrowed=False, sticky=before, firm=firm, risk=risk)
@@ -372,11 +409,13 @@ class _Pass:
         firm: bool = False,
         risk: float = 0.0,
     ) -> Plan | None:
-        """Plan a reservation for a request that does not fit, and preempt gangs whose slots it needs.
+        """Plan a reservation for a request that does not fit now, and preempt gangs whose slots it needs.
 
-        With `borrowed`, gangs that hold borrowed slots may be preempted, otherwise gangs that use reserved slots. If it
-        is enough that elastic gangs shrink, only they are asked to.
-        Returns None if the request fits nowhere.
+        Return the plan; None if the request could not start even on an empty pool. With `borrowed`, gangs that hold
+        borrowed slots may be preempted, otherwise gangs that run on reserved slots. If it suffices to shrink elastic
+        gangs, no gang loses all of its slots. `sticky` is the request's earlier reservation, whose node is kept if
+        possible. A `firm` plan lets others use its slots only if they end in time. `risk` is the probability of a delay
+        that is accepted.
         """
         if not self._feasible(request):
             return None
@@ -413,7 +452,7 @@ class _Pass:
         return made
 
     def _leaving(self) -> list[Source]:
-        """Return what gangs of the pool give up that are leaving, or are asked to by this decision."""
+        """Return the slots that gangs of the pool give up, because they were asked to before or are asked to now."""
         leaving = [Source(run, run.freed) for run in self._runs if run.leaving is not None]
         preempts = (each for each in self._across.preempts.values() if each.run.pool == self._pool)
         return [*leaving, *(Source(each.run, each.freed) for each in preempts)]
@@ -432,15 +471,15 @@ class _Pass:
 
     @cached_property
     def _site(self) -> Site | None:
-        """Return the pool as its site sees it, once all starts are decided; None if Daylight places gangs there.
+        """Return the pool as the external scheduler (site) that chooses its nodes sees it, once all starts are decided.
 
-        None also if its load is not known.
+        None if Daylight itself chooses the nodes, or if the external scheduler's load is not known.
         """
         load = self._cluster.site_loads.get(self._pool)
         return None if load is None or load.problem else site_of(self._cluster, self._pool, load, self.starts)
 
     def _held(self, run: Allocation) -> Allocation:
-        """Return a gang with the slots that it holds in truth, if its site has chosen them."""
+        """Return a gang with the slots that it really holds, if an external scheduler has chosen its nodes."""
         return run if self._site is None else at_site(run, self._site)
 
     @cached_property
@@ -449,7 +488,7 @@ class _Pass:
 
     @cached_property
     def _begun_at(self) -> dict[tuple[str, int], list[float]]:
-        """Return the start times of running gangs, by (owner, number of slots)."""
+        """Return the start times of the pool's running gangs, by (owner, number of slots)."""
         found: dict[tuple[str, int], list[float]] = {}
         for run in self._runs:
             found.setdefault((run.owner, run.slots), []).append(run.since)
@@ -460,10 +499,10 @@ class _Pass:
         return borrowed_slots(self._cluster)
 
     def _coming(self, taken_back: dict[RequestKey, int]) -> tuple[SlotRelease, ...]:
-        """Return when gangs will release their slots, as far as that is known, in order of time.
+        """Return when gangs will release slots, as far as that is known, in order of time.
 
-        The slots in `taken_back`, and those of gangs that this decision preempts, are assumed to be released as soon as
-        the rules allow.
+        `taken_back` has the numbers of slots to be reclaimed from gangs. These slots, and the slots of gangs that the
+        current decision preempts, are assumed to be released as soon as the rules allow.
         """
         asked = taken_back | {key: each.freed for key, each in self._across.preempts.items()}
         runs = [*self._runs, *(start.run(self._at) for start in self.starts)]

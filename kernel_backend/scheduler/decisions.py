@@ -11,7 +11,7 @@ from kernel_backend.scheduler.requests import Allocation, Reservation, SlotReque
 
 @dataclass(frozen=True)
 class Start:
-    """Decision that a request starts now, on these slots."""
+    """Decision that the gang of a request starts now, on the slots of `placement`."""
 
     request: SlotRequest
     placement: Placement
@@ -24,7 +24,7 @@ class Start:
         return tuple((share.node, len(share.slots)) for share in self.placement)
 
     def run(self, at: float) -> Allocation:
-        """Return the allocation of the started gang, which it holds from time `at` on."""
+        """Return the allocation that the started gang holds from time `at` on."""
         request = self.request
         ends = None if request.max_time is None else at + request.max_time
         return Allocation(
@@ -45,8 +45,8 @@ class Start:
 class Preempt:
     """Decision to preempt a gang: to ask it to commit a checkpoint and release its slots.
 
-    An elastic gang that shrinks or grows comes back at once with another number of slots; `kept` is the reservation of
-    its least number until then.
+    If `change` is `shrink` or `grow`, an elastic gang restarts at once with another number of slots. `kept` is the
+    reservation of its least number of slots until it has restarted.
     """
 
     run: Allocation
@@ -56,13 +56,16 @@ class Preempt:
 
     @property
     def freed(self) -> int:
-        """Return how many slots of the gang become free for other requests."""
+        """Return how many slots of the gang become free for others; an elastic gang keeps its least number."""
         return self.run.slots if self.change == "exit" else self.run.surplus
 
 
 @dataclass(frozen=True)
 class Decisions:
-    """Decisions about one cluster state: starts and preemptions in order, and all reservations that hold afterwards."""
+    """Decisions about one cluster state.
+
+    They are starts and preemptions in order, and all reservations that are in force afterwards.
+    """
 
     starts: tuple[Start, ...]
     preempts: tuple[Preempt, ...]

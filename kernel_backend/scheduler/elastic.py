@@ -1,6 +1,7 @@
-"""Choose the sizes of elastic gangs: the slots with which they start, and whether a running one grows.
+"""Choose the sizes of elastic gangs: with how many slots they start, and whether a running gang gets more.
 
-They get only slots for which no request waits, and release them as soon as one does (see `preemption`).
+A gang is elastic if its number of slots may change. Beyond its least number it gets only slots for which no request
+waits, and releases them as soon as a request needs them (see `preemption`).
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ WORTH = 2.0  # a gang grows if that is expected to save so many times the restar
 
 
 def larger_sizes(least: int, most: int, logical_workers: int | None) -> Sequence[int]:
-    """Return the numbers of slots between `least` and `most` with which an elastic gang may run, without `least`.
+    """Return the numbers of slots above `least` and up to `most` with which an elastic gang may run.
 
-    Logical workers are computed in turns: numbers of slots that need as many turns as a smaller number are left out.
+    With `logical_workers`, the slots compute the logical workers in rounds. A number of slots that needs as many rounds
+    as a smaller number is left out, as it would not be faster.
 
     Examples
     --------
@@ -39,7 +41,9 @@ def larger_sizes(least: int, most: int, logical_workers: int | None) -> Sequence
 
 
 def divided(free: int, requests: Sequence[SlotRequest]) -> list[int]:
-    """Divide `free` slots among elastic requests, beyond their least numbers; return the size of each request.
+    """Divide `free` slots among elastic requests that have their least numbers already.
+
+    Return the total number of slots of each request, in the same order.
 
     Examples
     --------
@@ -66,8 +70,8 @@ def largest_fit(
 ) -> SlotsByNode | None:
     """Return a placement for the largest gang of more than `above` and at most `most` slots; None if none fits.
 
-    The slots that the gang holds already must be free in `capacity`. With `whole`, the slots of each node, only sizes
-    that use whole nodes are considered.
+    If the gang holds slots already, the caller must mark them as free in `capacity` first. `whole` has the number of
+    slots of each node if gangs get whole nodes only; then only sizes that use whole nodes are considered.
     """
     sizes = request.larger
     low, high = bisect_right(sizes, above), bisect_right(sizes, min(most, capacity.total))
@@ -92,10 +96,10 @@ def enlarged(
     least: Mapping[RequestKey, SlotsByNode],
     whole: Mapping[str, int] | None = None,
 ) -> dict[RequestKey, SlotsByNode]:
-    """Return larger placements for elastic gangs that start now, where free slots are left.
+    """Divide free slots among the elastic gangs that start now; return the larger placements of those that get more.
 
-    The free slots are divided among them; `capacities` and `ledger` are updated. `least` has where they get their least
-    numbers, and `whole` the slots of each node if all gangs get whole nodes.
+    `least` has the placement of each gang with its least number of slots. `whole` has the number of slots of each node
+    if gangs get whole nodes only. `capacities` and `ledger` are updated.
     """
     found: dict[RequestKey, SlotsByNode] = {}
     for kind, capacity in capacities.items():
@@ -123,10 +127,10 @@ def growth(
     held: Callable[[Allocation], Allocation] = lambda run: run,
     whole: Mapping[str, int] | None = None,
 ) -> Preempt | None:
-    """Return the decision to grow one of these gangs; if several could grow, that of the user with the least usage.
+    """Return the decision to enlarge one of these running elastic gangs; None if none can grow, or none is worth it.
 
-    `held` returns a gang with the slots that it has in `capacities`; `whole` has the slots of each node if all gangs
-    get whole nodes.
+    If several gangs could grow, one of the user with the least usage does. `held` returns a gang with the slots that it
+    holds according to `capacities`. `whole` has the number of slots of each node if gangs get whole nodes only.
     """
 
     def order(run: Allocation) -> tuple[float, float, float, RequestKey]:
@@ -148,9 +152,11 @@ def growth(
 
 
 def unplaced(runs: Iterable[Allocation], placed: Container[RequestKey], rules: Rules, at: float) -> Iterator[Preempt]:
-    """Yield elastic gangs that wait in their site's queue for more than their least numbers, and do so in vain.
+    """Yield decisions to shrink elastic gangs that wait too long for slots in an external queue, such as Slurm's.
 
-    `placed` are the gangs whose nodes the site has granted, though they have not begun there yet.
+    A gang that has requested more than its least number for longer than `rules.unplaced` seconds requests its least
+    number instead. `placed` has the gangs whose nodes the external scheduler has granted, though they have not started
+    yet; these are left alone.
     """
     for run in runs:
         waits = run.waiting and run.leaving is None and run.key not in placed
@@ -160,12 +166,16 @@ def unplaced(runs: Iterable[Allocation], placed: Container[RequestKey], rules: R
 
 
 def kept_for(run: Allocation, at: float) -> Reservation:
-    """Return the reservation that a gang which changes its size gets for its restart."""
+    """Return the reservation that a gang has while it restarts with another size: its own one, else a new one."""
     return run.reservation or Reservation(run.key, run.kind, None, at)
 
 
 def may_grow(run: Allocation, rules: Rules, at: float) -> bool:
-    """Return whether an elastic gang has run for long enough since its last change to be restarted in order to grow."""
+    """Return whether an elastic gang may be restarted with more slots now.
+
+    It must have run long enough since its last start to be preempted, and so that restarts take a small part of its
+    time.
+    """
     when, progress = preemptible_at(run, rules), run.progress
     if run.elastic is None or run.leaving is not None or run.waiting or when is None or when > at or progress is None:
         return False
@@ -177,9 +187,9 @@ def may_grow(run: Allocation, rules: Rules, at: float) -> bool:
 
 
 def worth_growing(run: Allocation, more: int) -> float | None:
-    """Return the seconds that growing to `more` slots is expected to save.
+    """Return the seconds that training on `more` slots instead of the present number is expected to save.
 
-    None if the restart costs too much of them.
+    None if that is too little compared with the time that a restart takes, or if it is unknown.
     """
     if run.progress is None:
         return None
@@ -188,7 +198,7 @@ def worth_growing(run: Allocation, more: int) -> float | None:
 
 
 def growth_reason(run: Allocation, more: int, gain: float) -> str:
-    """Return for the owner why a gang grows: the expected gain, and the measured cost of a restart."""
+    """Return a text for the gang's owner about why it grows: the expected gain, and the measured time of a restart."""
     slots = more - run.slots
     restart = run.progress.restart if run.progress is not None else 0.0
     which = f"{slots} more slot{'' if slots == 1 else 's'}"

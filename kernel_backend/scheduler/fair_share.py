@@ -1,7 +1,7 @@
 """Order requests by fair share: first the group with the least usage relative to its weight, and within it the user.
 
-Usage decays (see `usage.Meter`). An account is charged in advance for an hour of each slot that it gets, so that no
-account gets all free slots in one decision. All trainings of a user are charged to the same account.
+Older usage counts less (see `usage.Meter`). An account is charged in advance for an hour of each slot that it gets, so
+that no account gets all free slots in one decision. All trainings of a user are charged to the same account.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from kernel_backend.scheduler.requests import Order
 
 
 class FairOrder:
-    """Order of the user queues of one priority by fair share; ties go to the earlier request."""
+    """Order in which users are served at one priority: by fair share, on a tie the earlier request first.
+
+    It consists of user queues, each with the requests of one user, group and priority.
+    """
 
     def __init__(self, lines: Iterable[UserQueue], ledger: Ledger) -> None:
         self._ledger = ledger
@@ -32,7 +35,10 @@ class FairOrder:
         return self._groups[self._heap[0][2]][0][2] if self._heap else None
 
     def over(self, again: bool) -> None:
-        """Finish serving the current user queue: insert it at its new place if `again` is set, else remove it."""
+        """Finish serving the user queue that `next` returned last.
+
+        If `again` is True, the queue is put back at the place of its new share; otherwise it is removed.
+        """
         group = self._heap[0][2]
         members = self._groups[group]
         if again:

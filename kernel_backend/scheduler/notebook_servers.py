@@ -1,4 +1,4 @@
-"""Represent notebook servers in the cluster state: they hold slots like gangs, and idle ones may be preempted."""
+"""Represent the hub's notebook servers in the cluster state: they hold slots like gangs; idle ones may be stopped."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ ELSEWHERE = ""  # pseudo-node for slots on no known node: they count for quotas 
 def key(server: Server, nth: int = 0) -> RequestKey:
     """Return the key of a notebook server's allocation.
 
-    A server has up to two allocations: `nth` 0 on its node, and `nth` 1 for the slots that were not free there.
+    A server has up to two allocations: `nth` 0 has the slots on its node. `nth` 1 has slots that were not free there;
+    these are on no node, and count for quotas only.
     """
     return RequestKey(0, 0, nth, server.full_name)
 
@@ -56,7 +57,7 @@ def take_back_at(cluster: ClusterState, server: Server) -> float | None:
 
 
 def _stands(cluster: ClusterState, server: Server) -> bool:
-    """Return whether a server's recorded allocations are still correct, and their nodes still exist."""
+    """Return whether the cluster state already has this server's slots as they are, on nodes that still exist."""
     held = [cluster.runs[each] for each in (key(server), key(server, 1)) if each in cluster.runs]
     theirs = (server.owner, server.group, server.pool, server.since)
     if any((run.owner, run.group, run.pool, run.since) != theirs for run in held):
@@ -67,7 +68,7 @@ def _stands(cluster: ClusterState, server: Server) -> bool:
 
 
 def _runs(cluster: ClusterState, server: Server, name: str | None) -> Iterator[Allocation]:
-    """Yield the allocation of a server on node `name`, and one without a node for slots that are not free there."""
+    """Yield a server's allocation on the node `name`, and another without a node for slots that are not free there."""
     free = cluster.free[name] if name is not None else []
     slots = tuple(free[max(0, len(free) - server.slots) :])  # gangs get the first slots of a node
     beyond = tuple(range(server.slots - len(slots)))
@@ -79,10 +80,10 @@ def _runs(cluster: ClusterState, server: Server, name: str | None) -> Iterator[A
 
 
 def _node(cluster: ClusterState, server: Server) -> str | None:
-    """Return the node of a notebook server: the one that the hub reports, else one with room for it.
+    """Return the name of a notebook server's node: the one that the hub reports, else a node with room for the server.
 
-    That is the node with the fewest free slots that suffice, else the one with the most free slots. None if the
-    reported node is not in the cluster state.
+    Of the nodes with enough free slots the one with the fewest is chosen; if no node has enough, the one with the most
+    free slots. None if the node that the hub reports is not in the cluster state.
     """
     if server.node is not None:
         return server.node if server.node in cluster.nodes else None

@@ -1,4 +1,4 @@
-"""Iterate over requests in scheduling order, lazily: only as many are computed as the caller reads."""
+"""Yield requests in scheduling order, computed only as far as the caller reads."""
 
 from __future__ import annotations
 
@@ -37,10 +37,7 @@ def _fair_order(cluster: ClusterState, pool: str) -> Iterator[SlotRequest]:
     served: set[RequestKey] = set()
 
     def next_of(line: UserQueue) -> SlotRequest | None:
-        """Return the first request of a user queue that was not yielded yet, None if there is none.
-
-        Later ones are not read.
-        """
+        """Return the first request of a user queue that has not been yielded yet; None if there is none."""
         requests = waiting.setdefault(line.key, iter(line.requests))
         head = heads.get(line.key) or next(requests, None)
         while head is not None and head.key in served:
@@ -49,9 +46,9 @@ def _fair_order(cluster: ClusterState, pool: str) -> Iterator[SlotRequest]:
         return head
 
     def guaranteed_of(line: UserQueue) -> SlotRequest | None:
-        """Return a user queue's first request within a guarantee, None if there is none.
+        """Return a user queue's first request within a guarantee; None if there is none.
 
-        Of each shape one is checked.
+        Of several requests of one shape, which fit all or none, only the first is checked.
         """
         firsts = []
         for shape, requests in line.shapes.items():
@@ -89,9 +86,11 @@ def _fair_order(cluster: ClusterState, pool: str) -> Iterator[SlotRequest]:
 
 
 def reserved_for(cluster: ClusterState, pool: str) -> list[SlotRequest]:
-    """Return the requests with a reservation, then the heads of starving user queues, longest starving first.
+    """Return the requests with a reservation, then those that have been first in their user queue for too long.
 
-    Requests that were requeued ahead of a reserved one in its user queue come before it.
+    A user queue has the requests of one user, group and priority. Its first request is included if it has been first
+    for `starving` seconds, the longest first. Requests that were requeued ahead of a reserved request in its user queue
+    come before it.
     """
     queue = cluster.queue
     found: dict[RequestKey, SlotRequest] = {}

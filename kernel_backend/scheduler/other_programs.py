@@ -1,4 +1,4 @@
-"""Represent programs outside of Daylight that hold slots, such as other pods of a cluster."""
+"""Represent programs that Daylight has not started but that hold slots, such as other pods of a Kubernetes cluster."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from kernel_backend.scheduler.state import ClusterState
 
 
 def take_in(cluster: ClusterState, servers: Iterable[Server]) -> None:
-    """Update the cluster state so that exactly these notebook servers, and other programs on its nodes, hold slots.
+    """Update the cluster state so that exactly these notebook servers, and the other programs on the nodes, hold slots.
 
-    A notebook server that is also a program on a node is counted once, and charged to its owner. Servers are placed
-    before other programs, which get the remaining slots.
+    A notebook server that its engine also reports as a program on a node is counted once, and charged to its owner.
+    Servers are placed before other programs, which get the slots that are left.
     """
     servers = tuple(servers)
     for run in [run for run in cluster.runs.values() if run.key.outside]:
@@ -28,9 +28,9 @@ def take_in(cluster: ClusterState, servers: Iterable[Server]) -> None:
 
 
 def located(servers: Iterable[Server], nodes: Iterable[Node]) -> tuple[Server, ...]:
-    """Return the notebook servers that hold slots, each on the node on which the engine sees it.
+    """Return the notebook servers that hold slots, each placed on the node on which an engine sees it running.
 
-    On a node with devices, the devices that a server holds count, not the hub's options.
+    On a node with GPUs, a server holds as many slots as the engine sees, whatever the hub's options say.
     """
     servers = tuple(servers)
     seen = _seen(servers, nodes)
@@ -39,10 +39,11 @@ def located(servers: Iterable[Server], nodes: Iterable[Node]) -> tuple[Server, .
 
 
 class _Program(NamedTuple):
-    """Program with slots on a node.
+    """Program that holds slots on a node.
 
-    The cluster state may place a gang on these slots although the gang really runs on another node of the pool. The
-    program then gets that gang's slots in the state, so that the pool's total is right.
+    An engine's own scheduler may run a gang on other nodes than those on which the cluster state has placed it. The
+    program can therefore find its slots taken in the state. It then gets other slots of the pool there, so that the
+    pool's total is right.
     """
 
     node: Node
@@ -55,7 +56,10 @@ class _Program(NamedTuple):
         return RequestKey(0, 0, 0, outside=self.holder.name, node=self.node.name)
 
     def allocation(self, shares: Sequence[Share]) -> Allocation:
-        """Return the program's allocation: slots in the cluster state, and slots that it really holds."""
+        """Return the program's allocation.
+
+        `shares` are the slots that it gets in the cluster state, which may differ from those that it really holds.
+        """
         actual = (_share(self.node, range(self.slots)),)
         return Allocation(
             self.key, tuple(shares), self.holder.since, pool=self.node.pool, waiting=self.of_gang, actual=actual
@@ -63,7 +67,7 @@ class _Program(NamedTuple):
 
 
 def _programs(cluster: ClusterState, servers: Iterable[Server]) -> Iterator[_Program]:
-    """Yield the programs without an account, and slots of notebook servers that do not fit on their nodes."""
+    """Yield the programs that are no notebook servers, and slots of notebook servers that did not fit on their node."""
     seen = _seen(servers, cluster.nodes.values())
     of_servers = {(node.name, holder.name): name for name, (node, holder) in seen.items()}
     for node, holder in _holders(cluster.nodes.values()):
@@ -75,9 +79,11 @@ def _programs(cluster: ClusterState, servers: Iterable[Server]) -> Iterator[_Pro
 
 
 def _moved(cluster: ClusterState) -> Iterator[_Program]:
-    """Yield the slots of gangs that were placed on nodes which no longer exist, as the engine chose other nodes.
+    """Yield stand-ins for gangs whose placement in the cluster state names nodes that no longer exist.
 
-    Such a node is one that an autoscaler was to add; the node that it added has another name.
+    A stand-in holds the gang's slots on the node where the gang really runs; for a gang that still waits in an external
+    queue, on any usable node. A placement can name a node that an autoscaler was to add, but the added node has another
+    name.
     """
     for key, run in cluster.runs.items():
         missing = sum(len(share.slots) for share in run.placement if share.node not in cluster.nodes)
@@ -93,7 +99,7 @@ def _moved(cluster: ClusterState) -> Iterator[_Program]:
 
 
 def _seen(servers: Iterable[Server], nodes: Iterable[Node]) -> Mapping[str, tuple[Node, Holder]]:
-    """Return the programs that are notebook servers of the hub, each with its node, by the server's full name."""
+    """Return the programs that are notebook servers of the hub: (node, program) by the server's full name."""
     known, found = {server.full_name: server for server in servers}, dict[str, tuple[Node, Holder]]()
     for node, holder in _holders(nodes):
         server = known.get(holder.server)
@@ -118,7 +124,7 @@ def _located(server: Server, node: Node, holder: Holder) -> Server:
 
 
 def _shares(cluster: ClusterState, program: _Program) -> Iterator[Share]:
-    """Yield free slots for a program: the last ones of its node, then those of other nodes of the pool."""
+    """Yield free slots for a program: the last slots of its node, then slots of other nodes of the pool."""
     left = program.slots
     for node in _by_preference(cluster, program.node):
         free = cluster.free[node.name]

@@ -1,4 +1,7 @@
-"""Place a gang, all or nothing: on as few nodes as possible, and among those leave the fewest free slots."""
+"""Place a gang on as few nodes as possible, or not at all if it does not fit.
+
+Among nodes on which it fits, those with the fewest free slots are preferred.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +16,15 @@ NONE: Mapping[str, int] = {}
 
 
 def largest_gang(nodes: Iterable[Node], one_node: bool = False) -> int:
-    """Return the number of slots of the largest possible gang: all of one kind of device.
+    """Return the number of slots of the largest gang that the nodes can hold if all slots are free.
 
-    With `one_node`, on one node.
+    All slots of a gang are of one kind of device; with `one_node`, all are on one node.
     """
     return largest(((node.kind, node.slots) for node in nodes), one_node)
 
 
 def largest(counts: Iterable[tuple[str, int]], one_node: bool = False) -> int:
-    """Return the number of slots of the largest possible gang, given (kind, slots) of each node."""
+    """Return the number of slots of the largest gang, like `largest_gang`, given (kind, slots) of each node."""
     totals: dict[str, int] = {}
     for kind, slots in counts:
         of_kind = totals.get(kind, 0)
@@ -35,7 +38,7 @@ def feasible(nodes: Iterable[Node], slots: int, excluded: Collection[str], one_n
 
 
 class Capacity:
-    """Free slots on the nodes of one kind of device, indexed by the number per node."""
+    """Free slots on the nodes of one kind of device, indexed by how many slots are free on a node."""
 
     def __init__(self, free: Iterable[tuple[str, int]], future: frozenset[str] = frozenset()) -> None:
         """Create the index from (node, free slots). Nodes in `future` do not exist yet, and are used last."""
@@ -47,9 +50,9 @@ class Capacity:
             self._nodes[self.free[name]].append(name)
 
     def beside(self, excluded: Iterable[str], spare: Mapping[str, int]) -> int:
-        """Return how many slots are free outside of `excluded` nodes.
+        """Return how many slots are free on nodes that are not in `excluded`.
 
-        Of a node in `spare` at most that many are counted.
+        Of a node in `spare` at most the number of slots given there is counted.
         """
         beyond = sum(max(0, self.free.get(name, 0) - most) for name, most in spare.items() if name not in excluded)
         return self.total - beyond - sum(self.free.get(name, 0) for name in excluded)
@@ -57,9 +60,9 @@ class Capacity:
     def place(
         self, slots: int, one_node: bool, excluded: Collection[str] = (), spare: Mapping[str, int] = NONE
     ) -> SlotsByNode | None:
-        """Return which free slots a gang of `slots` gets, by node; None if it does not fit.
+        """Return free slots for a gang of `slots`, as (node, number of slots) pairs; None if the gang does not fit.
 
-        Nodes in `excluded` are not used, and of each node in `spare` at most that many slots.
+        Nodes in `excluded` are not used, and of a node in `spare` at most the number of slots given there.
         """
         if self._future and (found := self._place(slots, one_node, self._future.union(excluded), spare)) is not None:
             return found
@@ -113,9 +116,9 @@ class Capacity:
             insort(self._nodes[before + count], name)
 
     def _tightest(self, slots: int, odd: Mapping[str, int], beside: Collection[str] = ()) -> str | None:
-        """Return the node with the fewest free slots that suffice, the first by name among equals.
+        """Return the node with the fewest free slots among those with at least `slots`; None if there is none.
 
-        None if there is none. `odd` replaces the numbers of free slots of some nodes.
+        Among equal nodes it is the first by name. `odd` replaces the numbers of free slots of some nodes.
         """
         even = ((count, name) for count in range(slots, len(self._nodes)) for name in self._nodes[count])
         best = next((each for each in even if each[1] not in odd and each[1] not in beside), None)

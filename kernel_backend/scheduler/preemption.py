@@ -1,6 +1,6 @@
-"""Choose the gangs to preempt: the youngest first, no more than needed, and none if that would not free enough slots.
+"""Choose gangs to preempt: the youngest first, no more than needed, and none if that would not free enough slots.
 
-Elastic gangs come first: they keep their least number of slots and release the others.
+Elastic gangs, whose number of slots may change, come first: they release only the slots beyond their least number.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kernel_backend.scheduler.rules import Rules
 
 
 class Source(NamedTuple):
-    """Slots that may be taken from a gang: all of them, or those beyond the least number of an elastic gang."""
+    """Slots that may be taken from a gang: all of its slots, or those of an elastic gang beyond its least number."""
 
     run: Allocation
     slots: int
@@ -27,16 +27,19 @@ class Source(NamedTuple):
         return self.slots == self.run.slots
 
     def on(self, excluded: frozenset[str]) -> int:
-        """Return how many of the slots are certainly on nodes that are not excluded."""
+        """Return how many of these slots can become free on nodes that are not in `excluded`."""
         return min(self.slots, self.run.on(excluded))
 
     def on_node(self, name: str) -> int:
-        """Return how many slots are freed on a node; an elastic gang that shrinks may keep its slots there."""
+        """Return how many of these slots can become free on the node `name`.
+
+        It is an upper bound: an elastic gang that shrinks may keep its slots there.
+        """
         return min(self.slots, self.run.by_node[name])
 
 
 def whole(run: Allocation) -> Source:
-    """Return all slots of a gang as a source."""
+    """Return a `Source` with all slots of a gang."""
     return Source(run, run.slots)
 
 
@@ -73,8 +76,8 @@ def victims(
 ) -> list[Source]:
     """Return those `candidates`, in order, that must be preempted to free enough slots for a request.
 
-    Free slots, and those of gangs in `leaving`, are counted, too. Empty if no preemption is needed, or if all
-    candidates together free too few slots. `before` are the plans of requests that are served earlier.
+    Slots that are free or that gangs in `leaving` give up anyway are used first. The list is empty if these suffice, or
+    if all candidates together free too few slots. `before` has the plans of requests that are served earlier.
     """
     usable = [node for node in nodes if node.name not in request.excluded]
     choices: list[list[Source] | None] = []
@@ -101,7 +104,11 @@ def victims(
 def _least(
     candidates: Sequence[Source], leaving: Sequence[Source], held: Mapping[RequestKey, int], missing: int
 ) -> list[Source] | None:
-    """Return the candidates needed to free `missing` slots; None if all of them together free too few."""
+    """Return the first candidates that together free `missing` slots, without those that turn out not to be needed.
+
+    `held` has the number of slots that count of each candidate and of each gang in `leaving`, which gives up slots
+    anyway. None if all of them together free too few.
+    """
     missing -= sum(held[each.run.key] for each in leaving)
     chosen: list[Source] = []
     for each in candidates:
@@ -120,9 +127,9 @@ def _least(
 
 
 def beyond(candidates: Sequence[Allocation], excess: int) -> list[Source]:
-    """Choose slots of gangs, of the first candidates first, so that at least `excess` slots become free.
+    """Choose gangs that must give up slots so that at least `excess` slots become free, the first candidates first.
 
-    Elastic gangs only shrink if that is enough; they may only shrink to certain sizes.
+    Elastic gangs give up only the slots beyond their least number if that suffices.
     """
     chosen: list[Source] = []
     extra = surpluses(candidates)

@@ -1,4 +1,4 @@
-"""Maintain the queue: one sub-queue per pool, priority, group and user, in order of queueing."""
+"""Maintain the queue: in each pool one queue per priority, group and user (a user queue), in order of queueing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _order = attrgetter("order")
 
 
 class QueueKey(NamedTuple):
-    """Key of a user queue: priority, group and owner."""
+    """Key of a user queue, which has the requests of one user, group and priority."""
 
     priority: int
     group: str
@@ -27,7 +27,10 @@ def _line_key(request: SlotRequest) -> QueueKey:
 
 
 class UserQueue:
-    """Requests of one user, group and priority in order of queueing, indexed by shape."""
+    """Requests of one user, group and priority, in the order in which they were queued.
+
+    They are also indexed by shape: requests of one shape have the same size and constraints.
+    """
 
     def __init__(self, key: QueueKey, requests: list[SlotRequest]) -> None:
         """Create a queue of at least one request; the requests must be in order."""
@@ -46,18 +49,25 @@ class UserQueue:
         return self.requests[0]
 
     def ahead_of(self, request: SlotRequest, most: int) -> list[SlotRequest]:
-        """Return at most `most` requests that are ahead of this one, from the head of the queue on."""
+        """Return the requests ahead of this one, from the head of the queue on; at most `most`."""
         return self.requests[: min(most, self.before(request))]
 
     def add(self, request: SlotRequest) -> None:
-        """Insert a request; if it is the new head, `since` becomes the time when it was queued or requeued."""
+        """Insert a request.
+
+        If it becomes the head of the queue, `since` (the time from which the head has been waiting) is set to the time
+        when the request was queued or requeued.
+        """
         insort(self.requests, request, key=_order)
         insort(self.shapes.setdefault(request.shape, []), request, key=_order)
         if self.first is request:
             self.since = max(request.queued_at, request.failed_at)
 
     def remove(self, request: SlotRequest, at: float) -> bool:
-        """Remove a request at time `at`, when the next one becomes the head; return whether any is left."""
+        """Remove a request at time `at`; return whether any request is left.
+
+        If it was the head of the queue, the next request is the head from then on.
+        """
         was_first = request.key == self.first.key
         of_shape = self.shapes[request.shape]
         for requests in (self.requests, of_shape):
@@ -74,10 +84,10 @@ class UserQueue:
 
 
 class Queue:
-    """Queue of the cluster: requests by pool and user queue.
+    """Queue of the cluster: the requests of each pool, in one queue per user, group and priority.
 
-    A request that waits in several pools is in a user queue of each. Requests in backoff or preparation are recorded,
-    but are in no user queue, so that they block no others.
+    A request that waits in several pools is queued in each. Requests that wait for a retry after an error (backoff) or
+    for preparation, such as an environment, are recorded, but are in no user queue, so that they block no others.
     """
 
     def __init__(self) -> None:
@@ -90,25 +100,25 @@ class Queue:
         return iter(self.requests.values())
 
     def line(self, request: SlotRequest) -> UserQueue | None:
-        """Return the user queue of a request; None if it does not exist."""
+        """Return the user queue that this request belongs to, in its pool; None if that queue has no requests."""
         return self.lines.get(request.pool, {}).get(_line_key(request))
 
     def stands(self, request: SlotRequest) -> bool:
-        """Return whether a request can be scheduled now and is therefore in its user queue."""
+        """Return whether a request can be scheduled now, that is, whether it is in its user queue."""
         line = self.line(request)
         requests = line.shapes.get(request.shape, []) if line else []
         nth = bisect_left(requests, request.order, key=_order)
         return nth < len(requests) and requests[nth].key == request.key
 
     def starves(self, request: SlotRequest, since: float) -> bool:
-        """Return whether a request has been the head of its user queue since the time `since` or longer."""
+        """Return whether a request has been first among those of its user, group and priority since time `since`."""
         line = self.line(request)
         return line is not None and line.first.key == request.key and line.since <= since
 
     def add(self, request: SlotRequest, at: float) -> None:
-        """Add a new or changed request.
+        """Add a new or changed request at time `at`.
 
-        If it stays the head of its user queue, the time since which it is the head stays, too.
+        If a changed request was the head of its user queue and still is, its time as the head continues.
         """
         known = self.requests.get(request.key)
         heads: dict[str, float] = {}  # time since which it is the head, by pool
@@ -145,7 +155,10 @@ class Queue:
             self.lines.setdefault(pool, {})[key] = UserQueue(key, theirs)
 
     def _take_in(self, request: SlotRequest, at: float) -> bool:
-        """Record a request; return whether it can be scheduled now, so that it belongs in a user queue."""
+        """Record a request, and return whether it can be scheduled now.
+
+        If it returns False, the request waits for preparation or for a retry, and must be put in no user queue.
+        """
         self.requests[request.key] = request
         backs_off = not request.preparing and request.backs_off(at)
         if backs_off:
@@ -166,7 +179,7 @@ class Queue:
         return request
 
     def wake(self, at: float) -> None:
-        """Add the requests whose backoff has ended by `at` to their user queues."""
+        """Put the requests whose waiting time after an error has ended by `at` into their user queues."""
         while self._wakes and self._wakes[0][0] <= at:
             _, key = heapq.heappop(self._wakes)
             request = self.requests.get(key)

@@ -13,9 +13,9 @@ from kernel_backend.scheduler.state import ClusterState, Name, UsageByName
 
 
 class Ledger:
-    """Record of slots that accounts hold, get or reserve during one decision.
+    """Record of the slots that users and groups hold, get or reserve during one decision.
 
-    The cluster state itself stays unchanged.
+    Only this record is changed, not the cluster state from which it was made.
     """
 
     def __init__(self, cluster: ClusterState) -> None:
@@ -58,11 +58,11 @@ class Ledger:
         return self.left_in_guarantee(request.group, request.owner) >= request.slots
 
     def has_guarantee(self, line: UserQueue) -> bool:
-        """Return whether the user or group of a user queue has guaranteed slots left."""
+        """Return whether the owner or the group of a user queue's requests has guaranteed slots left."""
         return self.left_in_guarantee(line.key.group, line.key.owner) > 0
 
     def left_in_guarantee(self, group: str, owner: str) -> int:
-        """Return how many more slots are guaranteed to a user in a group."""
+        """Return how many more slots a user in a group may hold within the user's own guarantee or the group's."""
         user = self._guarantees["user"].get(owner)
         of_group = self._guarantees["group"].get(group)
         mine = user - self._held("user", owner) if user else 0
@@ -71,7 +71,7 @@ class Ledger:
     # Limits
 
     def stopped_by(self, request: SlotRequest) -> str | None:
-        """Return `user` or `group` if a request would exceed that account's limit or slot-hours, else None."""
+        """Return whose limit or slot-hours a request would exceed: `user`, `group`, or None if neither's."""
         for kind, name, quota in self._both(request):
             if quota.limit is not None and self._held(kind, name) + request.slots > quota.limit:
                 return kind
@@ -82,7 +82,7 @@ class Ledger:
         return None
 
     def never(self, request: SlotRequest) -> bool:
-        """Return whether a request is for more slots than its owner or group may use for one trial."""
+        """Return whether a request is for more slots than the quotas of its owner or group allow for a single trial."""
         return request.slots > self._most_of_trial(request)
 
     def _most_of_trial(self, request: SlotRequest) -> float:
@@ -94,7 +94,7 @@ class Ledger:
         return most
 
     def room(self, request: SlotRequest, held: int) -> float:
-        """Return how many slots a gang that holds `held` may have at most, by the quotas of its owner and group."""
+        """Return the largest number of slots that quotas of owner and group allow to a gang that holds `held` now."""
         accounts = self._both(request)
         if any(quota.slot_hours is not None and self.spent(kind, name) for kind, name, quota in accounts):
             return held
@@ -122,24 +122,25 @@ class Ledger:
     # Slots granted or reserved by this decision
 
     def give(self, request: SlotRequest) -> None:
-        """Count a request as started: add its slots to the slots and shares of its owner and group."""
+        """Record that a request has started: count its slots as held, and charge them to its owner and group."""
         self.commit(request)
         self._given["group"][request.group] += request.slots
         self._given["member"][request.group, request.owner] += request.slots
 
     def commit(self, request: SlotRequest, more: int | None = None) -> None:
-        """Count a request's slots, or `more` slots, as held by its owner and group.
+        """Count a request's slots (or `more` slots, if given) as held by its owner and group, without charging them.
 
-        Later requests then cannot exceed the limits.
+        Requests that are served later then cannot exceed the limits.
         """
         for kind, name, _ in self._both(request):
             self._more[kind][name] += request.slots if more is None else more
 
     def hold_back(self, request: SlotRequest) -> None:
-        """Reserve a part of the limits for a starving request, so that later requests cannot use it up.
+        """Hold back a part of the limits for a request that has waited too long, so that others cannot use it up.
 
-        If the owner's own limit does not leave enough for the request, nothing of the group's limit is reserved.
-        Nothing is reserved either if slot-hours are used up, since the account then starts nothing until they recover.
+        If the owner's own limit does not leave enough for the request, nothing of the group's limit is held back.
+        Nothing is held back either if slot-hours are used up, since the account then starts nothing until old use no
+        longer counts.
         """
         accounts = self._both(request)
         if any(quota.slot_hours is not None and self.spent(kind, name) for kind, name, quota in accounts):
@@ -166,9 +167,9 @@ class Ledger:
 
 
 def borrowed_slots(cluster: ClusterState) -> set[RequestKey]:
-    """Return the keys of gangs whose slots are borrowed, that is above the guarantees of both owner and group.
+    """Return the keys of gangs whose slots are borrowed: above the guarantee of the owner and above that of the group.
 
-    A guarantee covers an account's oldest gangs first, and of an elastic gang its least number of slots.
+    A guarantee covers an account's oldest gangs first, and of an elastic gang only its least number of slots.
     """
     covered: Counter[tuple[str, str]] = Counter()
     others: set[RequestKey] = set()

@@ -15,9 +15,10 @@ ANY_TRIAL = 0  # trial number in a request of a search, which chooses the trial 
 
 
 class RequestKey(NamedTuple):
-    """Key of a request: of a trial, of a search (`trial` is 0, with an index), or of a notebook server.
+    """Key of a request for slots, and of the allocation that it leads to.
 
-    Programs outside of Daylight that hold slots have keys, too.
+    It is a trial's, or that of a search that has not chosen a trial yet (`trial` is 0, and `nth` counts its requests).
+    Notebook servers and other programs that hold slots have keys, too.
     """
 
     experiment: int
@@ -41,7 +42,7 @@ class RequestKey(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """Properties of a request on which it depends whether it fits; requests of one shape fit all or none."""
+    """Size and constraints of a request; on the same nodes, all requests of one shape fit or none does."""
 
     slots: int
     one_node: bool
@@ -58,8 +59,8 @@ Order = tuple[float, int, int, int]
 class SlotRequest:
     """Request for the slots of a gang, by a queued trial, or by a search that could train another trial.
 
-    An elastic request starts with `slots`, its least number, or with one of the `larger` numbers if nobody waits for
-    the slots that it then has in addition.
+    A request is elastic if it has `larger` numbers of slots: it starts with `slots`, its least number, or with a larger
+    number if nobody else waits for the additional slots.
     """
 
     experiment: int
@@ -96,31 +97,31 @@ class SlotRequest:
 
     @property
     def size(self) -> tuple[str, int]:
-        """Return the key by which past runs are selected to predict this run's length: (owner, number of slots)."""
+        """Return (owner, number of slots): runs of the same owner and size predict how long this one will take."""
         return self.owner, self.slots
 
     @property
     def in_each_pool(self) -> tuple[SlotRequest, ...]:
-        """Return one request for each of its pools, the preferred pool first."""
+        """Return a copy of the request for each pool in which it waits, the preferred pool first."""
         if not self.pools:
             return (self,)
         return tuple(self if pool == self.pool else replace(self, pool=pool) for pool in self.pools)
 
     def within(self, pool: str) -> SlotRequest | None:
-        """Return the request as it waits in this pool; None if it does not wait there."""
+        """Return a copy of the request as it waits in this pool; None if it does not wait there."""
         if not self.pools:  # the usual case, which must be fast
             return self if self.pool == pool else None
         return next((each for each in self.in_each_pool if each.pool == pool), None)
 
     def backs_off(self, at: float) -> bool:
-        """Return whether a request is still in backoff after its trial's last failed attempt."""
+        """Return whether, at time `at`, the trial must still wait before it is retried after a failed attempt."""
         return 0 <= at - self.failed_at < self.rest  # ends even if the clock is set back
 
 
 class Reservation(NamedTuple):
-    """Reservation of slots for a request, made at time `since`: on one node, or on all nodes of a kind.
+    """Reservation of slots for a request, made at time `since`: on one node, or on any nodes with one kind of device.
 
-    It lapses if the request's priority falls below the one with which it was made.
+    It lapses if the request's priority falls below the priority at which the reservation was made.
     """
 
     key: RequestKey
@@ -136,9 +137,10 @@ class Reservation(NamedTuple):
 
 @dataclass(frozen=True)
 class Allocation:
-    """Slots that a gang holds. Slots beyond a guarantee are borrowed, so that others may reclaim them.
+    """Slots that a gang, a notebook server or another program holds.
 
-    An elastic gang holds those beyond its least number as long as no other request needs them.
+    Slots beyond a guarantee are borrowed: they may be reclaimed. An elastic gang keeps the slots beyond its least
+    number only as long as no other request needs them.
     """
 
     key: RequestKey
@@ -171,7 +173,7 @@ class Allocation:
 
     @property
     def freed(self) -> int:
-        """Return how many of the gang's slots become free for other requests once it has exited."""
+        """Return how many of the gang's slots become free for other requests once it has exited as it was asked to."""
         return self.surplus if self.returns else self.slots
 
     @cached_property

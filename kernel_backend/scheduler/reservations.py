@@ -15,10 +15,10 @@ from kernel_backend.scheduler.rules import Rules
 
 
 class SlotRelease(NamedTuple):
-    """Time `at` by which a gang will release slots: all of its slots, or those that an elastic gang gives up.
+    """Expectation that a gang releases `slots` of its slots by the time `at`: all, or a part of an elastic gang's.
 
-    `sure` is False if the gang is to be preempted some time after its first checkpoint, whose time is unknown. Such a
-    release is used to predict when a reservation is due, but its slots are not offered to other requests.
+    `sure` is False if the gang can only be preempted some time after its first checkpoint, whose time is unknown. Such
+    a release helps to predict when a reservation can start, but its slots are not offered to other requests.
     """
 
     at: float
@@ -29,7 +29,7 @@ class SlotRelease(NamedTuple):
 
 @dataclass
 class Plan:
-    """Plan of a request's reservation. `when` is the latest time of its start, None if unknown."""
+    """Plan of a request's reservation. `when` is the latest time at which the request can start, None if unknown."""
 
     request: SlotRequest
     kind: str
@@ -42,13 +42,19 @@ class Plan:
     risk: float = 0.0  # remaining probability with which backfilled gangs may delay it
 
     def held_by(self, run: Allocation) -> int:
-        """Return how many slots a gang holds on what this plan reserves: a node, or all nodes of a kind."""
+        """Return how many of the slots that this plan reserves a gang holds.
+
+        The plan reserves slots of a node, or of any nodes with one kind of device.
+        """
         if self.node is not None:
             return run.by_node[self.node]
         return run.on(self.request.excluded) if run.kind == self.kind else 0
 
     def overlap(self, kind: str, allocation: SlotsByNode) -> int:
-        """Return how many slots of an allocation are on what this plan reserves: a node, or all nodes of a kind."""
+        """Return how many slots of an allocation lie where this plan reserves slots.
+
+        That is a node, or all nodes with one kind of device; `kind` is the kind of the allocation's slots.
+        """
         if self.node is not None:
             return sum(count for name, count in allocation if name == self.node)
         if kind != self.kind:
@@ -56,16 +62,21 @@ class Plan:
         return sum(count for name, count in allocation if name not in self.request.excluded)
 
     def lets_by(self, request: SlotRequest, at: float) -> bool:
-        """Return whether a request may use the reserved slots, since it will end in time or can be preempted."""
+        """Return whether another request may use the reserved slots from time `at` on.
+
+        It may if its time limit ends before the reservation is due. It may also if it can be preempted, unless the plan
+        is firm.
+        """
         if self.when is not None and request.max_time is not None and at + request.max_time <= self.when:
             return True
         return request.preemptible and not self.firm
 
 
 def release(run: Allocation, rules: Rules, at: float, taken_back: int) -> SlotRelease | None:
-    """Return when a gang will release its slots; None if that is unknown.
+    """Return when a gang will release slots; None if that is unknown.
 
-    If some slots are reclaimed (`taken_back`), that many are assumed to be released as soon as the rules allow.
+    If `taken_back` is not 0, that many of its slots are to be reclaimed, and are assumed to be released as soon as the
+    rules allow.
     """
     if run.leaving is not None:
         return SlotRelease(max(at, run.leaving + rules.grace), run, True, run.freed)
@@ -81,10 +92,10 @@ def release(run: Allocation, rules: Rules, at: float, taken_back: int) -> SlotRe
 
 
 def preemptible_at(run: Allocation, rules: Rules) -> float | None:
-    """Return the time from which a gang may be preempted; None if it is not known yet.
+    """Return the time from which a gang may be preempted; None if it never may be, or if the time is not known yet.
 
     For a gang it is `min_run` seconds after its first checkpoint, for a notebook server the end of its allowed idle
-    time; programs outside of Daylight are never preempted.
+    time. Programs that Daylight has not started are never preempted.
     """
     if run.key.outside:
         return None
@@ -97,9 +108,9 @@ def preemptible_at(run: Allocation, rules: Rules) -> float | None:
 def releases(
     runs: Iterable[Allocation], rules: Rules, at: float, taken_back: Callable[[Allocation], int]
 ) -> tuple[SlotRelease, ...]:
-    """Return when gangs will release their slots, as far as that is known, in order of time.
+    """Return when gangs will release slots, as far as that is known, in order of time.
 
-    `taken_back` returns how many slots of a gang are reclaimed.
+    `taken_back` returns how many slots of a gang are to be reclaimed.
     """
     found = (release(run, rules, at, taken_back(run)) for run in runs)
     return tuple(sorted(filter(None, found), key=lambda each: (each.at, each.run.key)))
@@ -118,10 +129,12 @@ def plan(
     soon: float = 0.0,
     risk: float = 0.0,
 ) -> Plan | None:
-    """Return the plan of a request's reservation, on the node or kind of an earlier one (`sticky`) if it still exists.
+    """Plan a reservation for a request that does not fit now; None if it would not fit even after all gangs have ended.
 
-    `coming` has the known slot releases, `before` the plans of requests that are served earlier. None if the request
-    fits no node or kind, even after all gangs have ended.
+    The reservation is on a node, or on any nodes with one kind of device: where an earlier one (`sticky`) is if
+    possible, else where the request can start first. `coming` has the known slot releases, `before` the plans of
+    requests that are served earlier. The plan is firm if `firm` is set, or if the request can start within `soon`
+    seconds. `risk` is the probability of a delay that is accepted.
     """
     usable = [node for node in nodes if node.name not in request.excluded]
     if request.one_node:
@@ -189,9 +202,10 @@ def _on_a_node(
 
 
 def _reached(free: int, needed: int, coming: Sequence[tuple[float, int, bool]]) -> tuple[float | None, int]:
-    """Return when `needed` slots will be free, and how many slots will be free then beyond these.
+    """Return when `needed` slots will be free, and how many more than these will be free then.
 
-    (None, a negative number) if that is unknown. `coming` has slot releases as (time, slots, sure).
+    `free` slots are free now; `coming` has later releases as (time, slots, sure). If the time is unknown, return None
+    and a negative number: how many slots are lacking.
     """
     if free >= needed:
         return 0.0, free - needed

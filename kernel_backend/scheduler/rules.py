@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Rules:
-    """Constants of usage decay, preemption, reservations and starvation, in seconds.
+    """Constants of the scheduler: times in seconds, and some fractions and probabilities.
 
     Raises ValueError for impossible values.
     """

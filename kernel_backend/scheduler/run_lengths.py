@@ -65,8 +65,8 @@ class PastLengths(Mapping[str, Lengths]):
     def chance_to_last(self, owner: str, slots: int, elapsed: float, seconds: float, others: int = 0) -> float:
         """Return the probability that a run that has lasted `elapsed` seconds lasts `seconds` more; 1 without data.
 
-        `others` is the number of running gangs of the same user and size that have already lasted longer. One more such
-        run is always assumed, so that a small number of past runs has little weight.
+        `others` is the number of running gangs of the same user and size that have already lasted longer than `elapsed`
+        + `seconds`. One more such gang is always assumed, so that a small number of past runs has little weight.
         """
         sample = self._whole.get((owner, slots), _NOTHING)
         longer = sample.longer(elapsed + seconds) + others

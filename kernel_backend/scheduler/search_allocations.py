@@ -1,4 +1,4 @@
-"""Choose which of the allocations that searches keep between trials must be given back."""
+"""Choose which of the Slurm allocations that searches keep between trials must be given back."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class SearchOwner(NamedTuple):
 def given_back(
     cluster: ClusterState, pool: str, held: Sequence[HeldAllocation], active: Mapping[int, SearchOwner]
 ) -> dict[str, str]:
-    """Return the allocations of a pool that searches must give back: by their id, the reason.
+    """Return the kept allocations of a pool that searches must give back: the reason, by the allocation's id.
 
-    `held` are the allocations that searches keep. `active` has the searches that train in the pool, and are neither
+    `held` has the allocations that searches keep. `active` has the searches that train in the pool, and are neither
     paused nor ended. An allocation in which a gang runs is given back when the gang ends.
     """
     found: dict[str, str] = {}
@@ -37,7 +37,11 @@ def given_back(
 
 
 def _unwanted(cluster: ClusterState, pool: str, each: HeldAllocation, active: Collection[int]) -> str:
-    """Return why an allocation must be given back: no gang or no active search uses it; "" if it may be kept."""
+    """Return why an allocation must be given back; "" if it may be kept.
+
+    A reason is that its search is not active, or that it has been idle for a while and no trial of the search, or
+    another experiment, waits for it.
+    """
     if each.experiment not in active and (each.running or not each.gang):  # a waiting gang is withdrawn first
         return f"search #{each.experiment} does not go on"
     if each.idle_since is None or cluster.at - each.idle_since < IDLE_S:
@@ -48,7 +52,10 @@ def _unwanted(cluster: ClusterState, pool: str, each: HeldAllocation, active: Co
 
 
 def _others_wait(cluster: ClusterState, pool: str, experiment: int) -> bool:
-    """Return whether another experiment waits in a pool, in Daylight's queue or in the site's."""
+    """Return whether an experiment other than `experiment` waits for slots of a pool.
+
+    It may wait in Daylight's queue, or in the pool's external queue, such as Slurm's.
+    """
     requests = (request for line in cluster.queue.lines.get(pool, {}).values() for request in line.requests)
     return any(each.experiment != experiment for each in requests) or any(
         run.waiting and run.key.is_gang and run.pool == pool and run.key.experiment != experiment
@@ -59,9 +66,10 @@ def _others_wait(cluster: ClusterState, pool: str, experiment: int) -> bool:
 def _make_room(
     cluster: ClusterState, pool: str, held: Sequence[HeldAllocation], active: Mapping[int, SearchOwner]
 ) -> dict[str, str]:
-    """Return allocations to give back, with the reason, for gangs in the site's queue whose users have less usage.
+    """Return kept allocations to give back, with the reason, for gangs that wait in the pool's external queue.
 
-    Their slots are enough for these gangs; allocations that are being given back already are counted.
+    Only users with more usage than the waiting gang's user give allocations back, and no more than the gangs need.
+    Allocations that are being given back already count.
     """
     rivals = [run for run in cluster.runs.values() if run.waiting and run.key.is_gang and run.pool == pool]
     rivals = [run for run in rivals if cluster.at - run.since >= RIVAL_S]
@@ -83,9 +91,9 @@ def _make_room(
 def _behind(
     ledger: Ledger, rival: Allocation, held: Iterable[HeldAllocation], active: Mapping[int, SearchOwner]
 ) -> list[HeldAllocation]:
-    """Return the running allocations of users with more usage, relative to their weight, than this user.
+    """Return the running allocations of users with more usage, relative to their weight, than the owner of `rival`.
 
-    Idle ones first.
+    Idle allocations come first.
     """
 
     def share(owner: str, group: str) -> float:

@@ -1,8 +1,8 @@
-"""Work out what elastic gangs may have in a pool whose nodes others use, too, and whose site has its own queue.
+"""Work out which slots elastic gangs may have in a pool that an external scheduler (the site), such as Slurm, manages.
 
-Daylight's own plan of such a pool says how many slots its gangs have, but the site chooses their nodes, and others get
-nodes of which the plan knows nothing. So elastic gangs have only slots that the engine has seen to be free, less those
-of everybody who waits for them, and give them back to a gang or a request of others that waits in the site's queue.
+In such a pool the site chooses the nodes of Daylight's gangs, and gives other nodes to jobs that Daylight does not
+know. Elastic gangs therefore use only slots that the engine has seen to be free, less those of everybody who waits for
+slots. They give slots back to any gang or other job that waits in the site's queue.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kernel_backend.scheduler.state import ClusterState
 
 @dataclass
 class Site:
-    """State of a pool as its site sees it, after all who are about to start have got their slots."""
+    """State of a pool as its external scheduler, such as Slurm, sees it, after gangs that start now have got slots."""
 
     nodes: list[Node]  # on which gangs may be placed, and which are there
     capacities: dict[str, Capacity]  # free slots by kind of device
@@ -32,10 +32,10 @@ class Site:
 
 
 def site_of(cluster: ClusterState, pool: str, load: SiteLoad, starts: Sequence[Start]) -> Site:
-    """Return the state of a pool, with the gangs that start there now.
+    """Return the state of a pool that an external scheduler manages, including the gangs in `starts`, which start now.
 
-    Gangs that the engine may not have seen yet are placed, too: those that wait in the site's queue, and those that
-    have got their slots since the load was read.
+    `load` is what the engine has last seen there. Gangs that it may not have seen yet are placed as well: those that
+    wait in the external queue, and those that have got their slots since the load was read.
     """
     nodes = [node for node in cluster.usable(pool) if not node.future]
     kinds: dict[str, list[tuple[str, int]]] = {}
@@ -64,13 +64,13 @@ def site_of(cluster: ClusterState, pool: str, load: SiteLoad, starts: Sequence[S
 
 
 def _asked(run: Allocation, slots: int) -> SlotRequest:
-    """Return what a gang asks the site for; one on a single node is a request for a single node."""
+    """Return a request for as many slots as a gang requests from the site; a gang on one node needs a single node."""
     excluded = run.elastic.excluded if run.elastic is not None else frozenset[str]()
     return SlotRequest(0, 0, slots, 0.0, excluded, one_node=len(run.placement) == 1)
 
 
 def _taken(site: Site, request: SlotRequest) -> SlotsByNode | None:
-    """Take free slots for a request; return where, None if they are too few."""
+    """Take free slots of a site for a request; return them by node, or None if there are too few."""
     for capacity in site.capacities.values():
         placed = capacity.place(request.slots, request.one_node, request.excluded)
         if placed is not None:
@@ -80,9 +80,9 @@ def _taken(site: Site, request: SlotRequest) -> SlotsByNode | None:
 
 
 def at_site(run: Allocation, site: Site) -> Allocation:
-    """Return a gang with the slots that it really has, on the site's nodes.
+    """Return a gang with the slots that it really holds on the nodes that the site has chosen.
 
-    Of whole nodes it has all slots.
+    If the site grants whole nodes only, these are all slots of the nodes.
     """
     names = {node.engine_name: node.name for node in site.nodes}
     shares = [share.model_copy(update={"node": names.get(share.node, share.node)}) for share in run.actual]
@@ -97,9 +97,11 @@ def at_site(run: Allocation, site: Site) -> Allocation:
 def given_back(
     site: Site, candidates: Sequence[Allocation], leaving: Sequence[Source], plans: Sequence[Plan]
 ) -> Iterator[tuple[str, Source]]:
-    """Yield who waits in the site's queue, with the gang that shrinks for them; only if that gives them enough slots.
+    """Yield (who waits, slots to take) for those in the site's queue for whom elastic gangs must shrink.
 
-    `candidates` are elastic gangs that may be asked, in order; `leaving` is what is given up already.
+    Gangs shrink only if that frees enough slots for the one who waits. `candidates` are the elastic gangs that may
+    shrink, in order; `leaving` has the slots that gangs give up anyway; `plans` are reservations that must be
+    respected.
     """
     extra = [Source(at_site(run, site), run.surplus) for run in candidates if run.surplus]
     going = [Source(at_site(each.run, site), each.slots) for each in leaving]
@@ -114,7 +116,11 @@ def given_back(
 def planned_starts(
     starts: Sequence[Start], where: Mapping[RequestKey, SlotsByNode], capacities: Mapping[str, Capacity]
 ) -> dict[RequestKey, SlotsByNode]:
-    """Return slots of the plan for gangs that start `where` the site would place them; `capacities` are updated."""
+    """Return slots in Daylight's own plan of a pool for gangs that start now, by the request's key.
+
+    `where` says how the site would place the gangs. A gang is left out if the plan has no slots like these.
+    `capacities`, the free slots in the plan, are updated.
+    """
     found: dict[RequestKey, SlotsByNode] = {}
     for start in starts:
         wanted, capacity = where.get(start.request.key), capacities[start.placement[0].kind]
@@ -129,9 +135,10 @@ def planned_starts(
 
 
 def planned(wanted: SlotsByNode, capacity: Capacity, excluded: Iterable[str] = ()) -> SlotsByNode | None:
-    """Return slots of the plan for a gang that the site would place as `wanted`: as many nodes, with equal shares.
+    """Return slots in Daylight's own plan of a pool, for a gang that the site would place as `wanted`.
 
-    The site chooses the nodes by itself, so that only the shares count. None if the plan has no such slots.
+    The placement has as many nodes as `wanted`, with the same number of slots on each; the nodes may differ, as the
+    site chooses them by itself. None if the plan has no such free slots.
 
     Examples
     --------

@@ -25,10 +25,10 @@ class Progress(NamedTuple):
 def measured_progress(
     trial: Trial, attempts: Sequence[Attempt], times: Sequence[AttemptTimes], at: float
 ) -> Progress | None:
-    """Return the progress of a trial's running attempt, measured at time `at` (in seconds since the epoch).
+    """Return the progress of a trial's newest attempt, measured at time `at` (in seconds since the epoch).
 
-    None if unknown. `attempts` are those of the trial, oldest first, and `times` what their ranks have measured. A
-    training of unknown length is assumed to take as long again as it has trained.
+    None if it has trained too few steps. `attempts` are those of the trial, oldest first, and `times` what their ranks
+    have measured. A training of unknown length is assumed to take as long again as it has trained.
     """
     first = {each.attempt: each.times.whole for each in times if each.times.rank == 0}
     sizes: defaultdict[int, list[Split]] = defaultdict(list)
@@ -51,7 +51,10 @@ def measured_progress(
 
 
 def _queued(attempts: Sequence[Attempt]) -> float:
-    """Return the time that the newest attempt has waited in a site's queue, with those before it that got no slots."""
+    """Return the seconds that the newest attempt has waited in an external queue, such as Slurm's, for its slots.
+
+    The waits of attempts directly before it that never got slots are added. Of each wait at most `MOST_WAIT_S` counts.
+    """
     whole, own = 0.0, True
     for each in reversed(attempts):
         until = each.ended_at if each.granted_at is None else each.granted_at
@@ -70,8 +73,10 @@ def _step_time(splits: Sequence[Split]) -> float:
 def saved(progress: Progress, slots: int, more: int) -> float:
     """Return how many seconds earlier a gang is expected to end with `more` slots than with `slots`.
 
-    The time of a step is measured where the gang has had that number of slots. Else it is a constant and a part that
-    the slots share, by two measured numbers of slots; after only one, the slots share all of it.
+    If the gang has trained with `more` slots, the measured time of a step is used. Otherwise that time is predicted: it
+    has a constant part and a part that is divided among the slots, both estimated from two numbers of slots. If only
+    one number of slots has been measured, all of the time is assumed to be divided. 0 if the time with `slots` is
+    unknown.
 
     Examples
     --------

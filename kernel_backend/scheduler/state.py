@@ -53,7 +53,7 @@ class UsageByName(dict[Name, Meter]):
             self[name].window = max(self[name].window, self._window(name))
 
     def replay(self, intervals: Iterable[tuple[Name, float, float | None, int]]) -> None:
-        """Rebuild all usage meters from past intervals (name, from, until or None, slots), in any order."""
+        """Rebuild all usage meters from past intervals in any order: (name, start, end or None, number of slots)."""
         self.clear()
         by_name: defaultdict[Name, list[tuple[float, float | None, int]]] = defaultdict(list)
         for name, begun, ended, slots in intervals:
@@ -62,9 +62,9 @@ class UsageByName(dict[Name, Meter]):
             self[name].replay(theirs)
 
     def use(self, name: Name, at: float) -> Use:
-        """Return an account's usage for users: slots held now, decayed usage, and slot-seconds in its window.
+        """Return an account's usage for users: slots held now, decayed usage, and slot-seconds in its quota's window.
 
-        The window is that of its slot-hours quota.
+        The window is the period for which the account's slot-hours are limited.
         """
         meter, window = self.get(name) or Meter(self._rules.half_life), self._window(name)
         return Use(held=meter.held, decayed=meter.decayed(at), window=meter.within(window, at) if window else None)
@@ -120,7 +120,10 @@ class ClusterState:
     # Time, nodes and requests
 
     def pass_to(self, at: float) -> None:
-        """Advance the time to `at` if that is later, and end the backoffs that are over by then."""
+        """Advance the state's time to `at` if that is later.
+
+        Requests whose wait after an error is over by then are queued again.
+        """
         self.at = max(at, self.at)
         self.queue.wake(self.at)
 
@@ -152,7 +155,7 @@ class ClusterState:
 
     @property
     def usual_pool(self) -> str:
-        """Return the default pool: the local one if it exists, else the first by name."""
+        """Return the pool of requests that name none: the local pool if it exists, else the first pool by name."""
         if self._usual_pool is None:
             pools = {node.pool for node in self.nodes.values()}
             self._usual_pool = LOCAL if LOCAL in pools or not pools else min(pools)
@@ -167,11 +170,11 @@ class ClusterState:
         return self._largest[kind]
 
     def usable(self, pool: str) -> list[Node]:
-        """Return the nodes of a pool on which gangs may be placed: healthy, not drained and not suspect."""
+        """Return the nodes of a pool on which gangs may be placed: healthy, not drained, not suspected of faults."""
         return [node for node in self.of_pool(pool) if node.usable]
 
     def add(self, request: SlotRequest) -> None:
-        """Add a new or changed request; its priority is capped by quotas unless an admin has set it."""
+        """Add a new or changed request; its priority is lowered to what quotas allow, unless an admin has set it."""
         request = _limited(request, self._highest(request.owner, request.group))
         before = self.queue.requests.get(request.key)
         if before is not None and not {before.pool, *before.pools} & {request.pool, *request.pools}:
@@ -195,7 +198,7 @@ class ClusterState:
         self.reservations = tuple(each for each in self.reservations if each.key != key)
 
     def reserved(self) -> Iterator[tuple[Reservation, SlotRequest]]:
-        """Yield the reservations that still hold, each with its request."""
+        """Yield (reservation, request) for each reservation that is still in force."""
         for each in self.reservations:
             request = self.queue.requests.get(each.key)
             if request is not None and each.stands(request):
@@ -227,14 +230,15 @@ class ClusterState:
         self.keep_for_return(preempt)
 
     def keep_for_return(self, preempt: Preempt) -> None:
-        """Reserve slots for a gang that is asked to exit, if it restarts with another size."""
+        """If a preempted gang restarts with another number of slots, reserve the slots for its restart."""
         if preempt.kept is not None:
             self.change(preempt.run.key, returns=True, reservation=preempt.kept)
 
     def let_go(self, key: RequestKey, back: SlotRequest | None = None, at: float | None = None) -> Allocation:
-        """Free the slots of a gang at time `at`, and return its former allocation.
+        """Free the slots of a gang at time `at` (by default now), and return the allocation that it held.
 
-        `back` is the new request of a requeued trial; it gets its earlier queue position and reservation.
+        `back` is the new request of a trial that is requeued; it gets the trial's earlier queue position and
+        reservation.
         """
         run = self.runs.pop(key)
         for share in run.placement:

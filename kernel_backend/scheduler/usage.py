@@ -1,4 +1,4 @@
-"""Measure slot usage in closed form: reading it costs the same however many intervals there are."""
+"""Measure slot usage over time, such that reading a result takes the same time however many intervals were added."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from math import exp, expm1, log
 
 
 class Meter:
-    """Meter of the slots held over time, which must be updated in order of time; its results are in slot-seconds."""
+    """Meter of the slots that an account holds over time; its results are in slot-seconds.
+
+    It must be updated in order of time.
+    """
 
     def __init__(self, half_life: float, window: float = 0.0) -> None:
         """Create a meter; `window` is the number of seconds back that `within` can look, and can be increased later."""
@@ -23,9 +26,9 @@ class Meter:
         self._totals: list[float] = [0.0]
 
     def hold(self, slots: int, at: float) -> None:
-        """Add slots from time `at` on, or remove them if negative.
+        """Add slots that are held from time `at` on; a negative number removes slots.
 
-        If `at` is before the time of the last call, that time is used.
+        If `at` is before the time of the last call, the time of that call is used.
         """
         at = max(at, self._at)
         total = self._totals[-1] + self.held * (at - self._times[-1])
@@ -64,7 +67,10 @@ class Meter:
         return self._totals[nth] + part * (self._totals[nth + 1] - self._totals[nth])
 
     def replay(self, intervals: Iterable[tuple[float, float | None, int]]) -> None:
-        """Add past intervals (from, until or None, slots), in any order, to a new meter."""
+        """Add past intervals to a meter that has none yet.
+
+        Each is (start, end or None, number of slots); they may be in any order.
+        """
         corners: list[tuple[float, int]] = []
         for begun, ended, slots in intervals:
             corners.append((begun, slots))
@@ -75,7 +81,10 @@ class Meter:
 
 
 def averages(intervals: Iterable[tuple[float, float | None, int]], at: Sequence[float], now: float) -> list[float]:
-    """Return the average number of slots held between successive times in `at`; slots are not counted after `now`."""
+    """Return the average number of slots held between successive times in `at`; slots are not counted after `now`.
+
+    `intervals` has (start, end or None, number of slots).
+    """
     corners: list[tuple[float, int]] = []
     for begun, ended, slots in intervals:
         until = now if ended is None else ended

@@ -27,8 +27,9 @@ def explain(
     """Return why a request waits, its queue position (1 is the head), and the expected wait.
 
     `lengths` has quartiles of past run lengths by owner. The text hides details of other users' requests that `reader`
-    may not see; without a reader it is for the request's owner. At most `FAR` requests ahead are counted. For a request
-    that waits in several pools the reasons in all of them are returned, with the best place and estimate.
+    may not see; without a reader it is meant for the request's owner. At most `FAR` requests ahead of it are counted.
+    For a request that waits in several pools, the text has the reasons in all of them, with the best position and
+    estimate.
     """
     request = cluster.queue.requests.get(request.key, request)
     waits = [_in_pool(cluster, each, lengths, reader) for each in request.in_each_pool]
@@ -61,7 +62,7 @@ def explain_in_order(
     lengths: Mapping[str, Lengths] = UNKNOWN,
     reader: Person | None = None,
 ) -> Wait:
-    """Return why a schedulable request waits, like `explain`, given the requests ahead of it in order."""
+    """Return why a request waits, like `explain`, given the requests `ahead` of it in scheduling order."""
     expected = forecast(cluster, ahead, request, lengths)
     reason = _reason(cluster, request, ahead, reader) + _left_out(cluster, request)
     if expected is None or expected.likely <= 0:
@@ -116,7 +117,7 @@ def _reason(cluster: ClusterState, request: SlotRequest, ahead: Sequence[SlotReq
 
 
 def _limit(cluster: ClusterState, request: SlotRequest, reader: Person | None) -> str:
-    """Return a sentence about the limit or slot-hours that the request would exceed; "" if there is none."""
+    """Return a text on the account's limit or slot-hours that a request would exceed; "" if it would exceed neither."""
     ledger = Ledger(cluster)
     kind = ledger.stopped_by(request)
     if kind is None:
@@ -139,7 +140,10 @@ def _limit(cluster: ClusterState, request: SlotRequest, reader: Person | None) -
 
 
 def _kept(cluster: ClusterState, ahead: Sequence[SlotRequest], reader: Person | None) -> str:
-    """Return a sentence on the request or guarantee for which the free slots are reserved."""
+    """Return a text that says for which earlier request, or for whose guarantee, the free slots are reserved.
+
+    `ahead` has the requests ahead of the explained one, the first in order first.
+    """
     ledger = Ledger(cluster)
     first = next((other for other in ahead if ledger.stopped_by(other) is None), ahead[0])
     if not ledger.guaranteed(first):
@@ -152,9 +156,9 @@ def _kept(cluster: ClusterState, ahead: Sequence[SlotRequest], reader: Person | 
 
 
 def _rival(cluster: ClusterState, request: SlotRequest) -> SlotRequest | None:
-    """Return the starving request of the same user or group for which the rest of the limit is reserved.
+    """Return the other request because of which `request` would exceed its user's or group's limit; None if none.
 
-    None if none is.
+    That is a request within a guarantee, or one with a reservation, for which a part of the limit is held back.
     """
     ledger = Ledger(cluster)
     heads = (line.first for lines in cluster.queue.lines.values() for line in lines.values())
@@ -177,9 +181,9 @@ def _rival(cluster: ClusterState, request: SlotRequest) -> SlotRequest | None:
 
 
 def _reserved(cluster: ClusterState) -> Iterator[tuple[SlotRequest, bool]]:
-    """Yield the requests for which `decide` reserves slots.
+    """Yield (request, firm) for each request for which `decide` reserves slots.
 
-    With each, True if other requests cannot use them meanwhile.
+    `firm` is True if other requests may use the reserved slots only if they end in time.
     """
     rules, since = cluster.rules, {each.key: each.since for each, _ in cluster.reserved()}
     told: set[RequestKey] = set()

@@ -13,16 +13,16 @@ from kernel_backend.scheduler.state import ClusterState
 
 
 class Impossible(NamedTuple):
-    """Reason why a request can never start, and the largest number of slots with which it could."""
+    """Reason why a request can never start, and the largest number of slots for which it could."""
 
     reason: str
     largest: int
 
 
 def impossible(cluster: ClusterState, request: SlotRequest, reader: Person | None = None) -> Impossible | None:
-    """Return why a request can never start on these nodes under these quotas; None if it can in one of its pools.
+    """Return why a request can never start, given the cluster's nodes and quotas; None if it can in one of its pools.
 
-    Drained nodes are treated as usable. The text is for `reader`, by default the owner.
+    Drained nodes are treated as usable. The text is for `reader`, by default the owner of the request.
     """
     found = [impossible_in_pool(cluster, each, reader) for each in request.in_each_pool]
     reasons = [each for each in found if each is not None]
@@ -33,7 +33,7 @@ def impossible(cluster: ClusterState, request: SlotRequest, reader: Person | Non
 
 
 def impossible_in_pool(cluster: ClusterState, request: SlotRequest, reader: Person | None = None) -> Impossible | None:
-    """Return why a request can never start in its pool, as `impossible` does."""
+    """Return why a request can never start in its pool `request.pool`, as `impossible` does; None if it can."""
     largest = cluster.largest_gang(request.pool, request.one_node, request.excluded)
     if request.slots > largest:
         nodes = [node for node in cluster.of_pool(request.pool) if node.name not in request.excluded]

@@ -24,10 +24,10 @@ class Forecast(NamedTuple):
 def forecast(
     cluster: ClusterState, ahead: Iterable[SlotRequest], request: SlotRequest, lengths: Mapping[str, Lengths]
 ) -> Forecast | None:
-    """Return when a request will start if all requests `ahead` start before it, in order.
+    """Return in how many seconds a request will start if all requests in `ahead` start before it, in order.
 
-    `lengths` has quartiles of past run lengths by owner; None is returned without enough of them. Slots are counted per
-    pool, regardless of nodes.
+    `lengths` has quartiles of past run lengths by owner; without enough of them, None is returned. Slots are counted
+    per pool, regardless of nodes.
     """
     before = list(ahead)
     if len(before) >= FAR:
@@ -42,7 +42,11 @@ def forecast(
 def _start(
     cluster: ClusterState, requests: list[SlotRequest], lengths: Mapping[str, Lengths], quartile: int
 ) -> float | None:
-    """Return the seconds until the last of `requests` can start, each once enough slots are free; None if unknown."""
+    """Return in how many seconds the last of `requests` starts; None if unknown.
+
+    The requests start in order, each as soon as enough slots are free. Runs are assumed to be as long as quartile
+    `quartile` of their owner's past runs.
+    """
     pool = requests[-1].pool
     free = sum(len(cluster.free[node.name]) for node in cluster.usable(pool))
     ends: list[tuple[float, int]] = []

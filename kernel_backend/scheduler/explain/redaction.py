@@ -20,7 +20,10 @@ def sees(request: SlotRequest, reader: Person | None) -> bool:
 
 
 def subject(kind: str, request: SlotRequest, reader: Person | None) -> str:
-    """Return the request's owner (`kind` is user) or group, as the subject of a sentence."""
+    """Return the name of a request's owner or group, worded for the reader, as the subject of a sentence.
+
+    `kind` is `user` for the owner, else `group`.
+    """
     if kind == "group":
         return f"group {request.group}"
     if reader is None or reader.name == request.owner:

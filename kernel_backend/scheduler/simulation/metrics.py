@@ -27,8 +27,7 @@ def held(played: SimulationResult, begun: float, ended: float) -> dict[str, floa
 def fairness(played: SimulationResult, window: float, weights: Mapping[str, float], begun: float = 0.0) -> list[float]:
     """Return Jain's index of the weighted slot-seconds of users, for each window of `window` seconds from `begun`.
 
-    `weights` names the users and their weights. The index is meaningful for users who always want more than their
-    share.
+    `weights` has the weight of each user. The index is meaningful for users who always want more than their share.
     """
     count = int((played.until - begun) // window)
     windows = pairwise(begun + nth * window for nth in range(count + 1))
@@ -52,7 +51,7 @@ def bound(jobs: Iterable[Workload], slots: int, until: float) -> float:
 
 
 def utilisation(played: SimulationResult) -> float:
-    """Return the useful work of a simulated schedule as a fraction of what any schedule could do (`bound`)."""
+    """Return the useful work of a simulated schedule as a fraction of what any schedule could do (see `bound`)."""
     done = sum(played.jobs[interval.job].slots * interval.useful for interval in played.intervals)
     most = bound(played.jobs.values(), played.slots, played.until)
     return done / most if most else 1.0

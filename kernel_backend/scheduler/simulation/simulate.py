@@ -1,4 +1,4 @@
-"""Simulate a cluster by discrete events; a scheduling policy makes the same decisions as in the service."""
+"""Simulate a cluster by discrete events, with a scheduling policy that is the service's own or another."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Outage(NamedTuple):
 
 
 class SimulatedInterval(NamedTuple):
-    """Interval in which a job held its slots; `useful` is how many seconds of its work were not lost.
+    """Interval in which a job held its slots; `useful` is how many seconds of its work then were not lost.
 
-    The work of an elastic job is counted in seconds with its largest number of slots.
+    The work of an elastic job is measured as the seconds that it would take with its largest number of slots.
     """
 
     job: int
@@ -47,7 +47,7 @@ class SimulatedInterval(NamedTuple):
 
 @dataclass(frozen=True)
 class SimulationResult:
-    """Result of simulating a policy on a list of jobs."""
+    """Result of simulating a scheduling policy with certain jobs."""
 
     jobs: Mapping[int, Workload]
     slots: int
@@ -82,11 +82,12 @@ def simulate(
     until: float = float("inf"),
     watch: Callable[[ClusterState, Decisions], None] = lambda cluster, decisions: None,
 ) -> SimulationResult:
-    """Simulate jobs until all have completed, or until `until`; the same arguments give the same result.
+    """Simulate jobs until all have completed, or until the time `until`; the same arguments give the same result.
 
-    `faults(job, nth)` returns after how many seconds the nth interval of a job crashes, or None; the work since the
-    last checkpoint is lost then. A preempted job loses no work, but holds its slots for `stall` more seconds; so does
-    an elastic job that shrinks or grows. `watch` is called with every cluster state and the decisions on it.
+    `faults(job, nth)` returns after how many seconds the job's interval number `nth` on slots crashes, or None; the
+    work since the last checkpoint is lost then. A preempted job loses no work, but holds its slots for `stall` more
+    seconds; so does an elastic job that shrinks or grows. `watch` is called with every cluster state and the decisions
+    about it.
     """
     world = _Simulation(jobs, nodes, policy, ClusterState(nodes, users=users, groups=groups, rules=rules), watch)
     world.faults, world.every, world.stall = faults, checkpoint_every, stall
@@ -187,7 +188,7 @@ class _Simulation:
         return 1.0 if job.least is None else self.cluster.runs[job.key].slots / job.slots
 
     def _measure(self) -> None:
-        """Set the measured progress of running elastic jobs, as the service would measure it."""
+        """Set the progress of running elastic jobs in the cluster state, as the service would have measured it."""
         for run in [run for run in self.cluster.runs.values() if run.elastic is not None and run.leaving is None]:
             job, begun = self._jobs[run.key.experiment], self._begun[run.key.experiment]
             left = (job.duration - self._done[job.number] - self._worked(job, self.cluster.at)) / self._speed(job)
@@ -231,7 +232,7 @@ class _Simulation:
                 self._plan(now + self.every, "commit", job.number)
 
     def played(self, until: float) -> SimulationResult:
-        """Return the result at time `until`; jobs that still run are counted with their work so far."""
+        """Return the result as of the time `until`; jobs that still run are counted with the work done so far."""
         end = self.cluster.at if until == float("inf") else until
         running = [
             SimulatedInterval(number, begun, end, self._worked(job, end), self.cluster.runs[job.key].slots)

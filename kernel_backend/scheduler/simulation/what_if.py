@@ -1,4 +1,4 @@
-"""Simulate a workload under given quotas, and report the waits of each user."""
+"""Simulate a workload under hypothetical quotas, and report how long each user waits."""
 
 from __future__ import annotations
 
