@@ -1,4 +1,4 @@
-"""List and serve artifacts; their content is not trusted, so that no browser may execute it."""
+"""List and serve artifacts; their content is not trusted, so responses are such that no browser executes it."""
 
 from __future__ import annotations
 

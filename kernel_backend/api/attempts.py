@@ -1,4 +1,4 @@
-"""Handle the requests of an attempt's launchers: records, files, and the joining of a gang's nodes."""
+"""Handle requests of the launchers of an attempt: deliver records and files, and start the nodes of a gang together."""
 
 from __future__ import annotations
 
@@ -12,20 +12,23 @@ from kernel_backend.model.reports import ArtifactSaved, Delivery
 
 
 class AttemptHandler(ApiHandler):
-    """Base class of handlers for launchers, which authenticate by their attempt's token."""
+    """Base class of handlers for launchers, which authenticate by their attempt's token instead of a user's."""
 
     async def authenticate(self) -> None:
-        """Check the attempt's own token, and return no user; raises Unauthenticated."""
+        """Check that the request carries the attempt's token; return None, as there is no user.
+
+        Raises Unauthenticated.
+        """
         if not self.bearer:
             raise Unauthenticated("no valid token: send the attempt's own as Authorization: Bearer")
         await self.service.attempts.check(parse_attempt(self.path_args[0]), self.bearer)
 
 
 class RecordsHandler(AttemptHandler):
-    """Handler to which an attempt's launcher delivers the spooled records."""
+    """Handler to which an attempt's launcher sends the records that the ranks have written to files (the spool)."""
 
     async def post(self, key: str) -> None:
-        """Deliver records of an attempt (an empty list is a heartbeat), with the attempt's own token."""
+        """Deliver records of an attempt (an empty list is a heartbeat), authenticated by the attempt's token."""
         delivery = self.parse(Delivery, lambda value, place: True)  # unknown fields of a newer version are ignored
         self.reply(await self.service.attempts.deliver(parse_attempt(key), self.bearer, delivery))
 
@@ -34,19 +37,19 @@ class JoinHandler(AttemptHandler):
     """Handler through which the launchers of a gang's nodes agree to start their ranks together."""
 
     async def post(self, key: str) -> None:
-        """Offer to run a gang's ranks on a node; repeated until the answer is `go` or `leave`.
+        """Offer to run a gang's ranks on a node; the launcher repeats this until the answer is `go` or `leave`.
 
-        It needs the attempt's own token.
+        The request needs the attempt's token.
         """
         offer = self.parse(NodeOffer, lambda value, place: True)
         self.reply(await self.service.gang_nodes.join(parse_attempt(key), offer))
 
 
 class NodesHandler(AttemptHandler):
-    """Handler through which the launchers of a gang report the state of their ranks and learn that of other nodes."""
+    """Handler through which a gang's launchers report the state of their ranks and learn the state of other nodes."""
 
     async def post(self, key: str) -> None:
-        """Report the state of a node's ranks, and wait for changes on other nodes; needs the attempt's own token."""
+        """Report the state of a node's ranks, and wait for changes on other nodes; needs the attempt's token."""
         state = self.parse(NodeState, lambda value, place: True)
         self.reply(await self.service.gang_nodes.state(parse_attempt(key), state))
 
@@ -55,7 +58,7 @@ class JobHandler(AttemptHandler):
     """Handler that gives the launch spec to launchers on nodes that cannot read the service's home directory."""
 
     async def get(self, key: str) -> None:
-        """Return the launch spec of an attempt, with the attempt's own token."""
+        """Return the launch spec of an attempt; needs the attempt's token."""
         self.set_header("Content-Type", "application/json; charset=utf-8")
         self.finish(await self.service.staging.job(parse_attempt(key)))
 
@@ -64,55 +67,55 @@ class SnapshotHandler(AttemptHandler):
     """Handler that gives a training's code to launchers on nodes that cannot read the service's home directory."""
 
     async def get(self, key: str) -> None:
-        """Return the snapshot of an attempt's experiment as a zip, with the attempt's own token."""
+        """Return the snapshot of an attempt's experiment as a zip; needs the attempt's token."""
         self.set_header("Content-Type", "application/zip")
         self.finish(await self.service.staging.snapshot(parse_attempt(key)))
 
 
 class EnvironmentHandler(AttemptHandler):
-    """Handler that gives an environment's lock file to launchers on nodes that build the environment."""
+    """Handler that gives the lock file of an environment to launchers whose nodes build the environment themselves."""
 
     async def get(self, key: str) -> None:
-        """Return the locked environment of an attempt, and some of its wheels; all if `everything` is set.
+        """Return an attempt's locked environment, with the wheels that no package index has; needs the attempt's token.
 
-        All wheels are included only when the service has downloaded them.
+        With `everything=1` all wheels are included, once the service has downloaded them.
         """
         everything = bool(self.integer("everything", 0, most=1))
         self.reply(await self.service.node_environments.offer(parse_attempt(key), everything=everything))
 
 
 class WheelHandler(AttemptHandler):
-    """Handler that gives an environment's wheels to launchers on nodes that build the environment."""
+    """Handler that gives the wheels of an environment to launchers whose nodes build the environment themselves."""
 
     async def get(self, key: str, wheel: str) -> None:
-        """Return a piece of a wheel from a byte offset; an empty piece at its end."""
+        """Return a piece of a wheel from a byte offset on; at the end of the wheel the piece is empty."""
         self.set_header("Content-Type", "application/octet-stream")
         self.finish(await self.service.node_environments.wheel(parse_attempt(key), wheel, self.integer("offset", 0)))
 
 
 class FilesHandler(AttemptHandler):
-    """Handler that takes logs and records from launchers on nodes that cannot read the home directory."""
+    """Handler that receives logs and records from launchers on nodes that cannot read the service's home directory."""
 
     async def put(self, key: str, file: str) -> None:
-        """Append a piece to a log at an offset, or replace a record; return the size of the file in the service."""
+        """Append a piece to a log at an offset, or replace a record; return the size of the service's copy."""
         offset = self.integer("offset", 0)
         self.reply(await self.service.staging.write(parse_attempt(key), file, offset, self.body))
 
 
 class StagedArtifactsHandler(AttemptHandler):
-    """Handler that takes artifacts' records from launchers on nodes that cannot read the home directory."""
+    """Handler that receives artifacts' records from launchers on nodes that cannot read the service's home."""
 
     async def post(self, key: str) -> None:
-        """Store an artifact if all of its bytes have arrived; else return how many have."""
+        """Store an artifact if all of its bytes have arrived; otherwise return how many have arrived."""
         saved = self.parse(ArtifactSaved, lambda value, place: True)
         self.reply(await self.service.staging.keep_artifact(parse_attempt(key), saved))
 
 
 class StagedContentHandler(AttemptHandler):
-    """Handler that takes artifacts' bytes from launchers on nodes that cannot read the home directory."""
+    """Handler that receives artifacts' bytes from launchers on nodes that cannot read the service's home."""
 
     async def put(self, key: str, digest: str) -> None:
-        """Append a piece at an offset to the bytes of an artifact; return how many have arrived."""
+        """Append a piece to the bytes of an artifact, at an offset; return how many bytes have arrived."""
         offset = self.integer("offset", 0)
         self.reply(await self.service.staging.write_artifact(parse_attempt(key), digest, offset, self.body))
 

@@ -34,7 +34,7 @@ _Record = TypeVar("_Record", bound=Record)
 
 
 class MethodNotAllowed(DaylightError):
-    """Error: the path exists, but not with this method."""
+    """Error: the requested path exists, but not for this HTTP method."""
 
     http_status = 405
 
@@ -43,7 +43,7 @@ class MethodNotAllowed(DaylightError):
 class Activity:
     """Use of the service: time of the last request, open streams, and connections that are not authenticated.
 
-    The idle timeout depends on the first two.
+    The service's idle timeout is measured from the last request, unless a stream is open.
     """
 
     last: float = field(default_factory=time.monotonic)
@@ -81,9 +81,9 @@ class AuthenticatedHandler(RequestHandler):
         return token.strip() if scheme.lower() == "bearer" else ""
 
     async def authenticate(self) -> Person | None:
-        """Return the user who makes the request; None for a launcher, which has an attempt's token.
+        """Return the user who makes the request; raises Unauthenticated, and errors of the identity provider.
 
-        Raises Unauthenticated, and errors of the identity provider that checks the token.
+        Subclasses for launchers, which have an attempt's token instead of a user's, return None.
         """
         identity: Identity = self.settings["identity"]
         browsers: Browsers | None = self.settings["browsers"]
@@ -98,7 +98,7 @@ class AuthenticatedHandler(RequestHandler):
         return person
 
     async def still(self) -> Person | None:
-        """Return the request's user, looked up again; None if the token has become invalid.
+        """Look up the request's user again, with current groups and rights; None if the token has become invalid.
 
         Raises errors of the identity provider.
         """
@@ -123,9 +123,9 @@ class AuthenticatedHandler(RequestHandler):
         self.clear_header("Server")
 
     def integer(self, name: str, default: int, least: int = 0, most: int = 2**53) -> int:
-        """Return an integer parameter of the query.
+        """Return the query parameter `name` as an integer, or `default` if the query does not have it.
 
-        Raises InvalidRequest if it is none, or outside of `least` to `most`.
+        Raises InvalidRequest if its value is no integer, or is not within `least` to `most`.
         """
         text = self.get_query_argument(name, None)
         if text is None:
@@ -135,12 +135,12 @@ class AuthenticatedHandler(RequestHandler):
         return int(text)
 
     def maybe_integer(self, name: str, least: int = 0) -> int | None:
-        """Return an integer parameter of the query, or None if it is absent; raises the same errors as `integer`."""
+        """Return the query parameter `name` as an integer, or None if it is absent; raises InvalidRequest."""
         given = self.get_query_argument(name, None) is not None
         return self.integer(name, 0, least) if given else None
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """Reply with a DaylightError as JSON, and with its HTTP status."""
+        """Reply to a failed request with the error as JSON, and with the HTTP status of that error."""
         error = self.as_ours(status_code, kwargs.get("exc_info", (None, None, None))[1])
         self.set_status(error.http_status)
         if not self.prepared:  # tornado closes the connection, so the client must not send more requests on it
@@ -159,7 +159,7 @@ class AuthenticatedHandler(RequestHandler):
         return [method for method, act in own if act is not None and act is not RequestHandler._unimplemented_method]
 
     def as_ours(self, status: int, error: BaseException | None) -> DaylightError:
-        """Return an error as a DaylightError; clients that are not authenticated always get Unauthenticated."""
+        """Convert any error to a DaylightError; clients that are not authenticated always get Unauthenticated."""
         if isinstance(error, DaylightError):
             return error
         if not self.known:  # unauthenticated clients get no other details
@@ -178,7 +178,7 @@ class AuthenticatedHandler(RequestHandler):
         value: BaseException | None,
         tb: TracebackType | None,
     ) -> None:
-        """Log a traceback, but only for internal errors."""
+        """Log an internal error with its traceback; log expected errors only as a line at debug level."""
         if isinstance(value, DaylightError) and value.http_status in (503, *range(500)):  # 503 is temporary
             _log.debug("%s %s: %s", self.request.method, self.request.path, value.message)
         else:
@@ -204,7 +204,10 @@ class ApiHandler(AuthenticatedHandler):
         self.prepared = True
 
     def data_received(self, chunk: bytes) -> None:
-        """Collect a piece of the body, up to the limit: a chunked body does not announce its length."""
+        """Collect a piece of the body, up to the limit.
+
+        The limit must be checked here, too, since a chunked body does not announce its length.
+        """
         if len(self._body) <= self.body_limit:
             self._body += chunk
 
@@ -218,7 +221,9 @@ class ApiHandler(AuthenticatedHandler):
     def parse(self, kind: type[_Record], may_go: versions.MayGo | None = None) -> _Record:
         """Return the body as a record of class `kind`; raises InvalidRequest, which names each wrong field and value.
 
-        Unknown fields of a newer client are dropped if `may_go` returns True: by default, if they have no effect.
+        Fields that this version does not know, as a newer client may send, are dropped if `may_go` returns True for
+        them: by default, if their values have no effect. Raises OtherVersion for other such fields from a client of
+        another version.
         """
         defaults = frozenset(self.request.headers.get(DEFAULTS, "").split(","))
         try:
@@ -233,7 +238,7 @@ class ApiHandler(AuthenticatedHandler):
             raise InvalidRequest(problem_text(error)) from None
 
     def reply(self, answer: Record | dict[str, Any]) -> None:
-        """Reply with JSON; records in the answer are converted."""
+        """Reply with `answer` as JSON."""
         self.set_header("Content-Type", "application/json; charset=utf-8")
         self.finish(json_text(answer))
 
@@ -242,7 +247,7 @@ class ApiHandler(AuthenticatedHandler):
 
 
 class UnknownRouteHandler(ApiHandler):
-    """Handler of unknown paths, which answers NotFound, but only after authentication."""
+    """Handler of paths that do not exist, which answers NotFound, but only to authenticated clients."""
 
     def _missing(self) -> None:
         raise NotFound(f"there is nothing at {self.request.path[:200]}: GET /api/openapi.json lists what there is")

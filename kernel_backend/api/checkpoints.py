@@ -1,4 +1,4 @@
-"""List, read, verify, delete and pin checkpoints, and apply the retention rules to all."""
+"""List, read, verify, delete and pin checkpoints, and delete those that no retention rule retains."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class CheckpointHandler(ApiHandler):
 
 
 class PartHandler(ApiHandler):
-    """Handler that serves the bytes of one file (part) of a checkpoint."""
+    """Handler that serves the bytes of a part, which is one of a checkpoint's files."""
 
     async def get(self, number: str, trial: str, checkpoint: str, part: str) -> None:
-        """Read the bytes of a part from an offset on; the manifest has their digest."""
+        """Read the bytes of a part (file) of a checkpoint from an offset on; the manifest has their digest."""
         asked = int(number), int(trial), checkpoint, part, self.integer("offset", 0)
         size, pieces = await self.service.checkpoints.part(self.user, *asked)
         self.set_header("Content-Type", "application/octet-stream")
@@ -49,7 +49,7 @@ class VerifyHandler(ApiHandler):
     """Handler that verifies every byte of a checkpoint."""
 
     async def post(self, number: str, trial: str, checkpoint: str) -> None:
-        """Read every byte of a checkpoint and return the findings."""
+        """Read every byte of a checkpoint, and return whether any is damaged."""
         self.reply(await self.service.checkpoints.verify(self.user, int(number), int(trial), checkpoint))
 
 
@@ -65,7 +65,7 @@ class UnpinHandler(ApiHandler):
     """Handler that unpins a checkpoint."""
 
     async def post(self, number: str, trial: str, checkpoint: str) -> None:
-        """Unpin a checkpoint: let the retention rules decide again."""
+        """Unpin a checkpoint, so that the retention rules may delete it."""
         self.reply(await self.service.checkpoints.pin(self.user, int(number), int(trial), checkpoint, False))
 
 
@@ -73,9 +73,9 @@ class CollectHandler(ApiHandler):
     """Handler that deletes checkpoints by the retention rules."""
 
     async def post(self) -> None:
-        """Delete checkpoints that the rules no longer retain, of one experiment or all.
+        """Delete the checkpoints of one experiment, or of all, that the retention rules no longer retain.
 
-        A dry run only lists them.
+        With `dry_run` they are only listed.
         """
         self.reply(await self.service.checkpoints.collect(self.user, self.parse(GarbageRequest)))
 

@@ -22,7 +22,7 @@ class MeHandler(ApiHandler):
     """Handler that describes the calling user."""
 
     async def get(self) -> None:
-        """Return the current user, and the quotas and usage of them and their groups."""
+        """Return the calling user, and the quotas and slot usage of the user and of their groups."""
         self.reply(await self.service.quotas.me(self.user))
 
 
@@ -30,7 +30,7 @@ class AccountsHandler(ApiHandler):
     """Handler that lists accounts: users and groups."""
 
     async def get(self) -> None:
-        """List accounts with quotas and usage: all for admins, their own for other users."""
+        """List accounts with quotas and usage: all accounts for admins, their own and their groups' for other users."""
         self.reply({"accounts": await self.service.quotas.accounts(self.user)})
 
 
@@ -38,12 +38,12 @@ class AccountQuotaHandler(ApiHandler):
     """Handler that changes and resets an account's quota."""
 
     async def put(self, kind: str, name: str) -> None:
-        """Set fields of a quota; null restores the hub's value. For admins."""
+        """Set fields of an account's quota; null restores the value from the hub. For admins."""
         given = _object(self.body)
         self.reply(await self.service.quotas.set_quota(self.user, cast(AccountKind, kind), name, given))
 
     async def delete(self, kind: str, name: str) -> None:
-        """Restore all fields of a quota to the hub's values. For admins."""
+        """Restore all fields of an account's quota to the values from the hub. For admins."""
         self.reply(await self.service.quotas.clear_quota(self.user, cast(AccountKind, kind), name))
 
 
@@ -51,7 +51,7 @@ class AccountUseHandler(ApiHandler):
     """Handler that reports an account's usage over time."""
 
     async def get(self, kind: str, name: str) -> None:
-        """Return how many slots an account held over time, by default in the last week."""
+        """Return how many slots an account held over time; by default in the last week."""
         since, until = self.maybe_integer("since"), self.maybe_integer("until")
         points = self.integer("points", POINTS, least=1, most=MOST_POINTS)
         self.reply(await self.service.quotas.use(self.user, cast(AccountKind, kind), name, since, until, points))
@@ -61,7 +61,7 @@ class QueueHandler(ApiHandler):
     """Handler that lists the queued requests."""
 
     async def get(self) -> None:
-        """List queued requests of each pool in scheduling order. Those of other users are anonymous."""
+        """List the queued requests of each pool in scheduling order. Requests of other users are anonymous."""
         limit = self.integer("limit", ROWS, least=1, most=MOST_ROWS)
         self.reply({"queue": await self.service.cluster.queue(self.user, limit)})
 
@@ -70,7 +70,7 @@ class QueuePriorityHandler(ApiHandler):
     """Handler that sets an experiment's priority."""
 
     async def post(self, number: str) -> None:
-        """Set the priority of an experiment. An admin may set any, its owner one that quotas allow."""
+        """Set the priority of an experiment: an admin may set any, the owner one that the quotas allow."""
         asked = self.parse(Priority)
         self.reply(await self.service.cluster.priority(self.user, int(number), asked.priority))
 
@@ -89,7 +89,7 @@ class DiskHandler(ApiHandler):
     async def get(self) -> None:
         """Return the disk usage of the user's experiments, or with `everyone=1` of all users' (admins).
 
-        `largest` is how many experiments are listed at most; the totals by user are of all of them.
+        At most the `largest` experiments are listed; the totals by user include all experiments.
         """
         everyone = self.maybe_integer("everyone", least=0) or 0
         largest = self.maybe_integer("largest", least=0)
@@ -103,7 +103,7 @@ class SpendingHandler(ApiHandler):
     async def get(self) -> None:
         """Return slot-hours, energy and cost by user, group, month or experiment.
 
-        Admins get those of all users, others their own.
+        Admins get those of all users' experiments, others only of their own.
         """
         self.reply(await self._report())
 

@@ -1,4 +1,4 @@
-"""Serve the cluster page at the service's root: a short HTML document, and the bundle that renders it."""
+"""Serve the cluster page at the service's root: a short HTML document, and the JavaScript bundle that renders it."""
 
 from __future__ import annotations
 
@@ -36,23 +36,29 @@ DOCUMENT = """<!doctype html>
 
 
 class ClusterHandler(Page):
-    """Handler of the page's HTML document, which is the same for all users: its data comes from the API."""
+    """Handler of the cluster page's HTML document, which is the same for all users: its data comes from the API."""
 
     async def prepare(self) -> None:
-        """Require sign-in on a hub; without a hub serve the document to all, as its API requests carry a token."""
+        """Require sign-in if the service runs on a hub; otherwise serve the document to all.
+
+        It has no data: the page's API requests carry a token.
+        """
         if self.settings["browsers"] is None:
             self.prepared = self.known = True
         else:
             await super().prepare()
 
     def get(self) -> None:
-        """Return the document, which names the newest bundle, so that an update shows at the next load."""
+        """Return the HTML document, which names the newest bundle, so that an update is used at the next page load."""
         self.set_header("Content-Type", "text/html; charset=utf-8")
         self.finish(DOCUMENT.format(icon=ICON, style=_built(".css"), script=_built(".js")))
 
 
 class BundleHandler(Page):
-    """Handler of the page's script and style, without sign-in, as browsers request them differently from pages."""
+    """Handler of the page's script and style, which are served without sign-in.
+
+    Browsers request them differently from pages.
+    """
 
     async def prepare(self) -> None:
         """Skip authentication: these files hold no data of users."""
@@ -68,7 +74,7 @@ class BundleHandler(Page):
 
 
 class SlashHandler(Page):
-    """Handler that redirects from the page's URL without trailing slash, at which relative links would not work."""
+    """Handler that redirects from the cluster page's URL without trailing slash, where relative links do not work."""
 
     def get(self) -> None:
         """Redirect to the same URL with a trailing slash."""

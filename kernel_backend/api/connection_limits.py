@@ -1,4 +1,4 @@
-"""Limit connections to the HTTP server that have not authenticated, in time and in number."""
+"""Limit the connections to the HTTP server that are not authenticated: how long they last, and how many there are."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 def raise_file_limit() -> None:
-    """Raise this process's limit of open files as far as useful, since the usual limit of 1,024 is soon reached."""
+    """Raise this process's limit of open files, to at most `FILES`, since the usual limit of 1,024 is soon reached."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = FILES if hard == resource.RLIM_INFINITY else min(hard, FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -39,8 +39,8 @@ def raise_file_limit() -> None:
 class UnauthenticatedConnections:
     """Open connections that have not authenticated, oldest first, at most `most`.
 
-    Beyond that number, the oldest connections of the peer (Unix user or machine) that has most of them are closed, so
-    that a peer which opens a thousand connections loses only its own.
+    A peer is a Unix user of this machine, or another machine. If there are too many connections, the oldest ones of the
+    peer that has most of them are closed. Therefore a peer that opens a thousand connections loses only its own.
     """
 
     def __init__(self, most: int | None = None) -> None:
@@ -61,11 +61,14 @@ class UnauthenticatedConnections:
             self.evict()
 
     def known(self, stream: IOStream | None) -> None:
-        """Stop counting a connection whose client has authenticated."""
+        """Stop counting a connection, as its client has authenticated."""
         self._open.pop(stream, None)  # type: ignore[arg-type]  # None is none of them
 
     def evict(self) -> int:
-        """Close the oldest connections of the peer that has most, up to a quarter of the limit; return their number."""
+        """Close the oldest connections of the peer that has most of them, and return how many were closed.
+
+        At most a quarter of the limit is closed at once.
+        """
         self._forget_closed()
         peers: defaultdict[Hashable, list[IOStream]] = defaultdict(list)
         for stream in self._open:

@@ -30,11 +30,11 @@ class ExperimentsHandler(ApiHandler):
     """Handler that lists and creates experiments."""
 
     async def get(self) -> None:
-        """List experiments, newest first: the user's own, or an owner's or a group's.
+        """List experiments, newest first: the user's own by default, or an owner's or a group's.
 
-        `group=` lists all that the user may see. `tag=a,b` lists those that have all of these tags, and
-        `notebook=a/b.ipynb` those from notebooks whose path ends like this. The next page is that with `before=` the
-        last number of this one.
+        `group=` (empty) lists all that the user may see. `tag=a,b` lists those that have all of these tags, and
+        `notebook=a/b.ipynb` those from notebooks whose path ends with these names. To get the next page, set `before=`
+        to the last number of the present one.
         """
         state, search, owner, group, notebook = (
             self.get_query_argument(name, None) for name in ("state", "search", "owner", "group", "notebook")
@@ -47,7 +47,7 @@ class ExperimentsHandler(ApiHandler):
     async def post(self) -> None:
         """Submit an experiment whose snapshot has been stored.
 
-        Returns 200 with the active experiment if an identical one exists.
+        If an identical experiment is active, none is created, and that one is returned with status 200.
         """
         answer, new = await self.service.submissions.submit_once(self.user, self.parse(Submission))
         self.set_status(201 if new else 200)
@@ -113,7 +113,7 @@ class DiffHandler(ApiHandler):
     """Handler that compares two experiments."""
 
     async def get(self, number: str) -> None:
-        """Compare an experiment with another: differences, the likeliest cause first, and their results."""
+        """Compare an experiment with another: the differences, the likeliest cause first, and the results of each."""
         other = self.integer("other", 0, least=1)
         if not other:
             raise InvalidRequest("other is missing: write ?other=97, the number of the experiment to compare with")
@@ -146,7 +146,7 @@ class ExportHandler(ApiHandler):
     """Handler that exports an experiment's reports or trials as CSV."""
 
     async def get(self, number: str) -> None:
-        """Read a trial's reports as CSV; of a search without a trial, its trials."""
+        """Export a trial's reports as CSV; for a search without a trial number, its trials."""
         trial = self.maybe_integer("trial", least=1)
         found = await self.service.export(self.user, int(number), trial)
         text = trials_csv(found.trials) if isinstance(found, SearchStatus) else metrics_csv(found)
@@ -155,7 +155,7 @@ class ExportHandler(ApiHandler):
 
 
 class FactsHandler(ApiHandler):
-    """Handler that lists a trial's provenance records: inputs of a result that are known only during training."""
+    """Handler that lists a trial's provenance records, which say on what a result depends besides the submission."""
 
     async def get(self, number: str) -> None:
         """List a trial's provenance records: samples delivered, files read, weights at step 0, the runtime."""
@@ -169,17 +169,17 @@ class TimesHandler(ApiHandler):
     async def get(self, number: str) -> None:
         """Return the seconds that each part of a training takes, by rank, and the main cause of delay.
 
-        For a search it is that of all trials, or of one.
+        For a search these are sums over all trials, or the times of one trial.
         """
         trial = self.integer("trial", 0, least=0) or None
         self.reply(await self.service.times(self.user, int(number), trial))
 
 
 class UtilisationHandler(ApiHandler):
-    """Handler that shows the use of an experiment's slots."""
+    """Handler that shows how well an experiment uses its slots."""
 
     async def get(self, number: str) -> None:
-        """Return the use of GPU, CPU and memory by rank, now and as curves; for a search, of all trials or one."""
+        """Return the use of GPU, CPU and memory by rank, now and over time; for a search, of all trials or one."""
         trial = self.integer("trial", 0, least=0) or None
         points = self.integer("points", PERIODS, least=0, most=2000)
         self.reply(await self.service.utilisation.utilisation(self.user, int(number), trial, points))
@@ -195,10 +195,10 @@ class CurvesHandler(ApiHandler):
 
 
 class LogsHandler(ApiHandler):
-    """Handler that serves chunks of a rank's log."""
+    """Handler that serves pieces of a rank's log."""
 
     async def get(self, number: str) -> None:
-        """Read a rank's log from a byte offset on, or its last bytes from the start of a line."""
+        """Read a rank's log from a byte offset on, or about its last bytes, beginning with a whole line."""
         trial, offset = self.integer("trial", 1, least=1), self.maybe_integer("offset")
         attempt, rank = self.maybe_integer("attempt", least=1), self.maybe_integer("rank")
         tail = self.integer("tail", 0, least=1, most=LARGEST_TAIL) or None
@@ -238,7 +238,7 @@ class PictureHandler(ApiHandler):
     """Handler that draws an experiment's curves as a PNG."""
 
     async def get(self, number: str) -> None:
-        """Draw an experiment's curves as a PNG; for a search, its best over time and its rungs."""
+        """Draw an experiment's curves as a PNG; for a search, its best value over time and its rungs."""
         dark = self.integer("dark", 0, most=1) == 1
         overview = await self.service.overview(self.user, int(number))
         if overview.experiment.config.search is None:

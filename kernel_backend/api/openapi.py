@@ -1,4 +1,4 @@
-"""Generate the OpenAPI document from the table of routes and the records' schemas."""
+"""Generate the OpenAPI document from the table of routes and the schemas of records in requests and replies."""
 
 from __future__ import annotations
 
@@ -66,7 +66,10 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
 
 
 class _Schemas(GenerateJsonSchema):
-    """Generator of JSON schemas of records. In answers NaN and infinity are strings; fields have no titles."""
+    """Generator of JSON schemas of records, without titles of fields.
+
+    Schemas of replies allow NaN and infinity as strings.
+    """
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
@@ -80,7 +83,7 @@ class _Schemas(GenerateJsonSchema):
 
 
 def _answers(operations: Iterable[Operation]) -> Iterator[object]:
-    """Yield the types of the operations' answers; for a stream of messages also the record types in them."""
+    """Yield the types of the operations' replies; for a stream of messages also the record types in the messages."""
     for operation in operations:
         answers = operation.answer.values() if isinstance(operation.answer, Mapping) else [operation.answer]
         yield from answers
@@ -89,7 +92,10 @@ def _answers(operations: Iterable[Operation]) -> Iterator[object]:
 
 
 def _schemas_of(described: Iterable[object], mode: JsonSchemaMode) -> tuple[Refs, dict[str, Any]]:
-    """Return the schemas of these records by name, and a reference to each record."""
+    """Return references to the schemas of records, and the schemas by name.
+
+    Of `described`, values that are no record classes are ignored.
+    """
     records = {each for each in described if isinstance(each, type) and issubclass(each, Record)}
     ordered = [(each, mode) for each in sorted(records, key=lambda each: each.__name__)]
     suffix = _SUFFIX[mode]
@@ -99,13 +105,16 @@ def _schemas_of(described: Iterable[object], mode: JsonSchemaMode) -> tuple[Refs
 
 
 def _summarised(schema: JsonSchemaValue) -> JsonSchemaValue:
-    """Return a record's schema with its docstring cut before the NumPy sections, which document the Python class."""
+    """Return a record's schema, its description cut before the NumPy sections, which document the Python class."""
     text, _, sections = schema.get("description", "").partition("\n\nParameters\n")
     return {**schema, "description": text} if sections else schema
 
 
 def _messages(plain: Mapping[str, Any], refs: Refs) -> dict[str, Any]:
-    """Return the schema of each type of message, and that of Message, their union, by name."""
+    """Return a schema for each type of message, and one for Message as the union of these, by name.
+
+    `plain` is the schema of the class Message, where the type of `data` is left open.
+    """
     found = {}
     for kind, record in DATA.items():
         own = {"type": {"const": kind, "type": "string"}, "data": refs[record, _OUT]}

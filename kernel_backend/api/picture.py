@@ -1,4 +1,4 @@
-"""Draw an experiment's curves as a PNG, for saved notebooks, which have no live view.
+"""Draw an experiment's curves as a PNG, for saved notebooks, in which no live view can run.
 
 Importing this module is slow (matplotlib), so import it only to draw. Figures are created without pyplot, so that
 threads may draw concurrently without global state.
@@ -85,7 +85,7 @@ def _epochs(overview: Overview) -> str:
 
 
 def title(figure: Figure, overview: Overview, palette: Palette, progress: str) -> None:
-    """Draw the experiment's number, name and state, and `progress`, in the upper left corner."""
+    """Draw a title in the upper left corner: the experiment's number, name and state, and the text `progress`."""
     experiment, state = overview.experiment, overview.state
     words = [
         (f"#{experiment.number} {_shown(experiment.name, _NAME)}", palette.ink, "bold"),
@@ -98,7 +98,11 @@ def title(figure: Figure, overview: Overview, palette: Palette, progress: str) -
 
 
 def line(host: Figure | Axes, words: Sequence[tuple[str, str, str]], place: tuple[float, float], size: float) -> None:
-    """Draw words (text, colour, weight) one after the other; `place` is the upper left corner, `size` the font size."""
+    """Draw words next to each other, each given as (text, colour, weight).
+
+    `place` is the upper left corner of the first word, as fractions of the host's width and height; `size` is the font
+    size.
+    """
     texts = [
         TextArea(text, textprops={"color": color, "fontweight": weight, "fontsize": size, "parse_math": False})
         for text, color, weight in words
@@ -193,7 +197,7 @@ def _plot(axes: Axes, curve: Curve, color: str, palette: Palette) -> None:
 
 
 def dress(axes: Axes, values: Sequence[float], palette: Palette) -> None:
-    """Draw a light grid and unobtrusive tick labels for a panel with these values."""
+    """Draw a light grid and unobtrusive tick labels in a panel that shows these values."""
     axes.set_facecolor(palette.paper)
     axes.grid(color=palette.grid, linewidth=0.8)
     axes.set_axisbelow(True)

@@ -1,4 +1,4 @@
-"""Handle the requests of the probes that a check of a pool runs on nodes."""
+"""Handle requests of probe programs, which run on the nodes of a pool while an admin or user checks that pool."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from kernel_backend.model.launch.probe import ProbeReport
 
 
 class ProbeHandler(ApiHandler):
-    """Handler to which the probe programs of a check report; each request carries the token of that check."""
+    """Handler to which probe programs report what they find on nodes; each request carries the token of its check."""
 
     async def authenticate(self) -> None:
-        """Verify the token of a check in progress, and return no user; raises Unauthenticated."""
+        """Check that the request carries the token of a check in progress; return None, as there is no user.
+
+        Raises Unauthenticated.
+        """
         self.service.probes.check(self.path_args[0], self.bearer)
 
     async def post(self, check: str) -> None:
-        """Store the answers of a node's probe program, and wait for orders; needs the token of the check."""
+        """Store what a node's probe program has found, and wait for its next orders; needs the token of the check."""
         report = self.parse(ProbeReport, lambda value, place: True)  # unknown fields of a newer version are ignored
         self.reply(await self.service.probes.report(check, report))
 

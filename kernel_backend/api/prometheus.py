@@ -18,7 +18,7 @@ STREAMS = 101  # HTTP status of websockets, which are not timed: they last as lo
 
 
 class RequestTimes:
-    """Histogram of the API's response times by route, method and status, with the process's CPU time and memory."""
+    """Histogram of the API's response times by route, method and status; also the process's CPU time and memory."""
 
     def __init__(self, routes: Mapping[type[RequestHandler], str]) -> None:
         """Create the histogram; `routes` maps handlers to their paths, such as `/api/experiments/{number}`."""
@@ -54,7 +54,7 @@ class MetricsHandler(ApiHandler):
 
 
 class _Together(CollectorRegistry):
-    """Registry that combines the metric families of one scrape with those of another registry."""
+    """Registry that combines the service's metrics for one scrape with those of another registry."""
 
     def __init__(self, families: Sequence[Family], registry: CollectorRegistry) -> None:
         super().__init__()

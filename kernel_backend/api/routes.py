@@ -54,14 +54,14 @@ ROUTES = tuple(Route(each.path, each.operations, verb_handler(each) or _HANDLERS
 
 
 class _Nobody(Identity):
-    """Identity provider that knows no users: launchers and probe programs have tokens of their own."""
+    """Identity provider without any users, for an application whose clients have tokens of attempts or checks only."""
 
     async def who(self, token: str, *, remembered: bool = False) -> Person | None:
         return None
 
 
 def launcher_application(service: Service, use: Activity) -> Application:
-    """Return the application for launchers and probe programs on other nodes: only routes that need their tokens."""
+    """Return the application for launchers and probe programs on other nodes, without routes for users."""
     routes = [route for route in ROUTES if route.path.startswith((ATTEMPT, PROBE))]
     return Application(
         [(route.pattern, route.handler) for route in routes],

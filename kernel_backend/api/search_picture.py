@@ -1,6 +1,6 @@
 """Draw a search as a PNG: the best value over time, and the rungs.
 
-Importing this module is slow, like `picture.py`.
+Importing this module is slow, as it imports matplotlib; import it only to draw.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ _SPREAD = 0.3  # fraction of a rung's width
 
 
 def draw_search(overview: Overview, status: SearchStatus, dark: bool = False) -> bytes:
-    """Return a PNG of 1800 x 600 pixels: the best value over time left, the rungs of the first bracket right."""
+    """Return a PNG of 1800 x 600 pixels: on the left the best value over time, on the right the rungs of a bracket.
+
+    The bracket is the one with the most results at its first rung.
+    """
     palette = DARK if dark else LIGHT
     figure = Figure(figsize=INCHES, dpi=DPI, facecolor=palette.paper)
     FigureCanvasAgg(figure)

@@ -33,7 +33,7 @@ class CurvesHandler(ApiHandler):
     """Handler that serves the learning curves of a search's trials."""
 
     async def get(self, number: str) -> None:
-        """Read the learning curves (metric by unit) of many trials, the best first."""
+        """Read the learning curves of a search's trials (metric by unit of training), the best trials first."""
         limit = self.integer("limit", LINES, least=1, most=MOST_LINES)
         points = self.integer("points", POINTS, least=2, most=MOST_POINTS)
         self.reply(await self.service.search.curves(self.user, int(number), limit, points))

@@ -1,4 +1,4 @@
-"""Stream messages over a websocket: every message after a sequence number, one per frame."""
+"""Stream messages about experiments over a websocket: all messages after a sequence number, one per frame."""
 
 from __future__ import annotations
 
@@ -22,12 +22,15 @@ _log = logging.getLogger(__name__)
 
 
 class StreamHandler(AuthenticatedHandler, WebSocketHandler):
-    """Websocket that streams messages to one client. Tornado refuses pages of other hosts by the Origin header."""
+    """Websocket that streams messages to one client.
+
+    Tornado checks the Origin header and refuses pages that come from other hosts.
+    """
 
     _tasks: tuple[asyncio.Task[None], ...] = ()
 
     async def prepare(self) -> None:
-        """Refuse invalid requests before the upgrade, while the answer can be plain HTTP with a JSON body."""
+        """Refuse invalid requests before the upgrade to a websocket, while the reply can be HTTP with a JSON body."""
         await super().prepare()
         self.after = self.integer("after", 0)
         self.experiment = self.maybe_integer("experiment")
@@ -64,7 +67,7 @@ class StreamHandler(AuthenticatedHandler, WebSocketHandler):
     async def _look_again(self) -> None:
         """Check the user's token at intervals, and close the connection once the token is invalid.
 
-        If the user's groups or rights have changed, the connection is closed, too, so that the client reconnects.
+        The connection is also closed if the user's groups or rights have changed; the client then reconnects.
         """
         while True:
             await asyncio.sleep(LOOK_AGAIN_S)

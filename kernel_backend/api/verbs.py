@@ -1,4 +1,4 @@
-"""Generate handlers for endpoints whose operations name a method (verb) of the service."""
+"""Generate handlers for endpoints whose operations only call a method (verb) of the service."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NUMBERS = ("number", "trial")  # path parameters that are integers
 
 
 def verb_handler(endpoint: Endpoint) -> type[ApiHandler] | None:
-    """Return a handler class that calls the service's verbs; None if an operation of the endpoint names no verb."""
+    """Return a handler class whose methods call the service's verbs; None if any operation names no verb."""
     if not all(each.verb for each in endpoint.operations.values()):
         return None
     methods = {name.lower(): _calling(endpoint, each) for name, each in endpoint.operations.items()}
@@ -21,9 +21,10 @@ def verb_handler(endpoint: Endpoint) -> type[ApiHandler] | None:
 
 
 def _calling(endpoint: Endpoint, operation: Operation) -> Callable[..., Awaitable[None]]:
-    """Return a handler method that calls the operation's verb with the user, the path's parameters and the parsed body.
+    """Return a handler method that calls the verb of `operation`.
 
-    The reply is the verb's result, or the experiment's overview if there is no result.
+    The verb gets the user, the parameters in the path and the parsed body. The reply is its result, or the overview of
+    the experiment if the result is None.
     """
     verb = attrgetter(operation.verb)
 

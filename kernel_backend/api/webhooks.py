@@ -17,7 +17,7 @@ class WebhooksHandler(ApiHandler):
         self.reply({"webhooks": await self.service.webhooks.webhooks(self.user, bool(everyone))})
 
     async def post(self) -> None:
-        """Add a webhook; the answer has its secret, which is shown only here."""
+        """Add a webhook; the reply is the only one that contains its secret."""
         added = await self.service.webhooks.add(self.user, self.parse(NewWebhook))
         self.set_status(201)
         self.reply(added)
