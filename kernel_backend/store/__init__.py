@@ -1,1 +1,4 @@
-"""Store what the service keeps across restarts: `base.py` defines the interface, `sql.py` implements it."""
+"""Store what the service keeps across restarts.
+
+`base.py` defines the interface, `sql.py` implements it.
+"""

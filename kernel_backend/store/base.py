@@ -1,4 +1,4 @@
-"""Define the interface of a store: one transaction per method, and one numbered stream of all changes.
+"""Define the interface of a store: one transaction per method, and one numbered stream of messages about all changes.
 
 Methods may be called from any thread and block until the database has answered; in an event loop call them through
 `asyncio.to_thread`. A method that writes stores all of its changes or none. Times (`at`) are seconds since the epoch
@@ -45,14 +45,14 @@ from kernel_backend.store.outbox.base import OutboxStore
 class StoreUnavailable(DaylightError):
     """Error: the database cannot be read or written at present.
 
-    The call stored nothing, so that it can be repeated.
+    The failed call has stored nothing, so it can be repeated.
     """
 
     http_status = 503
 
 
 class NewExperiment(Record):
-    """Experiment to be stored, which has no number yet; its name may be empty."""
+    """Experiment that is to be stored and has no number yet; its name may be empty."""
 
     name: str = Field("", max_length=LONGEST_NAME)
     owner: str
@@ -85,7 +85,10 @@ Change = Callable[[Experiment], tuple[Mapping[str, Any], AuditEntry | None]]
 
 
 class QuotaStore(Protocol):
-    """Store of quotas, drained nodes and priorities; each change is one transaction with its audit entry."""
+    """Store of quotas, pools, drained and faulty nodes, priorities and the audit log.
+
+    Each change is stored in one transaction with its audit entry.
+    """
 
     def quotas(self) -> dict[tuple[AccountKind, str], dict[str, Any]]:
         """Return the quota fields that admins have set in this service, as JSON values by account (kind, name)."""
@@ -93,40 +96,47 @@ class QuotaStore(Protocol):
     def set_quota(self, kind: AccountKind, name: str, changed: Mapping[str, Any], entry: AuditEntry) -> AuditEntry:
         """Replace all quota fields that admins have set for an account by `changed`; an empty mapping removes them.
 
-        Returns the stored audit entry with its number.
+        Also store the audit entry `entry`, and return it with its number.
         """
 
     def drained(self) -> frozenset[str]:
         """Return the names of drained nodes, on which nothing new is started."""
 
     def set_drained(self, node: str, drained: bool, entry: AuditEntry) -> bool:
-        """Drain or undrain a node; return False, and store no audit entry, if that changes nothing."""
+        """Drain or undrain a node, and store the audit entry.
+
+        Return False, and store nothing, if that changes nothing.
+        """
 
     def node_faults(self, since: float) -> list[NodeFault]:
         """Return the faults of nodes since a time (seconds since the epoch), oldest first."""
 
     def add_node_fault(self, fault: NodeFault, forget: float) -> bool:
-        """Store a fault of a node, and delete faults older than the time `forget`.
+        """Store a fault of a node, and delete faults that are older than the time `forget` (seconds since the epoch).
 
-        Return False if it is stored already.
+        Return False if the fault was stored already.
         """
 
     def forgive_node(self, name: NodeName, entry: AuditEntry) -> bool:
-        """Delete the faults of a node; return False, and store no audit entry, if there are none."""
+        """Delete the faults of a node, and store the audit entry.
+
+        Return False, and store nothing, if there are none.
+        """
 
     def pools(self) -> list[Pool]:
-        """Return the pools that admins added by commands, sorted by name."""
+        """Return the pools that admins have added by commands (not in the service's configuration), sorted by name."""
 
     def set_pool(self, name: str, settings: PoolSettings | None, entry: AuditEntry) -> bool:
-        """Add a pool or replace its settings; None removes it.
+        """Add a pool or replace its settings, and store the audit entry; `settings` of None removes the pool.
 
-        Returns False, and stores no audit entry, if that changes nothing.
+        Returns False, and stores nothing, if that changes nothing.
         """
 
     def update_experiment(self, number: int, at: float, change: Change) -> Experiment:
-        """Update an experiment with the fields that `change` returns, and store an audit entry if it returns one.
+        """Change an experiment by a function, and store the audit entry if the function returns one.
 
-        Raises NotFound and any error of `change`; nothing is stored then.
+        `change` gets the experiment and returns the changed fields. Raises NotFound and any error of `change`; nothing
+        is stored then.
         """
 
     def write_down(self, entry: AuditEntry) -> AuditEntry:
@@ -139,20 +149,20 @@ class QuotaStore(Protocol):
         """
 
     def held(self, kind: AccountKind, name: str, since: float, until: float) -> list[Held]:
-        """Return which slots an account's attempts held between the times `since` and `until`, in any order."""
+        """Return which slots a user's or group's attempts held between the times `since` and `until`, in any order."""
 
 
 class Store(QuotaStore, MeasuredStore, OutboxStore, Protocol):
-    """Store of experiments, trials, attempts, reports and searches."""
+    """Store of all that the service keeps: experiments, trials, attempts, reports, searches, quotas, webhooks."""
 
     def product(self) -> str:
         """Return the database's product and version, such as `PostgreSQL 15.6`."""
 
     def add_experiment(self, draft: NewExperiment, at: float, beyond: int = 0) -> tuple[Experiment, Trial | None]:
-        """Store a new active experiment, and its first trial, queued; for a search there is no trial yet.
+        """Store a new active experiment with its first trial, which is queued; a search gets no trial yet.
 
-        Its number is above all numbers in the store and above `beyond`. Trials of a search are created later, by its
-        decisions.
+        Return the experiment and the trial, or None for a search: its trials are created later, by decisions of its
+        searcher. The experiment's number is above all numbers in the store and above `beyond`.
         """
 
     def experiment(self, number: int) -> Experiment:
@@ -163,8 +173,9 @@ class Store(QuotaStore, MeasuredStore, OutboxStore, Protocol):
     ) -> list[Experiment]:
         """Return at most `limit` experiments, newest first.
 
-        `state` is an experiment's own state or the one that its overview shows; raises InvalidRequest for any other.
-        `search` is a part of the name, the note or a tag, ignoring case, or a number with or without `#`.
+        `state` selects by an experiment's own state, or by the state that its overview shows; raises InvalidRequest for
+        an unknown state. `search` is a part of the name, the note or a tag, ignoring case, or a number with or without
+        `#`.
         """
 
     def overview(self, number: int) -> Overview:
@@ -191,66 +202,72 @@ class Store(QuotaStore, MeasuredStore, OutboxStore, Protocol):
         """
 
     def experiment_before(self, experiment: Experiment) -> Experiment | None:
-        """Return the newest earlier experiment of the same owner and notebook, else of the same name.
+        """Return the newest earlier experiment of the same owner and notebook; without a notebook, of the same name.
 
-        Reruns are left out. None if there is no such experiment.
+        Reruns are skipped. None if there is no such experiment.
         """
 
     def unfinished_experiments(self) -> list[Experiment]:
         """Return all experiments that have not ended, oldest first."""
 
     def ended_since(self, owner: str, since: float, limit: int) -> list[Experiment]:
-        """Return the user's undeleted experiments that ended after `since`; at most the newest `limit`."""
+        """Return an owner's experiments that ended after `since` and are not deleted; at most the newest `limit`."""
 
     def deleted_experiments(self) -> list[Experiment]:
-        """Return the deleted experiments whose files are not purged yet."""
+        """Return the deleted experiments whose files have not been removed from disk yet."""
 
     def warm_start_sources(self, number: int) -> list[tuple[str, int]]:
-        """Return the undeleted experiments that start from this one's checkpoints, as (checkpoint, their number)."""
+        """Return which checkpoints of experiment `number` other experiments start from.
+
+        Each pair is (checkpoint, number of the other experiment); deleted experiments are left out.
+        """
 
     def warm_started(self) -> list[Experiment]:
-        """Return the undeleted searches that warm-start from the results or weights of other experiments."""
+        """Return the searches that start with results or weights of other experiments; deleted ones are left out."""
 
     def snapshot_users(self, snapshot: str, but: int) -> list[int]:
-        """Return the numbers of the experiments with this snapshot that are not purged, except experiment `but`."""
+        """Return the numbers of the experiments that use a snapshot, except experiment `but`.
+
+        Experiments whose files have been removed from disk are left out.
+        """
 
     def purge(self, number: int, at: float) -> None:
-        """Remove a deleted experiment's reports, messages, provenance, artifacts, search log, parameters and labels.
+        """Remove a deleted experiment's reports, messages, provenance records, artifacts, search log and parameters.
 
-        Its number, owner, trials and attempts stay: slot usage is computed from them.
+        Its name, note and tags are removed as well. Its number, owner, trials and attempts stay: slot usage is computed
+        from them.
         """
 
     def counts(self, most: int) -> StoreCounts:
-        """Return the numbers of experiments by state and of attempts by outcome, and the trials that hold slots.
+        """Return the numbers of experiments by state and of attempts by outcome, with the trials that hold slots.
 
-        At most `most` of these trials are returned.
+        At most `most` of the trials that hold slots are listed.
         """
 
     def thin_reports(self, number: int, most: int, *, dry_run: bool = False) -> Thinned:
-        """Remove training reports of an experiment, so that about `most` of each metric stay.
+        """Remove training reports of an experiment until about `most` reports of each metric are left.
 
-        Return the numbers removed. Return the numbers.
-
-        `spare_reports` chooses them; validations stay. With `dry_run` nothing is removed, only counted.
+        Return how many reports were removed, and how many there were before. `spare_reports` chooses them; validations
+        stay. With `dry_run` nothing is removed, only counted.
         """
 
     def unfinished_names(self) -> dict[int, str]:
-        """Return the names of all unfinished experiments by number, fast even for 100,000."""
+        """Return the names of all unfinished experiments by number; fast even for 100,000 experiments."""
 
     def repeated_by(self, draft: NewExperiment) -> list[Experiment]:
-        """Return the unfinished experiments that a submission may duplicate, newest first.
+        """Return the unfinished experiments of which a submission may be a duplicate, newest first.
 
-        They have the same owner, folder, interpreter, parameters and space as the draft; unreadable ones are left out.
-        It is fast even if there are 100,000 other experiments.
+        They have the same owner, folder, interpreter, parameters and space as the draft. Experiments whose records
+        cannot be read are left out. It is fast even if there are 100,000 other experiments.
         """
 
     def advance_experiment(
         self, number: int, event: Event, at: float, entry: AuditEntry | None = None, **changes: Any
     ) -> Experiment:
-        """Apply a state machine's event to an experiment, change other fields, and store an audit entry if given.
+        """Move an experiment to the next state by an event, change other fields, and store an audit entry if given.
 
-        `ended_at` is set by the new state. Raises NotFound, and IllegalTransition if the state table has no such
-        transition; nothing is stored then.
+        `ended_at` is set if the new state is an end. Raises NotFound, and IllegalTransition if its state does not allow
+        the event; nothing is stored then.
         """
 
     def trials(self, number: int, states: Collection[TrialState] | None = None) -> list[Trial]:
@@ -260,39 +277,48 @@ class Store(QuotaStore, MeasuredStore, OutboxStore, Protocol):
         """
 
     def restless_trials(self, number: int) -> list[Trial]:
-        """Return an experiment's trials by index, without those that have ended or that their search has paused."""
+        """Return an experiment's trials by index, except those that have ended or that their search has paused."""
 
     def scheduled(self) -> Scheduled:
-        """Return the unfinished work that the scheduler needs; fast even for 100,000 trials.
+        """Return the unfinished experiments, trials and attempts for the scheduler; fast even for 100,000 trials.
 
-        If a record cannot be read, its experiment is left out with all of its trials, and reported as unreadable.
+        If a record cannot be read, its experiment is left out with all of its trials, and the result says so.
         """
 
     def trial_counts(self, number: int) -> dict[TrialState, int]:
         """Return the number of an experiment's trials by state; fast even for many thousands of trials."""
 
     def outlines(self, number: int, trials: Collection[int] | None = None) -> list[TrialSummary]:
-        """Return summaries of an experiment's trials, or of some, by index; fast even for many thousands of trials."""
+        """Return summaries of an experiment's trials by index; fast even for many thousands of trials.
+
+        `trials` selects trials by their indices; None selects all.
+        """
 
     def touched_trials(self, number: int, after: int) -> set[int]:
-        """Return the trials of an experiment whose summary or slot-seconds a message above `after` may have changed."""
+        """Return the indices of an experiment's trials that may have changed since the message number `after`.
+
+        A change is one of the trial's summary or of its slot-seconds.
+        """
 
     def trial(self, number: int, index: int) -> Trial:
         """Return the record of one trial; raises NotFound."""
 
     def trial_uid(self, number: int, index: int) -> str:
-        """Return the unique id of a trial; "" for a trial created before trials had such ids. Raises NotFound."""
+        """Return the unique id of a trial; raises NotFound.
+
+        It is "" for a trial that an early version of Daylight has created without an id.
+        """
 
     def newest_attempts(self) -> dict[tuple[int, int], int]:
-        """Return the number of each trial's newest attempt, 0 before the first, by (experiment, index)."""
+        """Return the number of each trial's newest attempt (0 if there is none), by (experiment, trial index)."""
 
     def live_trials(self) -> list[Trial]:
-        """Return all trials that are neither paused nor ended, ordered by the time at which they were queued."""
+        """Return all trials that have neither ended nor been paused, ordered by the time at which they were queued."""
 
     def advance_trial(self, number: int, index: int, event: Event, at: float, **changes: Any) -> Trial:
-        """Apply a state machine's event to a trial, and change other fields; `ended_at` is set by the new state.
+        """Move a trial to the next state by an event, and change other fields; an end sets `ended_at`.
 
-        Raises NotFound, and IllegalTransition if the state table has no such transition; nothing is stored then.
+        Raises NotFound, and IllegalTransition if the trial's state does not allow the event; nothing is stored then.
         """
 
     def add_attempt(
@@ -307,7 +333,7 @@ class Store(QuotaStore, MeasuredStore, OutboxStore, Protocol):
         granted: bool = True,
         pool: str = LOCAL,
     ) -> Attempt:
-        """Store a trial's next attempt in a pool, set the trial to starting, and fence all older attempts.
+        """Store a trial's next attempt, which runs in `pool`; set the trial to starting, and fence all older attempts.
 
         The attempt's state is placed, or pending if its slots are not `granted` yet. For a pending attempt, `placement`
         only says how many slots on how many nodes are requested. Its number is above those of the trial's attempts in
@@ -327,29 +353,29 @@ class Store(QuotaStore, MeasuredStore, OutboxStore, Protocol):
         """Return the digest of the secret token that was issued for an attempt; raises NotFound."""
 
     def advance_attempt(self, key: AttemptId, event: Event, at: float, **changes: Any) -> Attempt:
-        """Apply a state machine's event to an attempt, and change other fields; `ended_at` is set by the new state.
+        """Move an attempt to the next state by an event, and change other fields; an end sets `ended_at`.
 
-        Raises NotFound and IllegalTransition.
+        Raises NotFound, and IllegalTransition if the attempt's state does not allow the event.
         """
 
     def set_trace(self, key: AttemptId, trace: Trace, at: float) -> None:
-        """Store and publish the trace that an attempt's ranks shall record; raises NotFound."""
+        """Store and publish a request that an attempt's ranks record a trace (torch.profiler); raises NotFound."""
 
     def note(self, key: AttemptId, text: str, at: float) -> None:
-        """Store a warning about an attempt, and publish it to all who watch the experiment; raises NotFound."""
+        """Store a warning about an attempt, and publish it to everyone who watches the experiment; raises NotFound."""
 
     def accept(self, key: AttemptId, records: Sequence[SpoolRecord], at: float) -> int:
-        """Store records of an attempt's spool; return the number of the newest stored record of this attempt.
+        """Store records that an attempt's launcher has sent; return the number of the attempt's newest stored record.
 
-        Records that are stored already are skipped. Among reports for the same trial, kind and step, the first is
+        Records that are stored already are skipped. Of several reports for the same trial, kind and step, the first is
         stored. The trial's progress never decreases, and its `best` is the best of all stored reports, regardless of
-        the order of arrival. If the attempt is fenced, only reports and artifacts up to the step from which its
-        successor resumed are stored. Raises NotFound, and InvalidRequest for records out of order; nothing is stored
+        the order of arrival. If the attempt is fenced, only reports and artifacts up to the step from which the next
+        attempt resumed are stored. Raises NotFound, and InvalidRequest for records out of order; nothing is stored
         then.
         """
 
     def keep_artifact(self, key: AttemptId, saved: ArtifactSaved) -> None:
-        """Store an artifact of an attempt, without a record in the attempt's spool; idempotent.
+        """Store an artifact of an attempt that did not come with the attempt's other records; idempotent.
 
         An artifact of this name from a later attempt is not replaced. Raises NotFound.
         """
@@ -358,7 +384,7 @@ class Store(QuotaStore, MeasuredStore, OutboxStore, Protocol):
         """Return at most `limit` messages with sequence numbers above `after`, in order and without gaps."""
 
     def changes(self, after: int, limit: int = 1000) -> list[Message]:
-        """Return at most `limit` messages above sequence number `after` that carry experiments, trials or attempts."""
+        """Return at most `limit` messages above number `after` that contain experiments, trials or attempts."""
 
     def last_seq(self) -> int:
         """Return the sequence number of the newest message; 0 before the first."""
@@ -371,49 +397,55 @@ class Store(QuotaStore, MeasuredStore, OutboxStore, Protocol):
     def reported_values(self, number: int, trial: int, after: int = 0) -> ReportedValues:
         """Return the values of a trial's reports with sequence numbers above `after`, as columns.
 
-        `join` appends them to values read earlier. Late reports of an older attempt get new sequence numbers, so that
-        continuing from the newest number misses none.
+        To continue, pass the newest sequence number read; `join` then appends the new values to the earlier ones.
+        Reports of an older attempt that arrive late get new sequence numbers, so that none is missed.
         """
 
     def record(
         self, number: int, entries: Sequence[LogEntry], effects: Sequence[Effect] = (), *, at: float
     ) -> list[Trial]:
-        """Append entries to a search's log and apply the effects to its trials, in one transaction; return the trials.
+        """Append entries to a search's log and apply their effects to its trials, in one transaction.
 
-        Without entries only trials are changed, of any experiment. Raises Conflict unless the entries' numbers continue
-        the log, as another writer may have appended entries meanwhile. Raises NotFound, and IllegalTransition if a
-        trial has changed its state meanwhile.
+        Return the changed trials. Without entries, trials of any experiment may be changed. Raises Conflict unless the
+        entries' numbers continue the log, as another writer may have appended entries meanwhile. Raises NotFound, and
+        IllegalTransition if a trial's state does not allow the effect, because it has changed meanwhile.
         """
 
     def search_log(self, number: int, after: int = 0, limit: int | None = None) -> list[LogEntry]:
-        """Return at most `limit` entries of a search's log above number `after`, in order.
+        """Return at most `limit` entries of a search's log with numbers above `after`, in order.
 
         A long log is read fastest in pages of a thousand entries.
         """
 
     def brief_log(self, number: int, after: int = 0, limit: int | None = None) -> list[LogEntry | LoggedReport]:
-        """Return the same as `search_log`, with reports in their brief form, which is several times as fast."""
+        """Return the same entries as `search_log`, with those about reports in a short form.
+
+        That is several times as fast.
+        """
 
     def search_history(self, number: int) -> bytes | None:
-        """Return the history that `keep_search_history` stored last; None if there is none, as after a purge."""
+        """Return a search's history as `keep_search_history` stored it last; None if there is none."""
 
     def keep_search_history(self, number: int, packed: bytes) -> None:
-        """Store the history that a reader has computed from a search's log, replacing the stored one.
+        """Store a search's history, which a reader has computed from its log, as bytes; replace the stored one.
 
-        Other readers continue from it. A power failure may lose it.
+        Later readers need only read the log from there on. A power failure may lose it.
         """
 
     def validations(self, number: int, after: int = 0) -> list[StoredReport]:
         """Return the validation reports of all trials of an experiment above sequence number `after`, in that order."""
 
     def slot_seconds(self, number: int, at: float) -> float:
-        """Return the slot-seconds that the trials of an experiment have used up to `at`."""
+        """Return the slot-seconds that the trials of an experiment have used up to the time `at`."""
 
     def trial_seconds(self, number: int, at: float, trials: Collection[int] | None = None) -> dict[int, float]:
-        """Return the slot-seconds used up to `at`, by index, of all trials that have held slots, or of some."""
+        """Return the slot-seconds that an experiment's trials have used up to the time `at`, by index.
+
+        Only trials that have held slots are included; of these the ones in `trials`, or all.
+        """
 
     def usage_intervals(self, since: float) -> list[UsageInterval]:
-        """Return when attempts held slots: open attempts, and those that ended after `since`, oldest first."""
+        """Return when attempts held slots, oldest first, for open attempts and those that ended after `since`."""
 
     def reservations(self) -> list[ReservationRecord]:
         """Return all stored reservations and queue positions."""
@@ -425,7 +457,7 @@ class Store(QuotaStore, MeasuredStore, OutboxStore, Protocol):
         """Return the provenance records of a trial's attempts, oldest attempt first."""
 
     def artifacts(self, number: int) -> list[Artifact]:
-        """Return the newest artifact of each name, sorted by trial and name."""
+        """Return an experiment's artifacts by trial and name; of each name the newest."""
 
     def artifact(self, number: int, trial: int, name: str) -> Artifact:
         """Return a trial's artifact by its name; raises NotFound."""

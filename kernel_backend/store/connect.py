@@ -30,14 +30,15 @@ _NO_PRIVILEGE = "42501"  # SQLSTATE: the user lacks a privilege in this schema
 
 
 class NewerDatabase(DaylightError):
-    """Error: a later version of Daylight has written the database, so that this version cannot use it."""
+    """Error: a later version of Daylight has changed the database, so that this version cannot use it."""
 
 
 def connect(url: URL) -> Engine:
-    """Return an engine; with the execution option `writes`, a transaction begins with `BEGIN IMMEDIATE`.
+    """Return a SQLAlchemy engine for a database; a transaction that writes needs the execution option `writes`.
 
-    With the option `lazily` a power failure may lose a commit; otherwise a commit is on the disk before it returns. In
-    both cases no commit is lost if the process is killed.
+    In SQLite such a transaction locks the file when it begins. With the option `lazily`, a power failure may lose a
+    commit; otherwise a commit is on the disk before it returns. In both cases no commit is lost if the process is
+    killed.
     """
     if url.get_backend_name() == "postgresql":
         return connect_postgresql(url)
@@ -94,9 +95,9 @@ def is_network(path: Path, mounts: str) -> bool:
 
 
 def migrate(engine: Engine) -> None:
-    """Migrate the schema to this version, safely with concurrent processes.
+    """Update the database's schema to that of this version; safe if several processes do so at once.
 
-    Raises NewerDatabase if it is a later one.
+    Raises NewerDatabase if the schema is that of a later version.
     """
     config, script = _scripts()
     with engine.connect() as db:
@@ -113,7 +114,7 @@ def migrate(engine: Engine) -> None:
 
 
 def check_schema(db: Connection) -> None:
-    """Raise InvalidRequest unless the database has the schema of this version, NewerDatabase if a later one."""
+    """Raise InvalidRequest if the database does not have this version's schema; NewerDatabase if it has a later one."""
     _, script = _scripts()
     found, name = _check_known(db, script), shown(db.engine.url)
     if found is None:
@@ -132,7 +133,10 @@ def _scripts() -> tuple[Config, ScriptDirectory]:
 
 
 def _check_known(db: Connection, script: ScriptDirectory) -> str | None:
-    """Return the revision of a database's schema, None if it is empty; raise NewerDatabase if it is unknown here."""
+    """Return the revision of a database's schema; None if the database is empty.
+
+    Raises NewerDatabase if this version of Daylight does not know the revision.
+    """
     found = _revision(db)
     if found is not None and found not in {known.revision for known in script.walk_revisions()}:
         raise NewerDatabase(

@@ -42,7 +42,7 @@ Say = Callable[[str], None]
 
 
 class CopyFailed(DaylightError):
-    """Error: rows in the target differ from those of the source; the copy was rolled back."""
+    """Error: rows in the target differ from those of the source, so that the copy was rolled back."""
 
 
 class TableContents(NamedTuple):
@@ -52,17 +52,17 @@ class TableContents(NamedTuple):
     digest: int = 0
 
     def plus(self, row: tuple[Any, ...]) -> TableContents:
-        """Return number and digest of the rows after one more row."""
+        """Return the number of rows and the digest after one more row is added."""
         digest = hashlib.blake2b(repr(row).encode(errors="surrogatepass"), digest_size=16).digest()
         return TableContents(self.rows + 1, (self.digest + int.from_bytes(digest)) % _MODULUS)
 
 
 def copy_database(source: URL, target: URL, say: Say, *, running: bool = False) -> dict[str, TableContents]:
-    """Copy all rows of `source` to `target`, which must be empty; return the contents of each table.
+    """Copy all rows of the database `source` to `target`, which must be empty.
 
-    The copy is a consistent snapshot, and is rolled back on any error. With `running` a service may continue to use a
-    source on PostgreSQL. Raises InvalidRequest, NotFound, Conflict if the target is not empty, StoreUnavailable, and
-    CopyFailed if the copied rows differ.
+    Return the number of rows and a digest of each table, by name. The copy is a consistent snapshot, and is rolled back
+    on any error. With `running` a service may continue to use a source on PostgreSQL meanwhile. Raises InvalidRequest,
+    NotFound, Conflict if the target is not empty, StoreUnavailable, and CopyFailed if the copied rows differ.
     """
     if source == target:
         raise InvalidRequest(f"{shown(source)} cannot be copied to itself: name another database")
@@ -137,7 +137,7 @@ def _check_empty(target: Connection) -> None:
 
 
 def _plain(table: Table) -> Table:
-    """Return a table definition by which texts are copied unchanged, without parsing the records in them."""
+    """Return a copy of a table's definition that reads and writes texts unchanged, without parsing records in them."""
     types = {each.name: each.type for each in table.columns}
     return Table(
         table.name,
@@ -171,7 +171,7 @@ def _insert(target: Connection, table: Table, rows: list[dict[str, Any]]) -> Non
 
 
 def _rows(db: Connection, table: Table) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of a table with the same Python types of values, whatever the database."""
+    """Yield the rows of a table; their values have the same Python types for SQLite and PostgreSQL."""
     reads = [next((read for kind, read in _READ if isinstance(column.type, kind)), str) for column in table.columns]
     for row in db.execute(select(table), execution_options={"yield_per": PAGE}):
         yield tuple(

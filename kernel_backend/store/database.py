@@ -1,4 +1,4 @@
-"""Open transactions in a database, and wait for a server that restarts."""
+"""Open transactions in a database, and wait for a database server that restarts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class Database:
-    """Access to one database by transactions: any number of reading ones at a time, and one that writes.
+    """Access to one database by transactions: any number that read at a time, and one that writes.
 
     With `alone` no other service can write to a PostgreSQL database as long as this object exists (a SQLite file
     belongs to the service of one home directory). Raises StoreUnavailable, also if the server cannot be reached at
@@ -54,15 +54,15 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Yield a connection within a reading transaction; if the server is lost, wait for it."""
+        """Yield a connection within a transaction that reads; if the server has gone, wait a while for its return."""
         with translated_errors(self.engine), self._connected(self.engine) as db:
             yield db
 
     @contextmanager
     def writing(self, *, lazily: bool = False) -> Iterator[Transaction]:
-        """Yield a writing transaction, and commit it at the end of the block.
+        """Yield a transaction that writes, and commit it at the end of the block.
 
-        Set `lazily` if data lost in a power failure would be sent or computed again.
+        Set `lazily` if a power failure may lose the commit, because its data would be sent or computed again.
         """
         writer = self._lazy_writer if lazily else self._writer
         with self._lock, translated_errors(self.engine), self._begun(writer) as transaction:
@@ -87,7 +87,7 @@ class Database:
             db.close()  # rolls back what was not committed
 
     def _connected(self, engine: Engine) -> Connection:
-        """Return a connection; wait for a server that was lost less than `OUTAGE_S` ago."""
+        """Return a connection; if the server cannot be reached, keep trying until it has been gone for `OUTAGE_S`."""
         for pause in RetryPolicy(_PAUSES, limit=OUTAGE_S).waits():
             try:
                 connection = engine.connect()
@@ -101,7 +101,7 @@ class Database:
         return engine.connect()
 
     def _may_wait(self, error: Exception) -> bool:
-        """Record that the server is lost; return whether a call should wait for it."""
+        """Record since when the server cannot be reached; return whether a call should still wait for it."""
         if not self._waits:
             return False
         now = time.monotonic()
@@ -116,7 +116,7 @@ class Database:
             _log.warning("the database %s is back after %.1f s", shown(self.engine.url), time.monotonic() - lost)
 
     def _commit(self, transaction: Transaction) -> None:
-        """Commit a transaction; if the connection is lost meanwhile, ask the server whether it was committed."""
+        """Commit a transaction; if the connection breaks meanwhile, ask the server whether it was committed."""
         try:
             transaction.db.commit()
         except DBAPIError as error:

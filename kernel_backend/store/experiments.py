@@ -48,7 +48,7 @@ _OF_EXPERIMENT = (
 
 
 class SqlExperimentStore(Store):
-    """Part of the SQL store for experiments."""
+    """Part of the SQL store that stores experiments."""
 
     _overviews: OverviewReader
 

@@ -1,4 +1,7 @@
-"""Store the records of an attempt's spool, each once; if a step is reported several times, only the first is stored."""
+"""Store the records that an attempt has written (its spool), each once.
+
+If several reports arrive for one step, only the first is stored.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,7 @@ _FIRST_WORD_WINS = {
 
 
 def take_in(tx: Transaction, key: AttemptId, records: Sequence[SpoolRecord], at: float) -> int:
-    """Store records of an attempt's spool in one transaction, each once; return the number of the newest."""
+    """Store records of an attempt within one transaction, each once; return the number of the newest."""
     attempt = get_attempt(tx.db, key)
     trial = get_trial(tx.db, key.experiment, key.trial)
     fresh = unseen(records, attempt)
@@ -67,7 +70,7 @@ def take_in(tx: Transaction, key: AttemptId, records: Sequence[SpoolRecord], at:
 
 
 def unseen(records: Sequence[SpoolRecord], attempt: Attempt) -> Sequence[SpoolRecord]:
-    """Return the records of a spool that are not stored yet; raises InvalidRequest if they are out of order.
+    """Return those records of an attempt that are not stored yet; raises InvalidRequest if they are out of order.
 
     Gaps are allowed: a full disk may lose a record, and later records must still be accepted.
     """
@@ -77,7 +80,10 @@ def unseen(records: Sequence[SpoolRecord], attempt: Attempt) -> Sequence[SpoolRe
 
 
 def _before_successor(db: Connection, key: AttemptId, records: Sequence[SpoolRecord]) -> Sequence[SpoolRecord]:
-    """Return a fenced attempt's reports and artifacts up to the step from which the next attempt resumed."""
+    """Return a fenced attempt's reports and artifacts up to the step from which the next attempt resumed.
+
+    Other records of the fenced attempt are left out.
+    """
     here = attempts.c
     later = (here.experiment == key.experiment, here.trial == key.trial, here.number > key.number)
     query = select(here.resume_from).where(*later).order_by(here.number).limit(1)
@@ -88,9 +94,9 @@ def _before_successor(db: Connection, key: AttemptId, records: Sequence[SpoolRec
 def _start(
     tx: Transaction, attempt: Attempt, trial: Trial, records: Sequence[SpoolRecord], at: float
 ) -> tuple[Attempt, Trial]:
-    """Apply the record `started` if it is among the records.
+    """If the records say that the ranks have started, set attempt and trial to running, and publish both.
 
-    Return the attempt and the trial, updated and published.
+    Return the attempt and the trial, updated or not.
     """
     word = next((record for record in records if isinstance(record, Started)), None)
     if word is None:
@@ -110,7 +116,7 @@ def _start(
 
 
 def _guaranteed(tx: Transaction, attempt: Attempt, records: Sequence[SpoolRecord], at: float) -> Attempt:
-    """Set the attempt's reproducibility guarantee to the newest among the records, and publish it.
+    """Set the attempt's reproducibility guarantee to the newest one among the records, if any, and publish it.
 
     Return the attempt.
     """
@@ -122,7 +128,10 @@ def _guaranteed(tx: Transaction, attempt: Attempt, records: Sequence[SpoolRecord
 
 
 def _traced(tx: Transaction, attempt: Attempt, records: Sequence[SpoolRecord], at: float) -> Attempt:
-    """Publish the notes about traces, and delete the request that these traces answer."""
+    """Publish the notes about recorded traces, and delete the request for a trace that has been recorded.
+
+    Return the attempt.
+    """
     for record in records:
         if isinstance(record, Traced):
             tx.note(record.at, attempt.id, "info", record.text)
@@ -133,7 +142,7 @@ def _traced(tx: Transaction, attempt: Attempt, records: Sequence[SpoolRecord], a
 
 
 def _progress(tx: Transaction, attempt: Attempt, trial: Trial, records: Sequence[SpoolRecord], at: float) -> Trial:
-    """Store and publish the reports, notes and checkpoints among the records, and return the updated trial."""
+    """Store and publish reports, notes and checkpoints among the records; return the trial with its new progress."""
     trial = changed(trial, _forward(tx.db, trial, [record for record in records if isinstance(record, Report)]))
     _insert(tx, attempt.id, records)
     commits = [record for record in records if isinstance(record, Committed)]
@@ -163,13 +172,16 @@ def _insert(tx: Transaction, key: AttemptId, records: Sequence[SpoolRecord]) -> 
 
 
 def _keep(db: Connection, owner: dict[str, int], name: str, at: float, value: Mapping[str, Any]) -> None:
-    """Store a provenance record, unless the attempt already has one of this name."""
+    """Store a provenance record (fact), unless the attempt already has one of this name."""
     row = {**owner, "name": name, "at": at, "value": dict(value)}
     db.execute(_INSERT[db.dialect.name](facts).values(row).on_conflict_do_nothing())
 
 
 def _keep_artifact(tx: Transaction, key: AttemptId, record: ArtifactSaved) -> None:
-    """Store and publish an artifact; it replaces one of the same name unless that is of a later attempt."""
+    """Store and publish an artifact.
+
+    It replaces one of the same name, unless that was stored by a later attempt; then nothing is done.
+    """
     here = artifacts.c
     ours = (here.experiment == key.experiment, here.trial == key.trial, here.name == record.name)
     known = tx.db.execute(select(here.attempt).where(*ours)).scalar_one_or_none()
@@ -183,7 +195,7 @@ def _keep_artifact(tx: Transaction, key: AttemptId, record: ArtifactSaved) -> No
 
 
 def keep_artifact(tx: Transaction, key: AttemptId, saved: ArtifactSaved) -> None:
-    """Store an artifact that has no record in the spool, unless it is stored already."""
+    """Store an artifact that did not come with the attempt's other records, unless it is stored already."""
     here = artifacts.c
     same = (here.experiment == key.experiment, here.trial == key.trial, here.name == saved.name)
     this = (here.attempt == key.number, here.at == saved.at, here.digest == saved.digest)
@@ -192,7 +204,7 @@ def keep_artifact(tx: Transaction, key: AttemptId, saved: ArtifactSaved) -> None
 
 
 def _forward(db: Connection, trial: Trial, fresh: list[Report]) -> dict[str, Any]:
-    """Return the fields of a trial (step, metrics, best) that new reports change.
+    """Return the fields of a trial (step, metrics, best) that new reports change, with their new values.
 
     It must be called before the reports are stored.
     """
@@ -224,7 +236,10 @@ def _forward(db: Connection, trial: Trial, fresh: list[Report]) -> dict[str, Any
 
 
 def _best(db: Connection, trial: Trial, validations: list[Report]) -> Best | None:
-    """Return the best value of a trial, given new validations; those of steps that were reported before are ignored."""
+    """Return the best value of a trial so far, given new validations.
+
+    A validation of a step for which one is stored already is ignored.
+    """
     which = select(experiments.c.config).where(experiments.c.number == trial.experiment)
     config: Config = db.execute(which).scalar_one()
     first = {report.step: report for report in reversed(validations)}

@@ -59,7 +59,10 @@ def find_experiments(
 
 
 def find_before(experiment: Experiment) -> Select[Any]:
-    """Return the query for earlier experiments of the same notebook or name, newest first, without reruns."""
+    """Return the query for earlier experiments of the same owner and notebook, newest first, without reruns.
+
+    If the experiment has no notebook, the name must be the same.
+    """
     here = experiments.c
     same = here.notebook == experiment.notebook if experiment.notebook else here.name == (experiment.name or None)
     query = find_experiments(experiment.owner, None, None)
@@ -85,7 +88,10 @@ def _matches(search: str) -> ColumnElement[bool]:
 
 
 def _shows(state: str) -> ColumnElement[bool]:
-    """Return the SQL condition that an overview displays this state; `active` matches all active experiments."""
+    """Return the SQL condition that an experiment's overview shows this state.
+
+    `active` matches all active experiments, whatever their trials do. Raises InvalidRequest for an unknown state.
+    """
     liveliest = [str(word) for word in LIVELIEST]
     known = dict.fromkeys([*liveliest, *map(str, ExperimentState), DELETED])
     if state not in known:

@@ -1,4 +1,4 @@
-"""Read a trial's reports as columns: creating a record for each of 100,000 reports would take seconds."""
+"""Read a trial's reports as columns, because creating a record for each of 100,000 reports would take seconds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TELLING = select(
 
 
 def read_metric_columns(db: Connection, number: int, trial: int, after: int) -> ReportedValues:
-    """Return the values of a trial's reports with sequence numbers above `after`."""
+    """Return the values of a trial's reports with sequence numbers above `after`, as columns."""
     here = reports.c
     rows = db.execute(_TELLING.where(here.experiment == number, here.trial == trial, here.seq > after))
     return join([_gathered(page) for page in rows.partitions(_PAGE)])

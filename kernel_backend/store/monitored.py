@@ -1,4 +1,4 @@
-"""Count experiments and attempts for monitoring systems, by one query each."""
+"""Count experiments and attempts for monitoring systems, with one query per number."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kernel_backend.store.tables import attempts, experiments, from_row, rows_of
 
 
 def read_counts(db: Connection, most: int) -> StoreCounts:
-    """Return the counts for monitoring, with at most `most` of the trials that hold slots."""
+    """Return the numbers for monitoring systems, with at most `most` of the trials that hold slots."""
     states = (
         select(experiments.c.state, func.count())
         .where(experiments.c.deleted_at.is_(None))

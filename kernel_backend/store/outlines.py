@@ -1,4 +1,4 @@
-"""Read summaries of trials: of all of a search, or of those that have changed."""
+"""Read summaries of trials: of all trials of a search, or only of those that have changed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kernel_backend.store.tables import events, reports, trials
 
 
 def read_outlines(db: Connection, number: int, indices: Collection[int] | None) -> list[TrialSummary]:
-    """Return summaries of an experiment's trials by index: of all, or of some."""
+    """Return summaries of an experiment's trials by index: of those in `indices`, or of all."""
     here = trials.c
     failure = case((here.state == TrialState.FAILED, here.failure), else_=None)
     query = select(here.index, here.state, here.attempt, failure, here.best).where(here.experiment == number)
@@ -26,7 +26,7 @@ def read_outlines(db: Connection, number: int, indices: Collection[int] | None) 
 
 
 def touched_trials(db: Connection, number: int, after: int) -> set[int]:
-    """Return the trials of an experiment with a message above `after` that may change their summary."""
+    """Return the indices of an experiment's trials that may have changed since the message number `after`."""
     said, told = events.c, reports.c
     moved = select(said.trial).where(said.experiment == number, said.seq > after, said.trial.is_not(None))
     validated = select(told.trial).where(told.experiment == number, told.seq > after, told.kind == "validation")

@@ -1,6 +1,6 @@
-"""Read experiment overviews with a few queries in all, and a few more for each experiment with many trials.
+"""Read experiment overviews with a few queries for all of them, and a few more for each experiment with many trials.
 
-Then the database selects the trials to display, because reading thousands of them would be slow.
+For the latter the database selects which trials to display, because reading thousands of them would be slow.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class OverviewReader:
         self._lock = threading.Lock()
 
     def read(self, db: Connection, query: Select[Any]) -> list[Overview]:
-        """Return the overviews of a query's experiments, in its order.
+        """Return the overviews of the experiments that a query selects, in the query's order.
 
-        Each has its trials, their newest attempts, and notes as warnings.
+        Each contains its trials, their newest attempts, and notes as warnings.
         """
         seq = last_seq(db)  # read first: an overview may then include later changes, but misses none
         versions = {row[0]: (row[1], row[2]) for row in db.execute(_versions(query))}
@@ -62,7 +62,10 @@ class OverviewReader:
         return [found[number].model_copy(update={"seq": seq}) for number in versions]
 
     def _known(self, versions: Mapping[int, _Version]) -> dict[int, Overview]:
-        """Return the cached overviews that are up to date."""
+        """Return the cached overviews that are still up to date, by number.
+
+        `versions` has the current version of each experiment: its newest message and report.
+        """
         found = {}
         with self._lock:
             for number, version in versions.items():
@@ -80,7 +83,7 @@ class OverviewReader:
 
 
 def _versions(query: Select[Any]) -> Select[Any]:
-    """Return the query for the numbers of a query's experiments, with their newest message and report."""
+    """Return a query for a number, and the newest message and report, of each experiment that `query` selects."""
     newest = (
         select(func.max(table.c.seq)).where(table.c.experiment == experiments.c.number).scalar_subquery()
         for table in (events, reports)
@@ -129,7 +132,10 @@ def _of(number: int, indices: set[int]) -> ColumnElement[bool]:
 
 
 def _looked_at(db: Connection, experiment: Experiment) -> set[int]:
-    """Return the indices of an experiment's trials to display, chosen in the database as `shown_trials` does."""
+    """Return the indices of those of an experiment's many trials that an overview displays.
+
+    The database selects them by the same rules as `shown_trials`.
+    """
     here = trials.c
     troubled = or_(here.failure.is_not(None), type_coerce(here.holds, Text).contains(Hold.ENGINE.value))
     ended_last = case((here.state == TrialState.FAILED, 0), else_=1)
@@ -151,7 +157,7 @@ def _trials(shown: ColumnElement[bool]) -> Select[Any]:
 
 
 def _attempts(shown: ColumnElement[bool]) -> Select[Any]:
-    """Return the query for the newest attempts of each displayed trial."""
+    """Return the query for the newest attempts of the trials that the condition `shown` selects."""
     here = attempts.c
     own = and_(here.experiment == trials.c.experiment, here.trial == trials.c.index)
     return (

@@ -1,4 +1,4 @@
-"""Connect to PostgreSQL: detect lost connections, lock out a second service, and find out about interrupted commits."""
+"""Connect to PostgreSQL: detect lost connections, lock out other services, and find out if a commit took place."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class DatabaseInUse(StoreUnavailable):
 
 
 def connect_postgresql(url: URL) -> Engine:
-    """Return an engine for any number of sessions, which replaces connections that the server has closed.
+    """Return an engine that opens any number of connections, and replaces those that the server has closed.
 
     Raises InvalidRequest if psycopg is not installed.
     """
@@ -48,10 +48,10 @@ def connect_postgresql(url: URL) -> Engine:
 
 
 def connect_alone(url: URL) -> Engine:
-    """Return an engine with one session, which holds the database's lock against other services.
+    """Return an engine with a single connection, which holds the database's lock against other services.
 
-    All writes of a service go through it: a write needs the lock, also after the connection was lost. Connecting raises
-    DatabaseInUse while another session has the lock.
+    All writes of a service go through it, so that a service can only write while it has the lock, also after the
+    connection was lost and opened again. Connecting raises DatabaseInUse while another service has the lock.
     """
     engine = _engine(url, pool_size=1, max_overflow=0)
     event.listen(engine, "connect", lambda raw, _: _take_lock(raw, url))
@@ -71,7 +71,7 @@ def _engine(url: URL, **pool: Any) -> Engine:
 
 
 def _take_lock(raw: Any, url: URL) -> None:
-    """Take the lock of the database for a new connection; close the connection if another session has the lock."""
+    """Take the lock of the database for a new connection; close the connection if another service has the lock."""
     (taken,) = raw.execute("SELECT pg_try_advisory_lock(%s)", (_SERVICE_LOCK,)).fetchone()
     if taken:
         raw.execute(_SERVER_KEEPALIVE)
@@ -87,7 +87,7 @@ def _take_lock(raw: Any, url: URL) -> None:
 
 
 def check_server(db: Connection) -> None:
-    """Raise InvalidRequest unless the database server is new enough and stores Unicode."""
+    """Raise InvalidRequest if the database server is too old, or does not store Unicode."""
     name = shown(db.engine.url)
     version = int(db.execute(text("SHOW server_version_num")).scalar_one())
     if version < OLDEST * 10_000:
@@ -101,14 +101,18 @@ def check_server(db: Connection) -> None:
 
 
 def is_permanent(problem: str) -> bool:
-    """Return whether a connection was refused for a reason that only the user can remove, such as a wrong password."""
+    """Return whether the server refused a connection for a reason that only the user can fix, such as a wrong password.
+
+    `problem` is the text of the error.
+    """
     return _PERMANENT.search(problem) is not None
 
 
 def was_committed(db: Connection, transaction: int) -> bool:
-    """Return whether a transaction whose connection was lost during its commit was committed.
+    """Return whether a transaction was committed although its connection was lost during the commit.
 
-    Waits while the server has not finished the transaction, or until the caller's own connection fails.
+    `transaction` is PostgreSQL's number of the transaction. Waits until the server has finished the transaction, or
+    until the caller's own connection `db` fails.
     """
     while True:
         status: str = db.execute(text("SELECT txid_status(:id)"), {"id": transaction}).scalar_one()

@@ -27,7 +27,7 @@ PAGE = 1000  # audit entries that are read at once
 
 
 class SqlQuotaStore(QuotaStore):
-    """Part of the SQL store for quotas, drained nodes and audit entries."""
+    """Part of the SQL store that stores quotas, drained nodes and audit entries."""
 
     @abstractmethod
     def _reading(self) -> AbstractContextManager[Connection]: ...
@@ -168,7 +168,7 @@ class SqlQuotaStore(QuotaStore):
 
 @lru_cache(4096)  # the attempts have few distinct placements
 def slots_of(placement: str) -> int:
-    """Return how many slots a gang holds, from its stored placement; 0 if that is damaged."""
+    """Return how many slots a stored placement of a gang (JSON text) has; 0 if the text is damaged."""
     try:
         return sum(len(share["slots"]) for share in from_json(placement))
     except (ValueError, TypeError, KeyError):

@@ -1,4 +1,4 @@
-"""Find the unfinished experiments that a submission may duplicate, among up to 100,000 of one user."""
+"""Find the unfinished experiments of which a submission may be a duplicate, among up to 100,000 of one user."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ GOING_ON = (ExperimentState.ACTIVE, ExperimentState.PAUSED)
 
 
 def read_repeated(db: Connection, draft: NewExperiment) -> list[Experiment]:
-    """Return the unfinished experiments that a submission may duplicate, newest first, without unreadable ones."""
+    """Return the unfinished experiments of which a submission may be a duplicate, newest first.
+
+    Experiments whose records cannot be read are left out.
+    """
     here = experiments.c
     columns = select(here.number, type_coerce(here.params, Text), type_coerce(here.space, Text))
     theirs = columns.where(here.owner == draft.owner, here.state.in_(GOING_ON))

@@ -1,4 +1,4 @@
-"""Read reports, provenance records, artifacts and numbers of trials, and thin out reports."""
+"""Read reports, provenance records, artifacts and numbers of trials, and remove a part of old reports."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ AT_ONCE = 500  # reports deleted by one statement: databases limit the number of
 
 
 class SqlReportedStore(Store):
-    """Part of the SQL store for reports, provenance records and artifacts."""
+    """Part of the SQL store that reads reports, provenance records and artifacts."""
 
     @abstractmethod
     def _reading(self) -> AbstractContextManager[Connection]: ...

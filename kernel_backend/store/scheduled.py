@@ -1,4 +1,4 @@
-"""Read the scheduler's view of unfinished work: a few columns of up to 100,000 rows, each of them validated."""
+"""Read the unfinished work for the scheduler: a few columns of up to 100,000 rows, each row validated."""
 
 from __future__ import annotations
 
@@ -50,7 +50,10 @@ def restless() -> ColumnElement[bool]:
 
 
 def read_scheduled(db: Connection) -> Scheduled:
-    """Return all unfinished work; an experiment with an unreadable record is left out, and reported as unreadable."""
+    """Return all unfinished experiments, trials and attempts.
+
+    An experiment of which a record cannot be read is left out with its trials, and listed in the result as unreadable.
+    """
     unreadable: dict[int, str] = {}
     open_ = _columns(ScheduledExperiment, experiments).where(experiments.c.state.in_(OPEN_EXPERIMENT))
     found = _records(db, ScheduledExperiment, experiments, open_.order_by(experiments.c.number), unreadable)
@@ -77,9 +80,10 @@ def read_open_attempts(db: Connection) -> list[Attempt]:
 
 
 def _attempts(db: Connection, trials: Sequence[ScheduledTrial], unreadable: dict[int, str]) -> list[Attempt]:
-    """Return the open attempts, and those ended ones after which the trial has not been advanced yet.
+    """Return the attempts that have not ended, and ended ones whose trials do not show the end yet.
 
-    If an attempt is unreadable, only its placement is read, if possible, since the attempt still holds its slots.
+    If an attempt cannot be read, its experiment is added to `unreadable`. Only the attempt's placement is read then, if
+    possible, since it still holds its slots.
     """
     here, key = attempts_table.c, attempts_table.primary_key
     keys = [AttemptId(*row) for row in db.execute(select(*key).where(here.state.in_(OPEN_ATTEMPT)))]
@@ -96,7 +100,10 @@ def _attempts(db: Connection, trials: Sequence[ScheduledTrial], unreadable: dict
 
 
 def _slots_of(db: Connection, key: AttemptId) -> Attempt:
-    """Return an unreadable attempt reduced to key, state and placement, so that its slots still count as held."""
+    """Return an attempt with only key, state and placement.
+
+    It stands for an attempt that cannot be read as a whole, so that its slots still count as held.
+    """
     here = attempts_table.c
     columns = here.experiment, here.trial, here.number, here.state, here.placement, here.created_at
     where = [column == value for column, value in zip(attempts_table.primary_key, key, strict=True)]
@@ -104,9 +111,9 @@ def _slots_of(db: Connection, key: AttemptId) -> Attempt:
 
 
 def _columns(kind: type[_Scheduled], table: Table) -> Select[Any]:
-    """Return a query for a record's columns, with JSON as text.
+    """Return a query for the columns of a record, with JSON as undecoded text.
 
-    If the database driver decoded it, a damaged value in one row would make all rows unreadable.
+    If the database driver decoded the JSON, a damaged value in one row would make all rows unreadable.
     """
     columns = (table.c[name] for name in kind.model_fields)
     return select(*(type_coerce(column, Text) if _decoder(column) else column for column in columns))
@@ -126,9 +133,10 @@ def _decoded(text: str) -> Any:
 def _records(
     db: Connection, kind: type[_Scheduled], table: Table, query: Select[Any], unreadable: dict[int, str]
 ) -> list[_Scheduled]:
-    """Return rows as validated records, batch by batch.
+    """Return the rows of a query as validated records, many rows at a time.
 
-    If a batch is invalid it is validated row by row, so that only damaged rows are left out and added to `unreadable`.
+    If some rows together are invalid, each is validated by itself, so that only damaged rows are left out and added to
+    `unreadable`.
     """
     decoders = {name: decode for name in kind.model_fields if (decode := _decoder(table.c[name]))}
     check = TypeAdapter(list[kind]).validate_python  # type: ignore[valid-type]

@@ -1,6 +1,7 @@
-"""Store the logs of searches, numbered without gaps, and fast to read, since a restart replays each log.
+"""Store the logs of searches, with entries numbered without gaps.
 
-Next to each log the history is stored that a reader computed from it, so that the next reader need not read all of it.
+Logs are fast to read, since a restarted service replays each of them. Next to a log, the history that a reader has
+computed from it is stored, so that the next reader need not read all of the log.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _LINES: Select[Any] = select(
 
 
 class SqlSearchStore(Store):
-    """Part of the SQL store for the logs of searches."""
+    """Part of the SQL store that stores the logs of searches."""
 
     @abstractmethod
     def _reading(self) -> AbstractContextManager[Connection]: ...
@@ -70,7 +71,10 @@ class SqlSearchStore(Store):
 
 
 def _append(tx: Transaction, number: int, entries: Sequence[LogEntry]) -> None:
-    """Append entries to the log of experiment `number`'s search, and publish them; raises Conflict for a gap."""
+    """Append entries to the log of experiment `number`'s search, and publish them.
+
+    Raises Conflict if their numbers do not continue the log.
+    """
     newest: int = tx.db.execute(select(func.max(_here.number)).where(_here.experiment == number)).scalar_one() or 0
     if [entry.number for entry in entries] != list(range(newest + 1, newest + 1 + len(entries))):
         first = entries[0].number if entries else None
@@ -84,7 +88,7 @@ def _append(tx: Transaction, number: int, entries: Sequence[LogEntry]) -> None:
 
 
 def _read_log(db: Connection, number: int, after: int, limit: int | None) -> list[LogEntry]:
-    """Return at most `limit` entries of a search's log above number `after`, in order."""
+    """Return at most `limit` entries of a search's log with numbers above `after`, in order."""
     rows = db.execute(_LINES.where(_here.experiment == number, _here.number > after).limit(limit))
     return [entry for page in rows.partitions(_PAGE) for entry in _decoded(page)]
 
@@ -98,21 +102,21 @@ def _decoded(page: Sequence[Any]) -> list[LogEntry]:
 
 
 def _read_brief_log(db: Connection, number: int, after: int, limit: int | None) -> list[LogEntry | LoggedReport]:
-    """Return the same as `_read_log`, with reports in their brief form, which is five times as fast."""
+    """Return the same entries as `_read_log`, with those about reports in a short form; five times as fast."""
     rows = db.execute(_LINES.where(_here.experiment == number, _here.number > after).limit(limit))
     targets: dict[str | None, int | None] = {None: None}  # by the text of a decision, of which there are few
     return [entry for page in rows.partitions(_PAGE) for entry in _brief(page, targets)]
 
 
 def _read_history(db: Connection, number: int) -> bytes | None:
-    """Return the packed history of a search as it was stored last; None if there is none."""
+    """Return the history of a search as stored last, as bytes; None if none is stored."""
     query = select(search_histories.c.packed).where(search_histories.c.experiment == number)
     packed: bytes | None = db.execute(query).scalar_one_or_none()
     return packed
 
 
 def _keep_history(db: Connection, number: int, packed: bytes) -> None:
-    """Store the packed history of a search, replacing the previous one."""
+    """Store the history of a search, as bytes, replacing the previous one."""
     db.execute(delete(search_histories).where(search_histories.c.experiment == number))
     db.execute(insert(search_histories), {"experiment": number, "packed": packed})
 

@@ -1,4 +1,4 @@
-"""Read the resources that attempts have used: slots over time, training time, lost steps and energy."""
+"""Read the resources that attempts have used: slots over time, training time, repeated steps and energy."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _TRAINING = [part for part in PARTS if part != "stall"]
 
 
 def read_spending(db: Connection, owner: str | None, since: float, until: float) -> list[AttemptSpending]:
-    """Return the attempts that held slots between two times, of one owner or all.
+    """Return the attempts that held slots between the times `since` and `until`, of one owner or of all.
 
-    Open ones count as ending at `until`.
+    Attempts that have not ended count as ending at `until`.
     """
     here, whose, following = attempts.c, experiments.c, attempts.alias("following")
     times, energy = _times(), _energy()
@@ -79,13 +79,16 @@ def _read(row: Any) -> AttemptSpending:
 
 
 def _same(one: Any, other: Any, more: int = 0) -> Any:
-    """Return the condition that two rows belong to the same attempt, or to one with a number that is `more` higher."""
+    """Return the SQL condition that two rows belong to the same attempt.
+
+    With `more`, the number of `one`'s attempt must be that much higher; 1 is the next attempt.
+    """
     number = one.number if "number" in one else one.attempt
     return and_(one.experiment == other.experiment, one.trial == other.trial, number == other.number + more)
 
 
 def _times() -> Subquery:
-    """Return the steps of each attempt, and the seconds of training of all its ranks."""
+    """Return a subquery for the steps of each attempt, and the seconds of training summed over its ranks."""
     here = rank_times.c
     trained = sum((here[part] for part in _TRAINING[1:]), here[_TRAINING[0]])
     columns = [func.max(here.steps).label("steps"), func.sum(trained).label("trained")]
@@ -94,7 +97,7 @@ def _times() -> Subquery:
 
 
 def _energy() -> Subquery:
-    """Return the joules of each attempt, and the slot-seconds for which they were measured."""
+    """Return a subquery for the joules that each attempt used, and the slot-seconds for which they were measured."""
     here = slot_use.c
     known = or_(here.power.is_not(None), here.cpu_power.is_not(None))
     watts = func.coalesce(here.power, 0.0) + func.coalesce(here.cpu_power, 0.0)

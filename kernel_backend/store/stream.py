@@ -32,7 +32,7 @@ def read_messages(db: Connection, after: int, experiment: int | None, limit: int
 
 
 def read_changes(db: Connection, after: int, limit: int) -> list[Message]:
-    """Return at most `limit` messages above number `after` that carry experiments, trials or attempts, in order."""
+    """Return at most `limit` messages above number `after` that contain experiments, trials or attempts, in order."""
     here = events.c
     records = rows_of(Message, events).where(here.seq > after, here.type.in_(("experiment", "trial", "attempt")))
     return [from_row(Message, row) for row in db.execute(records.order_by(here.seq).limit(limit))]

@@ -40,12 +40,12 @@ AnyRecord = TypeVar("AnyRecord", bound=Record)
 
 
 def to_text(value: Any) -> str:
-    """Return a value as JSON with Python's literals for NaN and infinity, which `from_json` accepts."""
+    """Return a value as JSON text, with `NaN` and `Infinity` as Python writes them; `from_json` reads such texts."""
     return to_json(value, inf_nan_mode="constants").decode()
 
 
 class JsonText(TypeDecorator[Any]):
-    """Column type for JSON values as text; NaN and infinity survive."""
+    """Column type for JSON values that are stored as text; NaN and infinity are preserved."""
 
     impl = Text
     cache_ok = True
@@ -60,7 +60,7 @@ class JsonText(TypeDecorator[Any]):
 
 
 class RecordText(TypeDecorator[Any]):
-    """Column type for immutable records as JSON text; equal texts share one object."""
+    """Column type for immutable records that are stored as JSON text; rows with equal texts share one record."""
 
     impl = Text
     cache_ok = True
@@ -80,7 +80,7 @@ class RecordText(TypeDecorator[Any]):
 
 @lru_cache(maxsize=4096)
 def read_record(kind: type[Record], text: str) -> Record:
-    """Return the record of class `kind` that a JSON text holds; raises ValueError."""
+    """Return the record of class `kind` that a JSON text holds; raises ValueError if it is invalid."""
     return kind.model_validate(from_json(text))
 
 
@@ -393,7 +393,7 @@ outbox = Table(
 
 
 def to_row(record: Record) -> dict[str, Any]:
-    """Return a record's fields as column values, and a trial's best value in a column of its own."""
+    """Return a record's fields as column values; of a trial, its best value also as a column of its own."""
     row = {
         name: to_jsonable_python(getattr(record, name), inf_nan_mode="constants") for name in type(record).model_fields
     }
@@ -401,12 +401,12 @@ def to_row(record: Record) -> dict[str, Any]:
 
 
 def rows_of(kind: type[Record], table: Table) -> Select[Any]:
-    """Return a query for the columns of a record's fields, without other columns such as a token's digest."""
+    """Return a query for the columns that hold a record's fields, without other columns such as a token's digest."""
     return select(*(table.c[name] for name in kind.model_fields))
 
 
 def from_row(kind: type[AnyRecord], row: Row[Any]) -> AnyRecord:
-    """Return the record of class `kind` in a row that a query by `rows_of` has returned."""
+    """Return the record of class `kind` in a row of a query that `rows_of` has built."""
     return kind.model_validate(row._asdict())
 
 

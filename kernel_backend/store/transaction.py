@@ -1,4 +1,4 @@
-"""Write in one transaction: keep out other writers, assign sequence numbers, and publish messages."""
+"""Write in one transaction: exclude other writers, assign sequence numbers, and publish messages."""
 
 from __future__ import annotations
 
@@ -101,9 +101,10 @@ def changed(record: AnyRecord, changes: Mapping[str, Any]) -> AnyRecord:
 
 
 def advanced(record: Stateful, event: Event, at: float, changes: Mapping[str, Any]) -> Stateful:
-    """Return a record in the state after `event`, with `changes` to other fields and `ended_at` set or cleared.
+    """Return a record in the state that follows by `event`, with `changes` to other fields.
 
-    Raises IllegalTransition.
+    `ended_at` is set if the new state is an end, and cleared otherwise. Raises IllegalTransition if the record's state
+    does not allow the event.
     """
     state = states.advance(record.state, event)
     ended_at = (record.ended_at or at) if state in _ENDED else None
@@ -111,7 +112,7 @@ def advanced(record: Stateful, event: Event, at: float, changes: Mapping[str, An
 
 
 class Transaction:
-    """Write transaction, whose changes and messages become visible together when it ends.
+    """Transaction that writes; its changes and messages become visible together when it is committed.
 
     `id` is PostgreSQL's number of the transaction, None on SQLite.
     """
@@ -129,7 +130,7 @@ class Transaction:
         return self._seq
 
     def finish(self) -> None:
-        """Store the last assigned sequence number; call it last."""
+        """Store the last sequence number that was assigned; call it before the commit, after all changes."""
         if self._seq != self._before:
             self.db.execute(update(sequence).values(value=self._seq))
 
@@ -148,7 +149,7 @@ class Transaction:
         self._event(at, key.experiment, key.trial, "note", data)
 
     def kept(self, key: AttemptId, artifact: Artifact) -> int:
-        """Append a message about an artifact; return its sequence number."""
+        """Append a message about a stored artifact; return the message's sequence number."""
         self._event(artifact.at, key.experiment, key.trial, "artifact", artifact.to_json())
         return self._seq
 
@@ -157,21 +158,24 @@ class Transaction:
         self.db.execute(insert(events), row | {"type": type_, "data": data})
 
     def write_down(self, entry: AuditEntry) -> AuditEntry:
-        """Store an audit entry with the next number; numbers have no gaps, since writers are serialised."""
+        """Store an audit entry with the next number, and return it; numbers have no gaps, since writers take turns."""
         newest: int | None = self.db.execute(select(func.max(audit.c.seq))).scalar_one()
         numbered = entry.model_copy(update={"seq": 1 + (newest or 0)})
         self.db.execute(insert(audit), to_row(numbered))
         return numbered
 
     def add(self, at: float, experiment: int, new: Added) -> Trial:
-        """Store and publish the new trial that a search's decision creates, in the state queued."""
+        """Store and publish a new trial that a search has decided to create; its state is queued."""
         trial = Trial(experiment=experiment, state=states.TrialState.QUEUED, queued_at=at, **vars(new))
         self.db.execute(insert(trials), to_row(trial) | {"uid": uuid4().hex})
         self.publish(at, trial)
         return trial
 
     def carry_out(self, at: float, experiment: int, effect: Effect) -> Trial:
-        """Apply a search's effect to a trial; store and publish the trial; raises NotFound and IllegalTransition."""
+        """Apply to a trial what a search has decided; store, publish and return the trial.
+
+        Raises NotFound, and IllegalTransition if the trial's state does not allow it.
+        """
         if isinstance(effect, Added):
             return self.add(at, experiment, effect)
         before = get_trial(self.db, experiment, effect.index)

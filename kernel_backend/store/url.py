@@ -15,9 +15,9 @@ _SECRETS = ("password", "sslpassword")  # parameters of libpq that no message ma
 
 
 def database_url(at: str | Path) -> URL:
-    """Return a database's URL; a Path is that of a SQLite file, a string a URL of SQLite or PostgreSQL.
+    """Return a database's URL; `at` is the path of a SQLite file, or a string with a URL of SQLite or PostgreSQL.
 
-    Raises InvalidRequest, with a message without the URL's secrets.
+    Raises InvalidRequest, whose message does not show the URL's secrets.
     """
     if isinstance(at, Path):
         return URL.create("sqlite", database=str(at))
@@ -35,14 +35,14 @@ def database_url(at: str | Path) -> URL:
 
 
 def _postgresql(url: URL) -> URL:
-    """Return a URL for psycopg, with the password in its own field, which SQLAlchemy never shows."""
+    """Return a URL for psycopg, with a password in the URL's own field, which SQLAlchemy never shows."""
     if password := url.query.get("password"):
         url = url.set(password=str(password)).difference_update_query(["password"])
     return url.set(drivername="postgresql+psycopg")
 
 
 def shown(url: URL) -> str:
-    """Return a database's URL for messages, without secrets; for SQLite the path of its file."""
+    """Return a database's URL, without secrets, to show to users; for SQLite the path of its file."""
     if url.get_backend_name() == "sqlite":
         return url.database or ""
     hidden = {name: "***" for name in _SECRETS if name in url.query}
@@ -50,7 +50,10 @@ def shown(url: URL) -> str:
 
 
 def without_secrets(url: URL) -> str:
-    """Return a database's URL without password, to be written to a file; libpq reads the password from `~/.pgpass`."""
+    """Return a database's URL without its password, to be written to a file.
+
+    PostgreSQL's client library reads the password from `~/.pgpass` instead.
+    """
     plain = url.set(drivername=url.get_backend_name()).difference_update_query(_SECRETS)
     return _text(
         URL.create(plain.drivername, plain.username, None, plain.host, plain.port, plain.database, plain.query)
@@ -62,7 +65,7 @@ def _text(url: URL) -> str:
 
 
 def redacted(text: str) -> str:
-    """Return the text of a possibly invalid URL without the part that could be a password."""
+    """Return the text of a possibly invalid URL with everything that could be a password replaced by `***`."""
     return re.sub(r"(password=)[^&\s]*", r"\1***", re.sub(r"://.*@", "://***@", text))
 
 

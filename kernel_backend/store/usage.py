@@ -17,7 +17,7 @@ _OUTCOMES = frozenset(Outcome)
 
 
 def read_usage_intervals(db: Connection, since: float) -> list[UsageInterval]:
-    """Return when attempts held slots: open attempts, and those that ended after `since`, oldest first."""
+    """Return when attempts held slots, oldest first, for open attempts and those that ended after `since`."""
     here, whose = attempts.c, experiments.c
     query = (
         select(
@@ -50,7 +50,7 @@ def read_usage_intervals(db: Connection, since: float) -> list[UsageInterval]:
 
 
 def read_slot_seconds(db: Connection, number: int, at: float) -> float:
-    """Return the slot-seconds that an experiment's trials have used up to `at`."""
+    """Return the slot-seconds that an experiment's trials have used up to the time `at`."""
     here = attempts.c
     seconds = func.coalesce(here.ended_at, at) - _granted(at)
     # Grouped by placement, of which there are few: a budget is checked in every round.
@@ -60,7 +60,10 @@ def read_slot_seconds(db: Connection, number: int, at: float) -> float:
 
 
 def read_trial_seconds(db: Connection, number: int, at: float, trials: Collection[int] | None) -> dict[int, float]:
-    """Return the slot-seconds used up to `at`, by trial index, of trials that have had an attempt; of all, or some."""
+    """Return the slot-seconds that an experiment's trials have used up to the time `at`, by index.
+
+    Only trials that have had an attempt are included; of these the ones in `trials`, or all.
+    """
     here = attempts.c
     placement = cast(here.placement, Text)
     query = select(here.trial, placement, _granted(at), here.ended_at).where(here.experiment == number)
@@ -75,7 +78,7 @@ def read_trial_seconds(db: Connection, number: int, at: float, trials: Collectio
 def _granted(at: float) -> ColumnElement[float]:
     """Return the SQL expression for the time at which an attempt got its slots.
 
-    While the attempt waits in its engine's own queue, it holds none.
+    An attempt that waits in an external queue, such as Slurm's, holds none; the time is then that of its end, or `at`.
     """
     return func.coalesce(attempts.c.granted_at, attempts.c.ended_at, at)
 

@@ -1,1 +1,1 @@
-"""Store the measurements of launchers: times of ranks by part of the work, and the use of slots."""
+"""Store what launchers measure: the time that ranks spend in each part of their work, and the use of slots."""

@@ -1,4 +1,4 @@
-"""Define the interface of the store's part for launchers' measurements: times of ranks, use of slots."""
+"""Define the interface of the part of a store that holds what launchers measure: times of ranks, use of slots."""
 
 from __future__ import annotations
 
@@ -12,35 +12,48 @@ from kernel_backend.model.times import AttemptTimes, RankTimes, Split
 
 
 class MeasuredStore(Protocol):
-    """Part of a store for the measurements of launchers."""
+    """Part of a store that holds what launchers measure.
+
+    These are the seconds that ranks spend in each part of their work, and how much of its GPU, CPU and memory a rank
+    uses.
+    """
 
     def keep_measured(self, key: AttemptId, measured: Measurements, at: float) -> None:
         """Store the measurements of an attempt that its launcher delivered at time `at`.
 
-        Times of a rank are replaced, unless the stored ones are final and these are not. A record of a slot's use
-        replaces one of the same rank and number.
+        The stored times of a rank are replaced, unless they are final and the new ones are not. A record of a slot's
+        use replaces the record with the same rank and number.
         """
 
     def times(self, number: int, trial: int) -> list[AttemptTimes]:
-        """Return the newest times of a trial's ranks in each attempt, the oldest attempt's first."""
+        """Return the newest times of a trial's ranks, by part of the work, in each attempt, oldest attempt first."""
 
     def total_times(self, number: int, since: float) -> tuple[Split, list[RankTimes]]:
-        """Return the summed times of an experiment, and the times of ranks that delivered after `since`."""
+        """Return an experiment's times by part of the work, summed over all ranks and attempts.
+
+        Also return the times of each rank that has delivered them after `since`.
+        """
 
     def use(self, number: int, trial: int) -> list[StoredUse]:
-        """Return the use of a trial's slots: by attempt, rank and number."""
+        """Return the records of how a trial's slots were used, ordered by attempt, rank and number."""
 
     def total_use(self, number: int) -> SlotUse:
-        """Return the use of all slots that an experiment held: means and maxima over the measured time."""
+        """Return the use of all slots that an experiment held: means over the measured time, and maxima."""
 
     def spending(self, owner: str | None, since: float, until: float) -> list[AttemptSpending]:
-        """Return the attempts that held slots between two times, of one owner or all.
+        """Return the attempts that held slots between the times `since` and `until`, of one owner or of all.
 
-        Open ones count as ending at `until`.
+        Attempts that have not ended count as ending at `until`.
         """
 
     def recent_use(self, since: float) -> list[StoredUse]:
-        """Return the newest samples of the gangs that hold slots, and their periods that ended after `since`."""
+        """Return how the gangs that hold slots now have used them since the time `since`.
+
+        These are the newest sample of each rank, and the periods of its curve that ended after `since`.
+        """
 
     def latest_use(self, since: float, number: int | None = None) -> list[StoredUse]:
-        """Return the newest samples after `since` of the trials that hold slots, of one experiment or of all."""
+        """Return the newest sample of each rank of the trials that hold slots, if it was taken after `since`.
+
+        `number` selects the trials of one experiment; None selects all.
+        """

@@ -1,4 +1,4 @@
-"""Store the use of slots: the newest sample of each rank of an attempt, and the periods of its curve."""
+"""Store the use of slots: the newest sample of each rank of an attempt, and the periods of which its curve consists."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _OF_USE = ("at", "seconds", *QUANTITIES)
 
 
 def keep_use(db: Connection, key: AttemptId, slots: Sequence[DeliveredUse]) -> None:
-    """Store the use of slots of an attempt, replacing records of the same rank and number.
+    """Store records of how an attempt used its slots, replacing those with the same rank and number.
 
-    Ranks that the attempt does not have are left out: they could fill the database.
+    Records of ranks that the attempt does not have are left out, as a user's process could fill the database with them.
     """
     here = slot_use.c
     owner = {"experiment": key.experiment, "trial": key.trial, "attempt": key.number}
@@ -35,14 +35,14 @@ def keep_use(db: Connection, key: AttemptId, slots: Sequence[DeliveredUse]) -> N
 
 
 def read_use(db: Connection, number: int, trial: int) -> list[StoredUse]:
-    """Return the use of a trial's slots: by attempt, rank and number."""
+    """Return the records of how a trial's slots were used, ordered by attempt, rank and number."""
     here = slot_use.c
     query = select(slot_use).where(here.experiment == number, here.trial == trial)
     return [_read(row._mapping) for row in db.execute(query.order_by(here.attempt, here.rank, here.number))]
 
 
 def total_use(db: Connection, number: int) -> SlotUse:
-    """Return the use of all slots that an experiment held: means and maxima over the measured time."""
+    """Return the use of all slots that an experiment held: means over the measured time, and maxima."""
     here = slot_use.c
     columns: list[ColumnElement[Any]] = [*map(_mean, MEANS), *(func.max(here[name]) for name in LARGEST)]
     columns += [func.coalesce(func.max(here.at), 0.0), func.coalesce(func.sum(here.seconds), 0.0)]
@@ -52,7 +52,10 @@ def total_use(db: Connection, number: int) -> SlotUse:
 
 
 def latest_use(db: Connection, since: float, number: int | None) -> list[StoredUse]:
-    """Return the newest samples after `since` of the trials that hold slots, of one experiment or of all."""
+    """Return the newest sample of each rank of the trials that hold slots, if it was taken after `since`.
+
+    `number` selects the trials of one experiment; None selects all.
+    """
     here = slot_use.c
     query = _current(since).where(here.number == LATEST)
     if number is not None:
@@ -61,12 +64,15 @@ def latest_use(db: Connection, since: float, number: int | None) -> list[StoredU
 
 
 def recent_use(db: Connection, since: float) -> list[StoredUse]:
-    """Return the newest samples of the gangs that hold slots, and their periods that ended after `since`."""
+    """Return how the gangs that hold slots now have used them since the time `since`.
+
+    These are the newest sample of each rank, and the periods of its curve that ended after `since`.
+    """
     return [_read(row._mapping) for row in db.execute(_current(since))]
 
 
 def _current(since: float) -> Select[Any]:
-    """Return a query for the records after `since` of attempts that hold slots."""
+    """Return a query for the records later than `since` of attempts that hold slots now."""
     here = slot_use.c
     return (
         select(slot_use)
@@ -78,7 +84,7 @@ def _current(since: float) -> Select[Any]:
 
 
 def forget_curves(db: Connection, number: int) -> None:
-    """Replace the curves of an experiment's slot use by its energy, one record per rank and attempt."""
+    """Replace the records of how an experiment used its slots by one per rank and attempt, with only the energy."""
     here = slot_use.c
     key = [here.experiment, here.trial, here.attempt, here.rank]
     means = [_mean(name).label(name) for name in ("power", "cpu_power")]
@@ -101,7 +107,7 @@ def _size(db: Connection, key: AttemptId) -> int:
 
 
 def _mean(name: str) -> ColumnElement[Any]:
-    """Return the mean of a quantity over the time for which it is known; NULL if it is never known."""
+    """Return the SQL expression of a quantity's mean over the time for which it is known; NULL if it never is."""
     column, seconds = slot_use.c[name], slot_use.c.seconds
     known = func.sum(seconds).filter(column.is_not(None))
     return func.sum(column * seconds) / func.nullif(known, 0.0)

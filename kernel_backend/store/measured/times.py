@@ -15,7 +15,7 @@ from kernel_backend.store.tables import rank_times
 def keep_times(db: Connection, key: AttemptId, times: Sequence[RankTimes], at: float) -> None:
     """Replace the stored seconds that these ranks of an attempt spent in each part of their work.
 
-    Final times stay: a delivery that was on its way when its ranks ended may be stored after them.
+    Final times are not replaced by others: a delivery that was under way when the ranks ended may arrive after them.
     """
     here = rank_times.c
     owner = {"experiment": key.experiment, "trial": key.trial, "attempt": key.number}
@@ -45,7 +45,7 @@ def total_times(db: Connection, number: int) -> Split:
 
 
 def latest_times(db: Connection, number: int, since: float) -> list[RankTimes]:
-    """Return the seconds by part of each rank of an experiment that has delivered them after the time `since`."""
+    """Return the seconds that ranks of an experiment spent in each part of their work, if delivered after `since`."""
     here = rank_times.c
     query = select(rank_times).where(here.experiment == number, here.at > since)
     return [_read(row._mapping).times for row in db.execute(query.order_by(here.trial, here.rank))]

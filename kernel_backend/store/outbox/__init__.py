@@ -1,1 +1,1 @@
-"""Store of webhooks, and of the notices that wait to be delivered to them."""
+"""Store webhooks, and the notices about experiments that wait to be delivered to them."""

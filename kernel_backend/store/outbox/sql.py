@@ -22,7 +22,7 @@ from kernel_backend.store.transaction import Transaction
 def enqueue(tx: Transaction, experiment: Experiment, event: EventName | None, at: float) -> None:
     """Store a notice of an event for each webhook that subscribes to it.
 
-    At most `MOST_WAITING` wait for each webhook.
+    If more than `MOST_WAITING` notices would wait for a webhook, its oldest one is dropped.
     """
     here = webhooks.c
     concerned = (here.owner == experiment.owner) | (here.everyone == true())
@@ -35,7 +35,7 @@ def enqueue(tx: Transaction, experiment: Experiment, event: EventName | None, at
 
 
 def _bound(db: Connection, webhook: int) -> None:
-    """Delete a webhook's oldest notice if the maximum number of notices waits for it."""
+    """Delete a webhook's oldest notice if as many notices wait for it as are allowed, to make room for another."""
     count, oldest = db.execute(select(func.count(), func.min(outbox.c.seq)).where(outbox.c.webhook == webhook)).one()
     if count >= MOST_WAITING:
         db.execute(delete(outbox).where(outbox.c.seq == oldest))

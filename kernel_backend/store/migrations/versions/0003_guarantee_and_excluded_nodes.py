@@ -1,4 +1,7 @@
-"""Add the guarantee of an attempt, and the nodes that a log policy excludes for a trial."""
+"""Add the reproducibility guarantee of an attempt, and the nodes that a log policy excludes for a trial.
+
+A log policy reacts to certain messages in the logs of ranks.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Add search spaces, the targets of trials, and search logs."""
+"""Add search spaces, the lengths of training up to which trials are trained, and search logs."""
 
 from __future__ import annotations
 

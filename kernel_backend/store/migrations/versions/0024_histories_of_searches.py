@@ -1,4 +1,4 @@
-"""Add the history of each search as it was read, and indexes for the best and the failed trials of a search."""
+"""Add the history of each search as computed from its log, and indexes for a search's best and failed trials."""
 
 from __future__ import annotations
 
