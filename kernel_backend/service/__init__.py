@@ -1,1 +1,1 @@
-"""Run the Daylight service: read what runs on the cluster, compute scheduling decisions, and apply them."""
+"""Run the Daylight service, which schedules and stores trainings: observe the cluster, decide, apply decisions."""

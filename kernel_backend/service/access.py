@@ -1,4 +1,7 @@
-"""Control access to experiments: a user who may not see an experiment gets NotFound, as if it did not exist."""
+"""Control access to experiments.
+
+A user who may not see an experiment gets NotFound, as if it did not exist.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,10 @@ from kernel_backend.store.base import Store
 
 
 async def visible(store: Store, who: Person, number: int) -> Experiment:
-    """Return an experiment; raises NotFound if it does not exist, was purged, or may not be seen by the user."""
+    """Return an experiment that the user may see.
+
+    Raises NotFound if it does not exist, if its data was removed after a deletion, or if the user may not see it.
+    """
     experiment = await asyncio.to_thread(store.experiment, number)
     if not sees(who, experiment):
         raise NotFound(f"there is no experiment #{number}")
@@ -21,7 +27,7 @@ async def visible(store: Store, who: Person, number: int) -> Experiment:
 
 
 async def changeable(store: Store, who: Person, number: int, deleted: bool = False) -> Experiment:
-    """Return an experiment that the user may change, as its owner or as an admin.
+    """Return an experiment if the user may change it: its owner or an admin.
 
     Raises NotFound if the user may not see the experiment, Forbidden if they may see but not change it, and Conflict if
     it is deleted, unless `deleted` is set.

@@ -22,9 +22,10 @@ from kernel_backend.spec.config_text import duration_word
 
 
 def check_searcher(search: Search, space: Space) -> None:
-    """Raise InvalidRequest for a search whose searcher could not be created or would fail at its first proposal.
+    """Raise InvalidRequest for a search whose searcher (which proposes and prunes trials) could not be created.
 
-    Examples are a grid with too many points, and a method or sampler whose package is not installed.
+    The same holds for one that would fail at its first proposal. Examples are a grid with too many points, and a method
+    or sampler whose package is not installed.
     """
     method = method_of(search.method)
     if method.space == "counted":
@@ -34,10 +35,10 @@ def check_searcher(search: Search, space: Space) -> None:
 
 
 def group_of(who: Person, config: Config, taken: Container[str] = ()) -> str:
-    """Return the group that requests the slots: the one named in `config`, else the user's default group.
+    """Return the group whose quota the slots count for: the one that `config` names, else the user's default group.
 
-    A user without groups is treated as a group of their own name. Raises Forbidden for a group that the user is not
-    in, and for a user without groups whose name is in `taken`, the names of existing groups.
+    A user without groups is treated as the only member of a group with their own name. Raises Forbidden for a group
+    that the user is not in, and for a user without groups whose name is in `taken`, the names of existing groups.
     """
     if not who.groups and who.name in taken:
         raise Forbidden(
@@ -52,9 +53,10 @@ def group_of(who: Person, config: Config, taken: Container[str] = ()) -> str:
 
 
 def check_possible(cluster: ClusterState, config: Config, owner: str, group: str) -> None:
-    """Raise ImpossibleAsk for a gang that none of its pools could ever hold, and InvalidRequest for an unknown pool.
+    """Raise ImpossibleAsk for a gang that none of its pools could ever hold, or that exceeds a quota for one trial.
 
-    Raises Conflict for pools that cannot be used now and whose nodes have never been seen.
+    Raises InvalidRequest for an unknown pool, and Conflict for pools that cannot be used now and whose nodes have never
+    been seen.
     """
     wanted, pools = pools_of(config, cluster), {node.pool for node in cluster.nodes.values()}
     known = pools | cluster.closed_pools.keys()
@@ -74,9 +76,10 @@ def check_possible(cluster: ClusterState, config: Config, owner: str, group: str
 
 
 def check_elastic(config: Config, refusal: str) -> None:
-    """Raise InvalidRequest for an elastic training with options that a changing number of slots would contradict.
+    """Raise InvalidRequest for an elastic training with options that contradict a changing number of slots.
 
-    `refusal` is why its pools can have no elastic gangs; "" if they can.
+    A training is elastic if a range of slots is requested. `refusal` is the reason why its pools can have no elastic
+    gangs; "" if they can.
     """
     if config.least_slots is None:
         return
@@ -105,15 +108,15 @@ def check_elastic(config: Config, refusal: str) -> None:
 
 
 def check_staging(pool: str, settings: PoolSettings | None, checkpoints: str) -> None:
-    """Raise InvalidRequest if a training needs files that a pool's nodes cannot read from the service's disk."""
+    """Raise InvalidRequest if a training needs files on the service's disk that the nodes of a pool cannot read."""
     if settings is not None and not settings.shared and (problem := staging_problem(checkpoints)):
         raise InvalidRequest(f"--pool {pool}: {problem}")
 
 
 def check_keeping(config: Config, pool: str, settings: PoolSettings | None, keeps: bool) -> None:
-    """Raise InvalidRequest if `--keep-allocation` is set for a search and its pool does not support that.
+    """Raise InvalidRequest if `--keep-allocation` is set for a search, and its pool does not support that.
 
-    `keeps` says whether the pool can keep a Slurm allocation for several trials.
+    The option keeps a Slurm allocation for several trials; `keeps` is True if the pool supports it.
     """
     if keeps or config.search is None or not config.search.keep_allocation:
         return

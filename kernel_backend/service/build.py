@@ -1,4 +1,4 @@
-"""Create the service and its parts, and connect them (the composition root)."""
+"""Create the service and its parts, and connect them; no other module creates the parts."""
 
 from __future__ import annotations
 

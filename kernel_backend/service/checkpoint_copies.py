@@ -1,4 +1,4 @@
-"""Copy the checkpoints from which warm-started trials begin, in background threads."""
+"""Copy checkpoints into the trials that start from them (warm start), in background threads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 class CheckpointCopies:
-    """Copier of warm-start checkpoints into the trials that begin from them; remembers which copies failed.
+    """Copier of checkpoints into the trials that start from them; it remembers which copies failed.
 
     Users' files are accessed only in daemon threads, which end with the service.
     """
@@ -30,7 +30,7 @@ class CheckpointCopies:
         self.lookups = Lookups(wake)
 
     def wait(self, owner: str, trial: ScheduledTrial, source: str | None, *, or_newer: bool = False) -> str:
-        """Return why a trial must still wait for the copy of its warm-start checkpoint `source`; "" if it need not.
+        """Return why a trial must still wait for the copy of its start checkpoint `source`; "" if it need not.
 
         Does not block: the copy is made in a thread. If `source` was deleted and `or_newer` is set, a newer checkpoint
         of the same trial is copied. "" is also returned if the copy can never be made; `missing` then returns the
@@ -43,17 +43,20 @@ class CheckpointCopies:
         return f"checkpoint {source}, from which it begins, is being copied" if found is None else found
 
     def missing(self, experiment: int, trial: int) -> NotFound | CheckpointDamaged | None:
-        """Return the error that makes a trial's warm start impossible (checkpoint gone or damaged), else None."""
+        """Return why a trial can never get the checkpoint from which it starts, as an error; None if it can.
+
+        Such a checkpoint is deleted or damaged.
+        """
         _, error = self._failed.get((experiment, trial), (0.0, None))
         return error if isinstance(error, NotFound | CheckpointDamaged) else None
 
     def forget(self, experiment: int, trial: int) -> None:
-        """Forget the state of a trial's copy, which is not needed after the trial's first attempt was created."""
+        """Drop what is remembered of a trial's copy, once the trial has its first attempt."""
         self.lookups.forget((experiment, trial))
         self._failed.pop((experiment, trial), None)
 
     def _find(self, source: str, experiment: int, trial: int, or_newer: bool) -> str:
-        """Copy the checkpoint unless the trial has one already; return the reason of a failure, "" on success."""
+        """Copy the checkpoint `source` into a trial that has none yet; return why that failed, "" on success."""
         key = experiment, trial
         try:
             if self._storage.open(*key).committed():

@@ -38,16 +38,17 @@ _log = logging.getLogger(__name__)
 class Context:
     """Objects and settings shared by the parts of one service, created once by the caller of `build`.
 
-    `engine` is the engine of the local pool. `pools` are the settings of other pools by name, as configured in the file
-    `configured_in` and not validated yet; `default_pool` is the pool of submissions that name none, by default this
-    machine; `make` creates the engine of a pool. `engines` has the engines of all pools,
-    including those stored in the database; `marks` finds gangs that an earlier service has left there, by default those
-    in this home. `url` is the service's address for launchers that cannot read its home directory; `servers` gives
-    access to the hub's notebook servers, None without a hub; `each_user` is the quota of users for whom admins have set
-    none; `local_price` is the price of a slot-hour of the local pool; `idle_rule` is the rule about unused slots;
-    `keep_logs` and `keep_reports` are the seconds for which logs, and all training reports, are retained after an
-    experiment ends, None for ever; `launcher_urls` returns the addresses at which launchers on other nodes reach the
-    service; `outbox` configures webhooks and mail.
+    `engine` is the engine of the local pool. `pools` are the settings of other pools by name, as written in the file
+    `configured_in` and not validated yet. `default_pool` is the pool of submissions that name none, by default this
+    machine. `make` creates the engine of a pool, and `engines` has the engines of all pools, including pools stored in
+    the database. `marks` finds gangs that an earlier service has left in pools, by default through files in `home`.
+
+    `url` is the service's address for launchers that cannot read its home directory. `launcher_urls` returns the
+    addresses at which launchers on other nodes reach the service. `servers` gives access to the hub's notebook servers;
+    it is None without a hub. `each_user` is the quota of users for whom admins have set none. `local_price` is the
+    price of a slot-hour of the local pool, and `idle_rule` the rule about unused slots. `keep_logs` and `keep_reports`
+    are the seconds for which logs, and all training reports, are retained after an experiment ends; None: for ever.
+    `outbox` configures webhooks and mail.
     """
 
     store: Store
@@ -95,18 +96,18 @@ class Context:
 
     @property
     def default_pool_problem(self) -> str:
-        """Return why submissions that name no pool cannot be placed in the default pool; "" if they can."""
+        """Return why submissions that name no pool cannot be run in the default pool; "" if they can."""
         names = {LOCAL, *(each.name for each in self.engines.statuses_of_pools())}
         wrong = [name for name in self.default_pool.split(",") if name and name not in names]
         return f"there is no pool {wrong[0]}{nearest(wrong[0], names)}" if wrong else ""
 
     def wake(self) -> None:
-        """Start the control loop's next round now instead of after its usual wait."""
+        """Have the control loop begin its next round now instead of after its usual wait."""
         self.next_round.set()
 
 
 def _pools(configured: Mapping[str, Any], store: Store) -> tuple[list[Pool], dict[str, str]]:
-    """Return the configured and the stored pools; also, by pool name, what is wrong with settings that are invalid."""
+    """Return the configured and the stored pools; also, by name of the pool, what is wrong with invalid settings."""
     found: dict[str, Pool] = {}
     invalid: dict[str, str] = {}
     for name, settings in configured.items():

@@ -1,4 +1,4 @@
-"""Delete experiments: a deletion can be undone for a day, then the files are purged from disk."""
+"""Delete experiments: a deletion can be undone for a day, then the files are removed from disk (purged)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _Rule = Callable[[Experiment, float], dict[str, Any]]
 
 
 class Needed(NamedTuple):
-    """Checkpoints and results of a deleted experiment that are not purged, as other experiments still need them.
+    """Data of a deleted experiment that is not removed from disk yet, because other experiments still need it.
 
     `checkpoints` maps a checkpoint (such as `1/500-2`) to the experiments that start from it; `results` has the numbers
     of the searches that use the experiment's results as prior data.
@@ -39,7 +39,7 @@ class Needed(NamedTuple):
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Return why data is retained: one sentence for each checkpoint, and one for the results if needed."""
+        """Return why data is retained: one sentence for each checkpoint, and one for the results if they are needed."""
         begun = [
             f"checkpoint {name} stays: {_named(numbers)} begins from it" for name, numbers in self.checkpoints.items()
         ]
@@ -62,9 +62,10 @@ class Deletion:
         return await asyncio.to_thread(self._usage, await visible(self._store, who, number))
 
     async def delete(self, who: Person, number: int) -> None:
-        """Mark an experiment that has ended as deleted.
+        """Mark an experiment as deleted.
 
-        Raises Conflict if it has not ended, or if another experiment starts from one of its checkpoints.
+        Raises Conflict if the experiment has not ended, or if one of its checkpoints is pinned. Checkpoints from which
+        other experiments start do not prevent that: they stay on disk.
         """
         experiment = await changeable(self._store, who, number, deleted=True)
         disk.delete(experiment, time.time())  # raises Conflict before any storage is read
@@ -77,7 +78,7 @@ class Deletion:
         await self._change(who, number, "undelete", disk.undelete)
 
     async def run(self) -> None:
-        """Purge deleted experiments every ten minutes until cancelled."""
+        """Every ten minutes, remove the files of experiments that were deleted a day ago, until cancelled."""
         while True:
             try:
                 await self.purge(time.time())
@@ -104,7 +105,10 @@ class Deletion:
         self._bus.notify()
 
     def _check_pins(self, experiment: Experiment) -> None:
-        """Raise Conflict if another experiment starts from a checkpoint that would be deleted."""
+        """Raise Conflict if a checkpoint of the experiment is pinned.
+
+        Checkpoints from which other experiments start are not considered, since a deletion leaves them on disk.
+        """
         needed = self._needed(experiment.number).checkpoints
         for trial, _, manifest in self._checkpoints(experiment):
             if manifest.pinned and _name(trial, manifest) not in needed:

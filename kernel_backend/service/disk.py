@@ -1,4 +1,4 @@
-"""Measure disk usage by user and by experiment, counting files that experiments share separately."""
+"""Measure disk usage by user and by experiment; files that belong to no single experiment are listed separately."""
 
 from __future__ import annotations
 
@@ -34,9 +34,10 @@ class DiskMeter:
         return await asyncio.to_thread(self._report, None if everyone else who.name, who.admin)
 
     async def used(self, owner: str) -> Mapping[str, int]:
-        """Return the bytes that a user's experiments occupy on disk, by group, including deleted ones not purged yet.
+        """Return the bytes that a user's experiments occupy on disk, by group.
 
-        Raises DaylightError or OSError if the user's files cannot be read.
+        Deleted experiments count until they are removed from disk. Raises DaylightError or OSError if the user's files
+        cannot be read.
         """
         return await asyncio.to_thread(self._used, owner)
 

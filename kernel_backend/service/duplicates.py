@@ -1,4 +1,4 @@
-"""Detect duplicate submissions: find an active experiment with the same code, parameters and configuration."""
+"""Detect duplicate submissions: find an unfinished experiment with the same code, parameters and configuration."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 class DuplicateFinder:
-    """Finder of the active experiment that a submission duplicates.
+    """Finder of the unfinished experiment of which a submission is a duplicate.
 
     It caches the normalised code, environment and data of each snapshot, since a snapshot never changes.
     """
@@ -29,7 +29,7 @@ class DuplicateFinder:
         self._known: dict[str, str] = {}  # snapshot id -> text of its normalised content
 
     async def learn(self, draft: NewExperiment) -> None:
-        """Read and cache the normalised snapshots that `find` will compare: the draft's and those of candidates.
+        """Read into the cache what `find` will compare: the snapshots of the draft and of similar experiments.
 
         A snapshot that cannot be read is treated as different from all others.
         """
@@ -66,7 +66,7 @@ class DuplicateFinder:
         return experiment.config == config or self._submitted(experiment) == config
 
     def _submitted(self, experiment: Experiment) -> Config:
-        """Return an experiment's configuration as submitted, before any change of its priority or slots."""
+        """Return an experiment's configuration as it was submitted, without later changes of its priority or slots."""
         first = self._store.messages(0, experiment.number, limit=1)
         return Experiment.model_validate(first[0].data).config if first else experiment.config
 

@@ -1,4 +1,4 @@
-"""Provide the quotas in force, from the hub and from admins, and the names of drained nodes."""
+"""Provide the quotas in force, which come from the hub and from admins, and the names of drained nodes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Key = tuple[AccountKind, str]
 
 
 class EffectiveQuotas(Protocol):
-    """Quotas, drained nodes and notebook servers, as the scheduler reads them in every round.
+    """Quotas in force, and drained nodes, as the scheduler reads them in every round.
 
     Reads are cheap. The mappings are never modified: a change replaces them.
     """
@@ -37,7 +37,7 @@ class EffectiveQuotas(Protocol):
 
 
 class StoredQuotas:
-    """Quotas from the hub, merged with those that admins set in this service, which take precedence.
+    """Quotas in force: those from the hub, overridden by those that admins have set in this service.
 
     The store is read only by the constructor and `reload`. `each_user` is the quota of users for whom none is set.
     """
@@ -54,7 +54,7 @@ class StoredQuotas:
     servers: Sequence[Server] = ()
 
     async def reload(self) -> None:
-        """Reload admin-set quotas and drained nodes after a change; concurrent reloads are serialised."""
+        """Read the quotas set by admins and the drained nodes again after a change; concurrent calls take turns."""
         async with self._reloading:
             self._take(*await asyncio.to_thread(self._read))
 
@@ -66,15 +66,15 @@ class StoredQuotas:
         self._settle()
 
     def give(self, directory: Directory) -> None:
-        """Replace all users, their groups and the groups' quotas by those in the hub's `directory`."""
+        """Replace all users, groups and groups' quotas that the hub has named by those in `directory`."""
         if directory != self._directory:
             self._directory = directory
             self._settle()
 
     def given(self, kind: AccountKind, name: str) -> Quota | None:
-        """Return an account's quota before changes by admins: the hub's for a group, that of the settings for a user.
+        """Return an account's quota without the changes by admins; None if there is none.
 
-        Returns None if there is none.
+        A group's quota is that of the hub, a user's that of the service's settings.
         """
         return self._directory.groups.get(name) if kind == "group" else self._each_user
 
@@ -104,7 +104,7 @@ class StoredQuotas:
 
     @property
     def named(self) -> set[Key]:
-        """Return all users and groups that the hub names, or for which admins have set a quota in this service."""
+        """Return the keys of all accounts that the hub names, or for which admins have set a quota here."""
         return self.people | set(self._changed)
 
     def _settle(self) -> None:
@@ -130,7 +130,7 @@ class StoredQuotas:
 def _both(given: Quota | None, changed: Mapping[str, Any]) -> tuple[Quota, str]:
     """Return the quota `given` with the fields in `changed` replaced, and a warning ("" if there is none).
 
-    A guarantee above the limit is lowered to the limit, with a warning.
+    A guarantee above the limit is lowered to the limit; the warning says so.
     """
     numbers = {**(given or Quota()).model_dump(), **changed}
     guarantee, limit = numbers["guarantee"], numbers["limit"]

@@ -1,4 +1,4 @@
-"""Lock Python environments after a submission and build them before a start, in the background."""
+"""Lock Python environments after a submission, and build them before an attempt starts, both in the background."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Preparation:
     def __init__(self, archive: Archive, workspaces: Workspaces, settings: Settings, wake: Callable[[], None]) -> None:
         """Create the builder; `settings` returns a pool's settings, which say where environments are built.
 
-        `wake` is called after each result.
+        `wake` is called whenever a lock or an environment is finished, or has failed.
         """
         self._workspaces, self._settings = workspaces, settings
         self.recorded: Callable[[str], Environment] = lru_cache(256)(lambda id: archive.snapshot(id).environment)
@@ -48,7 +48,7 @@ class Preparation:
         self.lookups = Lookups(wake)
 
     def check(self, owner: str, snapshot: str) -> None:
-        """Raise NoEnvironment if a snapshot's locked environment neither exists nor can be built."""
+        """Raise NoEnvironment if the locked environment of a snapshot does not exist and cannot be built."""
         environment = self.recorded(snapshot)
         if self._kept(owner).python(environment) is not None:
             return
@@ -60,10 +60,11 @@ class Preparation:
             raise NoEnvironment("--env locked: there is no uv, which builds environments: pip install uv")
 
     def interpreter(self, owner: str, snapshot: str, python: str, pool: str, locked: bool) -> str:
-        """Return the interpreter for a submission from `python`, which may be on a machine that shares no path with it.
+        """Return the Python interpreter with which to train a submission that was made with the interpreter `python`.
 
-        On the service's machine this is `python` if it is there, else the service's own; in a pool it is the one of
-        its settings, else `python`, which nodes may have. Raises NoEnvironment if the service's own interpreter lacks
+        A submission may come from a machine that has no files in common with the service. On the service's machine
+        `python` is returned if it exists there, else the service's own interpreter; in a pool the one that the pool's
+        settings name, else `python`, which nodes may have. Raises NoEnvironment if the service's own interpreter lacks
         packages that the submission imports, unless the environment is `locked`.
         """
         if self._settings(pool) is not None:
@@ -79,7 +80,7 @@ class Preparation:
         return found.path
 
     def keep(self, owner: str, snapshot: str, python: str) -> None:
-        """Start to lock a snapshot's environment and store its wheels in a thread, unless that is done already.
+        """Begin to lock a snapshot's environment and to store its wheels, in a thread, unless that is done already.
 
         A failure, perhaps for lack of a network, is logged; the next submission after `AGAIN_S` seconds tries again.
         """
@@ -107,7 +108,7 @@ class Preparation:
         )
 
     def wait(self, experiment: ScheduledExperiment) -> str:
-        """Return why an experiment with `--env locked` waits while its environment is built; "" if it can start.
+        """Return why an experiment with `--env locked` waits for its environment; "" if the environment is ready.
 
         Does not block: the environments are the owner's files, which are read in a thread.
         """
@@ -144,19 +145,19 @@ class Preparation:
     def launchers_python(self, experiment: Experiment, pool: str) -> str:
         """Return the path of the interpreter that runs an experiment's launchers on the nodes of a pool.
 
-        If nodes build the locked environment themselves, this is the interpreter with which they do so. Raises
-        NoEnvironment if a locked environment that was built here is gone.
+        If nodes build the locked environment themselves, they also build it with this interpreter. Raises NoEnvironment
+        if a locked environment that was built on the service's machine is gone.
         """
         if experiment.config.env == "locked" and not self._built_on_nodes(experiment, pool):
             return self.python(experiment)
         return self._own_python(pool) or experiment.python
 
     def note(self, experiment: Experiment, attempts: int) -> str | None:
-        """Return a note about packages that are missing, or differ from the snapshot's; None if there are none.
+        """Return a note about packages that are missing, or that differ from the snapshot's; None if there are none.
 
-        An unlocked environment is not compared right after a new submission, when it cannot have changed yet, unless
-        the service's interpreter stands in for the submission's: then other versions are named. `attempts` is the
-        number of earlier attempts.
+        An unlocked environment is not compared right after a new submission, when it cannot have changed yet. But if
+        the service's interpreter replaces the submission's, packages of another version are named even then. `attempts`
+        is the number of earlier attempts.
         """
         if experiment.config.env == "locked":
             return self._lacking(experiment)
@@ -169,7 +170,7 @@ class Preparation:
     def _own_python(self, pool: str) -> str | None:
         """Return the interpreter that the settings of a Slurm pool name.
 
-        None if they name none, or for other engines.
+        None if they name none, or if the pool's engine is not Slurm.
         """
         settings = self._settings(pool)
         return settings.python if settings is not None and settings.engine == "slurm" else None
@@ -221,9 +222,10 @@ class Preparation:
                 self._locking.discard((owner, environment.id))
 
     def _find(self, owner: str, environment: Environment, python: Path, here: bool) -> str:
-        """Build an environment, or only lock it unless `here` is set; do nothing if that is done already.
+        """Build an environment on this machine (if `here`) or only lock it, unless that is done or has failed recently.
 
-        Returns the reason of a failure, "" if there is none. A locked environment is built later by the nodes.
+        Return the reason of a failure, "" if there is none. An environment that is only locked is built by the nodes
+        later.
         """
         try:
             kept = self._kept(owner)
@@ -237,7 +239,7 @@ class Preparation:
         return why and f"{why}; this is tried again"
 
     def _build(self, owner: str, environment: Environment, python: Path, here: bool) -> str:
-        """Build an environment on this machine, or only lock it; return the reason of a failure, "" on success."""
+        """Build an environment on this machine (if `here`), or only lock it; return why that failed, "" on success."""
         whose = owner, environment.id
         began = self._building[whose] = time.monotonic()
         try:
@@ -266,7 +268,7 @@ def _some(named: Sequence[str]) -> str:
 def _in_thread(
     work: Callable[[str, Environment, Path], None], owner: str, environment: Environment, python: Path
 ) -> None:
-    """Run `work` in a daemon thread.
+    """Run `work` with the other arguments in a daemon thread.
 
     The thread is not from a pool: a process waits for its pools at exit, and a download may take long.
     """

@@ -1,4 +1,4 @@
-"""Apply retention rules to the checkpoints of an experiment: on `daylight gc`, and when the experiment ends."""
+"""Delete checkpoints of an experiment by its retention rules: on `daylight gc`, and when the experiment ends."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ Damaged = Callable[[Checkpoints, Manifest], bool]
 class TrialCheckpoints(NamedTuple):
     """Checkpoints of a trial, oldest first.
 
-    `line` has the ids of the checkpoints in the trial's lineage: those that no later attempt discarded by resuming from
-    an older one.
+    `line` has the ids of the checkpoints from which the present training has come. A checkpoint is not among them if a
+    later attempt resumed from an older one, and so discarded it.
     """
 
     trial: Trial
@@ -46,9 +46,7 @@ def trial_checkpoints(store: Store, storage: CheckpointStorage, experiment: int)
 def reasons(
     experiment: Experiment, found: Sequence[TrialCheckpoints], damaged: Damaged
 ) -> Mapping[tuple[int, str], tuple[str, ...]]:
-    """Return the reasons to retain each checkpoint, by trial and checkpoint id.
-
-    Those without a reason are to be deleted.
+    """Return the reasons to retain each checkpoint, by trial and checkpoint id; those without reasons may go.
 
     Damaged checkpoints, and those that a trial discarded by resuming from an older one, do not count for the rules:
     `latest:2` must retain two usable checkpoints.

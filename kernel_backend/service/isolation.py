@@ -1,4 +1,4 @@
-"""Run per-experiment work in isolation, so that an error or a slow file system delays only that experiment."""
+"""Run work for each experiment in a task of its own, so that an error or a slow disk delays only that experiment."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ _log = logging.getLogger(__name__)
 
 
 class IsolatedTasks:
-    """Runner of asynchronous work per experiment; each experiment has at most one task at a time.
+    """Runner of asynchronous work for experiments; each experiment has at most one task at a time.
 
-    `wake` is called when a background task ends for which `together` no longer waited, `failed` after each error.
+    `together` waits only a limited time; if a task ends after that, `wake` is called. `failed` is called after each
+    error.
     """
 
     def __init__(self, wake: Callable[[], None], failed: Callable[[], None]) -> None:
@@ -32,22 +33,22 @@ class IsolatedTasks:
         self._failures: dict[str, tuple[float, int]] = {}  # earliest time of the next try, and the number of failures
 
     def under_way(self, number: int) -> bool:
-        """Return whether work on this experiment is still running."""
+        """Return whether work on experiment `number` is still running."""
         return number in self._under_way
 
     async def retried(self, number: int, what: str, work: Work) -> None:
         """Run `work` on one experiment and wait at most `ROUND_WAIT_S`; slower work continues in the background.
 
-        Does nothing while earlier work on that experiment runs, or during the backoff after an error. `what` names the
-        work in the log.
+        Does nothing while earlier work on that experiment runs, or in the wait after an error. `what` names the work in
+        the log.
         """
         await self.together({number: [(what, work)]})
 
     async def together(self, work: Mapping[int, Sequence[tuple[str, Work]]]) -> None:
         """Run work for several experiments concurrently, and wait at most `ROUND_WAIT_S` for all of it.
 
-        `work` maps an experiment to pairs of a name for the log and a coroutine function. Experiments whose earlier
-        work still runs are skipped.
+        `work` maps the number of an experiment to its work, in order: pairs of (name for the log, coroutine function).
+        Experiments whose earlier work still runs are skipped.
         """
         tasks = [self._begin(number, objects) for number, objects in work.items() if number not in self._under_way]
         if not tasks:
@@ -64,17 +65,20 @@ class IsolatedTasks:
 
     @property
     def troubled(self) -> bool:
-        """Return whether the last try of any work has failed."""
+        """Return whether there is any work whose last try has failed."""
         return bool(self._failures)
 
     def due(self, what: str) -> bool:
-        """Return whether the work named `what` may run: its last try succeeded, or its backoff is over."""
+        """Return whether the work named `what` may run: its last try succeeded, or its wait after an error is over."""
         again, _ = self._failures.get(what, (0.0, 0))
         return time.monotonic() >= again
 
     @contextlib.contextmanager
     def errors(self, what: str) -> Iterator[None]:
-        """Catch and log errors of the work named `what`; each failure in a row lengthens its backoff (see `due`)."""
+        """Catch and log errors of the work named `what`, which then must wait before it is `due` again.
+
+        Each failure in a row lengthens the wait.
+        """
         try:
             yield
         except Exception as error:

@@ -1,4 +1,4 @@
-"""Look up facts in users' files in threads, since a user's disk or agent may be slow, and cache the results."""
+"""Look up facts in users' files in threads, and cache the results, since a user's disk or agent may be slow."""
 
 from __future__ import annotations
 
@@ -53,13 +53,14 @@ class Lookups:
 
     @property
     def unsettled(self) -> bool:
-        """Return whether a lookup of a new key was started since the last `settle`."""
+        """Return whether, since the last `settle`, a lookup was started for a key that has no result yet."""
         return bool(self._first)
 
     def answer(self, owner: str, key: Hashable, find: Find) -> str | None:
-        """Return the cached result for a key, None if there is none yet; start a lookup by `find` if it is stale.
+        """Return the cached result for a key, None if there is none yet; start a lookup if it is missing or old.
 
-        Does not block. `owner` is the user whose files `find` reads; at most `AT_ONCE` threads run per owner.
+        Does not block: a thread calls `find`, which returns the result. `owner` is the user whose files it reads; at
+        most `AT_ONCE` threads run per owner.
         """
         with self._guard:
             known = self._answers.get(key)
@@ -76,7 +77,7 @@ class Lookups:
             self._answers.pop(key, None)
 
     async def settle(self) -> None:
-        """Wait up to `ROUND_WAIT_S` seconds for look-ups of new keys, which a healthy disk answers in that time."""
+        """Wait up to `ROUND_WAIT_S` seconds for lookups of keys that have no result yet; a healthy disk needs less."""
         with self._guard:
             first, self._first = self._first, []
         waited = [asyncio.wrap_future(each) for each in first if not each.done()]

@@ -1,4 +1,4 @@
-"""Track the notebook servers that the hub reports, and stop idle ones to reclaim their slots."""
+"""Track the notebook servers that the hub reports, and stop idle ones when their slots are needed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Servers(Protocol):
 
 
 class Notebooks:
-    """Tracker of the notebook servers; `changed` is called when their slots have changed."""
+    """Tracker of the hub's notebook servers; `changed` is called when the slots that they hold have changed."""
 
     def __init__(
         self, store: QuotaStore, stored_quotas: EffectiveQuotas, servers: Servers | None, changed: Callable[[], None]
@@ -44,7 +44,7 @@ class Notebooks:
             self._changed()
 
     async def take_back(self, cluster: ClusterState, preempt: Preempt) -> None:
-        """Stop a notebook server that the scheduler preempts, if it is still idle, and write an audit entry."""
+        """Stop a notebook server that the scheduler preempts, if it is still idle, and store an audit entry."""
         if self._servers is None:
             return
         self.give(await self._servers.read())
@@ -64,5 +64,5 @@ class Notebooks:
 
 
 def _held(servers: Sequence[Server]) -> set[Server]:
-    """Return the servers without their last activity, so that comparing them shows only changes of slots."""
+    """Return the servers without the times of last activity, so that two results differ only if slots have changed."""
     return {server.model_copy(update={"last_activity": 0.0}) for server in servers}

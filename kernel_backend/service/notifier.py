@@ -1,4 +1,4 @@
-"""Wake tasks that wait for changes. An event carries no data: tasks read the changes from the store."""
+"""Wake tasks that wait for changes in the store, which they then read there: an event carries no data."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 
 class Notifier:
-    """Source of events for tasks that wait for changes; `notify` wakes all tasks that are waiting."""
+    """Source of events for tasks that wait for changes in the store; `notify` wakes all tasks that are waiting."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()

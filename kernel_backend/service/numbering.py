@@ -20,10 +20,10 @@ _log = logging.getLogger(__name__)
 
 
 class Numbering:
-    """Largest experiment numbers found in folders, which may be above those in a restored database.
+    """Provider of numbers above which new experiments are numbered, so that no folder of an earlier one is used again.
 
-    The folders of each owner are read once. `note` is a warning if the database is older than the folders in the
-    service's home directory, else "".
+    A database restored from a backup may lack experiments that have folders. The folders of each owner are read once.
+    `note` is a warning if the database is older than the folders in the service's home directory, else "".
     """
 
     def __init__(self, store: Store, storage: CheckpointStorage, workspaces: Workspaces, home: Path) -> None:
@@ -32,9 +32,9 @@ class Numbering:
         self.note = ""
 
     def look(self) -> None:
-        """Compare the largest numbers in the store and in the home directory's folders.
+        """Compare the largest numbers in the store with those of folders in the service's home directory.
 
-        Set `note` if the store is older.
+        If the store is older, set `note` to a warning.
         """
         attempts = self._store.newest_attempts()
         newest = max((each.number for each in self._store.experiments(limit=1)), default=0)
@@ -43,7 +43,7 @@ class Numbering:
             _log.warning("%s", self.note)
 
     def beyond(self, owner: str) -> int:
-        """Return the largest experiment number in use by any folder to which this owner's experiments may write."""
+        """Return the largest experiment number among all folders to which this owner's experiments may write."""
         known = self._known.get(owner)
         if known is None:  # without a lock, since one owner's folders or agent may be slow and must not block others
             known = max(largest_number(self._home), self._in_workspace(owner), self._in_checkpoints())

@@ -1,4 +1,4 @@
-"""Parse users' code: functions that the service calls in a confined process."""
+"""Parse users' code, in functions that the service calls in a process with restricted rights."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kernel_backend.snapshots.archive import UNREADABLE, Archive
 
 
 def bound(root: Path, submission: Submission) -> Bound:
-    """Return a submission's hyperparameters and search space, checked against the training definition in its cell.
+    """Return a submission's hyperparameters and search space, checked against the functions in its notebook cell.
 
     `root` is the folder that holds the snapshot. Raises InvalidDefinition.
     """
@@ -38,9 +38,9 @@ def bound(root: Path, submission: Submission) -> Bound:
 
 
 def meaning(root: Path, id: str) -> str:
-    """Return a text of all parts of a snapshot that can affect a result: normalised code, environment and data.
+    """Return a text of all that can affect a result in a snapshot: its normalised code, environment and data.
 
-    Snapshots with equal texts are duplicates.
+    Submissions whose snapshots have equal texts are duplicates if their parameters and options are equal, too.
     """
     archive = Archive(root)
     snapshot = archive.snapshot(id)
@@ -49,12 +49,15 @@ def meaning(root: Path, id: str) -> str:
 
 
 def causes_of(pairs: Sequence[Sequence[Side]]) -> list[tuple[Difference, ...]]:
-    """Return, for each pair of snapshots, the differences between the two; an empty tuple if one is missing."""
+    """Return the differences between the two experiments of each pair; an empty tuple if one is missing."""
     return [_causes(*sides) if len(sides) == 2 else () for sides in pairs]
 
 
 def unread(which: str, error: Exception) -> Difference:
-    """Return a `Difference` which says that snapshot `which` could not be read, so that other pairs can be compared."""
+    """Return a `Difference` that says that a snapshot could not be read, in place of the differences.
+
+    `which` names the experiment.
+    """
     text = f"the snapshot of {which} cannot be read ({type(error).__name__}): not compared"
     return Difference(kind="code", name="snapshot", text=text)
 

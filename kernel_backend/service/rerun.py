@@ -18,7 +18,7 @@ from kernel_backend.model.views.overview import CheckpointInfo
 
 
 def as_requested_by(who: Person, before: Experiment, asked: Rerun) -> Experiment:
-    """Return the experiment to rerun on behalf of a user, without its group if the user is not in it.
+    """Return the experiment `before` as user `who` may rerun it; without its group if the user is not in that group.
 
     Without a group the user's default group applies. Raises Forbidden for another user's experiment unless
     `asked.trust` names its owner, because its code would run with the caller's permissions.
@@ -34,7 +34,10 @@ def as_requested_by(who: Person, before: Experiment, asked: Rerun) -> Experiment
 
 
 def single_trial(before: Experiment, trial: Trial, asked: Rerun) -> Submission:
-    """Return the submission that runs one trial of a search alone, with that trial's hyperparameters."""
+    """Return the submission that reruns one trial of a search by itself, with that trial's hyperparameters.
+
+    Raises InvalidRequest for options of a search, and for unknown options.
+    """
     if before.config.search is None:
         return rerun_submission(before, asked)
     if "search" in asked.config:
@@ -45,7 +48,7 @@ def single_trial(before: Experiment, trial: Trial, asked: Rerun) -> Submission:
 
 
 def choose_checkpoint(before: Experiment, asked: Rerun, listed: Sequence[CheckpointInfo]) -> CheckpointInfo:
-    """Return the checkpoint from which to continue training, chosen among all checkpoints of the experiment (`listed`).
+    """Return the checkpoint from which to continue training, chosen among an experiment's checkpoints in `listed`.
 
     Raises InvalidRequest for a search without a trial number, and NotFound if there is no such checkpoint.
     """
@@ -68,7 +71,7 @@ def choose_checkpoint(before: Experiment, asked: Rerun, listed: Sequence[Checkpo
 
 
 def continuation(before: Experiment, trial: Trial, asked: Rerun, found: CheckpointInfo) -> Submission:
-    """Return the submission that continues a trial from checkpoint `found`, up to the length that `asked` sets.
+    """Return the submission that continues a trial from checkpoint `found`, up to the length in the request `asked`.
 
     Raises InvalidRequest if the checkpoint has reached that length already.
     """
@@ -85,7 +88,7 @@ def continuation(before: Experiment, trial: Trial, asked: Rerun, found: Checkpoi
 
 
 def rerun_submission(before: Experiment, asked: Rerun) -> Submission:
-    """Return the submission that reruns an experiment's snapshot and configuration with the changes in `asked`.
+    """Return the submission that trains an experiment's snapshot again, with its configuration changed as in `asked`.
 
     Raises InvalidRequest for an unknown option.
     """

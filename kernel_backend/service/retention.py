@@ -1,4 +1,4 @@
-"""Remove logs, and thin out reports, of experiments that ended long ago: `daylight serve --keep-logs 90d`."""
+"""Remove old logs, and a part of old reports, of experiments that have ended: `daylight serve --keep-logs 90d`."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _log = logging.getLogger(__name__)
 
 
 class Expired(NamedTuple):
-    """Logs and reports of one experiment that are to be removed; a field is None where nothing is."""
+    """Expired logs and reports of one experiment, removed or to be removed; a field is None if there are none."""
 
     logs: LogsDecision | None = None
     reports: ReportsDecision | None = None
 
 
 class Retention:
-    """Task that removes expired logs, attempt records and unpacked code, and thins out expired training reports.
+    """Task that removes expired logs, attempt records and unpacked code, and a part of expired training reports.
 
     Validations, curves, provenance records, snapshots, checkpoints and artifacts stay: reruns and comparisons need no
     log, and a curve no more than a thousand points.
@@ -41,13 +41,16 @@ class Retention:
         self._done: set[tuple[str, int, float | None]] = set()  # kind, experiment, and its end
 
     async def run(self) -> None:
-        """Remove expired data four times a day until cancelled; return at once if nothing ever expires."""
+        """Remove expired data four times a day until cancelled; return at once if the settings let nothing expire."""
         while self._keep_logs is not None or self._keep_reports is not None:
             await asyncio.to_thread(self.remove_expired, time.time())
             await asyncio.sleep(LOOK_S)
 
     def remove_expired(self, now: float) -> None:
-        """Remove expired logs and reports of all experiments; the next call retries those that cannot be reached."""
+        """Remove expired logs and reports of all experiments.
+
+        Those that cannot be reached are logged, and removed by a later call.
+        """
         try:
             experiments = self._store.experiments(limit=ALL)
         except DaylightError as error:
@@ -60,7 +63,7 @@ class Retention:
                 _log.warning("logs of experiment #%d could not be removed: %s", experiment.number, error)
 
     def collect(self, experiment: Experiment, now: float, *, dry_run: bool = False) -> Expired:
-        """Remove an experiment's expired logs and reports, and return what was removed; with `dry_run` remove nothing.
+        """Remove an experiment's expired logs and reports, and return what was removed; with `dry_run` only return it.
 
         Raises OSError or DaylightError if the files cannot be reached.
         """
@@ -69,7 +72,7 @@ class Retention:
         )
 
     def check(self, experiment: Experiment, now: float) -> None:
-        """Raise NotFound with the reason if the logs of an experiment are expired."""
+        """Raise NotFound if the logs of an experiment are expired."""
         if expired(experiment, now, self._keep_logs):
             number, days = experiment.number, (self._keep_logs or 0) / DAY_S
             raise NotFound(

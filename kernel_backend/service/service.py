@@ -83,7 +83,7 @@ EVERY = 2**31 - 1  # all trials of a search
 class Service:
     """Operations behind the HTTP API.
 
-    An operation changes the store and wakes the loop; only the loop starts and ends gangs.
+    An operation changes the store and wakes the control loop, which alone starts and ends gangs.
     """
 
     def __init__(self, context: Context, loop: Loop, preparation: Preparation) -> None:
@@ -146,7 +146,10 @@ class Service:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Start the background tasks; the loop's first round adopts running gangs and requeues lost ones."""
+        """Start the background tasks.
+
+        The control loop first takes over running gangs, and requeues trials whose gangs are gone.
+        """
         await asyncio.to_thread(self.numbering.look)
         for problem in await asyncio.to_thread(registry.shadowing):
             _log.warning("%s", problem)
@@ -161,7 +164,7 @@ class Service:
         ]
 
     async def close(self) -> None:
-        """End the background tasks and close the store. Gangs keep running: the next service adopts them."""
+        """End the background tasks and close the store; gangs keep running, and the next service takes them over."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -169,7 +172,7 @@ class Service:
         await asyncio.to_thread(self._store.close)
 
     async def busy(self) -> bool:
-        """Return whether any unpaused experiment has not ended, or a notice of a webhook is not delivered.
+        """Return whether there is work left: an active experiment, or a notice that is not delivered to its webhook.
 
         True if the database does not answer.
         """
@@ -207,11 +210,11 @@ class Service:
         notebook: str | None = None,
         before: int | None = None,
     ) -> list[Overview]:
-        """Return the newest `limit` experiments of the user, or of `owner` or `group` as far as the user may see them.
+        """Return the newest `limit` experiments of a user, newest first.
 
-        They are ordered newest first. An empty `group` selects all experiments that the user may see; `tags` selects
-        those that have all of these tags, `notebook` those from notebooks whose path ends with these names, and
-        `before` those with lower numbers.
+        They are the caller's own by default, else those of `owner` or `group` that the caller may see. An empty `group`
+        selects all experiments that the caller may see; `tags` selects those that have all of these tags, `notebook`
+        those from notebooks whose path ends with these names, and `before` those with lower numbers.
         """
         mine = who.name if owner is None and group is None else owner
         chosen = mine, state, search, limit, group or None, who, tags, notebook, before
@@ -219,13 +222,13 @@ class Service:
         return await self._overviews.complete(who, known)
 
     async def ended(self, who: Person, since: float) -> EndedExperiments:
-        """Return the user's own experiments that ended after `since`, and whether others have not ended."""
+        """Return the user's own experiments that ended after `since`, and whether any has not ended yet."""
         return await asyncio.to_thread(read_ended, self._store, who.name, since, time.time())
 
     async def reports(
         self, who: Person, number: int, trial: int, kind: Kind | None, after: int, limit: int | None
     ) -> list[StoredReport]:
-        """Return at most `limit` reports of a trial above number `after`, in the order of storage.
+        """Return at most `limit` reports of a trial with sequence numbers above `after`, in the order of storage.
 
         `kind` selects reports of one kind; None selects all.
         """
@@ -233,9 +236,9 @@ class Service:
         return await asyncio.to_thread(self._store.reports, number, trial, kind, after, limit)
 
     async def export(self, who: Person, number: int, trial: int | None) -> SearchStatus | Sequence[StoredReport]:
-        """Return the reports of a trial, by default the first.
+        """Return what is exported: the reports of a trial, by default of the first.
 
-        For a search without `trial`, the status with all its trials.
+        For a search without `trial` it is the search's status with all its trials.
         """
         experiment = await self._visible(who, number)
         if experiment.config.search is not None and trial is None:
@@ -249,9 +252,9 @@ class Service:
         return await asyncio.to_thread(self._store.facts, number, trial)
 
     async def times(self, who: Person, number: int, trial: int | None) -> Times:
-        """Return the time that each part of a trial's work took.
+        """Return how much time each part of a trial's work took.
 
-        For a search without `trial`, summed over all its trials.
+        For a search without `trial`, the times are summed over all its trials.
         """
         experiment = await self._visible(who, number)
         return await asyncio.to_thread(read_times, self._store, experiment, trial, time.time())
@@ -271,7 +274,7 @@ class Service:
         offset: int = 0,
         tail: int | None = None,
     ) -> LogChunk:
-        """Return a piece of a rank's log, from a byte offset or about its last `tail` bytes, from the start of a line.
+        """Return a piece of a rank's log: from a byte offset on, or about its last `tail` bytes from a line's start on.
 
         By default it is the log of the newest attempt, and of the rank that failed, else of rank 0.
         """
@@ -295,14 +298,15 @@ class Service:
         return await asyncio.to_thread(self._preparation.info, experiment.owner, experiment.snapshot)
 
     async def archive(self, who: Person, number: int) -> bytes:
-        """Return an experiment's snapshot as an archive: training definition, project files and description."""
+        """Return an experiment's snapshot as an archive of training definition, project files and description."""
         experiment = await self._visible(who, number)
         return await asyncio.to_thread(self._archive.get, experiment.snapshot)
 
     async def watch(self, who: Person, after: int, experiment: int | None) -> AsyncGenerator[str, None]:
-        """Yield messages about experiments that the user may see, as JSON.
+        """Yield messages about experiments that the user may see, as JSON, without end.
 
-        First come those above number `after`, then new ones, without end. `experiment` selects those of one experiment.
+        First come stored messages with numbers above `after`, then new ones. `experiment` selects those of one
+        experiment.
         """
         if experiment is not None:
             await self._visible(who, experiment)
@@ -317,7 +321,7 @@ class Service:
     # Operations that change experiments
 
     async def label(self, who: Person, number: int, edit: LabelEdit) -> Overview:
-        """Change an experiment's name, note or tags, which do not affect training, in any state."""
+        """Change an experiment's name, note or tags, whatever its state; they do not affect its training."""
         await changeable(self._store, who, number)
 
         def change(before: Experiment) -> tuple[dict[str, Any], AuditEntry | None]:
@@ -340,9 +344,9 @@ class Service:
     async def resume(self, who: Person, number: int, asked: Resumption) -> Overview:
         """Resume a paused experiment from its newest checkpoint, with another number of slots per gang if given.
 
-        Raises Conflict if the slots differ and the experiment is not paused, ImpossibleAsk if the gang could never run,
-        and Forbidden for users who may no longer submit. If the slots change, each trial that has begun gets a note on
-        how that affects its result.
+        Raises Conflict if the slots are to change and the experiment is not paused, ImpossibleAsk if the gang could
+        never run, and Forbidden for users who may no longer submit. If the slots change, each trial that has begun gets
+        a note on how that affects its result.
         """
         before = await changeable(self._store, who, number)
         may_submit(who)

@@ -27,7 +27,7 @@ class _Measured(NamedTuple):
 
 
 class _Storage(NamedTuple):
-    """Bytes of storage that a user or group uses, and the limit."""
+    """Bytes of storage that a user or group uses, and how many it may use."""
 
     kind: AccountKind
     name: str
@@ -41,7 +41,7 @@ class _Storage(NamedTuple):
 
 
 class StorageLimits:
-    """Checker of the storage limits of users and groups; it measures only the files of those with a limit."""
+    """Checker of the storage limits of users and groups; only files of users and groups with a limit are measured."""
 
     def __init__(self, meter: DiskMeter, stored_quotas: StoredQuotas) -> None:
         self._meter, self._stored_quotas = meter, stored_quotas
@@ -49,7 +49,7 @@ class StorageLimits:
         self._measuring = asyncio.Lock()
 
     async def check(self, owner: str, group: str) -> None:
-        """Measure the storage used by the user and the group; raise Forbidden if either has reached its limit."""
+        """Measure the storage that a user and a group use; raise Forbidden if either has reached its limit."""
         if not any(each.used >= each.limit for each in await self._look(owner, group, FRESH_S)):
             return
         for each in await self._look(owner, group, 0.0):

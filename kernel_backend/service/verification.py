@@ -37,7 +37,7 @@ class VerificationCache:
         return problem
 
     def remember(self, place: Checkpoints, manifest: Manifest, problem: str) -> None:
-        """Cache the result of a verification made elsewhere: `problem` describes the damage, "" if intact."""
+        """Cache the result of a verification made elsewhere: `problem` describes the damage, "" if there is none."""
         self._remember(place, manifest, files_of(manifest), problem)
 
     def _remember(self, place: Checkpoints, manifest: Manifest, files: str, problem: str) -> None:

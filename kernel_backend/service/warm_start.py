@@ -1,4 +1,4 @@
-"""Resolve the start of a submission's trials: results of earlier experiments, or weights of an earlier trial."""
+"""Find out from what a submission's trials start: results of earlier experiments, or weights of an earlier trial."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from kernel_backend.store.base import Store
 
 
 def named(search: Search | None) -> list[int]:
-    """Return the numbers, without repeats, of the experiments whose results a search uses as prior data."""
+    """Return the numbers of the experiments whose results a search uses as prior data, each once."""
     references = [parse_reference(each) for each in (search.warm if search else ())]
     return list(dict.fromkeys(each.experiment for each in references if each.trial is None))
 
 
 def weights(config: Config) -> Reference | None:
-    """Return the trial whose best weights all trials start from, as named by `--from` or by a search's `--warm`.
+    """Return the trial from whose best weights all trials start, as named by `--from` or by a search's `--warm`.
 
-    Raises InvalidRequest if several are named.
+    None if none is named. Raises InvalidRequest if several are named.
     """
     search = config.search
     if config.weights_from is not None:
@@ -53,7 +53,7 @@ def prior_results(store: Store, config: Config, space: Space) -> list[PriorTrial
 
 
 def check(store: Store, number: int, config: Config, space: Space) -> None:
-    """Raise InvalidRequest if a search with this configuration could use no result of experiment `number`."""
+    """Raise InvalidRequest if a search with this configuration could use none of the results of experiment `number`."""
     other = store.experiment(number)
     if (other.config.steps is None) != (config.steps is None):
         theirs, ours = ("epochs", "--steps") if other.config.steps is None else ("steps", "--epochs")

@@ -1,4 +1,4 @@
-"""Measure the elastic gangs that could grow: their speed, and the seconds that a restart of theirs takes."""
+"""Measure elastic gangs (with a changing number of slots) that could grow: their speed, and the time of a restart."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ LOOK_S = 5.0  # between measurements of a gang
 
 
 class ElasticReview:
-    """Review of the elastic gangs; each round of the loop calls it."""
+    """Review of the elastic gangs, whose number of slots may change; called in each round of the control loop."""
 
     def __init__(self, store: Store, site_loads: SiteLoads, cluster_state: ClusterStateManager) -> None:
         self._store, self._site_loads, self._cluster_state = store, site_loads, cluster_state
         self._looked: dict[RequestKey, float] = {}  # when each gang was measured, by time.monotonic()
 
     async def review(self) -> None:
-        """Update the cluster state with the progress of gangs that were not measured recently."""
+        """Measure gangs that could grow, if not done recently, and record their progress in the cluster state."""
         cluster, now = await self._cluster_state.now(), time.monotonic()
         await self._site_loads.look({run.pool for run in cluster.runs.values() if run.elastic is not None})
         could = {run.key for run in cluster.runs.values() if _could_grow(run, cluster)}

@@ -1,7 +1,7 @@
-"""End attempts: stop gangs, advance their trials, and free their slots even if a step fails.
+"""End attempts: stop gangs, advance their trials to the next state, and free their slots even if a step fails.
 
 If a trial cannot be advanced within `PROMPT_S`, its slots are freed first. The trial then still counts as running,
-though its attempt has ended, and a later round, or the next service, advances it.
+though its attempt has ended, and a later round of the control loop, or a restarted service, advances it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 class AttemptEnder:
-    """Task that kills gangs and records the ends of their attempts; no other part of the service does."""
+    """Part of the service that kills gangs and records the ends of their attempts; no other part does."""
 
     def __init__(self, context: Context, searches: Searches, spools: SpoolIntake) -> None:
         self._store, self._engine, self._nodes = context.store, context.engines, context.nodes
@@ -44,10 +44,10 @@ class AttemptEnder:
         self._asked: dict[AttemptId, float] = {}  # when each gang was asked to exit, by time.monotonic()
 
     async def see_off(self, trial: Trial, attempt: Attempt, since: float | None) -> None:
-        """Ask a gang to commit a checkpoint and exit, and kill it when its grace period is over; called in every round.
+        """Ask a gang to commit a checkpoint and exit, and kill it when its grace period is over.
 
-        `since` is the stored time (seconds since the epoch) of the first request to exit, which an earlier service may
-        have made; None if none was made.
+        The control loop calls this in every round until the gang has ended. `since` is the stored time (seconds since
+        the epoch) at which the gang was first asked, perhaps by an earlier service; None if it was not asked yet.
         """
         asked = self._asked.get(attempt.id)
         if asked is None:
@@ -61,10 +61,10 @@ class AttemptEnder:
                 await self._engine.kill(attempt.id)
 
     async def end(self, attempt: Attempt, outcome: Outcome, result: AttemptResult | None) -> None:
-        """Kill the remaining ranks of a gang, advance its trial, and free its slots.
+        """Kill the remaining ranks of a gang, advance its trial to the next state, and free its slots.
 
-        The slots are freed after `PROMPT_S` even if the trial's spool or checkpoints cannot be read; later rounds
-        then advance the trial. A trial that advances in time keeps its queue position if it is requeued.
+        The slots are freed after `PROMPT_S` even if the records or checkpoints of the trial cannot be read; later
+        rounds then advance the trial. A trial that is requeued within that time keeps its queue position.
         """
         try:
             await self._engine.kill(attempt.id)
@@ -81,10 +81,9 @@ class AttemptEnder:
             await self._engine.forget(attempt.id)
 
     async def _without_bad_nodes(self, attempt: Attempt, outcome: Outcome, result: AttemptResult | None) -> Outcome:
-        """Record faults of a gang's nodes; return the gang's outcome, corrected if such a fault is its cause.
+        """Store the faults of nodes that ended a gang; return its outcome, or `lost` if such a node is now excluded.
 
-        A gang that failed because of a node that is now excluded counts as lost: the trial continues on other nodes,
-        and no retry is used up.
+        A trial with that outcome continues on other nodes, and no retry is used up.
         """
         if outcome not in (Outcome.LOST, Outcome.FAILED):
             return outcome
@@ -95,11 +94,11 @@ class AttemptEnder:
         return Outcome.LOST if left_out else outcome
 
     async def settle(self, attempt: Attempt, result: AttemptResult | None) -> None:
-        """Advance a trial whose attempt has ended, if `end` could not do so in time."""
+        """Advance the trial of an attempt that has ended, if `end` could not do so in time."""
         self._check(attempt.id, self._begin(attempt, result))
 
     def cancel(self) -> None:
-        """Cancel the tasks that advance trials; the next start of the service advances those trials."""
+        """Cancel the tasks that advance trials; the service advances these trials after its next start."""
         for task in list(self._settling.values()):
             task.cancel()
 
@@ -117,12 +116,12 @@ class AttemptEnder:
         self._wake()
 
     def _check(self, key: AttemptId, task: asyncio.Task[None]) -> None:
-        """Raise the error of a task that could not advance its trial, so that the next `settle` tries again."""
+        """If the task that advances a trial has failed, raise its error and drop it, so that `settle` tries again."""
         if task.done() and self._settling.pop(key, None) is not None:
             task.result()
 
     async def _settle(self, attempt: Attempt, result: AttemptResult | None) -> None:
-        """Store the remaining records of an attempt's spool, then advance its trial, unless that was done already."""
+        """Store an attempt's remaining records, then advance its trial, unless that was done already."""
         trial = await asyncio.to_thread(self._store.trial, attempt.experiment, attempt.trial)
         if trial.attempt == attempt.number and trial.state in HOLDING_SLOTS:
             experiment = await asyncio.to_thread(self._store.experiment, attempt.experiment)
@@ -155,9 +154,9 @@ class AttemptEnder:
         self._bus.notify()
 
     def _progressed(self, trial: Trial) -> bool:
-        """Return whether a trial's newest attempt got beyond every checkpoint from which any attempt resumed.
+        """Return whether a trial has a checkpoint beyond every checkpoint from which any of its attempts resumed.
 
-        The committed checkpoints decide; if storage cannot be read, the reported ones are used.
+        The committed checkpoints decide; if storage cannot be read, the newest reported checkpoint does.
         """
         try:
             return progressed(*self.history(trial.experiment, trial.index))
@@ -167,13 +166,13 @@ class AttemptEnder:
         return checkpoint_step(trial.checkpoint) > max(map(checkpoint_step, begun), default=0)
 
     async def _take_news(self, number: int) -> None:
-        """If the attempt's experiment is a search, let it process all reports before the trial advances."""
+        """If experiment `number` is a search, have the search process all stored reports of its trials."""
         experiment = await asyncio.to_thread(self._store.experiment, number)
         if experiment.config.search is not None:
             await asyncio.to_thread(self._searches.take_news, experiment)
 
     async def close(self, attempt: Attempt, outcome: Outcome, failure: Failure | None) -> None:
-        """Record the end of an attempt whose trial has advanced, and let the engine forget its gang."""
+        """Record the end of an attempt whose trial has already advanced, and let the engine forget its gang."""
         await self._ended(attempt, outcome, failure)
         await self._engine.forget(attempt.id)
 
@@ -186,15 +185,18 @@ class AttemptEnder:
         self._bus.notify()
 
     async def remove_unknown(self, key: AttemptId) -> None:
-        """Kill and forget a gang that must hold no slots: its attempt has ended or is unknown to the store."""
+        """Kill a gang that must hold no slots, and have the engine forget it.
+
+        Its attempt has ended, or is not in the store.
+        """
         with contextlib.suppress(Unconfirmed):
             await self._engine.kill(key)
             await self._engine.forget(key)
 
     async def set_aside(self, key: AttemptId) -> None:
-        """Kill the gang and rename the folder of an attempt that only a lost database knew.
+        """Kill a gang that was started for another attempt with the same number, and rename its folder.
 
-        A new attempt then can have its number.
+        The other attempt was in a database that has been lost. The present attempt can then use the folder's name.
         """
         _log.warning("the folder of attempt %s is another attempt's: it is set aside", key)
         with contextlib.suppress(Unconfirmed):
@@ -205,7 +207,7 @@ class AttemptEnder:
         return newest_attempt(self._storage.open(experiment, trial).names())
 
     def history(self, experiment: int, trial: int) -> tuple[list[Attempt], list[str]]:
-        """Return a trial's attempts and the ids of its committed checkpoints in storage.
+        """Return a trial's attempts, and the ids of its committed checkpoints in storage.
 
         For a trial of a search, checkpoints of attempts that are not in the store are left out (see
         `resume.remembered`).

@@ -1,4 +1,4 @@
-"""Coordinate the launchers of a gang's nodes: let them start together, and end all when one node's ranks fail."""
+"""Coordinate the launchers of a gang's nodes: their ranks start together, and all end if those of one node fail."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Blame = Callable[[Iterable[NodeFault]], Awaitable[frozenset[NodeName]]]  # store
 
 @dataclass
 class _Gang:
-    """State of a gang's launchers; a restarted service rebuilds it from their next requests."""
+    """What is known of the launchers of a gang; after a restart of the service their next requests restore it."""
 
     began: float  # monotonic time of the first launcher's first request
     complete: float | None = None  # monotonic time at which the last launcher joined
@@ -42,7 +42,7 @@ class _Gang:
 
 
 class GangNodes:
-    """Handler of launchers' requests, for gangs that are placed by an engine's own queue, such as Slurm's."""
+    """Handler of requests by the launchers of gangs whose nodes an external queue, such as Slurm's, has chosen."""
 
     def __init__(self, store: Store, settings: Settings, bus: Notifier, wake: Callable[[], None], blame: Blame) -> None:
         self._store, self._settings, self._bus, self._wake, self._blame = store, settings, bus, wake, blame
@@ -50,9 +50,9 @@ class GangNodes:
         self._lock = asyncio.Lock()  # held during a decision, so that each one is stored once
 
     async def join(self, key: AttemptId, offer: NodeOffer) -> JoinAnswer:
-        """Record which node a launcher offers, and answer whether its ranks may start.
+        """Record that a launcher offers its node for a gang, and answer whether its ranks may start.
 
-        The first answer `go` is stored.
+        Ranks may start (`go`) once enough nodes are offered; the nodes of the gang are stored then.
         """
         async with self._lock:
             attempt = await asyncio.to_thread(self._store.attempt, key)
@@ -70,9 +70,10 @@ class GangNodes:
             return await self._decide(attempt, gang, offer)
 
     async def state(self, key: AttemptId, state: NodeState) -> NodeOrder:
-        """Record the state of a node's ranks.
+        """Record the state of a node's ranks, and return an order for them.
 
-        Answer with an order as soon as there is news, at most after `state.wait` s.
+        Waits until an order is due, because the attempt is over or ranks on another node have failed; after
+        `state.wait` seconds the order is to continue.
         """
         gang = self._gangs.setdefault(key, _Gang(time.monotonic()))
         self._take(gang, state)
@@ -102,7 +103,7 @@ class GangNodes:
             gang.changed.notify()
 
     async def _over(self, attempt: Attempt) -> JoinAnswer | None:
-        """Return the final answer to the launchers of an attempt that must not continue; None if it may continue."""
+        """Return the answer for launchers whose attempt must not continue, or None if it may continue."""
         trial = await asyncio.to_thread(self._store.trial, attempt.experiment, attempt.trial)
         if attempt.state is AttemptState.ENDED or trial.attempt != attempt.number:
             return JoinAnswer(action="leave", reason=f"attempt {attempt.id} is over", outcome="lost")
@@ -148,7 +149,7 @@ class GangNodes:
         return JoinAnswer(action="leave", reason=reason, outcome="lost")
 
     async def _is_left_out(self, attempt: Attempt, node: str, kind: FaultKind, reason: str) -> bool:
-        """Store a fault of a node; return whether new gangs are now kept off that node."""
+        """Store a fault of a node; return whether the node is now excluded from new gangs."""
         name = NodeName(attempt.pool, node)
         return name in await self._blame([node_fault(kind, name, attempt.id, time.time(), reason)])
 
@@ -161,7 +162,7 @@ class GangNodes:
         return Wanted(slots, kind, __version__, settings.interface, settings.join_timeout)
 
     async def _begin(self, attempt: Attempt, found: Joined, gang: _Gang) -> None:
-        """Store the nodes on which the gang runs; from now on the slots count as used."""
+        """Store the nodes on which a gang runs, and set its attempt to placed; its slots count as used from now on."""
         at = time.time()
         await asyncio.to_thread(
             self._store.advance_attempt, attempt.id, e.Placed(), at, granted_at=at, nodes=found.nodes
@@ -176,14 +177,14 @@ class GangNodes:
 
 
 def _again(nodes: tuple[GangNode, ...], offer: NodeOffer) -> JoinAnswer:
-    """Answer a launcher that joins after the gang has started: `go` only if the gang started with it."""
+    """Return the answer to a launcher that joins after the gang has started: `go` only if the gang started with it."""
     if offer.node < len(nodes) and nodes[offer.node].process == offer.process:
         return JoinAnswer(action="go", nodes=nodes)
     return JoinAnswer(action="leave", reason="the gang has begun with other launchers", outcome="lost")
 
 
 def _news(gang: _Gang, node: int, nodes: tuple[GangNode, ...]) -> str:
-    """Return why the ranks of a node must end; "" if they may continue."""
+    """Return why the ranks of the node with index `node` must end; "" if they may continue."""
     names = [each.name for each in nodes]
     for other, broken in gang.broken.items():
         if other != node:

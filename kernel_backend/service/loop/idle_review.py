@@ -1,4 +1,4 @@
-"""Find gangs that leave their slots unused, and apply the admins' rule for them."""
+"""Find gangs that leave their slots unused, and apply the rule that admins have set for them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ _log = logging.getLogger(__name__)
 
 
 class IdleReview:
-    """Review of the slots in use; `idle` has the gangs that leave their slots unused, with the seconds since when."""
+    """Review of how gangs use their slots.
+
+    `idle` has the gangs that leave their slots unused, with the number of seconds for which they have done so.
+    """
 
     def __init__(self, context: Context, cluster_state: ClusterStateManager, changed: Callable[[], None]) -> None:
         self._store, self._rule, self._cluster_state = context.store, context.idle_rule, cluster_state
@@ -32,7 +35,7 @@ class IdleReview:
         self.idle: Mapping[TrialKey, float] = {}
 
     async def run(self) -> None:
-        """Review once a minute until cancelled; an error is logged, and the next look tries again."""
+        """Review once a minute until cancelled; after an error, which is logged, the next review tries again."""
         while True:
             try:
                 await self.review(time.time())
@@ -41,7 +44,7 @@ class IdleReview:
             await asyncio.sleep(LOOK_S)
 
     async def review(self, at: float) -> None:
-        """Find the idle gangs, and apply the rule to those that are idle for long enough."""
+        """Find the idle gangs, and apply the admins' rule to those that have been idle for long enough."""
         async with self._cluster_state.looking() as cluster:
             gangs = [run for run in cluster.runs.values() if run.key.is_gang and not run.waiting]
             sizes = {(run.key.experiment, run.key.trial): run.slots for run in gangs}
@@ -53,7 +56,10 @@ class IdleReview:
                 await self._apply(key, at)
 
     async def _apply(self, key: TrialKey, at: float) -> None:
-        """Notify the owner once per attempt; under the rule `release`, pause an experiment with a single trial."""
+        """Store a note for the owner, once per attempt, that slots are unused.
+
+        Under the rule `release`, also pause the experiment, unless it is a search.
+        """
         number, index = key
         trial = await asyncio.to_thread(self._store.trial, number, index)
         experiment = await asyncio.to_thread(self._store.experiment, number)

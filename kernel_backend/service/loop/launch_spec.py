@@ -35,9 +35,10 @@ def job_of(
 ) -> LaunchSpec:
     """Return the launch spec of an attempt; `python` is the interpreter of its ranks.
 
-    `url` is the service's address, set only if launchers cannot read the service's home; `urls` are those for launchers
-    on other nodes; `staged` is set if these nodes do not see the home, `keeps` if searches can keep allocations in the
-    pool, `loader` if an earlier attempt has tuned its loader processes, `batch` if one has found a batch size.
+    `url` is the service's address, set only if launchers cannot read the service's home directory; `urls` are those for
+    launchers on other nodes. `staged` is set if the nodes of the pool do not see the home directory, `keeps` if
+    searches can keep allocations in the pool. `loader` is set if an earlier attempt has tuned its loader processes,
+    `batch` if one has found a batch size.
     """
     return LaunchSpec(
         experiment=experiment.number,
@@ -69,7 +70,10 @@ def job_of(
 
 
 def tuned_loader(store: Store, experiment: Experiment, trial: int) -> LoaderSetting | None:
-    """Return what `--loader-workers auto` has found in this trial, the first one, or the experiment that is rerun."""
+    """Return the setting of data loaders that `--loader-workers auto` has found; None if there is none.
+
+    It is taken from this trial, else from the experiment's first trial, else from the experiment that is rerun.
+    """
     if experiment.config.loader_workers is not None:
         return None
     places = [(experiment.number, trial), (experiment.number, 1)]
@@ -80,9 +84,10 @@ def tuned_loader(store: Store, experiment: Experiment, trial: int) -> LoaderSett
 
 
 def found_batch(store: Store, experiment: Experiment, trial: Trial) -> BatchSize | None:
-    """Return the batch size that `--batch-size auto` has found for this trial, which must not change on a resume.
+    """Return the batch size that `--batch-size auto` has found for this trial; None if there is none.
 
-    A trial that continues from another trial's checkpoint has that one's batch size, and a rerun that of the original.
+    It must not change on a resume. A trial that continues from another trial's checkpoint has that trial's batch size,
+    and a rerun has that of the original.
     """
     if experiment.config.auto_batch is None:
         return None

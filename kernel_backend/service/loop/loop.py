@@ -1,4 +1,7 @@
-"""Reconcile running gangs with the store in rounds: observe, decide, apply. The first round recovers from a restart."""
+"""Compare the running gangs with the store in rounds, and act on the differences: observe, decide, apply.
+
+The first round after a start of the service recovers what earlier services have left.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ _PREEMPTED = {
 
 
 class Loop:
-    """Control loop of the service: the only task that starts and ends attempts."""
+    """Control loop of the service, which alone starts and ends attempts."""
 
     def __init__(
         self,
@@ -75,7 +78,7 @@ class Loop:
         self._own: set[AttemptId] = set()  # attempts whose running gang was verified to be their own
 
     async def run(self) -> None:
-        """Run rounds until cancelled. An error in a round is logged, and the next round tries again."""
+        """Run rounds until cancelled; after an error, which is logged, the next round tries again."""
         self._checkpoint_copies.lookups.start()
         try:
             while True:
@@ -90,7 +93,7 @@ class Loop:
             self._starts.cancel()
 
     async def round(self) -> bool:
-        """Reconcile the running gangs and the store once; return whether there is any unfinished work."""
+        """Bring running gangs and the store into agreement once; return whether there is any unfinished work."""
         await self.cluster_state.now()
         statuses = {status.key: status for status in await self._engine.statuses()}
         self.cluster_state.set_statuses([*statuses.values()])
@@ -114,7 +117,7 @@ class Loop:
     async def _look_at_gangs(self, statuses: dict[AttemptId, GangStatus]) -> bool:
         """End the attempts whose gangs have ended, and advance the trials of ended attempts.
 
-        Returns True if any attempt is open, or has a trial to advance.
+        Return whether any attempt has not ended, or has a trial that must still be advanced.
         """
         attempts, unsettled = self.cluster_state.cache.open_attempts, list(self.cluster_state.cache.unsettled.values())
         work: defaultdict[int, list[tuple[str, Work]]] = defaultdict(list)
@@ -140,9 +143,10 @@ class Loop:
         return wanted and known and status is not None and status.phase != "ended"
 
     async def _is_own(self, attempt: Attempt, status: GangStatus) -> bool:
-        """Return whether a gang was started for this attempt.
+        """Return whether a running gang was really started for this attempt.
 
-        A gang may belong to an attempt of the same number in a lost database.
+        A database may have been lost and an older copy restored. A gang from before then can have the number of a new
+        attempt.
         """
         if not status.token_digest or attempt.id in self._own:
             return True
@@ -172,7 +176,7 @@ class Loop:
             await self._ends.see_off(trial, attempt, self.cluster_state.asked_to_go(attempt.id))
 
     async def _end_times(self) -> None:
-        """Pause experiments whose `--max-time` has passed; their gangs save a checkpoint first."""
+        """Pause experiments whose `--max-time` has passed; their gangs commit a checkpoint first."""
         cluster = await self.cluster_state.now()
         for run in [run for run in cluster.runs.values() if run.ends is not None and run.ends <= cluster.at]:
             trial = self.cluster_state.cache.trial(run.key.experiment, run.key.trial)
@@ -191,7 +195,10 @@ class Loop:
     # Reconciling trials with their experiments
 
     async def _reconcile(self) -> bool:
-        """Reconcile all changed experiments with their trials; return whether any active one is unfinished."""
+        """Advance the trials of all changed experiments to match the experiments' states.
+
+        Return whether any experiment has neither ended nor been paused.
+        """
         async with self.settling:
             cluster = await self.cluster_state.now()
             cache = self.cluster_state.cache
@@ -212,7 +219,7 @@ class Loop:
         return any(experiment.state != "paused" for experiment in cache.experiments.values())
 
     def _is_reconciled(self, experiment: ScheduledExperiment, cluster: ClusterState) -> bool:
-        """Return whether an experiment needs no action, judged by cached trials without reading the store.
+        """Return whether no trial of an experiment needs an action, judged by cached records without reading the store.
 
         This keeps rounds fast with 100,000 experiments, as after a restart. Always False for searches.
         """
@@ -222,7 +229,7 @@ class Loop:
         return not any(_action(cluster, experiment, each) for each in trials.values())
 
     async def _reconcile_one(self, experiment: ScheduledExperiment, cluster: ClusterState) -> None:
-        """Advance the trials of one experiment to match its state, and end it when all of them have ended."""
+        """Advance the trials of an experiment to match the experiment's state; end it when all trials have ended."""
         # Trials that their search has paused need no action unless the experiment ends; there may be thousands.
         ending = experiment.state is ExperimentState.STOPPING
         read = partial(self._store.trials, states=OPEN) if ending else self._store.restless_trials
@@ -251,7 +258,7 @@ class Loop:
         await asyncio.to_thread(collect, self._store, self._storage, ended, time.time())
 
     async def _search_over(self, experiment: Experiment) -> bool | None:
-        """Let a search process new reports; return whether it has ended, or None if the experiment is no search.
+        """Have a search process new reports; return whether it has ended, or None if the experiment is no search.
 
         A search whose budget or time limit is used up is closed first.
         """
@@ -288,9 +295,9 @@ class Loop:
                     await self._put_aside(preempt)
 
     async def _put_aside(self, preempt: Preempt) -> None:
-        """Preempt a gang: ask it to commit a checkpoint and exit, for good or in order to change its size.
+        """Preempt a gang: ask it to commit a checkpoint and exit, for others or to change its number of slots.
 
-        The trial gets no hold: it is requeued at its old position in the queue.
+        The trial is requeued at its earlier place in the queue; no hold keeps it paused.
         """
         number, index = preempt.run.key.experiment, preempt.run.key.trial
         trial = await asyncio.to_thread(self._store.trial, number, index)
@@ -305,7 +312,7 @@ class Loop:
 
 
 def _action(cluster: ClusterState, experiment: ScheduledExperiment, trial: ScheduledTrial) -> Action | None:
-    """Return the action that brings a trial towards its experiment's state, in a pool where it can be placed."""
+    """Return the action that brings a trial towards its experiment's state; None if none is needed."""
     possible = impossible(cluster, plain_request(experiment, trial, pools_of(experiment.config, cluster))) is None
     pools = experiment.config.pools if trial.state in GOING_ON else ()
     run = cluster.runs.get(RequestKey(experiment.number, trial.index)) if pools else None

@@ -1,4 +1,4 @@
-"""Store the records and measurements that ended attempts left in their spools (files of reports), one page at a time.
+"""Store the records and measurements that ended attempts have left in files (spools), one page at a time.
 
 A spool is written by the user's processes, so its length and content are not trusted. As the attempt holds no slots any
 more, reading its spool delays only its own trial.
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 class SpoolIntake:
-    """Reader that stores the records which ended attempts left in their spools."""
+    """Reader that stores the records which ended attempts have left in files (spools)."""
 
     def __init__(self, store: Store, engine: Engine) -> None:
         self._store, self._engine = store, engine
@@ -36,11 +36,10 @@ class SpoolIntake:
         self._pages = asyncio.Semaphore(PAGES_AT_ONCE)
 
     async def take_in(self, key: AttemptId, owner: str) -> None:
-        """Store the records of an attempt's spool that are not stored yet, with the final times and use of its ranks.
+        """Store the records of an attempt's spool that are not stored yet, and the final measurements of its ranks.
 
-        A note on the trial lists refused records.
-
-        Raises StoreUnavailable: another call continues after the last stored record.
+        If records are refused, or the spool cannot be read, a note on the trial says so. Raises StoreUnavailable;
+        another call then continues after the last stored record.
         """
         after = (await asyncio.to_thread(self._store.attempt, key)).accepted
         begin, left_out, problem = SpoolPosition(), 0, ""
@@ -66,9 +65,9 @@ class SpoolIntake:
     async def _retried(
         self, key: AttemptId, owner: str, after: int, begin: SpoolPosition
     ) -> tuple[SpoolPage, list[Refused]]:
-        """Store a page of a spool, and return it with the refused records; retry for a while.
+        """Read a page of a spool and store it, with retries; return the page and the records that the store refused.
 
-        Raises _Unreadable if the spool cannot be read.
+        Raises _Unreadable if the page still cannot be read after all retries.
         """
         waits = RETRY.waits()
         while True:
@@ -86,7 +85,7 @@ class SpoolIntake:
             await asyncio.sleep(pause)
 
     def _store_page(self, key: AttemptId, page: SpoolPage) -> list[Refused]:
-        """Store a page; return the records that the store refuses. Blocks."""
+        """Store a page of a spool; return the records that the store refuses. Blocks."""
         for each in page.measured:
             self._store.keep_measured(key, each, time.time())
         return send_in_parts(page.records, lambda some: self._accept(key, some), (_Unstorable,))
@@ -104,8 +103,8 @@ class SpoolIntake:
 
 
 class _Unreadable(Exception):
-    """Error: a spool cannot be read."""
+    """Error: the records that an attempt has left in its spool cannot be read."""
 
 
 class _Unstorable(Exception):
-    """Error: the store refuses a record, and would refuse it again."""
+    """Error: the store refuses a record, and would refuse it again if it were sent again."""

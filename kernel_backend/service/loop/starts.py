@@ -1,4 +1,4 @@
-"""Start attempts: choose the trial and its resume checkpoint, unpack the snapshot, submit the gang."""
+"""Start attempts: find the resume checkpoint, store the attempt, unpack the snapshot, submit the gang."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Begins(NamedTuple):
-    """Interpreter and resume checkpoint with which an attempt will be created, as found in its owner's files."""
+    """What was found in the owner's files for a new attempt: its interpreter and its resume checkpoint."""
 
     python: str
     resume: Resume
@@ -51,7 +51,7 @@ class _Begins(NamedTuple):
 
 
 class AttemptStarter:
-    """Task that creates attempts and submits their gangs; no other part of the service does."""
+    """Part of the service that creates attempts and submits their gangs; no other part does."""
 
     def __init__(
         self,
@@ -80,10 +80,10 @@ class AttemptStarter:
         self._patience = ROUND_WAIT_S  # seconds that this round may still wait for lookups of trials of searches
 
     async def look(self, starts: Sequence[Start]) -> list[Start]:
-        """Look up the resume checkpoints for `starts` concurrently; return the starts whose lookup ended in time.
+        """Find the checkpoints from which the attempts in `starts` resume; return the starts that can be made now.
 
-        Waits at most `ROUND_WAIT_S`, since the owner's files or agent may be slow. The other starts are made in a later
-        round.
+        Waits at most `ROUND_WAIT_S`, since an owner's files or agent may be slow. Starts whose checkpoint has not been
+        found by then are left to a later round.
         """
         self._patience = ROUND_WAIT_S
         # Drop the lookups of trials that were stopped before they began.
@@ -99,9 +99,9 @@ class AttemptStarter:
         return [start for start in starts if start.request.key not in known or known[start.request.key].done()]
 
     async def start(self, start: Start) -> Launch | None:
-        """Create an attempt and return a function that launches its gang; None if no gang is to be launched now.
+        """Create an attempt, and return a function that launches its gang; None if no gang is to be launched now.
 
-        An error is recorded as the reason why the trial waits, and raised.
+        If that fails, the error is recorded as the reason why the trial waits, and raised.
         """
         trial = start.request.experiment, start.request.trial
         try:
@@ -123,9 +123,9 @@ class AttemptStarter:
             task.cancel()
 
     def _begin_look(self, key: RequestKey, pool: str) -> asyncio.Task[_Begins]:
-        """Return the task that looks up a trial's resume checkpoint and interpreter in a pool.
+        """Return the task that finds a trial's interpreter and resume checkpoint for an attempt in a pool.
 
-        A new task is started if the last one is out of date or was for another attempt.
+        An earlier task for the same attempt is returned if it is still up to date; otherwise a new one is started.
         """
         trial = self._cluster_state.cache.trial(key.experiment, key.trial)
         about = key.experiment, key.trial, trial.attempt if trial is not None else 0, pool
@@ -144,9 +144,9 @@ class AttemptStarter:
         return _Begins(python, resume, slots, beyond, time.monotonic())
 
     async def _grant(self, start: Start) -> Launch | None:
-        """Let a search choose which trial gets the granted slots, and start that trial.
+        """Have a search choose the trial that gets the granted slots, and start it; return what `_begin` returns.
 
-        Returns None if the trial cannot start at once; it is then queued with its own request.
+        None if there is no such trial, or if it cannot start at once; it is then queued with a request of its own.
         """
         experiment = await asyncio.to_thread(self._store.experiment, start.request.experiment)
         if experiment.state is not ExperimentState.ACTIVE:  # the experiment was paused meanwhile
@@ -166,9 +166,9 @@ class AttemptStarter:
         return await self._begin(start, request.key)
 
     async def _begin(self, start: Start, key: RequestKey) -> Launch | None:
-        """Store the new attempt, then return the function that launches its gang.
+        """Store the new attempt, then return the function that launches its gang; None if the attempt is refused.
 
-        Storing the attempt fences older attempts, and fixes the checkpoint from which the new one resumes.
+        Storing the attempt fences older attempts of the trial, and fixes the checkpoint from which the new one resumes.
         """
         number, index = key.experiment, key.trial
         looked = self._begin_look(key, start.request.pool)
@@ -200,9 +200,9 @@ class AttemptStarter:
         )
 
     def _last_attempt(self, experiment: Experiment, index: int) -> int:
-        """Return the largest attempt number for which the trial has files.
+        """Return the largest number of an attempt of this trial, in the store or among its files.
 
-        A database that was restored from a backup may lack attempts.
+        A database that was restored from a backup may lack attempts that have left files.
         """
         number, workspace = experiment.number, self._workspaces.of(experiment.owner)
         newest = max(self._store.trial(number, index).attempt, self._ends.newest_attempt(number, index))
@@ -250,9 +250,9 @@ class AttemptStarter:
             await self._ends.end(attempt, Outcome.FAILED, result)
 
     async def _unpacked(self, owner: str, job: LaunchSpec) -> LaunchSpec:
-        """Unpack the code of an attempt; return its launch spec, completed by the working folder.
+        """Unpack the code of an attempt; return its launch spec with the folder in which its ranks work.
 
-        A note on the trial may warn about that folder.
+        If something about that folder is unusual, a note on the trial says so.
         """
         archive = await asyncio.to_thread(self._archive.get, job.snapshot)
         working = await asyncio.to_thread(self._workspaces.of(owner).unpack, job, archive)
@@ -262,7 +262,7 @@ class AttemptStarter:
         return job.model_copy(update={"cwd": working.cwd})
 
     async def _refuse(self, attempt: Attempt, missing: DaylightError) -> None:
-        """Fail a trial whose warm-start checkpoint is gone for good, and end its attempt."""
+        """Fail a trial whose start checkpoint is gone for good, with the error `missing`, and end its attempt."""
         failure = Failure(rank=0, type=type(missing).__name__, message=missing.message)
         event = e.Errored(retries_left=False)
         await asyncio.to_thread(
@@ -272,7 +272,7 @@ class AttemptStarter:
 
 
 def _resized(experiment: Experiment, resume: Resume, before: int | None, attempt: Attempt) -> str | None:
-    """Return a note if an elastic training continues with another number of slots than `before`; None otherwise."""
+    """Return a note if an elastic training continues with another number of slots than `before`, else None."""
     elastic = experiment.config.least_slots is not None
     if not elastic or before is None or before == attempt.slots or resume.point is None:
         return None
@@ -280,14 +280,14 @@ def _resized(experiment: Experiment, resume: Resume, before: int | None, attempt
 
 
 def _stale(look: asyncio.Task[_Begins]) -> bool:
-    """Return whether a lookup of a resume checkpoint has failed or is older than `FRESH_S`."""
+    """Return whether the lookup of a resume checkpoint must be repeated: it has failed, or is older than `FRESH_S`."""
     if not look.done():
         return False
     return look.cancelled() or look.exception() is not None or look.result().at < time.monotonic() - FRESH_S
 
 
 def _said(error: Exception) -> str:
-    """Return the text of an error for users; for an OSError without the error number."""
+    """Return the text of an error for users; that of an OSError without the error number."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror} ({error.filename})" if error.filename else error.strerror
     return str(error)

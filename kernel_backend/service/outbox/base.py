@@ -1,4 +1,4 @@
-"""Define the interface of transports, which deliver the outbox's messages, and the error of a failed delivery."""
+"""Define the interface of transports, which deliver the messages of webhooks, and the error of a failed delivery."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kernel_backend.model.webhooks.records import StoredWebhook
 
 
 class NotDelivered(DaylightError):
-    """Error: a message was not delivered. `gone` is True if the receiver wants no more messages."""
+    """Error: a message was not delivered. `gone` is True if the receiver has said that it wants no more messages."""
 
     def __init__(self, message: str, gone: bool = False) -> None:
         super().__init__(message)
@@ -21,7 +21,7 @@ class Transport(Protocol):
     """Transport that delivers messages to addresses of one kind, such as mail addresses."""
 
     async def send(self, hook: StoredWebhook, message: Payload) -> None:
-        """Deliver a message, within half a minute; raises NotDelivered."""
+        """Deliver a message to the address of a webhook, within half a minute; raises NotDelivered."""
 
     def close(self) -> None:
         """Close all connections."""

@@ -1,4 +1,4 @@
-"""Configure the outbox: which hosts may receive messages, and how mail is sent."""
+"""Configure the delivery of webhooks' messages: which hosts may receive them, and how mail is sent."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from kernel_backend.service.outbox.mail import MailTransport
 
 @dataclass(frozen=True)
 class OutboxConfig:
-    """Configuration of the outbox: rules about hosts, the mail server, and the sender of mail.
+    """Configuration of the delivery of webhooks' messages: rules about hosts, the mail server, and the sender of mail.
 
-    Without a server no mail is sent.
+    Without a mail server no mail is sent.
     """
 
     rules: HostRules = field(default_factory=HostRules)

@@ -26,7 +26,8 @@ _LONGEST_ANSWER = 2**20
 class CheckedResolver(Resolver):
     """Resolver of host names that refuses hosts and addresses which the rules do not allow.
 
-    The connection is made to the addresses that were checked, so a name cannot change its address in between.
+    The connection is made to the addresses that were checked: a name that resolves differently a moment later does not
+    circumvent the rules.
     """
 
     def initialize(self, rules: HostRules) -> None:
@@ -36,7 +37,7 @@ class CheckedResolver(Resolver):
     async def resolve(
         self, host: str, port: int, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[tuple[int, Any]]:
-        """Return the addresses of a host; raises NotDelivered if any of them is refused, and OSError."""
+        """Return the addresses of a host; raises NotDelivered if the rules refuse any of them, and OSError."""
         found: list[tuple[int, Any]] = await self._resolver.resolve(host, port, family)
         for _, address in found:
             if problem := address_problem(host.lower().rstrip("."), address[0], self._rules):
@@ -45,14 +46,17 @@ class CheckedResolver(Resolver):
 
 
 class HttpTransport:
-    """Transport over HTTP: it posts JSON, and takes a 2xx answer as delivery. Redirects are not followed."""
+    """Transport that posts messages as JSON over HTTP; a message counts as delivered if the status is 2xx.
+
+    Redirects are not followed.
+    """
 
     def __init__(self, rules: HostRules) -> None:
         self._rules = rules
         self._client: SimpleAsyncHTTPClient | None = None
 
     async def send(self, hook: StoredWebhook, message: Payload) -> None:
-        """Post a message; raises NotDelivered."""
+        """Post a message to a webhook's URL; raises NotDelivered."""
         try:
             answer = await self._opened().fetch(_request(hook, message), raise_error=False)
         except NotDelivered:  # by the resolver
@@ -65,7 +69,7 @@ class HttpTransport:
             raise NotDelivered(_refusal(answer.code), gone=answer.code == HTTPStatus.GONE)
 
     def close(self) -> None:
-        """Close the client."""
+        """Close the HTTP client."""
         if self._client is not None:
             self._client.close()
             self._client = None

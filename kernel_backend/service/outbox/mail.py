@@ -19,7 +19,7 @@ _PORTS = {"smtp": 25, "smtps": 465, "smtp+starttls": 587}
 
 
 def check_smtp_url(url: str) -> None:
-    """Raise InvalidRequest, without the password in it, unless this URL of a mail server is valid."""
+    """Raise InvalidRequest unless this URL of a mail server is valid; the error does not show the URL's password."""
     try:
         parts = urlsplit(url)
         usable = parts.scheme in _PORTS and bool(parts.hostname) and parts.port != 0
@@ -30,9 +30,10 @@ def check_smtp_url(url: str) -> None:
 
 
 class MailTransport:
-    """Transport over SMTP; the server's URL is `smtp://`, `smtps://` or `smtp+starttls://[user:password@]host[:port]`.
+    """Transport that sends mail through a server.
 
-    The message's id is its Message-ID, by which a mail that was sent twice is recognised.
+    The server's URL is `smtp://`, `smtps://` or `smtp+starttls://[user:password@]host[:port]`. The id of a message
+    becomes the mail's Message-ID, by which a mail that was sent twice is recognised.
     """
 
     def __init__(self, url: str, sender: str) -> None:
@@ -40,7 +41,7 @@ class MailTransport:
         self._server, self._sender = urlsplit(url), sender
 
     async def send(self, hook: StoredWebhook, message: Payload) -> None:
-        """Pass a mail to the server; raises NotDelivered."""
+        """Pass a mail to the mail server; raises NotDelivered."""
         try:
             await asyncio.to_thread(self._hand_over, _mail(self._sender, hook.url.partition(":")[2], message))
         except smtplib.SMTPRecipientsRefused:

@@ -1,4 +1,4 @@
-"""Deliver the notices in the outbox in order for each webhook, and retry until they are delivered."""
+"""Deliver notices about experiments to webhooks, in order for each webhook, with retries until they are delivered."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class OutboxSender:
-    """Task that delivers each notice at least once: a notice stays in the outbox until its receiver has confirmed it.
+    """Task that delivers each notice at least once: a notice stays stored until its receiver has confirmed it.
 
     Each webhook has a task of its own while notices wait for it, so that a slow receiver delays no other.
     """
@@ -39,7 +39,7 @@ class OutboxSender:
         self._places = asyncio.Semaphore(AT_ONCE)
 
     async def run(self) -> None:
-        """Deliver notices until cancelled."""
+        """Deliver notices to all webhooks until cancelled."""
         try:
             while True:
                 changed = self._bus.listen()
@@ -54,9 +54,9 @@ class OutboxSender:
             await self._end()
 
     async def test(self, hook: StoredWebhook) -> str:
-        """Send a test message now; return why it was not delivered, or "".
+        """Send a test message now; return why it was not delivered, "" if it was.
 
-        If it is delivered, a webhook that was switched off is switched on, and its waiting notices are sent.
+        After a delivery, a webhook that was switched off is switched on again, and its waiting notices are sent.
         """
         notice = Notice(seq=0, id=uuid4().hex, webhook=hook.id, event=TEST, experiment=0, at=time.time())
         try:
@@ -101,9 +101,9 @@ class OutboxSender:
             self._tasks.pop(id, None)
 
     async def _next(self, id: int, failures: int) -> bool | None:
-        """Send the oldest notice of a webhook.
+        """Send the oldest notice that waits for a webhook.
 
-        Return whether it was delivered, or None if no notice is to be sent now.
+        Return True if it was delivered, False if it must be sent again, and None if no notice is to be sent now.
         """
         notice = await asyncio.to_thread(self._store.next_notice, id)
         if notice is None:
@@ -122,7 +122,7 @@ class OutboxSender:
         return True
 
     async def _send(self, hook: StoredWebhook, message: Payload) -> None:
-        """Send a message now; raises NotDelivered."""
+        """Send a message to a webhook now; raises NotDelivered, also if the rules no longer allow its address."""
         try:
             check_url(hook.url, self._rules)  # the rules may have changed since it was added
         except InvalidRequest as error:
@@ -138,7 +138,7 @@ class OutboxSender:
         return None if found.experiment.purged_at is not None else found
 
     async def _failed(self, hook: StoredWebhook, error: NotDelivered, tries: int) -> bool | None:
-        """Record a failed delivery; return False if it will be retried, None if the webhook is switched off now."""
+        """Record a failed delivery; return False if it is to be retried, None if the webhook is now switched off."""
         now = time.time()
         since = hook.failing_since or now
         off = reason_off(error.message, since, now, tries, error.gone)

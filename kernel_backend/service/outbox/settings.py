@@ -41,7 +41,7 @@ class OutboxSettings(Configurable):
         return str(proposal["value"])
 
     def outbox(self, inside: bool) -> OutboxConfig:
-        """Return the outbox's configuration; `inside` allows webhooks to addresses of this machine.
+        """Return the configuration for the delivery of messages; `inside` allows webhooks to addresses of this machine.
 
         Raises TraitError if a mail server is set without a sender.
         """

@@ -1,1 +1,1 @@
-"""Run searches: create searchers, store their decisions, and run custom search classes in separate processes."""
+"""Run searches: create the objects that choose trials, store their decisions, and run custom search classes."""

@@ -1,4 +1,4 @@
-"""Run custom search classes in separate processes with their experiment's interpreter and code."""
+"""Run each custom search class in a process of its own, with its experiment's interpreter and code."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from kernel_backend.workspaces.base import SearchClass, SearchClassProcess, Work
 
 
 class ClosableProcess(SearchProcess, Protocol):
-    """Process that runs a custom search class and can be ended."""
+    """Process that runs a custom search class, and that can be ended by `close`."""
 
     def close(self) -> None:
         """End the process of the search class."""
 
 
 class ExperimentSearchProcess:
-    """Process of an experiment's search class; the first call unpacks the code and starts the process."""
+    """Process that runs an experiment's search class; the first call unpacks the code and starts the process."""
 
     def __init__(
         self, experiment: Experiment, archive: Archive, preparation: Preparation, workspaces: Workspaces
@@ -67,7 +67,7 @@ class ExperimentSearchProcess:
 
 
 class FailedSearchProcess:
-    """Stand-in for the process of a search that has failed: every call raises SearchFailed."""
+    """Replacement for the process of a search that has failed: every call raises SearchFailed."""
 
     def __init__(self, message: str) -> None:
         self._message = message

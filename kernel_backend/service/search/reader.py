@@ -1,7 +1,7 @@
-"""Read the status and the learning curves of searches, from a cache that is updated by what has changed.
+"""Read the status and the learning curves of searches from a cache, which is updated by what has changed.
 
 The cache is stored, so that after a restart of the service only what has changed since then is read. It is stored after
-the answer, which need not wait for it.
+a request was answered, so that the user does not wait for that.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 
 class SearchReader:
-    """Reader of searches for one caller at a time, so that concurrent callers share one read."""
+    """Reader of searches for views; only one caller reads at a time, so that others use what it has read."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -47,7 +47,7 @@ class SearchReader:
         self._has_unstored = asyncio.Event()
 
     async def status(self, experiment: Experiment, settings: Settings, page: Page) -> SearchStatus:
-        """Return the status of a search with the trials of a page; raises InvalidRequest for an unknown column."""
+        """Return the status of a search, with the trials of a page; raises InvalidRequest for an unknown column."""
 
         def answer(cached: CachedSearch) -> SearchStatus:
             return search_status(experiment, cached.history, cached.summaries, cached.seconds, time.time(), page)
@@ -73,7 +73,7 @@ class SearchReader:
         return await self._answer(experiment, settings, answer)
 
     async def run(self, active: Callable[[], Collection[Experiment]]) -> None:
-        """Update the stored caches of active searches until cancelled; `active` returns these searches."""
+        """Keep the stored caches of active searches up to date until cancelled; `active` returns these searches."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._store_what_was_read())
             tasks.create_task(self._look_at(active))
@@ -100,13 +100,16 @@ class SearchReader:
                 known = now
 
     async def keep_up(self, experiments: Collection[Experiment]) -> None:
-        """Update and store the caches of searches whose logs have grown much since they were stored."""
+        """Update the caches of searches whose logs have grown much since their caches were stored.
+
+        The task of `run` then stores them.
+        """
         for experiment in experiments:
             if await asyncio.to_thread(self._has_grown, experiment):
                 await self._answer(experiment, settings_of(experiment.config), lambda cached: None)
 
     async def store_grown(self) -> None:
-        """Store the searches that have grown by much since they were stored, as they are in the cache."""
+        """Store the caches of searches that have grown much since they were stored, without updating them."""
         self._has_unstored.clear()
         while self._unstored:
             number = self._unstored.pop()
@@ -141,7 +144,7 @@ class SearchReader:
             del self._cache[next(iter(self._cache))]
 
     def _follow(self, experiment: Experiment, settings: Settings, cached: CachedSearch | None) -> CachedSearch:
-        """Return the up-to-date cache of a search, starting from the one in memory or else the stored one."""
+        """Return the updated cache of a search; it starts from the cache in memory, or else from the stored one."""
         number = experiment.number
         cached = cached or self._restored(experiment, settings)
         if cached is not None and cached.history.restored is not None and self._more(number, cached):
@@ -174,7 +177,7 @@ class SearchReader:
                 history.take_brief(brief)
 
     def _update(self, number: int, cached: CachedSearch, now: float) -> None:
-        """Update a cache: read the trials that have changed, and slot-seconds of those that changed or hold slots."""
+        """Add to a cache the trials that have changed, and the slot-seconds of these and of trials that hold slots."""
         holding = {index for index, trial in cached.trials.items() if trial.state in HOLDING_SLOTS}
         last = self._store.last_seq()  # read first: later changes may then be read twice, but none is missed
         changed = self._store.touched_trials(number, cached.seq) if cached.seq else None
@@ -188,5 +191,5 @@ class SearchReader:
 
 
 def _grown(experiment: Experiment) -> int:
-    """Return the number of new log entries after which a search's cache is stored again."""
+    """Return how many new log entries a search must have before its cache is stored again."""
     return GROWN if experiment.state is ExperimentState.ACTIVE else GROWN_AT_REST

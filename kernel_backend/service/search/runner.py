@@ -1,4 +1,4 @@
-"""Run active searches: pass trial reports to their searchers, and store the decisions.
+"""Run active searches: pass reports of trials to their searchers, which decide about trials, and store the decisions.
 
 Each decision is stored in one transaction with its effect on the trial. After a restart a searcher is rebuilt by
 replaying its log, then reads the reports stored since then. Searchers that may be slow (custom search classes, Gaussian
@@ -61,7 +61,7 @@ _log = logging.getLogger(__name__)
 
 
 class StoredFailure(NamedTuple):
-    """Error that keeps a search from proceeding, and the time at which it is tried again."""
+    """Error that keeps a search from proceeding, with the time at which the search is tried again."""
 
     message: str
     pause: float  # seconds before the next try
@@ -72,7 +72,10 @@ class Searches:
     """Runner of all searches. Methods may be called from any thread; each search is used by one thread at a time."""
 
     def __init__(self, store: Store, process: Callable[[Experiment], ClosableProcess]) -> None:
-        """Create the runner; `process` returns the process object of a custom search, without starting it."""
+        """Create the runner; `process` returns an object that runs a custom search class in a process.
+
+        The process is not started yet.
+        """
         self._store, self._process = store, process
         self._known: dict[int, SearchState] = {}
         self._locks: dict[int, threading.Lock] = {}
@@ -86,10 +89,11 @@ class Searches:
         return self._answer(experiment, lambda known: known.searcher.wants(), 0)
 
     def on_slot(self, experiment: Experiment) -> Trial | None:
-        """Return the queued trial that gets a granted gang; None if no trial can use it now.
+        """Have a search choose the trial that gets a granted gang; return that trial, queued, or None.
 
-        A trial whose previous gang has not ended yet, or wait for a copy of a checkpoint, is queued later. A slow
-        searcher decides in a thread: the call returns None, and the chosen trial is queued after the decision.
+        None means that no trial can use the gang now. A trial that must still wait for the end of its previous gang, or
+        for a copy of a checkpoint, is queued later. A slow searcher decides in a thread: the call returns None, and the
+        chosen trial is queued after the decision.
         """
         if is_slow(experiment):
             self._isolated(experiment, self._on_slot)
@@ -98,7 +102,10 @@ class Searches:
             return self._on_slot(experiment, known) if known else None
 
     def take_news(self, experiment: Experiment) -> bool:
-        """Pass a search the new reports of its trials; return whether the search has made any decision."""
+        """Pass a search the new reports of its trials; return whether that has led to new entries in its log.
+
+        A slow searcher gets them in a thread, and False is returned.
+        """
         if is_slow(experiment):
             if self._news(experiment):
                 self._isolated(experiment, self._take_all)
@@ -111,7 +118,10 @@ class Searches:
         return self._answer(experiment, lambda known: known.failure is None and known.searcher.over(), False)
 
     def failed(self, experiment: Experiment) -> str | None:
-        """Return the failure of the search class or of `prepare` that ended a search, else None. Does not block."""
+        """Return the failure of the search class or of `prepare` that ended a search; None if none did.
+
+        Does not block on a slow searcher.
+        """
         number, known = experiment.number, self._known.get(experiment.number)
         if known is not None:
             return known.failed
@@ -122,12 +132,15 @@ class Searches:
         return self._failures[number]
 
     def notice(self, experiment: Experiment) -> str | None:
-        """Return the failure that ended a search, or the error that delays it, else None. Does not block."""
+        """Return the failure that ended a search, or the error that delays it; None if there is neither.
+
+        Does not block on a slow searcher.
+        """
         failure = self._errors.get(experiment.number)
         return self.failed(experiment) or (failure.message if failure is not None else None)
 
     def close(self, experiment: Experiment, limit: Limit) -> None:
-        """Close a search: it starts no more trials, and its active trials are paused, for the reason `limit`.
+        """Close a search because its `limit` is used up: it starts no more trials, and its active trials are paused.
 
         Idempotent.
         """
@@ -137,10 +150,10 @@ class Searches:
                 self._happen(experiment, known, Closed(limit=limit), lambda _: paused)
 
     def unprepared(self, experiment: Experiment, trial: int, failure: Failure) -> None:
-        """End a search because `prepare` failed in one trial after all retries, and would fail in every trial.
+        """End a search because `prepare` has failed in one trial after all retries, and would fail in every trial.
 
-        The other trials are paused; trials of a custom search class are paused at their next target. If a slow searcher
-        is busy, nothing happens now, and the next trial whose `prepare` fails ends the search.
+        The other trials are paused; trials of a custom search class are paused when they reach their next target. If a
+        slow searcher is busy, nothing happens now, and the next trial whose `prepare` fails ends the search.
         """
         with self._locked(experiment) as known:
             if known and known.failed is None:
@@ -162,13 +175,13 @@ class Searches:
     # Called by users
 
     def promote(self, experiment: Experiment, trial: int) -> None:
-        """Promote a trial with the next free gang, whatever its rank; raises Conflict if it has ended."""
+        """Have a search promote a trial with the next free gang, whatever its rank; raises Conflict if it has ended."""
         with self._locked(experiment, patient=True) as known:
             assert known is not None
             self._happen(experiment, known, Promoted(trial=trial))
 
     def extend(self, experiment: Experiment, trials: int | None) -> None:
-        """Set the total number of trials (None: as many as the budget allows).
+        """Set how many trials a search has in all (None: as many as the budget allows).
 
         Raises Conflict if the search already has more.
         """
@@ -182,10 +195,10 @@ class Searches:
 
     @contextlib.contextmanager
     def _locked(self, experiment: Experiment, patient: bool = False) -> Iterator[SearchState | None]:
-        """Yield a search's state while holding its lock.
+        """Yield the state of a search, locked for this thread.
 
-        None if the search has ended, or a slow searcher holds the lock. With `patient`, also wait for a slow searcher,
-        and load the state of an ended search.
+        None if the search has ended, or if a slow searcher has the lock. With `patient`, wait for a slow searcher as
+        well, and load the state of a search that has ended.
         """
         waits = patient or not is_slow(experiment)
         lock = self._lock(experiment.number)
@@ -201,9 +214,9 @@ class Searches:
         return self._locks.setdefault(number, threading.Lock())
 
     def _answer(self, experiment: Experiment, question: Callable[[SearchState], T], otherwise: T) -> T:
-        """Return the result of `question(state)` for a search, or `otherwise` if that is not possible now.
+        """Return the result of `question(state)` for a search, or `otherwise` if there is no answer now.
 
-        That is so if the search has ended, is busy, or a slow searcher raises.
+        That is so if the search has ended, if a slow searcher is busy, or if it raises an error, which is recorded.
         """
         with self._locked(experiment) as known:
             if known is None:
@@ -217,9 +230,9 @@ class Searches:
                 return otherwise
 
     def _isolated(self, experiment: Experiment, verb: Callable[[Experiment, SearchState], object]) -> None:
-        """Run `verb` on a slow search in a thread.
+        """Run `verb` on the state of a slow search, in a thread.
 
-        Do nothing while such a thread runs, or during backoff after an error.
+        Do nothing while such a thread runs, or in the wait after an error.
         """
         failure = self._errors.get(experiment.number)
         if failure is not None and time.monotonic() < failure.until:
@@ -248,7 +261,7 @@ class Searches:
             return bool(heard) or known.failure is not None or self._ended(experiment) != known.looked
 
     def _fails(self, experiment: Experiment, error: Exception) -> None:
-        """Record and log an error that keeps a search from proceeding, and schedule a retry."""
+        """Record and log an error that keeps a search from proceeding, and set the time of the next try."""
         number, expected = experiment.number, isinstance(error, DaylightError)
         before = self._errors.get(number)
         pause = min(PAUSES_S[1], 2 * before.pause) if before is not None else PAUSES_S[0]
@@ -286,7 +299,7 @@ class Searches:
         return known.entries > before
 
     def _of(self, experiment: Experiment, ended: bool = False) -> SearchState | None:
-        """Return the state of a search, from the cache or by replaying its log.
+        """Return the state of a search, from the cache or rebuilt by replaying its log.
 
         None if the experiment has ended, unless `ended` is set.
         """
@@ -307,7 +320,7 @@ class Searches:
         return known
 
     def _begin(self, experiment: Experiment, known: SearchState) -> None:
-        """Write the results of earlier experiments (prior data) as the first entries of a search's log.
+        """Write the first entries of a search's log: the results of earlier experiments that it uses (prior data).
 
         They are written in one transaction.
         """
@@ -339,7 +352,7 @@ class Searches:
             known.process.close()
 
     def _paused(self, experiment: Experiment, besides: int | None = None) -> list[Effect]:
-        """Return the effects that pause all active trials of a search, except trial `besides`."""
+        """Return the changes (effects) that pause all active trials of a search, except trial `besides`."""
         trials = (trial for trial in self._store.restless_trials(experiment.number) if trial.index != besides)
         return [paused for trial in trials if (paused := held(trial)) is not None]
 
@@ -375,9 +388,9 @@ class Searches:
         event: Happening,
         effects: Callable[[Decision | None], Sequence[Effect]] = lambda decision: (),
     ) -> list[Trial]:
-        """Apply an event to the searcher; store the event, the searcher's decision and its effects on trials.
+        """Pass an event to the searcher, which may decide something; store both, and what follows for trials.
 
-        The function `effects` converts a decision to effects. Returns the trials that they changed.
+        `effects` converts the decision to changes of trials. Returns the changed trials.
         """
         with self._believing(experiment):
             decision = apply_event(known.searcher, event)
@@ -388,7 +401,7 @@ class Searches:
 
     @contextlib.contextmanager
     def _believing(self, experiment: Experiment) -> Iterator[None]:
-        """Drop the cached searcher if the block raises; its next use then rebuilds it from the stored log."""
+        """Drop the cached searcher if the block raises, as it may then differ from the log; the log rebuilds it."""
         try:
             yield
         except Exception:

@@ -1,4 +1,4 @@
-"""Hold the state of a search: the searcher, rebuilt from a log, and whether the search is closed or has failed."""
+"""Hold the state of a search: its searcher, rebuilt from the log, and whether the search is closed or has failed."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from kernel_backend.service.search.custom_process import ClosableProcess
 
 @dataclass
 class SearchState:
-    """State of a search after `entries` entries of its log.
+    """State of a search after the first `entries` entries of its log.
 
-    `heard` is the number of the last trial report that the searcher processed.
+    `heard` is the sequence number of the last report of a trial that the searcher has processed.
     """
 
     searcher: Searcher
@@ -28,7 +28,7 @@ class SearchState:
     process: ClosableProcess | None = None
 
     def take(self, entry: LogEntry) -> None:
-        """Update the state with a log entry that the searcher has applied."""
+        """Update the state by a log entry whose event the searcher has processed already."""
         self.entries = entry.number
         if isinstance(entry.event, Reported):
             self.heard = max(self.heard, entry.event.seq)
@@ -43,15 +43,15 @@ class SearchState:
 
     @property
     def failure(self) -> str | None:
-        """Return the error message of the search class if it has failed and the log does not say so yet, else None."""
+        """Return the error message of a search class that has failed, if the log does not have it yet; else None."""
         found = self.searcher.failure if isinstance(self.searcher, Custom) and self.failed is None else None
         return found.message if found is not None else None
 
 
 def failure_in(log: Sequence[LogEntry]) -> str | None:
-    """Return the error message with which a search ended, read from its log.
+    """Return the error message with which a search has ended, read from its log.
 
-    None if the search has not failed, or was extended since then.
+    None if the search has not failed, or if it was extended after that.
     """
     last = next((each.event for each in reversed(log) if isinstance(each.event, Failed | Extended)), None)
     return last.message if isinstance(last, Failed) else None

@@ -1,4 +1,4 @@
-"""Convert the cache of a search to bytes and back, so that the first view after a restart is fast.
+"""Convert the cached data of a search to bytes and back, so that the first view after a restart is fast.
 
 The bytes are a line of JSON with columns, then the reported units and values of all trials as binary arrays. Bytes of
 another version, or of other settings, are not read: the cache is then computed again from the log.
@@ -30,7 +30,7 @@ _LEVEL = 1  # of the compression: others take longer, and the values compress ba
 
 @dataclass
 class CachedSearch:
-    """Cached data of a search up to message `seq`: its history, and its trials with their slot-seconds."""
+    """Cached data of a search: its history, its trials and their slot-seconds, up to message number `seq`."""
 
     history: SearchHistory
     seq: int = 0
@@ -71,9 +71,10 @@ def pack(cached: CachedSearch) -> bytes:
 
 
 def unpack(packed: bytes, settings: Settings, space: Space, begun: float) -> CachedSearch | None:
-    """Return the cached data from the bytes of `pack`; None if version or settings differ.
+    """Return the cached data from the bytes of `pack`; None if they are of another version or have other settings.
 
-    Its history may show brackets that were packed (`restored`): to apply further entries, read the whole log instead.
+    If `restored` of its history is not None, the history has of brackets only what views show: to apply further
+    entries, read the whole log instead.
     """
     line, _, arrays = zlib.decompress(packed).partition(b"\n")
     head = from_json(line)

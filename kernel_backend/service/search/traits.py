@@ -1,4 +1,4 @@
-"""Derive properties of an experiment's search: its method, its settings, and why its trials have ended."""
+"""Derive properties of an experiment's search: its method, its settings, and the reasons why its trials have ended."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ def is_custom(experiment: Experiment) -> bool:
 
 
 def is_slow(experiment: Experiment) -> bool:
-    """Return whether an experiment's searcher may be slow or raise, as custom classes, plugins and libraries may."""
+    """Return whether an experiment's searcher may be slow or raise errors, as custom classes and plugins may."""
     search, method = experiment.config.search, method_of(experiment)
     return search is not None and (method is None or method.slow or search.samples_by in NEEDED)
 
 
 def settings_of(experiment: Experiment) -> Settings:
-    """Return the settings of an experiment's searcher; raises Conflict if the experiment is no search."""
+    """Return the settings of an experiment's search; raises Conflict if the experiment is no search."""
     if experiment.config.search is None:
         raise Conflict(f"experiment #{experiment.number} is no search: it has a single trial")
     return settings.settings_of(experiment.config)
 
 
 def unprepared_text(failure: Failure) -> str:
-    """Return the error message of a search whose trials cannot start because `prepare()` fails."""
+    """Return the error message for a search that was ended because `prepare()` fails in its trials."""
     where = f" ({failure.frames[-1].where})" if failure.frames else ""
     return f"prepare() fails, so that no trial can begin: {failure.type}: {failure.message}{where}"
 
 
 def exit_reason(trial: Trial) -> Reason:
-    """Return why a trial ended, in the form that `Searcher.on_exit` expects."""
+    """Return why a trial ended, as a value that `Searcher.on_exit` accepts."""
     if trial.state is TrialState.FAILED:
         return "invalid" if trial.failure is not None and trial.failure.invalid else "failed"
     if trial.state is TrialState.COMPLETED:  # it lacks the final report, which every trial of a search must make

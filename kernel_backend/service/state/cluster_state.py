@@ -1,7 +1,7 @@
 """Maintain the scheduler's cluster state incrementally.
 
-A round's cost depends on the number of changes, not on the number of records. A restarted service computes the same
-state from the store.
+The cost of a scheduling round depends on the number of changes, not on the number of records. A restarted service
+computes the same state from the store.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ClusterStateManager:
         clock: Callable[[], float] = time.time,
         pool_states: Callable[[StoreCache], PoolStates] = lambda _: PoolStates(),
     ) -> None:
-        """Create the manager; `pool_states` returns which pools are closed or limited now."""
+        """Create the manager; `pool_states` returns which pools start no gangs now or have fewer slots."""
         self._store, self._marked_nodes, self._stored_quotas, self._request_builder, self._rules = (
             store,
             marked_nodes,
@@ -103,10 +103,10 @@ class ClusterStateManager:
 
     @asynccontextmanager
     async def settled(self) -> AsyncIterator[ClusterState]:
-        """Yield the cluster state for a scheduling decision, after a short wait for look-ups in users' files.
+        """Yield the cluster state for a scheduling decision, after a short wait for lookups in users' files.
 
-        Thus users whose files can be read in time keep their queue positions after a restart, and a slow disk or agent
-        delays no other user.
+        The wait lets users whose files can be read in time keep their queue positions after a restart; a slow disk or
+        agent delays no other user.
         """
         async with self.looking() as picture:
             if not self._request_builder.unsettled:
@@ -117,7 +117,7 @@ class ClusterStateManager:
             yield cluster
 
     def requests_of(self, experiment: int) -> list[SlotRequest]:
-        """Return the slot requests of an experiment, ordered as its trials."""
+        """Return the queued slot requests of an experiment, in queue order."""
         if self._cluster is None:
             return []
         requests = self._cluster.queue.requests
@@ -126,7 +126,7 @@ class ClusterStateManager:
         return sorted((requests[key] for key in keys if key in requests), key=lambda request: request.order)
 
     def pending_wait(self, attempt: AttemptId) -> Wait:
-        """Return why a gang waits in its engine's own queue, and its position among Daylight's gangs there."""
+        """Return why a gang waits in an external queue, such as Slurm's, and its place among Daylight's gangs there."""
         runs = self._cluster.runs if self._cluster is not None else {}
         own = runs.get(RequestKey(attempt.experiment, attempt.trial))
         if own is None:
@@ -171,9 +171,10 @@ class ClusterStateManager:
     # Applying decisions
 
     def decided(self, cluster: ClusterState, decisions: Decisions) -> None:
-        """Apply the scheduler's reservations; a request whose gang is starting keeps its own until it holds slots.
+        """Replace the reservations in the cluster state by those that the scheduler has decided.
 
-        A gang that is asked to change its size gets one for its return.
+        A request whose gang is being started keeps its reservation until the gang holds slots. A gang that is asked to
+        exit to change its size gets one for its restart.
         """
         starting = (start.reservation for start in decisions.starts)
         cluster.reservations = (*(each for each in starting if each is not None), *decisions.reservations)
@@ -182,7 +183,7 @@ class ClusterStateManager:
 
     @asynccontextmanager
     async def starting(self, key: RequestKey, start: Start) -> AsyncIterator[None]:
-        """Keep a request's reservation, also across a restart, while the block creates the attempt.
+        """Keep a request's reservation while the block creates the attempt, even if the service restarts meanwhile.
 
         If the block fails, the request gets its reservation back.
         """
@@ -202,16 +203,16 @@ class ClusterStateManager:
             raise
 
     async def keep(self) -> None:
-        """Store the current reservations and queue positions."""
+        """Store the current reservations and queue positions, so that they survive a restart."""
         if self._cluster is not None:
             await self._reservations.keep(self._cluster, self._starting)
 
     def reconcile_all(self) -> None:
-        """Mark all experiments as changed, so that the next round reconciles each of them."""
+        """Mark all experiments as changed, so that the next round of the control loop checks the trials of each."""
         self.unaligned |= self.cache.experiments.keys()
 
     def look_again(self, key: RequestKey) -> None:
-        """Have a slot request rebuilt in the next round, after a change that the store does not show."""
+        """Have the next round compute a slot request again, after a change that the store does not show."""
         self._touched.add(key)
 
     # Rebuilding
@@ -249,26 +250,28 @@ class ClusterStateManager:
         return cluster
 
     def _ended(self, number: int) -> Experiment | None:
-        """Return an experiment that has ended while attempts still hold slots; None if its record cannot be read."""
+        """Return an experiment that has ended while its attempts still hold slots; None if its record is unreadable."""
         try:
             return self._store.experiment(number)
         except (ValueError, TypeError):
             return None  # its gangs still count as holding slots
 
     def _horizon(self, cluster: ClusterState) -> float:
-        """Return the time (seconds since the epoch) before which slot use has no effect on the schedule.
+        """Return the time (seconds since the epoch) before which the use of slots no longer affects the schedule.
 
-        It is that of the longest slot-hours window, or of the use that still counts for fair shares.
+        It is the start of the longest slot-hours window, or the time before which use is negligible for fair shares,
+        whichever is earlier.
         """
         quotas = [*cluster.users.quotas.values(), *cluster.groups.quotas.values()]
         longest = max((each.slot_hours.window for each in quotas if each.slot_hours is not None), default=0.0)
         return cluster.at - max(FADED * self._rules.half_life, longest)
 
     def _lasting(self, cluster: ClusterState, intervals: Iterable[UsageInterval]) -> Iterator[UsageInterval]:
-        """Yield the usage intervals; those of gangs that hold slots in the cluster state are made open-ended.
+        """Yield usage intervals as the cluster state sees them.
 
-        The store may be newer than the cluster state, so that an interval may have ended in the store though the
-        cluster state still shows its gang.
+        The store may be newer than the cluster state: an interval may have ended in the store though the state still
+        has its gang. The interval of such a gang is yielded without an end. Gangs that wait in an external queue use
+        nothing yet.
         """
         for interval in intervals:
             key = RequestKey(interval.attempt.experiment, interval.attempt.trial)
@@ -341,7 +344,11 @@ class ClusterStateManager:
                 self._request_builder.got(attempt.experiment, attempt.created_at)
 
     def _grant(self, cluster: ClusterState, key: RequestKey, attempt: Attempt) -> None:
-        """Count a gang's slots and its time limit from the time at which the engine granted the slots."""
+        """Start charging a gang's slots to its owner, and start its time limit, as of when the engine granted them.
+
+        Does nothing unless the gang has waited in an external queue, such as Slurm's, and has now been granted its
+        slots.
+        """
         run = cluster.runs[key]
         if not run.waiting or attempt.granted_at is None:
             return
@@ -390,7 +397,10 @@ class ClusterStateManager:
         self._watch(cluster, run, trial, self._clock())
 
     def _watch(self, cluster: ClusterState, run: Allocation, trial: ScheduledTrial | None, at: float) -> None:
-        """Update two times of a gang: when it committed its first checkpoint, and when it was asked to exit."""
+        """Record in the cluster state that a gang has committed its first checkpoint, or was asked to exit.
+
+        If either is new, `at` is recorded as its time.
+        """
         own = trial is not None and trial.checkpoint and checkpoint_order(trial.checkpoint)[1] == self._numbers[run.key]
         if own and run.committed is None:
             cluster.change(run.key, committed=at)
@@ -398,7 +408,7 @@ class ClusterStateManager:
             cluster.change(run.key, leaving=at)
 
     def set_statuses(self, statuses: Iterable[GangStatus]) -> None:
-        """Take in what engines say of their gangs: why those wait, and which have got their nodes."""
+        """Record what engines report of gangs: why some wait in external queues, and which have got their nodes."""
         self.pending = {each.key: each.reason for each in statuses if each.reason}
         self._placed = frozenset(each.key for each in statuses if each.phase != "pending")
 
@@ -408,7 +418,7 @@ class ClusterStateManager:
             self._cluster.change(key, progress=progress)
 
     def asked_to_go(self, attempt: AttemptId) -> float | None:
-        """Return when an attempt's gang was asked to exit (seconds since the epoch), None if it was not."""
+        """Return when an attempt's gang was asked to exit (seconds since the epoch); None if it was not."""
         key = RequestKey(attempt.experiment, attempt.trial)
         run = self._cluster.runs.get(key) if self._cluster is not None else None
         return run.leaving if run is not None and self._numbers.get(key) == attempt.number else None
@@ -416,7 +426,7 @@ class ClusterStateManager:
     # Requests
 
     async def _renew(self, cluster: ClusterState, keys: Iterable[RequestKey]) -> None:
-        """Update the requests of these keys in the cluster state, and those of all active searches.
+        """Update in the cluster state the slot requests of the trials in `keys`, and those of all active searches.
 
         Requests of searches can change without a change in the store.
         """
@@ -438,10 +448,10 @@ class ClusterStateManager:
     def _asked(
         self, cluster: ClusterState, keys: Iterable[RequestKey], searches: Iterable[Experiment]
     ) -> tuple[dict[RequestKey, tuple[SlotRequest | None, bool]], dict[int, list[SlotRequest]]]:
-        """Return the current requests of the trials in `keys` and of `searches`. Blocks.
+        """Return the current slot requests of the trials in `keys` and of `searches`. Blocks.
 
-        The first mapping has for each key its request (None if nothing is requested), and True if that may change
-        without a change in the store; the second has the requests of each search by experiment number.
+        The first mapping has a pair for each key: the request (None if nothing is requested), and True if it may change
+        without a change in the store. The second has the requests of each search by experiment number.
         """
         requests: dict[RequestKey, tuple[SlotRequest | None, bool]] = {}
         experiments, trials, builder = self.cache.experiments, self.cache.trials, self._request_builder
@@ -487,15 +497,15 @@ def _no_collection() -> Iterator[None]:
 
 
 def _pool(cluster: ClusterState, attempt: Attempt) -> str:
-    """Return the pool of a gang's nodes; the one in which it was started if none of them exists any more."""
+    """Return the pool of a gang's nodes; if none of them exists any more, the pool where the gang was started."""
     pools = (cluster.nodes[share.node].pool for share in attempt.placement if share.node in cluster.nodes)
     return next(pools, attempt.pool)
 
 
 def _differences(accounts: UsageByName, wanted: Mapping[str, Quota]) -> dict[str, Quota]:
-    """Return the quotas in `wanted` that differ from those of `accounts`, by name.
+    """Return the quotas that must be set in `accounts` so that they equal `wanted`, by name.
 
-    The default for names not in `wanted`.
+    Accounts that are not in `wanted` get the default quota.
     """
     known = accounts.quotas
     changed = {name: quota for name, quota in wanted.items() if known.get(name, FREE) != quota}
@@ -504,6 +514,6 @@ def _differences(accounts: UsageByName, wanted: Mapping[str, Quota]) -> dict[str
 
 
 def _windows(accounts: UsageByName) -> set[tuple[object, float]]:
-    """Return each account with a slot-hours quota, with the length of its window in seconds."""
+    """Return (account, length of the window in seconds) for each account with a quota of slot-hours."""
     quotas = accounts.quotas.items()
     return {(name, quota.slot_hours.window) for name, quota in quotas if quota.slot_hours is not None}

@@ -1,4 +1,4 @@
-"""Provide the nodes of all pools, and mark drained and suspect ones, on which no gang may be placed."""
+"""Provide the nodes of all pools, and mark nodes that are drained or suspected of faults: they get no gangs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 class MarkedNodes:
-    """Nodes of all pools, with marks on drained and suspect ones.
+    """List of the nodes of all pools, in which drained nodes and those suspected of faults (suspect) are marked.
 
     Faults that attempts meet are stored, so that a restarted service suspects the same nodes.
     """
@@ -51,7 +51,7 @@ class MarkedNodes:
         return self._last
 
     def suspicions(self, nodes: Iterable[Node]) -> Mapping[NodeName, Suspicion]:
-        """Return, by name, why nodes among `nodes` are suspect; `nodes` must include all nodes of their pools."""
+        """Return why nodes are suspected of faults, by node; `nodes` must include all nodes of their pools."""
         if not self._faults:
             return {}
         nodes = list(nodes)
@@ -59,13 +59,13 @@ class MarkedNodes:
         return {name: each for node in nodes if (each := found.get(name := name_of(node))) is not None}
 
     def left_out(self, pool: str) -> tuple[str, ...]:
-        """Return the nodes of a pool on which its engine must not start gangs, by their names in the engine."""
+        """Return the nodes of a pool on which its engine must not start gangs, by the names that the engine uses."""
         own = self._stored_quotas.drained
         found = (node for node in self._last if node.pool == pool and (node.suspect or node.name in own))
         return tuple(sorted(node.engine_name for node in found))
 
     async def blame(self, faults: Iterable[NodeFault]) -> frozenset[NodeName]:
-        """Store faults of nodes; return the names of those nodes that are now excluded from new gangs."""
+        """Store faults of nodes; return the names of those of the nodes that are now excluded from new gangs."""
         names = set()
         for fault in faults:
             if await asyncio.to_thread(self._store.add_node_fault, fault, self._clock() - REMEMBERED_S):
@@ -78,21 +78,27 @@ class MarkedNodes:
         return frozenset(name for name in names if name in suspect and suspect[name].left_out)
 
     async def blame_for(self, attempt: Attempt, outcome: Outcome, result: AttemptResult | None) -> list[NodeFault]:
-        """Store the faults of nodes that ended an attempt; return those whose nodes are now excluded from new gangs."""
+        """Store the faults of nodes that ended an attempt; return those whose nodes now get no new gangs."""
         away = {node.engine_name for node in self._last if node.pool == attempt.pool and not node.healthy}
         faults = faults_of(attempt, outcome, result, away, self._clock())
         left_out = await self.blame(faults)
         return [fault for fault in faults if fault.name in left_out]
 
     async def forgive(self, node: Node, entry: AuditEntry) -> bool:
-        """Remove the faults of a node, so that gangs are placed there again; return False if it has none."""
+        """Delete the faults of a node, so that gangs are placed there again, and store the audit entry.
+
+        Return False if the node has no faults.
+        """
         name = name_of(node)
         known = await asyncio.to_thread(self._store.forgive_node, name, entry)
         self._faults = [fault for fault in self._faults if fault.name != name]
         return known
 
     def _with_marks(self, node: Node, suspicion: Suspicion | None) -> Node:
-        """Return a node with its marks; the same object if nothing has changed, which makes comparisons fast."""
+        """Return a node marked as drained or suspect, or itself if it is neither.
+
+        The same object is returned as long as nothing changes, so that comparing is fast.
+        """
         marks: dict[str, Any] = {}
         if node.name in self._stored_quotas.drained and not node.drained:
             marks["drained"] = True
@@ -107,12 +113,12 @@ class MarkedNodes:
 
 
 def name_of(node: Node) -> NodeName:
-    """Return the pool of a node with the node's name in that pool's engine."""
+    """Return a node's pool, and its name in the engine of that pool."""
     return NodeName(node.pool, node.engine_name)
 
 
 def set_nodes(cluster: ClusterState, nodes: Sequence[Node]) -> bool:
-    """Replace the nodes of a cluster state; return whether that may make placements possible or impossible."""
+    """Replace the nodes of a cluster state; return whether that may change which requests can be placed."""
     known = cluster.nodes
     # Identity first: comparing thousands of records field by field is slow.
     changed = [node for node in nodes if (old := known.get(node.name)) is not node and old != node]
@@ -126,6 +132,6 @@ def set_nodes(cluster: ClusterState, nodes: Sequence[Node]) -> bool:
 
 
 def _matters(old: Node | None, new: Node) -> bool:
-    """Return whether two versions of a node differ in a way that affects placements."""
+    """Return whether a node has changed from `old` (None: it is new) to `new` in a way that affects placements."""
     same = {"state": new.state, "reason": new.reason, "held_by": new.held_by}
     return old is None or old.model_copy(update=same) != new

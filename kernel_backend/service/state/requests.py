@@ -24,7 +24,7 @@ from kernel_backend.store.base import Store
 
 
 class StartError(NamedTuple):
-    """Error in starting a trial, with the time of the next try. Until then the trial's request blocks no others."""
+    """Error in starting a trial, with the time of the next try. Until then the trial's request delays no other."""
 
     text: str
     failures: int  # number of failures in a row
@@ -32,18 +32,21 @@ class StartError(NamedTuple):
 
     @classmethod
     def after(cls, before: StartError | None, text: str) -> StartError:
-        """Return a new error whose next try is later than that of `before`, the previous one."""
+        """Return a record of a new error; its next try is later than that of `before`, the previous error."""
         failures = 1 + (before.failures if before is not None else 0)
         return cls(text, failures, time.monotonic() + RETRY.pause(failures))
 
     @property
     def reason(self) -> str:
-        """Return why the trial waits, for users; "" once the start may be tried again."""
+        """Return why the trial waits, as a text for users; "" once the start may be tried again."""
         return f"cannot be started just now, and is tried again: {self.text}" if time.monotonic() < self.again else ""
 
 
 class RequestBuilder:
-    """Builder of slot requests. Methods may block on the store, but never on users' files; call them in a thread."""
+    """Builder of slot requests.
+
+    Methods may block on the store, but never on users' files; call them in a thread.
+    """
 
     def __init__(
         self,
@@ -54,9 +57,11 @@ class RequestBuilder:
         places: Callable[[str], bool] = lambda _: True,
         load_since: Callable[[str, float], bool] = lambda pool, since: True,
     ) -> None:
-        """Create a builder; `places` returns whether Daylight chooses the nodes of a pool, not a site's own queue.
+        """Create a builder.
 
-        `load_since` returns whether the load of such a pool was read after a time.
+        `places` returns whether Daylight itself chooses the nodes of a pool, rather than an external scheduler such as
+        Slurm. `load_since` returns whether it is known what others have used in a pool with such a scheduler since a
+        given time.
         """
         self._store, self._searches, self._places, self._load_since = store, searches, places, load_since
         self._preparation, self._checkpoint_copies = preparation, checkpoint_copies
@@ -65,15 +70,15 @@ class RequestBuilder:
 
     @property
     def unsettled(self) -> bool:
-        """Return whether lookups in users' files were started for the first time since the last `settle`."""
+        """Return whether, since the last `settle`, lookups in users' files were started that have no result yet."""
         return self._preparation.lookups.unsettled or self._checkpoint_copies.lookups.unsettled
 
     async def settle(self) -> None:
-        """Wait a short time for lookups in users' files that were started for the first time."""
+        """Wait a short time for lookups in users' files that have no result yet."""
         await asyncio.gather(self._preparation.lookups.settle(), self._checkpoint_copies.lookups.settle())
 
     def for_trial(self, experiment: ScheduledExperiment, trial: ScheduledTrial, pools: Sequence[str]) -> SlotRequest:
-        """Return the slot request of a queued trial in some pools."""
+        """Return the slot request of a queued trial that may start in any of `pools`."""
         preparing = self._preparation.wait(experiment)
         if trial.begins_from is not None and not preparing:
             or_newer = experiment.config.search is not None
@@ -95,13 +100,17 @@ class RequestBuilder:
         return replace(request, failed_at=attempts[-1].ended_at or 0.0, rest=rest(trial, attempts))
 
     def _with_others(self, pools: Sequence[str]) -> bool:
-        """Return whether the site's queue may choose the nodes in one of these pools; () is the usual pool."""
+        """Return whether an external scheduler, such as Slurm, may choose the nodes in one of these pools.
+
+        () stands for the default pool, about which that is not known.
+        """
         return not pools or not all(map(self._places, pools))
 
     def _beside_others(self, request: SlotRequest, trial: ScheduledTrial) -> SlotRequest:
-        """Return an elastic request in a pool that others use, once it is known what these have left.
+        """Return an elastic request for a pool where an external scheduler, such as Slurm, also serves jobs of others.
 
-        If the site has not given the last attempt its slots, the next one takes its least number.
+        The request waits until it is known which slots others have left there. If the trial's last attempt waited in
+        vain for its slots, the next one requests only its least number.
         """
         last = self._store.attempts(trial.experiment, trial.index)[-1:]
         since = max([trial.queued_at, *(each.ended_at or 0.0 for each in last)])
@@ -114,17 +123,17 @@ class RequestBuilder:
         return request
 
     def _preferred(self, pools: Sequence[str], present: str = "") -> tuple[str, ...]:
-        """Return a request's pools in order of preference: those that can start it at once come first.
+        """Return a request's pools in order of preference.
 
-        A pool with a site's queue is next, as a request waits there for an unknown time; the trial's present pool is
-        preferred among its kind.
+        Pools in which Daylight chooses the nodes come first, since a gang may wait for an unknown time in the queue of
+        an external scheduler. Among pools of one kind, the pool `present` is first, where the trial's last attempt ran.
         """
         return tuple(sorted(pools, key=lambda pool: (not self._places(pool), pool != present)))
 
     def for_search(
         self, experiment: Experiment, in_hand: int, nodes: Iterable[Node], pools: Sequence[str]
     ) -> list[SlotRequest]:
-        """Return a slot request for each gang that a search can use beyond the `in_hand` gangs that it has.
+        """Return a slot request for each gang that a search can use, in addition to the `in_hand` gangs that it has.
 
         The searcher chooses a trial only when a gang is granted, so that promotions are decided on the newest results.
         A search whose gangs fit no node still makes one request, so that users see the reason.
@@ -148,14 +157,14 @@ class RequestBuilder:
         return [first, *(replace(first, nth=nth) for nth in range(1, wanted))] if wanted else []
 
     def got(self, experiment: int, at: float) -> None:
-        """Record when a search was granted a gang; its next request counts as queued since then."""
+        """Record when a search was last granted a gang; its next request counts as queued since then."""
         self._granted[experiment] = max(at, self._granted.get(experiment, at))
 
     def may_change(self, experiment: ScheduledExperiment, trial: ScheduledTrial) -> bool:
         """Return whether a trial's request may change although nothing in the store changes.
 
         This is so if the trial waits for an environment or a copy of a checkpoint, if its start has failed, or if its
-        number of slots depends on others.
+        number of slots depends on what others use in the pool.
         """
         return (
             experiment.config.env == "locked"
@@ -166,12 +175,12 @@ class RequestBuilder:
 
 
 def plain_request(experiment: ScheduledExperiment, trial: ScheduledTrial, pools: Sequence[str]) -> SlotRequest:
-    """Return a trial's request regardless of preparation and backoff, as if it could start now."""
+    """Return a trial's request as if the trial could start now, without waits for preparation or after errors."""
     return _request(experiment, trial.index, trial.queued_at, pools, trial.excluded)
 
 
 def draft_request(config: Config, owner: str, group: str, pools: Sequence[str]) -> SlotRequest:
-    """Return the slot request that a submission would make, which has no number yet."""
+    """Return the slot request that a submission would make; it has no experiment number yet."""
     slots, larger = _sizes(config)
     return SlotRequest(
         0,
@@ -220,17 +229,17 @@ def _request(
 
 
 def elastic_request(experiment: ScheduledExperiment, trial: ScheduledTrial, pool: str) -> SlotRequest | None:
-    """Return the slot request for an elastic trial whose gang exits to change its size; None for other trials."""
+    """Return the slot request with which an elastic trial is queued after its gang has exited; else None."""
     return None if experiment.config.least_slots is None else plain_request(experiment, trial, (pool,))
 
 
 def _sizes(config: Config) -> tuple[int, Sequence[int]]:
-    """Return the least number of slots, and the larger numbers with which the gang may run."""
+    """Return the least number of slots for a gang, and the larger numbers with which it may run if it is elastic."""
     if config.least_slots is None:
         return config.slots, ()
     return config.least_slots, larger_sizes(config.least_slots, config.slots, config.logical_workers)
 
 
 def pools_of(config: Config, cluster: ClusterState) -> tuple[str, ...]:
-    """Return the pools in which an experiment requests slots, in the order in which its user has written them."""
+    """Return the pools in which an experiment requests slots, in the user's order; by default the default pool."""
     return config.pools or (cluster.usual_pool,)

@@ -1,4 +1,4 @@
-"""Store reservations and queue positions, so that a restart of the service changes no request's position."""
+"""Store reservations and queue positions, so that all requests keep theirs when the service restarts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BRIEF_S = 60.0  # shorter times at the head of a user queue are not stored
 
 
 class StoredReservations:
-    """Reservations and queue positions in the store; only those that have changed are written."""
+    """Access to the stored reservations and queue positions; only those that have changed are written."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -28,11 +28,14 @@ class StoredReservations:
         self._kept = {RequestKey(*record.key): record for record in self._store.reservations()}
 
     def of(self, key: RequestKey) -> ReservationRecord | None:
-        """Return the stored reservation record of a trial's request or gang; None if there is none."""
+        """Return the stored record of a trial's or search's reservation and queue position; None if there is none."""
         return self._kept.get(key)
 
     def restore(self, cluster: ClusterState) -> None:
-        """Restore the reservations of queued requests, and the times when requests became heads of their queues."""
+        """Put the stored reservations of queued requests into the cluster state.
+
+        Also restore the times since which requests have been the heads of their queues.
+        """
         requests = cluster.queue.requests
         kept = [reservation(record) for key, record in self._kept.items() if key in requests]
         cluster.reservations = tuple(sorted((each for each in kept if each is not None), key=lambda each: each.since))
@@ -45,7 +48,7 @@ class StoredReservations:
     async def keep(self, cluster: ClusterState, starting: Mapping[RequestKey, Start]) -> None:
         """Store the reservations and queue positions that have changed since the last call.
 
-        `starting` has the requests whose gangs are being started: they keep their reservations.
+        `starting` has the requests whose gangs are being started; their reservations are kept in the store.
         """
         wanted = _reservations(cluster, starting)
         made = [record for key, record in wanted.items() if self._kept.get(key) != record]

@@ -1,4 +1,7 @@
-"""Read the loads of pools whose nodes others use, too, for the elastic gangs that run or wait there."""
+"""Read what others use in pools that an external scheduler, such as Slurm, manages (the pool's load).
+
+It decides how many slots elastic gangs, whose number of slots may change, can have there.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ _CANNOT = "gangs there are their owners' own jobs, which the service cannot tell
 
 
 class SiteLoads:
-    """Cache of the loads of pools. Only pools with elastic gangs are looked at, since a site's queue may be long."""
+    """Cache of what is free and who waits in pools that an external scheduler, such as Slurm, manages.
+
+    Only pools with elastic gangs are read, since an external queue may be long.
+    """
 
     def __init__(self, engines: PoolEngines) -> None:
         self._engines = engines
@@ -26,15 +32,15 @@ class SiteLoads:
         self._tasks: dict[str, asyncio.Task[SiteLoad]] = {}
 
     def last(self) -> Mapping[str, SiteLoad]:
-        """Return the last load of each pool whose site chooses the nodes; one that is too old is unknown."""
+        """Return the last load of each pool that an external scheduler manages; `UNKNOWN` if it is too old."""
         oldest = time.time() - OLD_S
         loads = ((pool, self._last.get(pool, UNKNOWN)) for pool in self._engines.most_waiting())
         return {pool: load if load.at > oldest else UNKNOWN for pool, load in loads}
 
     def newer(self, pool: str, since: float) -> bool:
-        """Return whether a pool's load was read after a time (seconds since the epoch), and is not too old.
+        """Return whether a pool's load was read after the time `since` (seconds since the epoch), and is not too old.
 
-        Unless it is new, the next look reads it again.
+        If it is not recent, the next `look` reads it again.
         """
         at, now = self._last.get(pool, UNKNOWN).at, time.time()
         if at < max(since, now - EVERY_S):
@@ -42,9 +48,9 @@ class SiteLoads:
         return at >= max(since, now - OLD_S)
 
     async def look(self, pools: Iterable[str]) -> None:
-        """Read the loads of these pools, and of those that are wanted newer, if they are due.
+        """Read the loads of these pools, and of those for which `newer` has requested it, unless they are recent.
 
-        Waits a second at most.
+        Waits a second at most; a later call takes results that arrive after that.
         """
         due = time.time() - EVERY_S
         newer = [*self._wanted.items()]  # other threads add to it
@@ -61,7 +67,10 @@ class SiteLoads:
                     self._wanted.pop(pool, None)
 
     async def refusal(self, pools: Iterable[str]) -> str:
-        """Return why elastic gangs cannot share one of these pools with others; "" if they can."""
+        """Return why one of these pools can have no elastic gangs; "" if all can.
+
+        A reason is that the service cannot see what others use there.
+        """
         pools = [pool for pool in pools if pool in self._engines.most_waiting()]
         await self.look(pools)
         hidden = (load for pool in pools if (load := self._last.get(pool, UNKNOWN)).hidden)

@@ -1,4 +1,4 @@
-"""Limit how many gangs wait at once in a pool's external queue, such as Slurm's, which chooses the nodes."""
+"""Limit how many gangs wait at once in the external queue of a pool, such as Slurm's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kernel_backend.service.state.store_cache import StoreCache
 
 
 class PoolStates(NamedTuple):
-    """State of the pools as a whole, by name of the pool."""
+    """State of each pool as a whole, by name of the pool."""
 
     closed: Mapping[str, str] = MappingProxyType({})  # why no gang is started there now
     limits: Mapping[str, str] = MappingProxyType({})  # what limits it to fewer slots than its nodes offer
@@ -24,12 +24,15 @@ class PoolStates(NamedTuple):
 
 
 def pool_states(engines: PoolEngines, site_loads: SiteLoads, cache: StoreCache) -> PoolStates:
-    """Return which pools start no gangs now, and which have fewer slots than their nodes offer."""
+    """Return which pools start no gangs now, which have fewer slots than their nodes, and what others use there."""
     return PoolStates(closed_pools(engines, cache), engines.limits(), site_loads.last())
 
 
 def closed_pools(engines: PoolEngines, cache: StoreCache) -> dict[str, str]:
-    """Return, by pool, why no gang is started there now: it has a problem, or enough gangs wait in its queue."""
+    """Return, by pool, the reason why no gang is started there now; pools in which gangs can be started are left out.
+
+    A pool cannot be used if it has a problem, or if enough gangs wait in its external queue.
+    """
     most, found = engines.most_waiting(), {}
     waiting = _waiting(most, cache)
     for pool, limit in most.items():
@@ -39,7 +42,7 @@ def closed_pools(engines: PoolEngines, cache: StoreCache) -> dict[str, str]:
 
 
 def admitted(starts: Sequence[Start], most: Mapping[str, int], cache: StoreCache) -> list[Start]:
-    """Return those `starts` for which the pool's external queue has room, in order.
+    """Return those `starts` for which there is room in the external queue of their pool, in order.
 
     `most` is the number of gangs that may wait, by pool; pools whose nodes Daylight chooses itself are not in it.
     """
@@ -55,7 +58,7 @@ def admitted(starts: Sequence[Start], most: Mapping[str, int], cache: StoreCache
 
 
 def _waiting(most: Mapping[str, int], cache: StoreCache) -> Counter[str]:
-    """Count the gangs that wait in external queues, by pool."""
+    """Return the number of gangs that wait in the external queue of each pool."""
     if not most:  # the usual case (only the local pool), which must be fast
         return Counter()
     return Counter(each.pool for each in cache.open_attempts if each.state is AttemptState.PENDING)

@@ -1,4 +1,4 @@
-"""Cache the unfinished experiments, trials and attempts of the store, updated from its stream of changes."""
+"""Cache the store's unfinished experiments, trials and attempts, updated from the store's stream of changes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _Record = TypeVar("_Record")
 
 
 class RecordChange(NamedTuple):
-    """Record of the store after a change, with the time of the change."""
+    """Record of an experiment, trial or attempt after a change, with the time of the change."""
 
     at: float
     record: _Records
@@ -46,7 +46,7 @@ class StoreCache:
         return [*self.older.values(), *self.attempts.values()]
 
     def trial(self, experiment: int, index: int) -> ScheduledTrial | None:
-        """Return an active trial; None if it has ended, or if its search has paused it."""
+        """Return a trial from the cache; None if it has ended, or if its search has paused it."""
         return self.trials.get(experiment, {}).get(index)
 
     def live(self, experiment: int) -> int:
@@ -54,9 +54,9 @@ class StoreCache:
         return sum(trial.state in LIVE for trial in self.trials.get(experiment, {}).values())
 
     def read_all(self) -> Scheduled:
-        """Return all unfinished records in the store, for `fill`.
+        """Return all unfinished records of the store, to be passed to `fill`.
 
-        Blocks. Only `fill` changes the cache, so this may run in a thread.
+        Blocks. As only `fill` changes the cache, this may run in a thread.
         """
         seq = self._store.last_seq()  # read first: changes made during the read are then applied again
         scheduled = self._store.scheduled()
@@ -66,7 +66,7 @@ class StoreCache:
         return scheduled
 
     def fill(self, scheduled: Scheduled) -> None:
-        """Fill an empty cache with all unfinished records, which is five times as fast as `take_in`."""
+        """Fill an empty cache with all unfinished records, which is five times as fast as adding each by `take_in`."""
         self.experiments = {each.number: each for each in scheduled.experiments}
         self.searches = {
             each.number: each
@@ -79,9 +79,9 @@ class StoreCache:
             self._take_in_attempt(attempt)
 
     def read(self) -> list[RecordChange]:
-        """Return the records changed in the store since the last call, or since `read_all`, for `take_in`.
+        """Return the records changed in the store since the last call, or since `read_all`, to be passed to `take_in`.
 
-        Blocks. Only `take_in` changes the cache, so this may run in a thread.
+        Blocks. As only `take_in` changes the cache, this may run in a thread.
         """
         changes: list[RecordChange] = []
         while messages := self._store.changes(self._seq, PAGE):
@@ -124,7 +124,7 @@ class StoreCache:
 
 
 def _is_of(trial: ScheduledTrial, attempt: Attempt) -> bool:
-    """Return whether an attempt is the newest of its trial and the trial still holds slots."""
+    """Return whether an attempt is the newest of a trial that still holds slots."""
     return trial.attempt == attempt.number and trial.state in HOLDING_SLOTS
 
 

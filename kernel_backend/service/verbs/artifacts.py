@@ -18,7 +18,7 @@ from kernel_backend.workspaces.base import Contents, Workspace, Workspaces
 
 
 class Opened(NamedTuple):
-    """Artifact whose file is open for reading: its record, its size in bytes, and an iterator over its bytes."""
+    """Artifact that is open for reading: its record, its size in bytes, and an iterator over its bytes."""
 
     artifact: Artifact
     size: int
@@ -50,8 +50,8 @@ class ArtifactVerbs:
     def _contents(self, workspace: Workspace, artifact: Artifact, number: int) -> Contents:
         """Return the bytes of an artifact's file; raises NotFound if its size or digest differs from the record.
 
-        They differ if a restored database has the record of an earlier file of that name. Artifacts of running trials
-        are not checked.
+        They differ if a restored database has the record of an earlier file with the same name. Artifacts of running
+        trials are not checked.
         """
         read = partial(workspace.artifact, number, artifact.trial, artifact.name)
         if self._store.trial(number, artifact.trial).state in HOLDING_SLOTS:

@@ -1,4 +1,4 @@
-"""Receive the reports of attempts' launchers, and answer with instructions for their ranks."""
+"""Receive the records that attempts' launchers send, and answer with instructions for their ranks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kernel_backend.service.verbs.traces import TraceVerbs
 
 
 class AttemptVerbs:
-    """Operations that the launchers of attempts call, each with its attempt's token."""
+    """Operations that the launchers of attempts call, each with the token of its attempt."""
 
     def __init__(self, context: Context, loop: Loop, traces: TraceVerbs) -> None:
         self._store, self._bus, self._loop, self._traces = context.store, context.bus, loop, traces
@@ -32,10 +32,11 @@ class AttemptVerbs:
             raise Unauthenticated("this token is no attempt's")
 
     async def deliver(self, key: AttemptId, token: str, delivery: Delivery) -> Instruction:
-        """Store the records that an attempt sends; return how many are stored now, and an instruction for its ranks.
+        """Store records that an attempt's launcher sends.
 
-        Raises Unauthenticated for a wrong token. If there is a newer attempt, records up to the step from which it
-        resumed are stored, and Fenced is raised.
+        Return how many records are stored now, and an instruction for the ranks. Raises Unauthenticated for a wrong
+        token. If there is a newer attempt, only records up to the step from which that one resumed are stored, and
+        Fenced is raised.
         """
         await self.check(key, token)
         accepted = 0
@@ -58,7 +59,7 @@ class AttemptVerbs:
         )
 
     async def _decide(self, number: int) -> None:
-        """Let a search process a validation report at once, since the ranks of that trial may wait for its decision."""
+        """Have a search process a new validation report at once, since that trial's ranks may wait for its decision."""
         experiment = await asyncio.to_thread(self._store.experiment, number)
         if experiment.config.search is not None and await asyncio.to_thread(self._loop.searches.take_news, experiment):
             self._loop.wake()

@@ -1,4 +1,4 @@
-"""List, read, verify, delete and pin checkpoints, and apply retention rules."""
+"""List, read, verify, delete and pin checkpoints, and delete those that no retention rule retains."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ T = TypeVar("T")
 
 
 class CheckpointVerbs:
-    """Operations on checkpoints. Each reads the checkpoint storage, the only record of which checkpoints exist."""
+    """Operations on checkpoints.
+
+    Each operation reads the checkpoint storage, since no other record says which checkpoints exist.
+    """
 
     def __init__(self, store: Store, storage: CheckpointStorage, retention: Retention) -> None:
         self._store, self._storage, self._retention = store, storage, retention
@@ -39,7 +42,7 @@ class CheckpointVerbs:
         self._reading: dict[str, asyncio.Lock] = {}
 
     async def listed(self, who: Person, number: int) -> list[CheckpointInfo]:
-        """Return the committed checkpoints of an experiment with the reasons to retain each.
+        """Return the committed checkpoints of an experiment, each with the reasons to retain it.
 
         They are ordered by trial, and oldest first within a trial.
         """
@@ -55,7 +58,7 @@ class CheckpointVerbs:
         return await _asked(self._best, experiment, trial)
 
     async def manifest(self, who: Person, number: int, trial: int, checkpoint: str) -> bytes:
-        """Return a checkpoint's manifest as the bytes of its file, which is JSON; raises NotFound."""
+        """Return a checkpoint's manifest (list of its files) as JSON; raises NotFound."""
         await visible(self._store, who, number)
         _, manifest = await _asked(self._find, number, trial, checkpoint)
         return dump(manifest)
@@ -63,9 +66,7 @@ class CheckpointVerbs:
     async def part(
         self, who: Person, number: int, trial: int, checkpoint: str, name: str, offset: int = 0
     ) -> tuple[int, AsyncIterator[bytes]]:
-        """Verify a file of a checkpoint, the part `name`.
-
-        Return how many bytes it has from `offset` on, and these bytes.
+        """Verify one file (part) of a checkpoint, and return its bytes from `offset` on, preceded by their number.
 
         Raises NotFound, and CheckpointDamaged if any byte of the part is damaged.
         """
@@ -83,9 +84,9 @@ class CheckpointVerbs:
         return max(0, part.size - offset), _pieces(stream)
 
     async def verify(self, who: Person, number: int, trial: int, checkpoint: str) -> CheckpointInfo:
-        """Verify every byte of a checkpoint and return its status.
+        """Verify every byte of a checkpoint, and return the checkpoint's description with the result.
 
-        A damaged checkpoint is left in place, while a resume quarantines it.
+        A damaged checkpoint is left where it is; it is moved aside (quarantined) only by a resume.
         """
         experiment = await visible(self._store, who, number)
         async with self._reading.setdefault(experiment.owner, asyncio.Lock()):
@@ -108,7 +109,7 @@ class CheckpointVerbs:
         await self._written(who, experiment, "delete", trial, checkpoint)
 
     async def collect(self, who: Person, asked: GarbageRequest) -> GarbageReport:
-        """Apply retention rules to one experiment of the user, or to all of them if none is named."""
+        """Apply the retention rules to the experiment that `asked` names, or else to all experiments of the user."""
         if asked.experiment is not None:
             chosen = [await changeable(self._store, who, asked.experiment)]
         else:
@@ -187,7 +188,7 @@ class CheckpointVerbs:
         place.discard(checkpoint)
 
     def _resumed(self, number: int, trial: int, checkpoint: str) -> bool:
-        """Return whether an attempt that has not ended resumed from this checkpoint, and may still be reading it."""
+        """Return whether an unfinished attempt resumed from this checkpoint, so that it may still be reading it."""
         attempts = [each for each in self._store.open_attempts() if (each.experiment, each.trial) == (number, trial)]
         return any(each.resume_from == checkpoint for each in attempts)
 
@@ -209,9 +210,9 @@ async def _pieces(stream: Iterator[bytes | memoryview]) -> AsyncIterator[bytes]:
 
 
 async def _asked(ask: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call `ask`, which reads storage, in a thread and return its result.
+    """Call a function that reads checkpoint storage in a thread, and return its result.
 
-    Raise PlaceUnavailable if it raises OSError.
+    An OSError is raised as PlaceUnavailable.
     """
     try:
         return await asyncio.to_thread(ask, *args, **kwargs)

@@ -1,4 +1,4 @@
-"""Implement operations on the shared cluster: the queue and its order, and nodes."""
+"""Implement operations on the shared cluster: on the queue and its order, and on nodes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ EXPLAINED_BEHIND = 10  # the same for requests that are not eligible, and for th
 
 
 class ClusterVerbs:
-    """Operations on queue and nodes. A change wakes the scheduler, which applies it in its next decision."""
+    """Operations on the queue and on nodes.
+
+    A change wakes the scheduler, which takes it into account in its next decision.
+    """
 
     def __init__(
         self,
@@ -47,7 +50,10 @@ class ClusterVerbs:
         changed: Callable[[], None],
         idle: Callable[[], Mapping[TrialKey, float]],
     ) -> None:
-        """Create the operations; `idle` returns the gangs that leave their slots unused, with the seconds."""
+        """Create the operations.
+
+        `idle` returns the gangs that leave their slots unused, with the number of seconds for which they have done so.
+        """
         self._idle = idle
         self._store, self._stored_quotas, self._cluster_state = context.store, context.stored_quotas, cluster_state
         self._nodes = context.nodes
@@ -57,9 +63,9 @@ class ClusterVerbs:
     # The queue
 
     async def queue(self, who: Person, limit: int) -> list[Waiting]:
-        """Return the queue by pool, in scheduling order; requests that cannot be scheduled now come last.
+        """Return the queued requests of each pool in scheduling order; requests that cannot be scheduled now come last.
 
-        At most the first `limit` requests of each pool are listed, and all of the user's own.
+        Beyond the first `limit` requests of each pool only the user's own are listed.
         """
         async with self._cluster_state.looking() as cluster:
             look = _Look(cluster, self._cluster_state.lengths, who, limit)
@@ -68,10 +74,10 @@ class ClusterVerbs:
         return [_named(each, names) for each in found]
 
     async def priority(self, who: Person, number: int, priority: int | None) -> Overview:
-        """Set an experiment's priority: admins may set any, owners one that their quota allows.
+        """Set an experiment's priority: an admin may set any, an owner one that the quota allows.
 
-        An owner may lower a priority that an admin has set. None, from an admin, restores the owner's priority. Raises
-        NotFound, Forbidden, InvalidRequest, and Conflict if the experiment has ended.
+        An owner may lower a priority that an admin has set. None restores the owner's priority; only admins may do
+        that. Raises NotFound, Forbidden, InvalidRequest, and Conflict if the experiment has ended.
         """
         await visible(self._store, who, number)
         if priority is None:
@@ -84,13 +90,19 @@ class ClusterVerbs:
         return await self._reorder(who, number, lambda before: self._prioritised(who, before, priority))
 
     async def first(self, who: Person, number: int) -> Overview:
-        """Put an experiment ahead of all requests in the queue; admins only. `priority` undoes it."""
+        """Put an experiment ahead of all requests in the queue; for admins only.
+
+        `priority` restores the earlier order.
+        """
         await visible(self._store, who, number)
         check_admin(who, "the head of the queue is given by admins")
         return await self._first(who, number)
 
     async def _first(self, who: Person, number: int, had: int | None = None) -> Overview:
-        """Set a priority above all others. With `had`, restore that priority instead, which an earlier call has set."""
+        """Set an experiment's priority above all others.
+
+        With `had`, set that priority again, which an earlier call has set, or less if less is enough.
+        """
         async with self._ordering:
             await self._cluster_state.now()  # applies the latest changes
             unfinished = self._cluster_state.cache.experiments.values()
@@ -130,7 +142,7 @@ class ClusterVerbs:
     # Nodes
 
     async def nodes(self, who: Person) -> list[NodeUse]:
-        """Return all nodes, each with the gangs and notebook servers on it and the slots that they hold."""
+        """Return all nodes, each with the gangs and notebook servers on it, and how many slots these hold."""
         async with self._cluster_state.looking() as cluster:
             runs, suspect = _runs(cluster, who, self._idle()), self._nodes.suspicions(cluster.nodes.values())
             return [
@@ -138,9 +150,9 @@ class ClusterVerbs:
             ]
 
     async def drain(self, who: Person, name: str, drained: bool = True) -> NodeUse:
-        """Drain a node, so that nothing new starts on it, or undrain it; running gangs continue.
+        """Drain a node, so that nothing new starts on it, or undrain it; running gangs continue. For admins only.
 
-        A suspect node that is undrained is trusted again. Admins only. Raises Forbidden, and NotFound, which suggests
+        Undraining a node that is suspected of faults ends the suspicion. Raises Forbidden, and NotFound, which suggests
         the most similar node name.
         """
         check_admin(who, "nodes are drained by admins")
@@ -188,7 +200,7 @@ class ClusterVerbs:
 
 
 def _given(who: Person, before: Experiment, priority: int, act: str) -> tuple[Mapping[str, Any], AuditEntry]:
-    """Return the changed fields with which an admin sets an experiment's priority, and the audit entry."""
+    """Return the changed fields of an experiment whose priority an admin sets, and the audit entry."""
     _check_open(before)
     was = before.config.priority if before.priority is None else before.priority
     detail = f"priority {_spelled(was)} -> {_spelled(priority)}, of {before.owner}"
@@ -198,9 +210,9 @@ def _given(who: Person, before: Experiment, priority: int, act: str) -> tuple[Ma
 
 
 def _taken_back(who: Person, before: Experiment) -> tuple[Mapping[str, Any], AuditEntry | None]:
-    """Return the changed fields that restore the owner's priority, and the audit entry.
+    """Return the changed fields of an experiment whose owner's priority an admin restores, and the audit entry.
 
-    There is no change if no admin has set a priority.
+    There is nothing to change, and no entry, if no admin has set a priority.
     """
     _check_open(before)
     if before.priority is None:
@@ -221,7 +233,7 @@ def _check_open(experiment: Experiment) -> None:
 
 @dataclass(frozen=True)
 class _Look:
-    """Builder of the queue as one user may see it, with a maximum number of rows per pool."""
+    """Builder of the list of queued requests as one user may see it, with a maximum number of rows per pool."""
 
     cluster: ClusterState
     lengths: Mapping[str, Lengths]
@@ -229,14 +241,14 @@ class _Look:
     limit: int
 
     def rows(self) -> list[Waiting]:
-        """Return the requests in the queue as rows, pool by pool."""
+        """Return the queued requests as rows, pool by pool."""
         return [row for pool in sorted(self.cluster.pools) for row in self._of_pool(pool)]
 
     def _of_pool(self, pool: str) -> Iterator[Waiting]:
-        """Yield the first `limit` eligible requests in scheduling order, then requests that are not eligible.
+        """Yield the requests of a pool as rows: the first `limit` in scheduling order, then those that must wait.
 
-        Beyond the limit only the user's own requests are listed. A search that requests several gangs is listed once,
-        at its first position.
+        The latter cannot be scheduled now. Beyond the limit only the user's own requests are listed. A search that
+        requests several gangs is listed once, at its first position.
         """
         in_turn = list(islice(in_order(self.cluster, pool), self.limit))
         ordered = {request.key for request in in_turn}
@@ -286,7 +298,10 @@ def _named(row: Waiting, names: Mapping[int, str]) -> Waiting:
 def _runs(
     cluster: ClusterState, who: Person, idle: Mapping[TrialKey, float] = MappingProxyType({})
 ) -> dict[str, list[NodeRun]]:
-    """Return the allocations on each node; owner and number are left out if the user may not see them."""
+    """Return the allocations on each node as `who` may see them, by name of the node.
+
+    Owner and number are left out where the user may not see them.
+    """
     found: dict[str, list[NodeRun]] = {}
     for key, run in sorted(cluster.runs.items()):
         for share in () if run.waiting else run.actual or run.placement:
@@ -300,7 +315,10 @@ def _runs(
 
 
 def _group(who: Person, owner: str, group: str) -> str:
-    """Return an allocation's group; "" if that is only the name of an owner whom the reader may not see."""
+    """Return the group of an allocation as `who` may see it.
+
+    It is "" if the group is only the name of an owner (without groups) whom this user may not see.
+    """
     return "" if group == owner and not who.sees(owner, group) else group
 
 
@@ -311,6 +329,6 @@ def _of_gang(key: RequestKey, idle: Mapping[TrialKey, float]) -> dict[str, Any]:
 
 
 def _of_server(cluster: ClusterState, run: Allocation) -> dict[str, Any]:
-    """Return the fields of a notebook server: name, last activity, and when it is reclaimed if it stays idle."""
+    """Return the fields that describe a notebook server: name, last activity, and when it may be stopped if idle."""
     back = preemptible_at(run, cluster.rules)
     return {"server": run.key.server, "last_activity": run.last_activity, "take_back_at": back}

@@ -1,4 +1,4 @@
-"""Compare experiments: two of them, or each with its predecessor."""
+"""Compare experiments: two of them, or each with an earlier one."""
 
 from __future__ import annotations
 
@@ -38,14 +38,17 @@ class CompareVerbs:
         self._submitted = lru_cache(REMEMBERED)(self._read)
 
     async def diff(self, who: Person, a: int, b: int) -> Diff:
-        """Return the differences between two of the user's experiments; raises NotFound."""
+        """Return the differences between two experiments that the user may see; raises NotFound."""
         before, after = await visible(self._store, who, a), await visible(self._store, who, b)
         old, new = await asyncio.to_thread(lambda: (self._side(before), self._side(after)))
         found = await self._confined.call(who.name, diff, old, new)
         return await asyncio.to_thread(self._with_tensor, found, old, new)
 
     async def history(self, who: Person, search: str | None, limit: int) -> list[HistoryEntry]:
-        """Return the user's experiments, newest first, each with its differences from its predecessor."""
+        """Return the user's experiments, newest first, each with its differences from the previous one.
+
+        A rerun is compared with the experiment that it repeats.
+        """
         shown = await asyncio.to_thread(self._store.experiments, who.name, None, search, limit)
         begun = await asyncio.to_thread(lambda: [self._entry(who, each) for each in shown])
         found = await self._confined.call(who.name, causes_of, [sides for _, sides in begun])
@@ -55,7 +58,7 @@ class CompareVerbs:
         ]
 
     def _with_tensor(self, found: Diff, a: Side, b: Side) -> Diff:
-        """Return a diff with the name of the first tensor that differs, if both experiments have checkpoints."""
+        """Return a diff that also names the first tensor that differs, if both experiments have checkpoints."""
         parted = found.results.parted_at
         if parted is None:
             return found
@@ -65,7 +68,10 @@ class CompareVerbs:
         return found.model_copy(update={"results": found.results.model_copy(update={"text": text})})
 
     def _entry(self, who: Person, experiment: Experiment) -> tuple[HistoryEntry, list[Side]]:
-        """Return an experiment's history entry without differences, and the two sides to compare for them."""
+        """Return an experiment's entry of the history, without differences, and the data to compare to find them.
+
+        The data is that of the previous experiment, if there is one, and of this one.
+        """
         origin = experiment.rerun_of
         before = self._store.experiment_before(experiment) if origin is None else self._store.experiment(origin)
         if before is not None and not sees(who, before):  # the user has left that experiment's group
@@ -84,9 +90,10 @@ class CompareVerbs:
         return entry, sides
 
     def _sides(self, before: Experiment | None, after: Experiment) -> tuple[list[Side], tuple[Difference, ...]]:
-        """Return both sides of a comparison, and no differences.
+        """Load the snapshots and records of two experiments for a comparison.
 
-        If a snapshot cannot be read, return no sides and a difference that says so.
+        Return ([before, after], ()), or [] and a difference that says which snapshot cannot be read. If `before` is
+        None, only `after` is loaded.
         """
         found: list[Side] = []
         for each in (before, after):
@@ -128,9 +135,8 @@ class CompareVerbs:
     def _first_difference(self, a: int, b: int, step: int) -> str:
         """Return a text that names the first tensor that differs between two experiments' checkpoints of the same step.
 
-        "" if none does.
-
-        Example: `the first tensor that differs after step 8: 0.weight of model`.
+        "" if none differs, or if checkpoints cannot be read. Example: `the first tensor that differs after step 8:
+        0.weight of model`.
         """
         try:
             (before, old), (after, new) = self._of_step(a, step), self._of_step(b, step)

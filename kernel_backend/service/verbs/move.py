@@ -28,10 +28,7 @@ PythonInPools = Callable[[str, str, Config, str, str], Awaitable[str]]
 
 
 class MoveVerbs:
-    """Operation that moves experiments to other pools.
-
-    The loop then releases gangs in pools that are no longer named.
-    """
+    """Operation that moves experiments to other pools; the control loop then stops gangs in pools that were left."""
 
     def __init__(
         self,
@@ -40,17 +37,17 @@ class MoveVerbs:
         python_in_pools: PythonInPools,
         changed: Callable[[], None],
     ) -> None:
-        """Create the operation; `python_in_pools` raises unless an experiment can train in the pools of its config."""
+        """Create the operation; `python_in_pools` raises an error if an experiment cannot train in its pools."""
         self._store, self._engines = context.store, context.engines
         self._cluster_state, self._python_in_pools, self._changed = cluster_state, python_in_pools, changed
 
     async def move(self, who: Person, number: int, asked: Move) -> None:
-        """Move an experiment to another pool, or to several, of which the first that can start it runs it.
+        """Move an experiment to another pool; or to several, so that it runs in the first that has room.
 
-        What is queued waits there from now on, at its place in the order; running trials commit a checkpoint, release
-        their slots and go on there. Nothing is copied, since all pools keep checkpoints in one place. Raises NotFound,
-        Forbidden, Conflict if the experiment has ended or the pool cannot be used now, and the errors of a submission
-        to that pool. After an error nothing is changed.
+        Queued trials wait in the new pools from now on, at their place in the order. Running trials commit a
+        checkpoint, release their slots, and continue there. Nothing is copied, since all pools keep checkpoints in one
+        place. Raises NotFound, Forbidden, Conflict if the experiment has ended or the pool cannot be used now, and the
+        errors of a submission to that pool. After an error nothing is changed.
         """
         before = await changeable(self._store, who, number)
         may_submit(who)
@@ -73,14 +70,14 @@ class MoveVerbs:
         self._changed()
 
     def _check_usable(self, cluster: ClusterState, config: Config) -> None:
-        """Raise Conflict if none of the pools can start gangs now: running gangs are not released for such a pool."""
+        """Raise Conflict if none of the new pools can start gangs now, as running gangs would stop for nothing."""
         problems = self._engines.problems()
         reasons = [_unusable(cluster, pool, problems) for pool in config.pools]
         if all(reasons):
             raise Conflict(f"{'; '.join(reasons)}: it stays where it is")
 
     def _note(self, number: int, config: Config) -> None:
-        """Store a note on each trial that moves: its old and new pool, and the step from which it continues."""
+        """Store a note for each trial that moves: its old and new pool, and the step from which it continues."""
         for trial in self._store.restless_trials(number):
             key = AttemptId(number, trial.index, trial.attempt)
             before = self._store.attempt(key).pool if trial.attempt else ""

@@ -1,4 +1,7 @@
-"""Offer locked environments to nodes that cannot read the service's home directory and build them themselves."""
+"""Offer locked environments to nodes that cannot read the service's home directory and build them themselves.
+
+Nodes get an environment's lock file and its wheels.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ class _Failed(NamedTuple):
 
 
 class NodeEnvironments:
-    """Provider of the lock files and wheels of environments that nodes build.
+    """Provider of lock files and wheels for nodes that build environments themselves.
 
     If a node can reach no package index, the service downloads all wheels for it.
     """
@@ -41,7 +44,7 @@ class NodeEnvironments:
     ) -> None:
         """Create the operations.
 
-        `admit` raises unless the attempt runs on nodes that cannot read the service's home directory.
+        `admit` raises an error unless the attempt runs on nodes that cannot read the service's home directory.
         """
         self._store, self._recorded, self._admit = store, recorded, admit
         self._wheelhouse = Wheelhouse(home)
@@ -69,10 +72,7 @@ class NodeEnvironments:
         return await asyncio.to_thread(self._wheelhouse.piece, wheel, offset, PIECE)
 
     def _complete(self, offered: NodeEnvironment, python: Path) -> NodeEnvironment:
-        """Return `offered` with all other wheels added if they are downloaded already.
-
-        Otherwise start their download.
-        """
+        """Return `offered` with all other wheels, if they are downloaded; otherwise start to download them."""
         if (wheels := self._wheelhouse.downloaded(offered.environment)) is not None:
             return offered.model_copy(update={"wheels": (*offered.wheels, *wheels)})
         id = offered.environment.id

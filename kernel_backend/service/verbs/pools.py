@@ -26,7 +26,10 @@ from kernel_backend.store.base import Store
 
 
 class PoolVerbs:
-    """Operations on pools. A change wakes the scheduler, which applies it in its next decision."""
+    """Operations on pools.
+
+    A change wakes the scheduler, which takes it into account in its next decision.
+    """
 
     def __init__(
         self,
@@ -37,7 +40,7 @@ class PoolVerbs:
         changed: Callable[[], None],
         probes: CallingProbes,
     ) -> None:
-        """Create the operations of a service with this context."""
+        """Create the operations; `changed` is called after each change of a pool."""
         self._store, self._engines, self._cluster_state = store, engines, cluster_state
         self._probes = probes
         self._configured_in, self._changed = context.configured_in, changed
@@ -48,7 +51,8 @@ class PoolVerbs:
     async def statuses(self, who: Person | None = None) -> list[PoolStatus]:
         """Return the pools, the local one first: settings, nodes, slots in use, requests, and problems.
 
-        Kept allocations are listed only for experiments that the user may see; if `who` is None, for all.
+        Slurm allocations that searches keep are listed only for experiments that the user may see; all if `who` is
+        None.
         """
         async with self._cluster_state.looking() as cluster:
             found = {each.name: each for each in self._engines.statuses_of_pools()}
@@ -106,11 +110,11 @@ class PoolVerbs:
         return status
 
     async def check(self, who: Person, name: str, request: PoolCheckRequest) -> PoolCheck:
-        """Check a pool's engine, and run a probe on its nodes for what trainings need; takes up to two minutes.
+        """Check a pool: its engine, and by a program (probe) on its nodes whether they have what trainings need.
 
-        The probe runs as the user's Unix user if trainings do so; elsewhere it runs as the service, and only for
-        admins. Raises Forbidden, NotFound, which suggests the most similar name, and Conflict for a pool whose settings
-        cannot be used, or that is being checked.
+        This takes up to two minutes. The probe runs as the user's Unix user if trainings do so; elsewhere it runs as
+        the service, and only for admins. Raises Forbidden, NotFound, which suggests the most similar name, and Conflict
+        for a pool whose settings cannot be used, or that is being checked.
         """
         if not (who.submits and self._engines.per_user(name)):
             check_admin(who, "pools are checked by admins")
@@ -150,7 +154,7 @@ class PoolVerbs:
 
 
 def _is_used(cluster: ClusterState) -> bool:
-    """Return whether the local pool has nodes or requests; a service may have other pools only."""
+    """Return whether the local pool has nodes or requests, which it need not if a service has other pools."""
     return LOCAL in cluster.pools
 
 

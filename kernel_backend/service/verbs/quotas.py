@@ -28,7 +28,10 @@ Looking = Callable[[], AbstractAsyncContextManager[ClusterState]]
 
 
 class QuotaVerbs:
-    """Operations on quotas. A change wakes the scheduler, which applies it in its next decision."""
+    """Operations on quotas, accounts and the audit log.
+
+    A change wakes the scheduler, which takes it into account in its next decision.
+    """
 
     def __init__(
         self, store: Store, stored_quotas: StoredQuotas, looking: Looking, changed: Callable[[], None]
@@ -37,12 +40,12 @@ class QuotaVerbs:
         self._setting = asyncio.Lock()  # each change is checked against the one before it
 
     def learn(self, directory: Directory) -> None:
-        """Replace all users and groups by those in the hub's `directory`."""
+        """Replace the known users and groups, which come from the hub, by those in `directory`."""
         self._stored_quotas.give(directory)
         self._changed()
 
     async def me(self, who: Person) -> Self:
-        """Return the calling user, with the quotas and slot use of the user and of their groups."""
+        """Return the calling user, with the quotas and slot usage of the user and of their groups."""
         async with self._looking() as cluster:
             accounts = tuple(map(AccountsSnapshot(self._stored_quotas, cluster, who).account, _own(who)))
             servers = located(
@@ -51,7 +54,7 @@ class QuotaVerbs:
         return Self(person=who, accounts=accounts, servers=servers)
 
     async def accounts(self, who: Person) -> list[Account]:
-        """Return all accounts for admins, for others their own and their groups'; users come first, then by name."""
+        """Return all accounts for admins, their own and their groups' for other users; users first, then by name."""
         async with self._looking() as cluster:
             looked = AccountsSnapshot(self._stored_quotas, cluster, who)
             keys = looked.all if who.admin else {*_own(who)}
@@ -92,7 +95,7 @@ class QuotaVerbs:
     async def use(
         self, who: Person, kind: AccountKind, name: str, since: float | None, until: float | None, points: int
     ) -> UseOverTime:
-        """Return an account's slot use over time: averages of `points` intervals, by default of the last week.
+        """Return how many slots an account held over time: averages of `points` intervals, by default in a week.
 
         `since` and `until` are in seconds since the epoch. Raises NotFound for an account that the user may not see.
         """
@@ -108,16 +111,16 @@ class QuotaVerbs:
         return UseOverTime(at=tuple(at), held=tuple(held), quota=self._stored_quotas.quota(kind, name))
 
     async def audit(self, who: Person, before: int | None, limit: int, search: str = "") -> list[AuditEntry]:
-        """Return the audit log, newest first: actions on other users' or shared objects. Admins only.
+        """Return the audit log, newest first: actions on other users' or shared objects. For admins only.
 
-        `search` selects entries that contain all of its words.
+        `search` selects entries that contain all of its words; `before` those with lower numbers.
         """
         check_admin(who, "the audit log is for admins")
         return await asyncio.to_thread(self._store.audit, before, limit, search)
 
 
 class AccountsSnapshot:
-    """All accounts with their quotas and slot use, computed from one state of the cluster."""
+    """All accounts with their quotas and slot usage, computed from one state of the cluster."""
 
     def __init__(self, stored_quotas: StoredQuotas, cluster: ClusterState, who: Person) -> None:
         self._stored_quotas, self._cluster, self._who = stored_quotas, cluster, who
@@ -133,13 +136,13 @@ class AccountsSnapshot:
 
     @property
     def all(self) -> set[Key]:
-        """Return all accounts that the hub names, have a quota in this service, or request or recently held slots."""
+        """Return the keys of all accounts that the hub names, have a quota here, or request or recently held slots."""
         found = self._known | self._stored_quotas.named
         # A user without a group requests slots for a group of their own name, which is not listed separately.
         return {key for key in found if not self._shadow(key)}
 
     def account(self, key: Key) -> Account:
-        """Return the account of a key (kind and name), with its quota and slot use."""
+        """Return the account with the key `key` (kind and name), with its quota and slot usage."""
         (kind, name), stored_quotas, cluster = key, self._stored_quotas, self._cluster
         return Account(
             kind=kind,
@@ -176,7 +179,7 @@ class AccountsSnapshot:
 
     @cached_property
     def _guarantees(self) -> dict[Key, int]:
-        """Return the guaranteed slots by account, without users whose group has a guarantee that includes theirs."""
+        """Return the guaranteed slots by account, without users whose guarantee is included in their group's."""
         stored_quotas = self._stored_quotas
         groups = {name: quota.guarantee for name, quota in stored_quotas.groups.items() if quota.guarantee}
         within = {user for name in groups for user in stored_quotas.members("group", name)}
@@ -191,6 +194,6 @@ def _own(who: Person) -> list[Key]:
 
 
 def check_admin(who: Person, what: str) -> None:
-    """Raise Forbidden with the message `what` unless the user is an admin."""
+    """Raise Forbidden unless the user is an admin; `what` is the message."""
     if not who.admin:
         raise Forbidden(f"{what}: {who.name} is no admin")

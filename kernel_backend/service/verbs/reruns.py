@@ -1,4 +1,4 @@
-"""Queue experiments that repeat or continue earlier ones."""
+"""Queue new experiments that repeat or continue earlier ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from kernel_backend.store.base import NewExperiment, Store
 
 
 class RerunVerbs:
-    """Operations that queue an earlier experiment again: reruns, continuations and verifications."""
+    """Operations that queue an earlier experiment again: to repeat it, to continue it, or to verify its result."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class RerunVerbs:
         self._store, self._checkpoints, self._validator, self._add = store, checkpoints, validator, add
 
     async def rerun(self, who: Person, number: int, asked: Rerun) -> Overview:
-        """Queue a new experiment with the snapshot and seeds of an earlier one.
+        """Queue a new experiment with the snapshot and seeds of an earlier one; return its overview.
 
         If `asked.trial` is set, only that trial of a search is run. If `asked.checkpoint` is set, training continues
         from that checkpoint. Raises NotFound, InvalidRequest for an unknown option or if the trial has already reached
@@ -61,8 +61,9 @@ class RerunVerbs:
     async def verify(self, who: Person, number: int, asked: Rerun) -> Overview:
         """Queue a new experiment that repeats the steps between the first two checkpoints of an earlier one.
 
-        With a single checkpoint, the steps from the start to it are repeated. `compare.diff` then shows whether the
-        results are bit-identical. Raises NotFound if there is no checkpoint, and the errors of `rerun`.
+        If there is a single checkpoint, the steps from the start to it are repeated. A comparison (`CompareVerbs.diff`)
+        then shows whether the results are bit-identical. Raises NotFound if there is no checkpoint, and the errors of
+        `rerun`.
         """
         before = await self._before(who, number, asked)
         kept = sorted(await self._checkpoints.listed(who, number), key=lambda each: each.order)
@@ -80,7 +81,7 @@ class RerunVerbs:
         return await self._add(who, await self._validator.draft(who, submission, begins_from))
 
     async def _before(self, who: Person, number: int, asked: Rerun) -> Experiment:
-        """Return the experiment to rerun as the user may run it; raises NotFound, Conflict, Forbidden."""
+        """Return the experiment to rerun, in the form that the user may run; raises NotFound, Conflict, Forbidden."""
         before = await visible(self._store, who, number)
         check_not_deleted(before)
         may_submit(who)

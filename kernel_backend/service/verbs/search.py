@@ -29,21 +29,21 @@ from kernel_backend.store.base import Store
 
 
 class SearchVerbs:
-    """Operations on searches. `changed` is called after each operation that changes a search."""
+    """Operations on searches; `changed` is called after each operation that changes a search."""
 
     def __init__(self, store: Store, loop: Loop, changed: Callable[[], None]) -> None:
         self._store, self._loop, self._changed = store, loop, changed
         self._reader = SearchReader(store)
 
     async def run(self) -> None:
-        """Keep the stored histories of unfinished searches up to date until cancelled."""
+        """Keep the stored data for views of unfinished searches up to date until cancelled."""
         cache = self._loop.cluster_state.cache
         await self._reader.run(lambda: list(cache.searches.values()))
 
     # Reading
 
     async def methods(self) -> SearchMethods:
-        """Return all search methods, and the problems of installed packages whose methods could not be loaded."""
+        """Return all search methods, and for installed packages whose methods could not be loaded the problems."""
         problems = await asyncio.to_thread(registry.problems)
         return SearchMethods(methods=await asyncio.to_thread(registry.methods), problems=tuple(problems))
 
@@ -80,7 +80,7 @@ class SearchVerbs:
         self._changed()
 
     async def prune(self, who: Person, number: int, trial: int) -> None:
-        """End a trial for good before its full length; raises NotFound, and Conflict if it has ended. Idempotent."""
+        """End a trial of a search for good; raises NotFound, and Conflict if the trial has ended already."""
         experiment = await self._open(who, number)
         found = await asyncio.to_thread(self._store.trial, number, trial)
         if found.state in TRIAL_ENDED:
@@ -94,7 +94,7 @@ class SearchVerbs:
         self._changed()
 
     async def extend(self, who: Person, number: int, asked: Extension) -> None:
-        """Raise a search's limit of trials, slot time or duration; a completed search is reopened.
+        """Raise a search's limit of trials, slot time or duration; a completed search is continued.
 
         Raises NotFound, InvalidRequest if no limit is named, and Conflict if the search was stopped or has failed, if
         it has more trials already, or if its budget or time would still be used up.
@@ -141,7 +141,7 @@ class SearchVerbs:
 
 
 def _settings(experiment: Experiment) -> Settings:
-    """Return the settings of the searcher; raises Conflict if the experiment is no search."""
+    """Return the settings of an experiment's search; raises Conflict if the experiment is no search."""
     if experiment.config.search is None:
         raise Conflict(f"experiment #{experiment.number} is no search: it has a single trial")
     return settings_of(experiment.config)

@@ -26,7 +26,7 @@ _T = TypeVar("_T")
 
 
 class Staging:
-    """Operations by which launchers fetch and send files of attempts on nodes that cannot read the home directory.
+    """Operations for launchers on nodes that cannot read the service's home directory: they fetch and send files.
 
     Files that they send are written into the attempt's folder, where engines and views read them.
     """
@@ -47,7 +47,7 @@ class Staging:
         return await asyncio.to_thread(self._archive.get, experiment.snapshot)
 
     async def write(self, key: AttemptId, name: str, offset: int, data: bytes) -> StagedFile:
-        """Append to an attempt's log `name` the bytes of `data` that it lacks, or replace a record.
+        """Append `data` to an attempt's log `name`, without bytes that it has already, or replace a record.
 
         Returns the file's size. The call is idempotent. Raises InvalidRequest if `name` is no log or record, TooLarge
         for a log beyond its limit, NotFound, and Fenced if the attempt is over.
@@ -67,10 +67,10 @@ class Staging:
         return StagedFile(size=await self._alone(key, content.parent, partial(_write_content, content, offset, data)))
 
     async def keep_artifact(self, key: AttemptId, saved: ArtifactSaved) -> StagedArtifact:
-        """Store an artifact of which all bytes have arrived; otherwise return how many have.
+        """Store an artifact if all of its bytes have arrived; otherwise return how many have arrived.
 
-        An artifact with another digest is deleted. Raises InvalidRequest for an invalid digest, TooLarge, NotFound, and
-        Fenced if the attempt is over.
+        Bytes with another digest than the artifact's are deleted. Raises InvalidRequest for an invalid digest,
+        TooLarge, NotFound, and Fenced if the attempt is over.
         """
         if re.fullmatch(DIGEST, saved.digest) is None:
             raise InvalidRequest(f"{saved.digest[:100]!r} is no digest of an artifact")
@@ -116,7 +116,7 @@ def _is_staged_attempt(folder: AttemptFolder) -> bool:
 
 
 def _write(folder: AttemptFolder, name: str, offset: int, data: bytes) -> int:
-    """Write a piece of a log, or replace a whole record; return the file's size."""
+    """Write a piece of the log `name`, or replace the record `name`; return the file's size."""
     if is_log(name):
         return append(folder.path / name, offset, data)
     folder.write(name, data)

@@ -34,7 +34,7 @@ from kernel_backend.store.base import NewExperiment
 
 
 class SubmissionValidator:
-    """Validator of submissions. It stores nothing, but pins the checkpoints from which trials start."""
+    """Validator of submissions; it stores no experiment, but pins the checkpoints from which trials start."""
 
     def __init__(
         self,
@@ -53,10 +53,11 @@ class SubmissionValidator:
         self._checkpoints, self._confined, self._storage = checkpoints, confined, storage
 
     async def draft(self, who: Person, submission: Submission, begins_from: str | None = None) -> NewExperiment:
-        """Return the validated new experiment; its trials start from checkpoint `begins_from` if that is set.
+        """Validate a submission, and return the new experiment that is to be stored.
 
-        Raises NotFound for an unknown snapshot, InvalidDefinition for an error in the notebook cell or a
-        hyperparameter, ImpossibleAsk for a submission that can never run, and Forbidden.
+        If `begins_from` is set, its trials start from that checkpoint. Raises NotFound for an unknown snapshot,
+        InvalidDefinition for an error in the notebook cell or a hyperparameter, ImpossibleAsk for a submission that can
+        never run, and Forbidden.
         """
         may_submit(who)
         submission = self._in_default_pool(submission)
@@ -98,13 +99,13 @@ class SubmissionValidator:
         )
 
     async def warnings(self, draft: NewExperiment) -> tuple[str, ...]:
-        """Return warnings for the owner of a new experiment whose storage quota, or whose group's, is nearly used."""
+        """Return warnings that the storage quota of a new experiment's owner, or of the group, is nearly used up."""
         return await self._storage.warnings(draft.owner, draft.group)
 
     def _in_default_pool(self, submission: Submission) -> Submission:
-        """Return the submission with the default pool that an admin has set, if it names no pool itself.
+        """Return the submission with the default pool that an admin has set, unless it names a pool itself.
 
-        Raises InvalidRequest if that pool does not exist.
+        Raises InvalidRequest if the default pool does not exist.
         """
         if submission.config.pool is not None or not self._context.default_pool:
             return submission
@@ -115,9 +116,9 @@ class SubmissionValidator:
         return submission.model_copy(update={"config": config})
 
     async def python_in_pools(self, owner: str, group: str, config: Config, snapshot: str, python: str) -> str:
-        """Return the interpreter for an experiment in its pools, given that of the submission.
+        """Return the interpreter with which an experiment trains in its pools; `python` is that of the submission.
 
-        Raises ImpossibleAsk, InvalidRequest, Conflict or NoEnvironment if the pools cannot train it.
+        Raises ImpossibleAsk, InvalidRequest, Conflict or NoEnvironment if the experiment cannot train in the pools.
         """
         cluster = await self._cluster_state.now()
         check_possible(cluster, config, owner, group)
@@ -134,15 +135,17 @@ class SubmissionValidator:
         return await asyncio.to_thread(find, owner, snapshot, python, here, config.env == "locked")
 
     def _source_bytes(self, submission: Submission) -> int:
-        """Return the total size in bytes of the sources that must be parsed to validate the submission."""
+        """Return how many bytes of source files must be parsed to validate the submission."""
         search = submission.config.search
         own = search.source if search is not None and search.source is not None else ""
         return len(own.encode()) + self._archive.size(submission.snapshot, DEFINITION.__eq__)
 
     async def _beginning(self, who: Person, config: Config, before: str | None) -> str | None:
-        """Return the checkpoint from which trials start: `before`, else the one named by `--from` or `--warm`.
+        """Return the checkpoint from which trials start; None if they start anew.
 
-        A named checkpoint is pinned, so that all trials of a search start from the same weights.
+        If `--from` or `--warm` names a trial, it is the best checkpoint of that trial, which is pinned, so that all
+        trials of a search start from the same weights. But a checkpoint `before` to continue from, or one of the same
+        trial, is returned as it is.
         """
         source = warm_start.weights(config)
         if source is None or source.trial is None or (before is not None and not before.endswith(WEIGHTS)):

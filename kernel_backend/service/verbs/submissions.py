@@ -49,7 +49,7 @@ class SubmissionVerbs:
         await asyncio.to_thread(self._archive.put, id, data)
 
     async def submit_once(self, who: Person, submission: Submission) -> tuple[Overview, bool]:
-        """Queue a new experiment, unless it duplicates an active one; return its overview, and True if it is new.
+        """Queue a new experiment, unless an identical one is unfinished; return its overview, and True if it is new.
 
         Raises NotFound for an unknown snapshot, InvalidDefinition for an error in the notebook cell or a
         hyperparameter, and ImpossibleAsk for a submission that can never run. After an error nothing is stored.
@@ -66,7 +66,7 @@ class SubmissionVerbs:
         return await self._overview(who, twin), False
 
     async def add(self, who: Person, draft: NewExperiment) -> Overview:
-        """Store a validated experiment, which the loop then starts; return its overview."""
+        """Store a validated experiment, which the control loop then starts; return its overview."""
         beyond = await asyncio.to_thread(self._numbering.beyond, draft.owner)
         experiment, _ = await asyncio.to_thread(self._store.add_experiment, draft, time.time(), beyond)
         await asyncio.to_thread(self._preparation.keep, draft.owner, draft.snapshot, draft.python)

@@ -19,7 +19,7 @@ from kernel_backend.store.base import Store
 
 
 class TraceVerbs:
-    """Operations on trace requests, which are stored, so that a restart of the service loses none."""
+    """Operations on requests for traces; the requests are stored, so that a restart of the service loses none."""
 
     def __init__(
         self, store: Store, overview: Callable[[Person, int], Awaitable[Overview]], changed: Callable[[], None]
@@ -29,10 +29,10 @@ class TraceVerbs:
         self._lock = asyncio.Lock()  # a request that is being stored must not be taken for an answered one
 
     async def request(self, who: Person, number: int, wanted: TraceRequest) -> Overview:
-        """Ask ranks of a running trial to record steps; its launchers fetch the request with their next heartbeat.
+        """Ask ranks of a running trial to record steps; its launchers receive the request with their next heartbeat.
 
-        Raises Conflict if the trial does not run, or records a trace already; InvalidRequest for a rank that it has
-        not, and for a command.
+        Raises Conflict if the trial does not run, or records a trace already. Raises InvalidRequest for a rank that the
+        trial does not have, and for an experiment that runs a command, which cannot be traced.
         """
         experiment = await changeable(self._store, who, number)
         if experiment.config.form == "command":
@@ -53,7 +53,7 @@ class TraceVerbs:
         return await self._overview(who, number)
 
     async def pending(self, key: AttemptId) -> Trace | None:
-        """Return the trace that was requested of an attempt and has not been recorded yet."""
+        """Return the trace that an attempt was asked to record and has not recorded yet; None if there is none."""
         known = await self._known()
         if key not in known:
             return None

@@ -21,13 +21,19 @@ _KEY_BYTES = 32
 
 
 class WebhookVerbs:
-    """Operations on webhooks. Users see those that they added; admins may list and remove all."""
+    """Operations on webhooks.
+
+    Users see the webhooks that they have added; admins may list and remove all.
+    """
 
     def __init__(self, context: Context, sender: OutboxSender) -> None:
         self._store, self._rules, self._sender = context.store, context.outbox.rules, sender
 
     async def webhooks(self, who: Person, everyone: bool) -> list[Webhook]:
-        """Return the user's webhooks, or those of all users; raises Forbidden unless an admin requests these."""
+        """Return the user's webhooks, or with `everyone` those of all users.
+
+        Raises Forbidden for `everyone` unless the user is an admin.
+        """
         if everyone:
             check_admin(who, "the webhooks of all users are listed for admins")
         waiting = await asyncio.to_thread(self._store.waiting_notices)
@@ -37,8 +43,8 @@ class WebhookVerbs:
     async def add(self, who: Person, new: NewWebhook) -> Webhook:
         """Add a webhook, and return it with its secret.
 
-        Raises InvalidRequest for an address that is not allowed, Forbidden if a user who is no admin requests events
-        of everyone's experiments, and Conflict if they have too many.
+        Raises InvalidRequest for an address that is not allowed, Forbidden if a user who is no admin requests events of
+        everyone's experiments, and Conflict if the user has too many webhooks.
         """
         if new.everyone:
             check_admin(who, "only admins are notified of everyone's experiments")
@@ -60,7 +66,7 @@ class WebhookVerbs:
         return _shown(added).model_copy(update={"secret": added.secret})
 
     async def remove(self, who: Person, id: int) -> Webhook:
-        """Remove a webhook and its waiting notices, and return its last state. Raises NotFound."""
+        """Remove a webhook and its waiting notices; return what the webhook was. Raises NotFound."""
         hook = await self._own(who, id)
         foreign = hook.everyone or hook.owner != who.name
         entry = _entry(who, "remove webhook", hook, f"of {hook.owner}") if foreign else None
@@ -68,13 +74,16 @@ class WebhookVerbs:
         return _shown(hook)
 
     async def test(self, who: Person, id: int) -> Tried:
-        """Send a test message; return whether it was delivered, which switches on a webhook that was switched off."""
+        """Send a test message to a webhook; return whether it was delivered.
+
+        A delivery switches a webhook on that was switched off.
+        """
         problem = await self._sender.test(await self._own(who, id))
         waiting = await asyncio.to_thread(self._store.waiting_notices)
         return Tried(webhook=_shown(await self._own(who, id), waiting.get(id, 0)), problem=problem)
 
     async def _own(self, who: Person, id: int) -> StoredWebhook:
-        """Return a webhook that the user may change; raises NotFound, also for a webhook of another user."""
+        """Return a webhook if the user may change it; raises NotFound, also for a webhook of another user."""
         hook = await asyncio.to_thread(self._store.webhook, id)
         if hook.owner != who.name and not who.admin:
             raise NotFound(f"there is no webhook {id}: `daylight webhook list` shows yours")

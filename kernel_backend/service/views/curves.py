@@ -1,4 +1,4 @@
-"""Read the curves of trials from their reports; points are cached, so that only new reports are read from the store."""
+"""Compute curves of trials from their reports; points are cached, so that only new reports are read from the store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ KEPT = 1_000_000  # values of all cached trials together, 32 bytes each
 
 
 class CurveReader:
-    """Reader that downsamples curves for one caller at a time, so that concurrent callers share its cache."""
+    """Reader that reduces reports of trials to curves with few points.
+
+    It serves one caller at a time, so that concurrent callers share its cache.
+    """
 
     def __init__(self, store: Store, kept: int = KEPT) -> None:
         self._store, self._kept = store, kept
@@ -34,7 +37,7 @@ class CurveReader:
         return reported_values, thin(trial, reported_values, points)
 
     def _forget(self) -> None:
-        """Evict the least recently used curves until the cache is small enough; the newest always stays."""
+        """Remove the least recently used curves until the cache is small enough; the newest always stays."""
         while (
             len(self._told) > 1 and sum(reported_values.values for reported_values in self._told.values()) > self._kept
         ):

@@ -11,7 +11,7 @@ MOST = 20  # experiments
 
 
 def read_ended(store: Store, owner: str, since: float, at: float) -> EndedExperiments:
-    """Return a user's experiments that ended after `since`, and whether any is still active.
+    """Return a user's experiments that ended after `since`, and whether any experiment of the user is still active.
 
     At most the newest `MOST` are returned.
     """

@@ -35,7 +35,7 @@ class Monitoring:
         pools: Callable[[], Awaitable[Sequence[PoolStatus]]],
         round_age: Callable[[], float],
     ) -> None:
-        """Create the reader; `round_age` returns the seconds since the scheduler's loop completed a round."""
+        """Create the reader; `round_age` returns the seconds since the control loop last completed a round."""
         self._store, self._cluster_state, self._pools, self._round_age = store, cluster_state, pools, round_age
 
     async def families(self, who: Person) -> list[Family]:
@@ -140,7 +140,7 @@ def _slots(cluster: ClusterState) -> Counter[Key]:
 
 
 def _queued(cluster: ClusterState) -> tuple[Counter[str], Counter[str], dict[str, float]]:
-    """Return, by pool, the numbers of requests and of requested slots, and the longest wait in seconds."""
+    """Return three mappings by pool: the number of requests, of requested slots, and the longest wait in seconds."""
     requests: Counter[str] = Counter()
     slots: Counter[str] = Counter()
     oldest: dict[str, float] = {}
@@ -164,7 +164,10 @@ def _purpose(run: Allocation) -> str:
 
 
 def _bounded(used: Counter[Key]) -> Counter[Key]:
-    """Return the slots by account; all but the `MOST_USERS` users with the most slots are summed up as `OTHERS`."""
+    """Return the numbers of slots by pool, group, user and purpose, for the `MOST_USERS` users with the most slots.
+
+    The slots of all other users are summed up under the name `OTHERS`.
+    """
     by_user: Counter[str] = Counter()
     for (_, _, user, _), slots in used.items():
         by_user[user] += slots

@@ -1,4 +1,4 @@
-"""Complete experiment overviews for a user: add wait reasons and snapshot warnings."""
+"""Complete experiment overviews for a user: add why experiments wait, and warnings about snapshots."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WARNED = 4096  # snapshots whose warnings are cached: an archive never changes
 
 
 class Overviews:
-    """View that adds wait reasons and snapshot warnings to overviews, and redacts them for a user."""
+    """View that adds why experiments wait, and warnings about snapshots; it hides what a user may not see."""
 
     def __init__(
         self,
@@ -43,13 +43,13 @@ class Overviews:
         self._snapshot_warnings = lru_cache(WARNED)(lambda id: archive.snapshot(id).warnings)
 
     async def one(self, who: Person, number: int) -> Overview:
-        """Return the overview of an experiment, redacted for this user; raises NotFound."""
+        """Return the overview of an experiment, without what this user may not see; raises NotFound."""
         known = await asyncio.to_thread(self._store.overview, number)
         (completed,) = await self.complete(who, [known])
         return completed
 
     async def complete(self, who: Person, known: Sequence[Overview]) -> list[Overview]:
-        """Return the overviews with wait reasons and snapshot warnings added, redacted for `who`."""
+        """Return overviews with reasons for waits and warnings about snapshots, without what `who` may not see."""
         waits: list[Wait | None] = [None] * len(known)
         if not all(each.ended for each in known):
             async with self._cluster_state.looking() as cluster:
@@ -62,7 +62,7 @@ class Overviews:
     def _wait(self, who: Person, known: Overview, cluster: ClusterState) -> Wait | None:
         """Return why and since when an experiment has been waiting; None if it is not waiting.
 
-        The cluster state that is read may be slightly newer than the trials of the overview.
+        `cluster` may be slightly newer than the trials in the overview.
         """
         if known.state == TrialState.QUEUED and known.pending:
             return self._cluster_state.pending_wait(known.pending[0].id)
@@ -91,9 +91,9 @@ class Overviews:
         return known.model_copy(update={"wait": wait, "warnings": warnings, **more})
 
     def _batch_size(self, experiment: Experiment) -> int | None:
-        """Return the batch size that `--batch-size auto` has found.
+        """Return the batch size that `--batch-size auto` has found; None if it has found none yet.
 
-        None if there is none, or if trials have different ones.
+        None also for a search, whose trials may have different ones.
         """
         if experiment.config.auto_batch is None or experiment.config.search is not None:
             return None
@@ -109,7 +109,10 @@ class Overviews:
 
 
 def _impossible(who: Person, experiment: Experiment, trials: Sequence[Trial], cluster: ClusterState) -> Wait | None:
-    """Return why no node can hold the experiment's trials: nodes are too small now, or too many are excluded."""
+    """Return why trials cannot be placed now, as a wait: nodes are too small, or too many nodes are excluded.
+
+    None if no trial is held for that reason.
+    """
     held = [trial for trial in trials if Hold.ENGINE in trial.holds]
     if not held:
         return None

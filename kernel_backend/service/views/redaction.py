@@ -1,4 +1,4 @@
-"""Redact notes: replace the numbers of experiments that the reader may not see."""
+"""Hide the numbers of experiments that the reader of a note may not see."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _PREEMPTED_FOR = re.compile(r"(?:(?<= was preempted: )|(?<= was put aside: )|(?<
 
 
 class NoteRedactor:
-    """Redactor of notes for one user; it blocks to look up the experiments that notes name."""
+    """Redactor of notes for one user, which looks up the experiments that a note names; that blocks."""
 
     def __init__(self, store: Store, who: Person) -> None:
         self._store, self._who = store, who
         self._sees: Callable[[int], bool] = cache(self._look)
 
     def note(self, text: str) -> str:
-        """Return a note's text, where "another's training" replaces experiment numbers that the user may not see."""
+        """Return a note's text; experiments that the user may not see are named "another's training"."""
         return _PREEMPTED_FOR.sub(lambda found: found[0] if self._sees(int(found[1])) else "another's training", text)
 
     def note_message(self, json: str) -> str:
-        """Return a message in JSON, with the text of its note redacted."""
+        """Return a message (JSON text) that contains a note, with the text of the note redacted."""
         message = Message.model_validate_json(json)
         data = {**message.data, "text": self.note(str(message.data["text"]))}
         return message.model_copy(update={"data": data}).model_dump_json()

@@ -15,7 +15,7 @@ from kernel_backend.store.base import Store
 
 
 class SpendingReader:
-    """Reader of the slot-hours, energy and cost of experiments: admins see all users', others their own."""
+    """Reader of the slot-hours, energy and cost of experiments: of all users for admins, else of the user's own."""
 
     def __init__(self, store: Store, engines: PoolEngines, local_price: float | None) -> None:
         self._store, self._engines, self._local_price = store, engines, local_price

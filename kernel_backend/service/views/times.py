@@ -14,7 +14,7 @@ LIVE_S = 10.0  # age of the last delivery up to which a search's ranks count as 
 
 
 def read_times(store: Store, experiment: Experiment, trial: int | None, at: float) -> Times:
-    """Return the times of a trial, by default the only one; for a search without `trial`, the sum over all.
+    """Return the time spent in each part of a trial's work; without `trial`, of the only trial or of a whole search.
 
     Raises NotFound for a trial that does not exist.
     """
@@ -27,7 +27,11 @@ def read_times(store: Store, experiment: Experiment, trial: int | None, at: floa
 
 
 def of_trial(experiment: Experiment, trial: int, live: bool, stored: Sequence[AttemptTimes]) -> Times:
-    """Return the time spent in each part of a trial: sums over its attempts, and the ranks of the newest one."""
+    """Return the time spent in each part of a trial's work.
+
+    It is summed over all attempts, in all and for each rank of the newest attempt. `live` is True if the trial is
+    running.
+    """
     newest = max((each.attempt for each in stored), default=0)
     ranks = []
     for each in (found.times for found in stored if found.attempt == newest):
@@ -45,9 +49,9 @@ def of_trial(experiment: Experiment, trial: int, live: bool, stored: Sequence[At
 
 
 def of_search(experiment: Experiment, whole: Split, running: Sequence[RankTimes]) -> Times:
-    """Return the time spent in each part of a search's trials, with the main cause of delay over all of them.
+    """Return the time spent in each part of the work of a search's trials, and the main cause of delay.
 
-    `running` are the ranks of the trials that run now.
+    `running` are the times of the ranks that run now.
     """
     minute = added(each.minute for each in running)
     operations = sum(each.operations for each in running) / max(1, len(running))

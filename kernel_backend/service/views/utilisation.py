@@ -1,4 +1,4 @@
-"""Read the use of an experiment's slots: now, over the whole training, and as curves."""
+"""Read how an experiment uses its slots: now, on average over the training, and as curves."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ FEWEST_POINTS = 20  # of each rank
 
 
 class UtilisationReader:
-    """Reader of the use of slots, for users who may see the experiment."""
+    """Reader of how slots are used, for users who may see the experiment."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def utilisation(self, who: Person, number: int, trial: int | None, points: int) -> Utilisation:
-        """Return the use of a trial's slots by rank; for a search without `trial`, of all trials together.
+        """Return how each rank of a trial uses its slot; for a search without `trial`, how all its trials together do.
 
         Curves have at most `points` periods. Raises NotFound.
         """
@@ -53,9 +53,9 @@ class UtilisationReader:
 
 
 def of_trial(trial: int, stored: Sequence[StoredUse], points: int, since: float | None) -> Utilisation:
-    """Return the use of a trial's slots by rank over all attempts.
+    """Return how each rank of a trial used its slot, over all attempts.
 
-    Samples from `since` on count as current, with None none do.
+    Samples later than the time `since` count as current; if `since` is None, none does.
     """
     newest = max((each.attempt for each in stored), default=0)
     ranks = sorted({each.slot.rank for each in stored if each.attempt == newest})

@@ -1,4 +1,4 @@
-"""Stream messages to watchers: each message is read once for all of them, and wakes only watchers that it concerns."""
+"""Stream messages to watching clients: each message is read once for all, and wakes only clients that it concerns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEPT = 32  # cached pages of older messages, which watchers that start together 
 
 
 class EncodedMessage(NamedTuple):
-    """Message of the stream, encoded as JSON once for all watchers."""
+    """Message of the store's stream, encoded as JSON once for all clients."""
 
     seq: int
     experiment: int
@@ -29,7 +29,7 @@ class EncodedMessage(NamedTuple):
 
 
 class WatcherFeed:
-    """Reader of new messages while there are watchers, and of older ones page by page on demand."""
+    """Reader of new messages while clients watch, and of older messages page by page when a client needs them."""
 
     def __init__(self, store: Store, bus: Notifier) -> None:
         self._store, self._bus = store, bus
@@ -41,7 +41,7 @@ class WatcherFeed:
         self._pump: asyncio.Task[None] | None = None
 
     async def frames(self, after: int, experiment: int | None = None) -> AsyncGenerator[EncodedMessage, None]:
-        """Yield messages of one experiment or of all: every one above number `after`, then each new one.
+        """Yield messages of one experiment or of all: first every stored one above number `after`, then each new one.
 
         Raises StoreUnavailable.
         """
@@ -73,7 +73,7 @@ class WatcherFeed:
                 self._bells.clear()
 
     def _newest(self, after: int, experiment: int | None) -> _Page | None:
-        """Return the cached messages above `after`; None if the cache does not reach back that far."""
+        """Return the cached messages with numbers above `after`; None if the cache does not reach back that far."""
         if after < self._floor:
             return None
         new = self._recent[bisect_right(self._recent, after, key=attrgetter("seq")) :]
@@ -81,7 +81,10 @@ class WatcherFeed:
         return _Page(wanted, max(after, self._read), last=True)
 
     async def _earlier(self, after: int, experiment: int | None) -> _Page:
-        """Return the next page of messages from the store; callers that want the same page share one read."""
+        """Return the next page of messages above number `after` from the store.
+
+        Callers that want the same page share one read.
+        """
         key = after, experiment
         if key not in self._pages:
             self._pages[key] = asyncio.create_task(asyncio.to_thread(self._page, after, experiment))
@@ -106,7 +109,7 @@ class WatcherFeed:
     # Following new messages
 
     async def _follow(self) -> None:
-        """Read new messages, and wake the watchers that they concern."""
+        """Read new messages as they are stored, and wake the clients that they concern."""
         try:
             last = await asyncio.to_thread(self._store.last_seq)
             self._recent, self._floor, self._read = [], last, last
@@ -137,7 +140,7 @@ class WatcherFeed:
 
 
 class _Page(NamedTuple):
-    """Consecutive messages, complete up to message number `upto`."""
+    """Consecutive messages of the stream, without gaps up to message number `upto`."""
 
     frames: list[EncodedMessage]
     upto: int
