@@ -11,7 +11,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List experiments, newest first: the user's own, or an owner's or a group's. */
+        /** List experiments, newest first: the user's own by default, or an owner's or a group's. */
         get: {
             parameters: {
                 query?: {
@@ -715,7 +715,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Compare an experiment with another: differences, the likeliest cause first, and their results. */
+        /** Compare an experiment with another: the differences, the likeliest cause first, and the results of each. */
         get: {
             parameters: {
                 query?: {
@@ -872,7 +872,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Read a trial's reports as CSV; of a search without a trial, its trials. */
+        /** Export a trial's reports as CSV; for a search without a trial number, its trials. */
         get: {
             parameters: {
                 query?: {
@@ -1079,7 +1079,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Return the use of GPU, CPU and memory by rank, now and as curves; for a search, of all trials or one. */
+        /** Return the use of GPU, CPU and memory by rank, now and over time; for a search, of all trials or one. */
         get: {
             parameters: {
                 query?: {
@@ -1282,7 +1282,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Read the learning curves (metric by unit) of many trials, the best first. */
+        /** Read the learning curves of a search's trials (metric by unit of training), the best trials first. */
         get: {
             parameters: {
                 query?: {
@@ -1538,7 +1538,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Read a rank's log from a byte offset on, or its last bytes from the start of a line. */
+        /** Read a rank's log from a byte offset on, or about its last bytes, beginning with a whole line. */
         get: {
             parameters: {
                 query?: {
@@ -1732,7 +1732,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Read every byte of a checkpoint and return the findings. */
+        /** Read every byte of a checkpoint, and return whether any is damaged. */
         post: {
             parameters: {
                 query?: never;
@@ -1838,7 +1838,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Unpin a checkpoint: let the retention rules decide again. */
+        /** Unpin a checkpoint, so that the retention rules may delete it. */
         post: {
             parameters: {
                 query?: never;
@@ -1890,7 +1890,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Read the bytes of a part from an offset on; the manifest has their digest. */
+        /** Read the bytes of a part (file) of a checkpoint from an offset on; the manifest has their digest. */
         get: {
             parameters: {
                 query?: {
@@ -2195,7 +2195,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Draw an experiment's curves as a PNG; for a search, its best over time and its rungs. */
+        /** Draw an experiment's curves as a PNG; for a search, its best value over time and its rungs. */
         get: {
             parameters: {
                 query?: {
@@ -2247,7 +2247,7 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /** Store an archive under its sha256; a body with another digest is refused. */
+        /** Store an archive under its sha256, which the path names; an archive with another digest is refused. */
         put: {
             parameters: {
                 query?: never;
@@ -2284,7 +2284,7 @@ export interface paths {
         post?: never;
         delete?: never;
         options?: never;
-        /** Return whether a snapshot is stored: 204, or 404. */
+        /** Return whether a snapshot is stored: status 204 if it is, 404 if not. */
         head: {
             parameters: {
                 query?: never;
@@ -2328,7 +2328,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Deliver records of an attempt (an empty list is a heartbeat), with the attempt's own token. */
+        /** Deliver records of an attempt (an empty list is a heartbeat), authenticated by the attempt's token. */
         post: {
             parameters: {
                 query?: never;
@@ -2381,7 +2381,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Offer to run a gang's ranks on a node; repeated until the answer is `go` or `leave`. */
+        /** Offer to run a gang's ranks on a node; the launcher repeats this until the answer is `go` or `leave`. */
         post: {
             parameters: {
                 query?: never;
@@ -2434,7 +2434,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Report the state of a node's ranks, and wait for changes on other nodes; needs the attempt's own token. */
+        /** Report the state of a node's ranks, and wait for changes on other nodes; needs the attempt's token. */
         post: {
             parameters: {
                 query?: never;
@@ -2485,7 +2485,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Return the launch spec of an attempt, with the attempt's own token. */
+        /** Return the launch spec of an attempt; needs the attempt's token. */
         get: {
             parameters: {
                 query?: never;
@@ -2534,7 +2534,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Return the snapshot of an attempt's experiment as a zip, with the attempt's own token. */
+        /** Return the snapshot of an attempt's experiment as a zip; needs the attempt's token. */
         get: {
             parameters: {
                 query?: never;
@@ -2583,7 +2583,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Return the locked environment of an attempt, and some of its wheels; all if `everything` is set. */
+        /** Return an attempt's locked environment, with the wheels that no package index has; needs the attempt's token. */
         get: {
             parameters: {
                 query?: {
@@ -2635,7 +2635,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Return a piece of a wheel from a byte offset; an empty piece at its end. */
+        /** Return a piece of a wheel from a byte offset on; at the end of the wheel the piece is empty. */
         get: {
             parameters: {
                 query?: {
@@ -2689,7 +2689,7 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /** Append a piece to a log at an offset, or replace a record; return the size of the file in the service. */
+        /** Append a piece to a log at an offset, or replace a record; return the size of the service's copy. */
         put: {
             parameters: {
                 query?: {
@@ -2746,7 +2746,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Store an artifact if all of its bytes have arrived; else return how many have. */
+        /** Store an artifact if all of its bytes have arrived; otherwise return how many have arrived. */
         post: {
             parameters: {
                 query?: never;
@@ -2799,7 +2799,7 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /** Append a piece at an offset to the bytes of an artifact; return how many have arrived. */
+        /** Append a piece to the bytes of an artifact, at an offset; return how many bytes have arrived. */
         put: {
             parameters: {
                 query?: {
@@ -2902,7 +2902,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Delete checkpoints that the rules no longer retain, of one experiment or all. */
+        /** Delete the checkpoints of one experiment, or of all, that the retention rules no longer retain. */
         post: {
             parameters: {
                 query?: never;
@@ -2949,7 +2949,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Return the current user, and the quotas and usage of them and their groups. */
+        /** Return the calling user, and the quotas and slot usage of the user and of their groups. */
         get: {
             parameters: {
                 query?: never;
@@ -2994,7 +2994,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List accounts with quotas and usage: all for admins, their own for other users. */
+        /** List accounts with quotas and usage: all accounts for admins, their own and their groups' for other users. */
         get: {
             parameters: {
                 query?: never;
@@ -3045,7 +3045,7 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /** Set fields of a quota; null restores the hub's value. For admins. */
+        /** Set fields of an account's quota; null restores the value from the hub. For admins. */
         put: {
             parameters: {
                 query?: never;
@@ -3083,7 +3083,7 @@ export interface paths {
             };
         };
         post?: never;
-        /** Restore all fields of a quota to the hub's values. For admins. */
+        /** Restore all fields of an account's quota to the values from the hub. For admins. */
         delete: {
             parameters: {
                 query?: never;
@@ -3131,7 +3131,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Return how many slots an account held over time, by default in the last week. */
+        /** Return how many slots an account held over time; by default in the last week. */
         get: {
             parameters: {
                 query?: {
@@ -3183,7 +3183,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List queued requests of each pool in scheduling order. Those of other users are anonymous. */
+        /** List the queued requests of each pool in scheduling order. Requests of other users are anonymous. */
         get: {
             parameters: {
                 query?: {
@@ -3236,7 +3236,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Set the priority of an experiment. An admin may set any, its owner one that quotas allow. */
+        /** Set the priority of an experiment: an admin may set any, the owner one that the quotas allow. */
         post: {
             parameters: {
                 query?: never;
@@ -3813,7 +3813,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Store the answers of a node's probe program, and wait for orders; needs the token of the check. */
+        /** Store what a node's probe program has found, and wait for its next orders; needs the token of the check. */
         post: {
             parameters: {
                 query?: never;
@@ -3897,7 +3897,7 @@ export interface paths {
             };
         };
         put?: never;
-        /** Add a webhook; the answer has its secret, which is shown only here. */
+        /** Add a webhook; the reply is the only one that contains its secret. */
         post: {
             parameters: {
                 query?: never;
@@ -4248,7 +4248,7 @@ export interface components {
         };
         /**
          * AllReduceOrder
-         * @description Second order to the probes: run an all-reduce through node 0's `address`; exit if it is "".
+         * @description Second order to the probes: run an all-reduce in which node 0 has the address `address`; exit if it is "".
          */
         AllReduceOrder: {
             /** @default  */
@@ -4329,7 +4329,7 @@ export interface components {
         };
         /**
          * AutoBatch
-         * @description Find the largest batch size that fits into memory before the training, as with `--batch-size auto`.
+         * @description Request to find the largest batch size that fits into memory before the training, as by `--batch-size auto`.
          */
         AutoBatch: {
             /** @default null */
@@ -4365,7 +4365,7 @@ export interface components {
         };
         /**
          * CheckpointDecision
-         * @description Decision to retain or delete a checkpoint of the trial `experiment.trial`, with the reasons to retain it.
+         * @description Decision to retain or delete one checkpoint of the trial `experiment.trial`, with the reasons for it.
          */
         CheckpointDecision: {
             experiment: number;
@@ -4441,7 +4441,7 @@ export interface components {
         };
         /**
          * Config
-         * @description Configuration of a training, set by flags and never by the user's code.
+         * @description Configuration of a training: the options of its submission, and settings that the user's code implies.
          */
         Config: {
             /**
@@ -4705,7 +4705,7 @@ export interface components {
         };
         /**
          * DiskUsage
-         * @description Disk usage of an experiment in bytes, and how many of them deleting it would not free.
+         * @description Disk usage of an experiment in bytes, and how many bytes stay in use if the experiment is deleted.
          */
         DiskUsage: {
             experiment: number;
@@ -4732,7 +4732,7 @@ export interface components {
         };
         /**
          * EndedExperiments
-         * @description Experiments of a user that ended after a time, oldest first; and whether others have not ended.
+         * @description Experiments of a user that ended after a given time, oldest first, and whether others have not ended yet.
          */
         EndedExperiments: {
             /** @default [] */
@@ -4877,7 +4877,7 @@ export interface components {
         };
         /**
          * Failed
-         * @description Event: `prepare` failed, or a custom search class raised, timed out, or returned an invalid answer.
+         * @description Event: the user's function `prepare` failed, or a custom search class raised, timed out, or answered wrongly.
          */
         Failed: {
             /**
@@ -4948,7 +4948,9 @@ export interface components {
         };
         /**
          * GarbageReport
-         * @description Retention decisions for checkpoints, logs and reports. Unless in a dry run, the rest has been deleted.
+         * @description What the retention rules retain and delete: checkpoints (`stays` and `goes`), logs and reports.
+         *
+         *     In a dry run nothing is deleted. Otherwise the deletions have been done, except for those in `problems`.
          */
         GarbageReport: {
             /** @default [] */
@@ -4966,7 +4968,9 @@ export interface components {
         };
         /**
          * HeldAllocation
-         * @description Job of a site's queue that a search keeps for its trials, or that it waits for.
+         * @description Job in a site's queue, such as Slurm's, in which a search runs its trials one after another.
+         *
+         *     The search keeps the job between trials. If the site has not granted the job its nodes yet, the search waits for it.
          */
         HeldAllocation: {
             id: string;
@@ -4988,7 +4992,9 @@ export interface components {
         };
         /**
          * HistoryEntry
-         * @description Experiment, with its differences from the one it reruns, else from the previous one of its notebook or name.
+         * @description Experiment in a history, with its differences from an earlier one.
+         *
+         *     That is the experiment that it reruns, or else the previous one of the same notebook or name.
          */
         HistoryEntry: {
             number: number;
@@ -5039,7 +5045,9 @@ export interface components {
         };
         /**
          * Instruction
-         * @description Answer to a delivery: the number of the last accepted record, and whether the ranks continue or end.
+         * @description Answer of the service to a delivery: the number of the last accepted record, and what the ranks do next.
+         *
+         *     They continue, release their slots, or stop.
          */
         Instruction: {
             accepted: number;
@@ -5169,7 +5177,9 @@ export interface components {
         };
         /**
          * NodeOrder
-         * @description Answer to a node's state: continue, end the ranks since the gang has failed, or exit since it is fenced.
+         * @description Answer of the service to a node's state, for the launcher on this node.
+         *
+         *     It continues, ends its ranks since the gang has failed, or exits since its attempt is fenced.
          */
         NodeOrder: {
             /**
@@ -5286,9 +5296,9 @@ export interface components {
         };
         /**
          * ParamsAssigned
-         * @description Event: the hyperparameters with which a trial really ran became known.
+         * @description Event: the hyperparameters with which a trial really runs became known.
          *
-         *     Trials of earlier searches, which are prior data, have numbers below 1.
+         *     Trials of earlier searches, whose results the search uses, have numbers below 1.
          */
         ParamsAssigned: {
             /**
@@ -5569,7 +5579,7 @@ export interface components {
         };
         /**
          * ProbeOrders
-         * @description Orders to the probes so far; None for one that has not been given yet.
+         * @description Orders that the probes have been given so far; None stands for an order that has not been given yet.
          */
         ProbeOrders: {
             /** @default null */
@@ -5682,7 +5692,7 @@ export interface components {
         };
         /**
          * RankUse
-         * @description Use of the slot of one rank over the attempts of its trial.
+         * @description Use of one rank's slot over all attempts of the trial: the newest sample, the whole time, and a curve.
          */
         RankUse: {
             rank: number;
@@ -5739,7 +5749,9 @@ export interface components {
         };
         /**
          * Results
-         * @description Comparison of the results of two trainings: the last equal step, the first different one, and final metrics.
+         * @description Comparison of the results of two trainings: up to which step they are equal, and at which they first differ.
+         *
+         *     `metrics` has the newest validation values of both.
          */
         Results: {
             identical: boolean | null;
@@ -5771,7 +5783,7 @@ export interface components {
         };
         /**
          * RungStatus
-         * @description Results at one rung of a bracket: how trials stood at the end of a certain unit.
+         * @description Results at one rung of a bracket: how the trials compare at the end of unit `unit`.
          */
         RungStatus: {
             unit: number;
@@ -5946,7 +5958,7 @@ export interface components {
         };
         /**
          * Server
-         * @description Notebook server with the slots that it holds; 0 if the hub does not know of any.
+         * @description Notebook server with the number of slots that it holds; 0 if JupyterHub does not know of any.
          */
         Server: {
             owner: string;
@@ -6021,7 +6033,9 @@ export interface components {
         };
         /**
          * Spending
-         * @description Slot-hours, energy and cost of some attempts. Each lost slot-hour is counted in exactly one of three fields.
+         * @description Slot-hours, energy and cost of some attempts.
+         *
+         *     A lost slot-hour is counted in exactly one of `repeated_hours`, `waiting_hours` and `pruned_hours`.
          */
         Spending: {
             name: string;
@@ -6044,7 +6058,7 @@ export interface components {
         };
         /**
          * SpendingReport
-         * @description Slot-hours, energy and cost by user, group, month or experiment.
+         * @description Slot-hours, energy and cost of the attempts in a period, summed by user, group, month or experiment.
          */
         SpendingReport: {
             /** @enum {string} */
@@ -6070,7 +6084,9 @@ export interface components {
         };
         /**
          * StagedArtifact
-         * @description Answer to an artifact's record: how many of its bytes the service has, and whether it is stored.
+         * @description Answer of the service to a launcher that sent an artifact's record.
+         *
+         *     It says how many bytes of the artifact's file have come, and whether the artifact is stored.
          */
         StagedArtifact: {
             size: number;
@@ -6079,7 +6095,7 @@ export interface components {
         };
         /**
          * StagedFile
-         * @description Answer to a piece of a file: how many bytes of the file the service has now.
+         * @description Answer of the service to a launcher that sent a piece of a file: how many bytes of the file it has now.
          */
         StagedFile: {
             size: number;
@@ -6099,7 +6115,7 @@ export interface components {
         };
         /**
          * StoredNote
-         * @description Warning or remark about an attempt, as a message carries it.
+         * @description Warning or remark about an attempt, sent as the data of a stream message.
          */
         StoredNote: {
             text: string;
@@ -6112,7 +6128,7 @@ export interface components {
         };
         /**
          * StoredReport
-         * @description Stored report with its sequence number, from which clients continue by `after=`.
+         * @description Stored report of a trial. A client that has read number `seq` requests newer reports with `after=seq`.
          */
         StoredReport: {
             seq: number;
@@ -6142,7 +6158,7 @@ export interface components {
          * Times
          * @description Time that a trial, or all trials of a search, spent in each part of the work, and the main cause of delay.
          *
-         *     For a trial it is given by rank.
+         *     For a single trial, `ranks` has the times of each rank.
          */
         Times: {
             trial: number | null;
@@ -6156,7 +6172,7 @@ export interface components {
         };
         /**
          * Trace
-         * @description Requested recording of an attempt, until its ranks have answered.
+         * @description Request that ranks of an attempt record some steps with torch.profiler, kept until they have answered.
          */
         Trace: {
             id: string;
@@ -6344,7 +6360,7 @@ export interface components {
         };
         /**
          * Wait
-         * @description Why a slot request waits, its queue position (from 1), and the estimated wait in seconds if known.
+         * @description Reason why a slot request waits, its position in the queue (from 1), and the estimated wait in seconds if known.
          *
          *     About half of all waits end between `earliest` and `latest`.
          */
@@ -6441,7 +6457,7 @@ export interface components {
         };
         /**
          * AutoBatch
-         * @description Find the largest batch size that fits into memory before the training, as with `--batch-size auto`.
+         * @description Request to find the largest batch size that fits into memory before the training, as by `--batch-size auto`.
          */
         AutoBatchInput: {
             /** @default null */
@@ -6497,7 +6513,7 @@ export interface components {
         };
         /**
          * Config
-         * @description Configuration of a training, set by flags and never by the user's code.
+         * @description Configuration of a training: the options of its submission, and settings that the user's code implies.
          */
         ConfigInput: {
             /**
@@ -6651,7 +6667,9 @@ export interface components {
         };
         /**
          * DeliveredUse
-         * @description Use of the slot of one rank of an attempt; number 0 is the newest sample, others are periods of its curve.
+         * @description Use of one rank's slot in some period, as a launcher delivers it.
+         *
+         *     `number` is 0 for the newest sample; other numbers belong to the periods of the curve over time.
          */
         DeliveredUseInput: {
             rank: number;
@@ -6682,7 +6700,7 @@ export interface components {
          * Delivery
          * @description Body of `POST /api/attempts/KEY/records`: records, and measurements since the last delivery.
          *
-         *     Empty, it is a heartbeat.
+         *     A delivery without any of these is a heartbeat.
          */
         DeliveryInput: {
             /** @default [] */
@@ -6865,9 +6883,9 @@ export interface components {
         };
         /**
          * NodeState
-         * @description State of a node's ranks, sent by its launcher.
+         * @description State of a node's ranks, which its launcher sends to the service.
          *
-         *     The service answers as soon as its order changes, at the latest after `wait` seconds.
+         *     The service answers when it has another order for the node, at the latest after `wait` seconds.
          */
         NodeStateInput: {
             node: number;
@@ -7252,7 +7270,9 @@ export interface components {
         };
         /**
          * Resumption
-         * @description Body of `POST /api/experiments/{number}/resume`; an empty one changes nothing.
+         * @description Body of `POST /api/experiments/{number}/resume`: the number of slots from now on.
+         *
+         *     An empty body changes nothing.
          */
         ResumptionInput: {
             /** @default null */
@@ -7501,7 +7521,7 @@ export interface components {
         };
         /**
          * TraceRequest
-         * @description Body of `POST /api/experiments/N/trace`: record so many steps of some ranks.
+         * @description Body of `POST /api/experiments/N/trace`: how many steps to record with torch.profiler, and on which ranks.
          */
         TraceRequestInput: {
             /** @default null */
