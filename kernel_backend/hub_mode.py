@@ -96,7 +96,10 @@ class UnderHub:
         await _again_and_again(look, "notebook servers", every)
 
     async def counted(self) -> tuple[Server, ...]:
-        """Return the running notebook servers; if the hub does not answer, log a message and return none."""
+        """Return the notebook servers that run now, so that their slots are known before the first allocation.
+
+        Returns an empty tuple, and logs a warning, if the hub does not answer.
+        """
         try:
             return await self.servers.read()
         except ServiceUnreachable as error:

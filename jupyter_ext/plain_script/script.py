@@ -1,4 +1,7 @@
-"""Compose a plain script: its description, its flags, the user's code, and the training loop."""
+"""Compose a plain script: a Python program that trains a user's model without Daylight, in one process.
+
+It consists of a description, command-line flags, the user's code, and a training loop.
+"""
 
 from __future__ import annotations
 
@@ -105,11 +108,12 @@ def plain_script(
     modules: Sequence[str] = (),
     roles_from: int = 1,
 ) -> str:
-    """Return the script for a training definition, with hyperparameters as flags whose defaults are `params`.
+    """Return the plain script for a definition: a program with hyperparameters as flags, whose defaults are `params`.
 
     `source` is the user's code, which imports `modules` of its project; the submitted cell begins at line `roles_from`.
-    For the form trainer or lightning, hyperparameters are written into the code instead. Raises InvalidRequest for
-    features that a script lacks, if they would change results.
+    If the definition is a Hugging Face Trainer or a Lightning module, hyperparameters are written into the code
+    instead. `command` is the command line of the submission, for the description. Raises InvalidRequest for features
+    that change results, and that a plain script does not have.
     """
     _check(source, definition, config)
     if definition.form in ("trainer", "lightning"):
@@ -134,7 +138,7 @@ def plain_script(
 
 
 def _check(source: str, definition: Definition, config: Config) -> None:
-    """Raise InvalidRequest for features that a script lacks and that change results."""
+    """Raise InvalidRequest if the submission uses a feature that changes results and that a plain script lacks."""
     problems = []
     if definition.form in _NO_SCRIPT:
         problems.append(f"--as-script: {_NO_SCRIPT[definition.form]}")
@@ -169,7 +173,7 @@ def _check(source: str, definition: Definition, config: Config) -> None:
 
 
 def _differences(config: Config, source: str, modules: Sequence[str]) -> Iterator[str]:
-    """Yield lines that describe how the script differs from the experiment."""
+    """Yield lines for the script's description that say how it differs from a job on Daylight."""
     yield ""
     yield "Not in it: checkpoints on the way, restarts, loader processes, and the end by losses that are not finite."
     if config.slots > 1:

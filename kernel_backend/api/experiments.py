@@ -155,10 +155,14 @@ class ExportHandler(ApiHandler):
 
 
 class FactsHandler(ApiHandler):
-    """Handler that lists a trial's provenance records, which say on what a result depends besides the submission."""
+    """Handler that lists a trial's provenance records (facts): what its result depends on besides the submission."""
 
     async def get(self, number: str) -> None:
-        """List a trial's provenance records: samples delivered, files read, weights at step 0, the runtime."""
+        """List the provenance records (facts) of a trial of experiment `number`.
+
+        They include digests of the samples delivered and of the weights at step 0, the files read, and the hardware
+        and libraries that the trial ran with.
+        """
         trial = self.integer("trial", 1, least=1)
         self.reply({"facts": await self.service.facts(self.user, int(number), trial)})
 

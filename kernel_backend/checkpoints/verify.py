@@ -247,7 +247,7 @@ def newest_attempt(names: Sequence[str]) -> int:
 
 
 def attempt_of(checkpoint: str) -> int:
-    """Return the attempt number in a checkpoint's name `<step>-<attempt>`."""
+    """Return the number of the attempt that saved a checkpoint, from the checkpoint's name: 2 for `800-2`."""
     return checkpoint_order(checkpoint)[1]
 
 

@@ -1,4 +1,7 @@
-"""Define a verb's answer: a body for `--json`, and parts that a terminal or a notebook cell renders."""
+"""Define the answer of a command such as `daylight list` or `%dl list`.
+
+It has a body for `--json`, and parts that a terminal or a notebook cell renders.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +89,7 @@ Shown = Table | Text | File | Log | Frames | Comparison | Card | Started
 
 @dataclass(frozen=True)
 class Answer:
-    """Result of a verb: the parts to print, the body for `--json`, and the exit code.
+    """Result of a command: the parts to print, the body for `--json`, and the exit code.
 
     With `--json` and a `body`, the body is printed instead of the parts in `shown`. `notes` are always printed.
     """
@@ -105,7 +108,7 @@ class Waited(NamedTuple):
 
 
 class Console(Protocol):
-    """Terminal or notebook cell in which a verb runs, and which renders its answer."""
+    """Terminal or notebook cell in which a command such as `daylight list` or `%dl list` runs and shows its answer."""
 
     def say(self, text: str) -> None:
         """Print a message next to the answer."""

@@ -20,7 +20,7 @@ LOOKS = RetryPolicy(exponential(0.2, 1.0, factor=1.5))  # intervals between poll
 
 @dataclass(frozen=True)
 class Look:
-    """Overview of an experiment at one poll, and what has changed since the previous poll."""
+    """Result of one poll of an experiment: the overview, that of the previous poll, and the validations in between."""
 
     before: Overview
     overview: Overview
@@ -28,7 +28,10 @@ class Look:
 
     @property
     def lines(self) -> list[str]:
-        """Return the changes as lines of a log: validations, changes of state, ends of attempts, notes."""
+        """Return what has changed since the previous poll, as lines of a log.
+
+        There are lines for attempts that have changed, the experiment's state, new validations and new notes.
+        """
         found = [message_line(message, self.before, self.overview) for message in self._messages()]
         return [line for line in found if line]
 
@@ -51,9 +54,10 @@ class Look:
 
 
 def follow(client: Client, overview: Overview, timeout: float | None = None) -> Iterator[Look]:
-    """Poll an experiment and yield its state at each poll, until it has ended or needs an action by the user.
+    """Poll an experiment and yield the result of each poll, until it has ended or needs an action by the user.
 
-    Ends also after `timeout` seconds. Raises errors of the service, but waits for a service that restarts.
+    `overview` is the experiment's state before the first poll. Ends also after `timeout` seconds. Raises errors of the
+    service, but waits for a service that restarts.
     """
     number, seen = overview.experiment.number, 0
     waits = replace(LOOKS, limit=math.inf if timeout is None else timeout).waits()

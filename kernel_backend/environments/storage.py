@@ -1,4 +1,4 @@
-"""Store wheels, locks and built environments in a home directory, each under a digest."""
+"""Store wheels, locks (pinned versions of all packages) and built environments in a home directory, by digest."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Environments:
         return Interpreter(path=sys.executable, lacks=tuple(name for name in names if find_spec(name) is None))
 
     def lock(self, environment: Environment) -> Lock | None:
-        """Return the stored lock of an environment; None if there is none."""
+        """Return the stored lock (pinned versions of all packages) of an environment; None if there is none."""
         with suppress(OSError, ValueError):
             return Lock.model_validate_json((self.folder(environment) / "lock.json").read_bytes())
         return None
@@ -108,7 +108,11 @@ class Environments:
         return None
 
     def build(self, environment: Environment, python: Path) -> Path:
-        """Return the interpreter of an environment, after locking and building it if needed; raise NoEnvironment."""
+        """Return the path of an environment's Python interpreter; build the environment if that has not been done.
+
+        It is built from its lock, which pins the version and hash of each package. Without a lock, one is made first.
+        `python` is the interpreter whose environment was recorded. Raises NoEnvironment if it cannot be built.
+        """
         if found := self.python(environment):
             return found
         lock = self.make_lock(environment, python, after=0.0)
@@ -123,9 +127,10 @@ class Environments:
     def install(
         self, environment: Environment, lock: Lock, wheels: Mapping[str, Path], python: Path, index: Path | None = None
     ) -> Path:
-        """Return the interpreter of an environment, after building it from this lock if needed; raise NoEnvironment.
+        """Return the path of an environment's Python interpreter; if it is not built, build it from this lock.
 
-        `wheels` are files by package; all others come from the indexes of `python`'s pip, or from the folder `index`.
+        Raises NoEnvironment if that fails. `wheels` are files by package; all others come from the indexes of
+        `python`'s pip, or from the folder `index`.
         """
         with self._alone(environment):
             if self.python(environment) is None:  # another process may have built it meanwhile

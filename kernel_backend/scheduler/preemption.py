@@ -27,13 +27,16 @@ class Source(NamedTuple):
         return self.slots == self.run.slots
 
     def on(self, excluded: frozenset[str]) -> int:
-        """Return how many of these slots can become free on nodes that are not in `excluded`."""
+        """Return how many of the slots that may be taken from the gang can become free outside the nodes `excluded`.
+
+        It is an upper bound: an elastic gang that shrinks may give up its slots on excluded nodes instead.
+        """
         return min(self.slots, self.run.on(excluded))
 
     def on_node(self, name: str) -> int:
-        """Return how many of these slots can become free on the node `name`.
+        """Return how many of the slots that may be taken from the gang can become free on the node `name`.
 
-        It is an upper bound: an elastic gang that shrinks may keep its slots there.
+        It is an upper bound: an elastic gang that shrinks may give up its slots on other nodes instead.
         """
         return min(self.slots, self.run.by_node[name])
 

@@ -104,7 +104,10 @@ class Searcher(Protocol):
         """
 
     def promote(self, trial: int) -> None:
-        """Promote a trial: a paused one gets the next gang, one that trains continues beyond its target.
+        """Let a trial train on to its next target, even if the search method would not choose it.
+
+        A paused trial gets the next gang (the slots of one attempt) that the search is granted. A trial that trains
+        now continues when it reaches its present target, the unit at which it would be compared with others.
 
         Parameters
         ----------

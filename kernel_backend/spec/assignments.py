@@ -202,7 +202,12 @@ def _checked(token: str, kind: type[T], **fields: Any) -> T:
 
 
 def parse_value(text: str, token: str | None = None) -> Value:
-    """Parse one value as written on a magic line; raises InvalidRequest for an invalid list or dictionary."""
+    """Parse one value as written on a magic line: a number, boolean, `none`, list or dictionary.
+
+    A text that is none of these is returned as a string, without its quotes if it has any. `token` is the argument
+    that the value belongs to, for messages of errors; None for `text`. Raises InvalidRequest for a list that cannot be
+    parsed, and for values that JSON cannot represent, such as an integer of more than 64 bits.
+    """
     if text.lower() in WORDS:
         return WORDS[text.lower()]
     if _NOT_FINITE.fullmatch(text):

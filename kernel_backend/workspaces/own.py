@@ -58,7 +58,7 @@ class OwnWorkspace:
         return largest_number(self._home)
 
     def last_attempt(self, experiment: int, trial: int, since: int) -> int:
-        """Return the last attempt number of a trial, counted up from `since` while the next attempt has a folder."""
+        """Return the number of a trial's last attempt: count up from `since` while the next number has a folder."""
         following = (AttemptId(experiment, trial, number) for number in count(since + 1))
         return next(key.number for key in following if not attempt_folder(self._home, key).exists()) - 1
 
@@ -80,7 +80,10 @@ class OwnWorkspace:
         )
 
     def remove(self, experiment: int) -> None:
-        """Delete an experiment's folders, those of its attempts last."""
+        """Delete all folders of an experiment except its checkpoints, in the reverse order of `folders_of`.
+
+        The folders of attempts are thus deleted last.
+        """
         for _, folder in reversed(folders_of(self._home, experiment)):
             with suppress(FileNotFoundError):
                 folder.unlink() if folder.is_symlink() else shutil.rmtree(folder)

@@ -57,7 +57,11 @@ class KubernetesEngine(FolderEngine):
     caps = Caps(atomic_gang=True, preemption=True, quota=True, multi_node=True, per_user_identity=False, places=False)
 
     def __init__(self, home: Path, pool: Pool, service: str) -> None:
-        """Create the engine of a pool; `service` is a name that no other service has."""
+        """Create the engine of a pool, for the service whose home directory is `home`.
+
+        `service` is the id of that service, a random name stored in `home`. Kubernetes objects get it as a label, so
+        that several services can use one namespace.
+        """
         super().__init__(GangFolders(home, pool.name))
         self._home, self._pool, self._service = home, pool, service
         self._api = Api(pool.settings.context, pool.settings.namespace)

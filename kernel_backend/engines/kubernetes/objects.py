@@ -1,4 +1,4 @@
-"""Create and delete the Kubernetes objects of a gang; each call can be repeated if it was interrupted."""
+"""Create and delete the Kubernetes objects of gangs and checks; a call that was interrupted can be repeated."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ _PATHS = {"ConfigMap": "configmaps", "Secret": "secrets", "Pod": "pods", "PodGro
 
 
 class GangObjects:
-    """Access to the objects of a pool's gangs and checks in the pool's namespace."""
+    """Client that creates, lists and deletes Kubernetes objects of a pool: ConfigMaps, Secrets and pods.
+
+    They are those of gangs, and those of checks, which run probe programs in pods to test the pool.
+    """
 
     def __init__(self, api: Api) -> None:
         self._api = api

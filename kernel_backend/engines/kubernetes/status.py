@@ -154,9 +154,9 @@ class StatusReader:
         return GangStatus(key=gang.key, phase="ended", outcome=outcome, result=result)
 
     def _ending(self, gang: _Gang, absent: bool) -> Finished | None:
-        """Return how a gang ended for which no launcher has written a result; None if it runs or waits.
+        """Return the end of a gang, derived from its pods, if its launchers have written no result.
 
-        None also as long as such a result may still appear.
+        None if the gang runs or waits, or as long as a result may still appear.
         """
         now, here = time.time(), list(gang.here.values())
         if gang.submission.cancelled and not here:
@@ -184,7 +184,11 @@ class StatusReader:
         return found._replace(failure=never_launched(gang.folder).failure) if found is not None and own else found
 
     def _unless_told(self, gang: _Gang, found: Finished) -> Finished:
-        """Return the failure of a rank that a launcher of another node has recorded, as the cause; else `found`."""
+        """Return the end of a gang that a launcher of another node has recorded, if it names the cause; else `found`.
+
+        `found` is the end derived from the pods. It takes precedence over a recorded failure that is only a consequence
+        of another one and, if `found` has a failure, over a recorded signal.
+        """
         told = gang.folder.partial_result()
         if told is None or told.failure is None or told.failure.consequence or (by_signal(told) and found.failure):
             return found
@@ -215,7 +219,7 @@ def _is_of(submission: Submission, pod: Mapping[str, Any]) -> bool:
 
 
 def _cancelled(gang: _Gang) -> Finished:
-    """Return how a gang ended that Daylight has cancelled and whose launchers wrote no result."""
+    """Return the end of a gang that Daylight has cancelled, if its launchers wrote no result."""
     if gang.began:
         return Finished(Outcome.LOST)
     return Finished(Outcome.RELEASED if gang.submission.cancelled == "release" else Outcome.KILLED)
@@ -227,7 +231,11 @@ def _not_placed(pods: Collection[PodState], count: int, patience: float) -> Fini
 
 
 def _vanished(gang: _Gang, events: Mapping[str, str]) -> Finished:
-    """Return how a gang ended whose pods were deleted, or ended successfully, and whose launchers wrote no result."""
+    """Return the end of a gang whose pods were deleted, or have all exited, without a result from its launchers.
+
+    The gang is lost, unless Daylight has cancelled it. If pods were deleted, the failure says why, if known: `events`
+    has the reasons by pod name.
+    """
     if gang.submission.cancelled:
         return _cancelled(gang)
     missing = [each.name for number, each in gang.gone.items() if number not in gang.here]

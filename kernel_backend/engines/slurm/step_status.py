@@ -31,7 +31,10 @@ OF_SLURM = ("srun:", "slurmstepd")  # prefixes of Slurm's own lines in a launche
 
 
 class _Gang:
-    """Gang that runs as a step of an allocation (a Slurm job kept for its search), with the allocation's state now."""
+    """Gang that runs as a step of a Slurm job, and the state of that job now.
+
+    The job is an allocation, which the gang's search keeps so that its gangs run as steps of it.
+    """
 
     def __init__(self, key: AttemptId, folder: AttemptFolder, submission: Submission, queue: Queue) -> None:
         self.key, self.folder, self.submission, self.queue = key, folder, submission, queue

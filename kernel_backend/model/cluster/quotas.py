@@ -16,7 +16,7 @@ _SECONDS = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 
 
 class SlotHours(Record):
-    """Budget of `hours` slot-hours, which any time span of `window` seconds may not exceed."""
+    """Limit on use: at most `hours` slot-hours (slots times hours) in any time span of `window` seconds."""
 
     hours: float = Field(gt=0, allow_inf_nan=False)
     window: float = Field(gt=0, allow_inf_nan=False)

@@ -1,4 +1,7 @@
-"""Save and restore what a user's or framework's loop registers for its checkpoints, one value at a time."""
+"""Save and restore the values that a training loop, of a user or a framework, registers for its checkpoints.
+
+The loop registers values one by one; each value is restored when it is registered.
+"""
 
 from __future__ import annotations
 

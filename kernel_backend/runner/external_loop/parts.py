@@ -113,7 +113,10 @@ def _of_numpy(value: Any) -> bool:
 
 
 def _texts(state: Any) -> Any:
-    """Return a random generator's `state` with integers above 63 bits as text, as JSON readers would round them."""
+    """Return a random generator's `state`, with `{"$int": text}` in place of each integer of more than 63 bits.
+
+    A JSON reader that holds integers in 64 bits would round these; `_numbers` converts them back.
+    """
     if isinstance(state, Mapping):
         return {key: _texts(value) for key, value in state.items()}
     return {"$int": str(state)} if type(state) is int and state.bit_length() > 63 else state

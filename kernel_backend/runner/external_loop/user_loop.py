@@ -73,7 +73,10 @@ class Steps(Protocol):
 
 
 class LoopSettings(NamedTuple):
-    """Settings of a job on which the iterations of a user's loop depend, such as rank and device."""
+    """Settings of one process for the loops over `run.epochs`, `run.steps` and `run.loader`.
+
+    They are the job's configuration, the rank and device of this process, and others.
+    """
 
     config: Config
     rank: int

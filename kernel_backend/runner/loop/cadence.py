@@ -44,7 +44,10 @@ class CadenceTimer:
         self._reported = self._saved = time.monotonic()
 
     def report(self, step: int) -> bool:
-        """Return True if step `step` (from 1) must be reported; if so, the time without reports starts anew."""
+        """Return True if the metrics of step `step` (from 1) must be reported.
+
+        If so, restart the timer that makes a report due after some time without one.
+        """
         now = time.monotonic()
         due = self._on_grid(step) or now - self._reported >= QUIET_S
         if due:

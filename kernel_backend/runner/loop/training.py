@@ -83,7 +83,11 @@ class Training:
     validation_metrics: dict[str, float] = field(default_factory=dict)  # metrics of the validation at this step
 
     def draws_for(self, objective: Objective) -> tuple[str, ...]:
-        """Return seed parts that give each objective of a step its own random numbers; () for a single objective."""
+        """Return values to mix into the random seeds of an objective (a loss with its optimizers).
+
+        They are the objective's role if a step has several objectives, so that each draws random numbers of its own;
+        () if there is only one.
+        """
         return (objective.role,) if len(self.objectives) > 1 else ()
 
     @property

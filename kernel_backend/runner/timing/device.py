@@ -30,7 +30,11 @@ class CudaTimeline:
         self._pending.append((event, part))
 
     def passed(self) -> Iterator[tuple[int, float]]:
-        """Yield number and seconds of each part of a step whose end the GPU has reached, without waiting for it."""
+        """Yield (part number, seconds) of each part of a step that the GPU has completed since the last call.
+
+        The part number is that given to `mark`; the seconds are those that the GPU took from the start of the part to
+        the start of the next one. Does not wait for the GPU. Yields nothing while a CUDA graph is captured.
+        """
         if torch.cuda.is_current_stream_capturing():  # a query would end the capture
             return
         while len(self._pending) > 1 and self._pending[1][0].query():  # type: ignore[no-untyped-call]
@@ -40,5 +44,5 @@ class CudaTimeline:
 
     @property
     def oldest(self) -> int:
-        """Return the number of the earliest part of a step whose end the GPU has not reached."""
+        """Return the part number, as given to `mark`, of the earliest part that `passed` has not yielded yet."""
         return self._pending[0][1]

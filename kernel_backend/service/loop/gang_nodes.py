@@ -70,10 +70,11 @@ class GangNodes:
             return await self._decide(attempt, gang, offer)
 
     async def state(self, key: AttemptId, state: NodeState) -> NodeOrder:
-        """Record the state of a node's ranks, and return an order for them.
+        """Record the state of a node's ranks, which its launcher has sent, and return what the launcher must do.
 
-        Waits until an order is due, because the attempt is over or ranks on another node have failed; after
-        `state.wait` seconds the order is to continue.
+        Waits for at most `state.wait` seconds, and returns earlier if the launcher must exit, since the attempt is
+        over, or must end its ranks, since ranks on another node have failed. Otherwise the launcher is to continue.
+        Does not wait if the node's ranks have ended.
         """
         gang = self._gangs.setdefault(key, _Gang(time.monotonic()))
         self._take(gang, state)

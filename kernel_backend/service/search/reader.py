@@ -109,7 +109,10 @@ class SearchReader:
                 await self._answer(experiment, settings_of(experiment.config), lambda cached: None)
 
     async def store_grown(self) -> None:
-        """Store the caches of searches that have grown much since they were stored, without updating them."""
+        """Store the caches of those searches whose logs have grown much since the caches were stored.
+
+        The caches are stored as they are in memory, without an update.
+        """
         self._has_unstored.clear()
         while self._unstored:
             number = self._unstored.pop()
@@ -191,5 +194,8 @@ class SearchReader:
 
 
 def _grown(experiment: Experiment) -> int:
-    """Return how many new log entries a search must have before its cache is stored again."""
+    """Return how many entries a search's log must have gained since its cache was stored, to store the cache again.
+
+    Fewer are enough for a search that does not train, as few entries will follow.
+    """
     return GROWN if experiment.state is ExperimentState.ACTIVE else GROWN_AT_REST

@@ -30,7 +30,11 @@ _LEVEL = 1  # of the compression: others take longer, and the values compress ba
 
 @dataclass
 class CachedSearch:
-    """Cached data of a search: its history, its trials and their slot-seconds, up to message number `seq`."""
+    """Cached data of a search: its history, its trials and their slot-seconds.
+
+    `seq` is the sequence number of the newest message in the store when the cache was updated. Later changes are not in
+    the cache.
+    """
 
     history: SearchHistory
     seq: int = 0

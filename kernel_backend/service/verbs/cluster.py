@@ -245,10 +245,11 @@ class _Look:
         return [row for pool in sorted(self.cluster.pools) for row in self._of_pool(pool)]
 
     def _of_pool(self, pool: str) -> Iterator[Waiting]:
-        """Yield the requests of a pool as rows: the first `limit` in scheduling order, then those that must wait.
+        """Yield the queued requests of a pool as rows: up to `limit` in scheduling order, then up to `limit` others.
 
-        The latter cannot be scheduled now. Beyond the limit only the user's own requests are listed. A search that
-        requests several gangs is listed once, at its first position.
+        If fewer than `limit` requests can be scheduled, the others are those that cannot be scheduled, of all users. If
+        there are at least `limit`, the others are only the user's own further requests. A search that requests several
+        gangs gets one row, at its first position.
         """
         in_turn = list(islice(in_order(self.cluster, pool), self.limit))
         ordered = {request.key for request in in_turn}

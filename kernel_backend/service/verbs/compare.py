@@ -68,9 +68,11 @@ class CompareVerbs:
         return found.model_copy(update={"results": found.results.model_copy(update={"text": text})})
 
     def _entry(self, who: Person, experiment: Experiment) -> tuple[HistoryEntry, list[Side]]:
-        """Return an experiment's entry of the history, without differences, and the data to compare to find them.
+        """Return an experiment's entry in the history, and the data from which the caller computes its differences.
 
-        The data is that of the previous experiment, if there is one, and of this one.
+        The data are those of the previous experiment, if there is one, and of this experiment. The previous experiment
+        of a rerun is the one that it repeats. If a snapshot cannot be read, there are no data, and the entry's
+        differences say so; otherwise the entry has none.
         """
         origin = experiment.rerun_of
         before = self._store.experiment_before(experiment) if origin is None else self._store.experiment(origin)

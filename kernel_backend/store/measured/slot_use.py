@@ -1,4 +1,8 @@
-"""Store the use of slots: the newest sample of each rank of an attempt, and the periods of which its curve consists."""
+"""Store how attempts use their slots: GPU, CPU, memory and energy.
+
+Each rank of an attempt has a record of the newest sample, with number 0, and records with higher numbers, each for one
+period of time. The latter are the points of the curve over time.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +70,7 @@ def latest_use(db: Connection, since: float, number: int | None) -> list[StoredU
 def recent_use(db: Connection, since: float) -> list[StoredUse]:
     """Return how the gangs that hold slots now have used them since the time `since`.
 
-    These are the newest sample of each rank, and the periods of its curve that ended after `since`.
+    There are, for each rank, a record of the newest sample and records of the periods that ended after `since`.
     """
     return [_read(row._mapping) for row in db.execute(_current(since))]
 

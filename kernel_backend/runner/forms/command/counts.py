@@ -1,4 +1,4 @@
-"""Count the steps and epochs of a program from its reports."""
+"""Count the steps and epochs that a program has trained, from the metrics that it reports."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ class Counts:
     names_steps: bool = False
 
     def take(self, report: Logged, validation: bool) -> Place:
-        """Count a report, and return its step and epoch in the curves."""
+        """Update the counts by a report of the program; return the step and epoch at which curves show the report.
+
+        `validation` says whether the report is of a validation, which completes an epoch.
+        """
         if report.step is not None:
             self.step, self.names_steps = report.step, True
         elif report.values and not self.names_steps:

@@ -1,6 +1,6 @@
 """Manage the folder in which a program saves its checkpoints.
 
-The folder persists between attempts, and is copied into Daylight's own checkpoints.
+The folder persists between attempts of a trial, and its files are copied into Daylight's own checkpoints.
 """
 
 from __future__ import annotations
@@ -75,7 +75,11 @@ class CheckpointFiles:
         self._failed.touch()
 
     def wrote(self, state: dict[str, Any], committed: str | None) -> None:
-        """Write, next to the folder, how far the program is (`state`), and the ID of the newest checkpoint."""
+        """Record the program's position and the newest checkpoint in a file next to the program's checkpoint folder.
+
+        `state` is the position, with counts of steps and epochs. `committed` is the ID of the newest checkpoint that
+        Daylight has committed for the trial; None if there is none.
+        """
         self.state = state
         record = {
             "uid": self._uid,

@@ -95,7 +95,7 @@ class Lead:
         self._spool.say(Note(text=text, level=level))
 
     def begin(self, world: int) -> bool:
-        """Report that the training starts; return False if nothing is left to train, so that no program need start.
+        """Report that the training starts; return False if the program need not start, as there is nothing to train.
 
         That is the case if the trial has reached the target that its search has set, and the search sets no further one
         within some seconds. `world` is the number of ranks.
@@ -288,9 +288,11 @@ class Lead:
         return self.counts.step if self._job.config.steps is not None else self.counts.epochs
 
     def has_saved(self, told: float) -> bool:
-        """Return True if the program has saved since it was asked to end, at Unix time `told`, and is not saving now.
+        """Return True if the program has saved since the Unix time `told`, and its files have not changed just now.
 
-        If the program ends because of its search, a save around the end of its newest epoch or step is enough.
+        `told` is the time at which the program was asked to end. If it must end because the trial has reached its
+        search's target or its maximum length, any save counts that came after the middle of the time between the
+        last two validations.
         """
         began, ended = self._units_at
         since = (began + ended) / 2 if self.at_target or self.over else told

@@ -42,7 +42,10 @@ class Steps(TrainingEpochLoop):
     """Lightning's loop over the steps of an epoch, changed so that it can stop and resume between two steps."""
 
     def __init__(self, training: Course, min_steps: int | None, max_steps: int) -> None:
-        """Set up the loop for the job's Trainer."""
+        """Set up the loop, which notifies `training` after each step.
+
+        `min_steps` and `max_steps` are Lightning's limits on the steps of the whole training.
+        """
         super().__init__(training.trainer, min_steps, max_steps)
         self._training = training
 
@@ -68,7 +71,10 @@ class Epochs(FitLoop):
     """Lightning's loop over epochs, changed so that it can stop and resume between two epochs."""
 
     def __init__(self, training: Course, steps: Steps, min_epochs: int | None, max_epochs: int | None) -> None:
-        """Set up the loop for the job's Trainer."""
+        """Set up the loop, which notifies `training` after each epoch, and runs `steps` in each epoch.
+
+        `min_epochs` and `max_epochs` are Lightning's limits on the epochs of the training.
+        """
         super().__init__(training.trainer, min_epochs, max_epochs)
         self._training = training
         self.epoch_loop = steps

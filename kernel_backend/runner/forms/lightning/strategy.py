@@ -139,7 +139,10 @@ class RankStrategy(SingleDeviceStrategy):
         return self._training.rank.ranks.broadcast_object(obj, src)
 
     def save_checkpoint(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None) -> None:
-        """Write the checkpoint file of a callback, unless Lightning, not the user, has chosen its path."""
+        """Write a checkpoint that a Lightning callback saves to `filepath`, if the user has chosen that path.
+
+        If Lightning has chosen it by default, nothing is written: Daylight saves checkpoints of its own.
+        """
         if not self._training.is_scratch(str(filepath)):
             super().save_checkpoint(checkpoint, filepath, storage_options)
 

@@ -1,6 +1,7 @@
-"""Notify listeners when a program calls `backward`, prints, or ends a step or an iteration of a training loop.
+"""Notify listeners when a user's script calls `backward`, prints, or ends a step or an iteration of a training loop.
 
-While a restarted program repeats earlier steps, nobody is notified.
+After a restart, the script runs again from its top. Until it has reached the point at which its checkpoint was saved,
+listeners are not notified.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ from kernel_backend.definition.script.loops import TrainingLoop
 
 
 class Events:
-    """Functions to call at a program's events, by kind; they must not change the program or draw random numbers."""
+    """Lists of functions to call when the user's script calls `backward`, prints, or ends a step or an iteration.
+
+    Such a listener must not disturb the training: it may not change the script's variables or draw random numbers.
+    """
 
     def __init__(self) -> None:
         """Patch `torch.autograd.backward`, and register a hook on optimizer steps."""

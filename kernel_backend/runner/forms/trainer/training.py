@@ -1,4 +1,7 @@
-"""Train a Hugging Face Trainer in this rank by its own `train`; a cell or the user's `train(run)` has created it."""
+"""Run the method `train` of a Hugging Face Trainer in this rank of a job.
+
+The Trainer was created by the user's cell, or by the user's function `train(run)`.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +63,10 @@ class TrainerTraining:
 
 @contextmanager
 def trained_within(training: ExternalTraining, register: Callable[[str, Any], object]) -> Iterator[None]:
-    """Make the Trainer whose `train` is called in the `with` block train as a part of `training`.
+    """Replace `Trainer.train` in the `with` block, so that the Trainer that calls it trains as a rank of the job.
+
+    `training` is this rank's training, which the Trainer then reports to. Raises InvalidDefinition if a second Trainer
+    is to train.
 
     `register` makes a value part of the checkpoints, under a name. The environment variables that give this process its
     rank are hidden until `train` is called, as Trainers that find them connect to the other ranks themselves.
@@ -89,9 +95,11 @@ def trained_within(training: ExternalTraining, register: Callable[[str, Any], ob
 
 
 def _attached(trainer: Any, training: ExternalTraining, register: Callable[[str, Any], object]) -> TrainerLoop:
-    """Make a Trainer train as this rank of the job, with the job's length and seed; return its TrainerLoop.
+    """Adapt a Hugging Face Trainer to run as a rank of the job; return its TrainerLoop.
 
-    Raises InvalidDefinition if transformers is too old to be extended, or for arguments that a job does not support.
+    The Trainer gets the seed and the number of epochs or steps of the job, and its methods are overridden. Raises
+    InvalidDefinition if transformers is too old for that, or if TrainingArguments has a setting that a job does not
+    support.
     """
     if not all(hasattr(Trainer, name) for name in _OVERRIDDEN):
         raise InvalidDefinition(

@@ -191,7 +191,7 @@ class _Leave(Function):
 
 
 class _Share(Function):
-    """Autograd function that lets each rank use tensors, which are equal on all ranks, as a whole.
+    """Autograd function that lets each rank use whole tensors that are equal on all ranks.
 
     Its last output is an anchor: a scalar that is passed to `_Leave`, so that this function's backward pass runs on
     every rank.
@@ -234,9 +234,11 @@ class _Total(Function):
 def enter(
     exchange: Exchange, parts: Sequence[Part], rows: int, tensors: Sequence[Tensor]
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """Return this rank's rows of tensors that are equal on all ranks, and the anchors to be passed to `leave`.
+    """Take this rank's rows of each of a call's input tensors; return these rows, and anchors to pass to `leave`.
 
-    Anchors are scalars that make autograd run the backward pass on every rank; [] if no gradient is needed.
+    On entry, every rank has the same tensors, with all `rows` rows of the batch; `parts` has, for each tensor, the
+    dimension of its rows. Anchors are scalars that make autograd run the backward pass on every rank; [] if no gradient
+    is needed.
     """
     if not (torch.is_grad_enabled() and any(each.requires_grad for each in tensors)):
         return [own_rows(exchange, each, part, rows) for each, part in zip(tensors, parts, strict=True)], []
@@ -247,8 +249,9 @@ def enter(
 def leave(
     exchange: Exchange, parts: Sequence[Part], rows: int, tensors: Sequence[Tensor], anchors: Sequence[Tensor]
 ) -> tuple[Tensor, ...]:
-    """Gather the rows or terms of all ranks into tensors that are equal on all ranks; return these. All ranks call it.
+    """Combine the ranks' outputs of a call into tensors that are equal on all ranks; return these. All ranks call it.
 
+    `parts` says, for each output, whether the ranks' rows are concatenated, or their terms added up or averaged.
     `anchors` are those that `enter` and `share` have returned.
     """
     if not tensors:
@@ -258,9 +261,9 @@ def leave(
 
 
 def share(exchange: Exchange, tensors: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-    """Return tensors, which are equal on all ranks, for this rank's part of a call, and the anchors for `leave`.
+    """Return tensors for use as a whole in this rank's part of a call, and anchors (see `enter`) to pass to `leave`.
 
-    In the backward pass, their gradients are summed over the ranks.
+    The tensors are equal on all ranks. In the backward pass, their gradients are summed over the ranks.
     """
     if not tensors:
         return [], []

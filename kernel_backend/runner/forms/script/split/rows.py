@@ -12,7 +12,10 @@ LEAST_ROWS = 2  # per rank: modules may squeeze a dimension of length one
 
 
 class Kind(Enum):
-    """How an output of a split call is made from the ranks' outputs: rows, a mean, a sum, or equal on all ranks."""
+    """How the ranks' outputs of a split call are combined into one output.
+
+    Rows are concatenated, means averaged, and sums added up; of outputs that are equal on all ranks, one is taken.
+    """
 
     ROWS = "rows"  # has one row for each row of the inputs
     MEAN = "mean"  # is the mean over rows, or independent of them
