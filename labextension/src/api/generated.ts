@@ -923,7 +923,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** List a trial's provenance records: samples delivered, files read, weights at step 0, the runtime. */
+        /** List the provenance records (facts) of a trial of experiment `number`. */
         get: {
             parameters: {
                 query?: {
@@ -5985,7 +5985,7 @@ export interface components {
         };
         /**
          * SlotHours
-         * @description Budget of `hours` slot-hours, which any time span of `window` seconds may not exceed.
+         * @description Limit on use: at most `hours` slot-hours (slots times hours) in any time span of `window` seconds.
          */
         SlotHours: {
             hours: number;
