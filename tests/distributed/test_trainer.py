@@ -12,7 +12,7 @@ from plain_trainer import plainly_trained
 from jupyter_ext.capture import capture_file
 from jupyter_ext.submit.local import train_locally
 from jupyter_ext.submit.submit import check, read
-from kernel_backend.spec.options import OptionParser, add_options
+from kernel_backend.spec.option_parser import OptionParser, add_options
 
 pytestmark = pytest.mark.distributed
 
