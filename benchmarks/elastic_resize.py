@@ -36,7 +36,7 @@ NOTED = LASTING.replace('hurry="")', 'hurry="", steps="")').replace(
 )
 RESIZES = ("shrinks", "grows", "2 to 1 by hand", "1 to 2 by hand")
 PAUSE_S = 0.05  # of each of the two logical workers
-Other = Callable[[], Callable[[], object]]  # has somebody wait for the second slot; returns what ends that
+Other = Callable[[], Callable[[], object]]  # submits a job that waits for the second slot; returns how to end it
 
 
 @contextmanager

@@ -55,7 +55,7 @@ class ProbeExchange:
             self.notify()
 
     def end(self) -> None:
-        """End the check: whoever waits for answers does not wait any longer."""
+        """End the check; waits for answers return at once."""
         self._over = True
         self.notify()
 
