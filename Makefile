@@ -3,8 +3,8 @@ PYTHON ?= python3
 BIN    := .venv/bin
 STAMP  := .venv/.setup-stamp
 FRONT  := .venv/.front-stamp
-# Two at once: most tests wait for a process most of the time. Files stay whole, for they share servers.
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+# Three at once, as a test waits a quarter of its time on two cores. Files stay whole, for they share servers.
+PYTEST := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 NPM    := PATH="$(CURDIR)/$(BIN):$$PATH" npm --silent
 
 # Containers often forbid Python to keep its bytecode: each of the thousands of processes of the tests would compile

@@ -115,6 +115,7 @@ def test_pictures_are_shown_and_everything_else_is_saved(lab: Lab, jupyterlab: J
     expect(tiles(seen(lab.view()))).to_have_count(5, timeout=LATE)
 
 
+@pytest.mark.long
 def test_of_a_search_those_of_the_trial_that_is_looked_at(lab: Lab, jupyterlab: Jupyter):
     notebook = write(jupyterlab.notebooks / "keptsearch.ipynb", LOAD, f"{SEARCH}\n{KEEPING.strip()}")
     lab.open(notebook).run(0, 1)
@@ -131,6 +132,7 @@ def test_of_a_search_those_of_the_trial_that_is_looked_at(lab: Lab, jupyterlab: 
     lab.shot("artifacts-search", of=view.root)
 
 
+@pytest.mark.long
 def test_everybody_can_read_them_in_both_themes(lab: Lab, world: World):
     number = world.submit(KEEPING, slots=1, epochs=1).experiment.number
     world.ended(number)

@@ -34,6 +34,7 @@ def test_it_goes_on_after_a_reload_with_a_fresh_kernel_and_with_none(lab: Lab, n
     lab.view().until_state("completed")
 
 
+@pytest.mark.long
 def test_a_notebook_of_last_week_goes_on_without_a_kernel_and_is_read_where_daylight_is_not(
     pages: Callable[[Jupyter], Lab], jupyterlab: Jupyter, notebook: str, gate: Gate, tmp_path: Path
 ):

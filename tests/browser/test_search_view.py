@@ -58,6 +58,7 @@ def at_rest(lab: Lab, figure: Locator, part: Locator) -> FloatRect:
     return box
 
 
+@pytest.mark.long
 def test_a_search_is_steered_from_its_table_and_kept_in_the_notebook(
     lab: Lab, jupyterlab: Jupyter, gate: Gate, world: World
 ):

@@ -72,6 +72,7 @@ def test_an_experiment_that_is_gone_or_another_one_keeps_its_last_state_and_says
     lab.shot("view-foreign")
 
 
+@pytest.mark.long
 def test_where_websockets_are_blocked_it_looks_now_and_then_and_a_notebook_for_reading_is_left_alone(
     lab: Lab, jupyterlab: Jupyter, gate: Gate, world: World
 ):
@@ -130,6 +131,7 @@ def test_a_log_of_fifty_thousand_lines_is_read_from_its_end(lab: Lab, world: Wor
     lab.shot("view-long-log")
 
 
+@pytest.mark.long
 def test_many_views_of_one_experiment_are_all_live_and_write_back_in_peace(
     pages: Callable[[Jupyter], Lab], jupyterlab: Jupyter, gate: Gate, world: World
 ):

@@ -83,6 +83,7 @@ def test_memory_limits_the_size_and_the_bits_are_those_of_a_fixed_one(tmp_path):
     assert auto.parts() == fixed.parts()
 
 
+@pytest.mark.long
 def test_ranks_take_the_size_that_fits_on_all_of_them(tmp_path):
     both = trial(tmp_path / "both", [AMPLE, 400])
     attempt = both.run()

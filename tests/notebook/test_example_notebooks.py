@@ -30,6 +30,7 @@ def pictures(cells: list[Any]) -> int:
     return sum("image/png" in each.get("data", {}) for each in drawn)
 
 
+@pytest.mark.long
 def test_a_search_finds_a_network_that_knows_digits_in_less_than_all_epochs(executed: Executed):
     cells = executed("search", CELL_S)
     said = next(text(cell) for cell in cells if "epochs trained instead of 192" in text(cell))

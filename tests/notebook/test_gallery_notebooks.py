@@ -68,6 +68,7 @@ def test_points_are_made_of_noise(said):
     assert distance < noise / 2
 
 
+@pytest.mark.long
 def test_an_adapter_learns_what_the_frozen_model_does_not_know(said):
     before, after, trained = said("lora")
     assert before < 50 < 65 <= after

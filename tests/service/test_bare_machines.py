@@ -264,6 +264,7 @@ def test_after_the_reboot_they_train_the_same_bits(lab, trained, quiet):
     assert lab.weights(lab.train("--pool", "lab")) == quiet
 
 
+@pytest.mark.long
 def test_after_the_reboot_they_train_without_a_shared_folder_too(lab, joined, quiet):
     lab.serve_own()
     assert lab.train_own() == quiet

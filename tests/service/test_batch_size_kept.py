@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kernel_backend.client import Client
 from kernel_backend.home import attempt_folder
 from kernel_backend.model.diff import Rerun
@@ -43,6 +45,7 @@ def test_a_killed_training_and_a_rerun_keep_the_size_that_was_found(world: World
     assert not [each.text for each in differences if each.kind == "configuration" and not each.harmless]
 
 
+@pytest.mark.long
 def test_each_trial_of_a_search_finds_its_size_and_a_longer_training_keeps_the_size(world: World) -> None:
     client = Client.connect(start=False, home=world.home)
     options = {"slots": 1, "epochs": 1, "auto_batch": {"most": 8}}

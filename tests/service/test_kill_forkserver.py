@@ -30,6 +30,7 @@ def quiet(world: World) -> dict[str, str]:
     return world.weights(number)
 
 
+@pytest.mark.long
 def test_experiments_of_one_environment_share_a_forkserver(world, quiet):
     (forkserver,) = world.forkservers()
     number = world.lasting(**OPTIONS)

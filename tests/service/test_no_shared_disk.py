@@ -94,6 +94,7 @@ def disturbed(site: Site) -> int:
     return number
 
 
+@pytest.mark.long
 def test_killed_ranks_services_and_launchers_change_no_bit(site, quiet, disturbed):
     assert [attempt.outcome for attempt in site.world.overview(disturbed).attempts][-1] == "ok"
     assert site.weights(disturbed) == quiet

@@ -65,6 +65,7 @@ def test_two_nodes_of_one_slot_have_the_bits_of_two_slots_of_one_node(two, quiet
     assert not any("start cold" in log for log in logs), logs
 
 
+@pytest.mark.long
 def test_a_restarted_service_adopts_a_gang_on_two_nodes(two, quiet):
     number = two.lasting(pool="cluster", backend="horovod", **OPTIONS)
     two.checkpointed(number)
