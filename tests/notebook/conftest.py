@@ -79,12 +79,10 @@ def executed(run_notebook: Callable[..., list[Any]]) -> Callable[..., list[Any]]
     the variable FULL_NOTEBOOKS is set, as `make torture` does.
     """
 
-    def executed(
-        name: str, timeout: int = 200, fewer: tuple[str, str] | None = None, kernel: str = "python3"
-    ) -> list[Any]:
+    def executed(name: str, timeout: int = 200, *fewer: tuple[str, str], kernel: str = "python3") -> list[Any]:
         notebook = nbformat.read(BINDER / f"{name}.ipynb", as_version=4)
-        if fewer and "FULL_NOTEBOOKS" not in os.environ:
-            replace_in_cells(notebook, *fewer)
+        for written, instead in fewer if "FULL_NOTEBOOKS" not in os.environ else ():
+            replace_in_cells(notebook, written, instead)
         cells = run_notebook(notebook, kernel, timeout)
         assert [error(cell) for cell in cells if error(cell)] == []
         return cells

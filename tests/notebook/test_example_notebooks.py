@@ -1,6 +1,6 @@
 """Test the example notebooks: each runs from top to bottom in a real kernel, on two slots.
 
-The tests of `distributed/` and `service/` cover the mechanisms of those that are marked `long`, with smaller models.
+Each of them runs in `test_small_notebooks.py` as well, with trainings of a small size.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Executed = Callable[..., list[Any]]
 
 CELL_S = 600  # searches and two slots take their time
 
-pytestmark = [pytest.mark.notebook, pytest.mark.distributed, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.long, pytest.mark.notebook, pytest.mark.distributed, pytest.mark.timeout(900)]
 
 
 def text(cell: Any) -> str:
@@ -30,7 +30,6 @@ def pictures(cells: list[Any]) -> int:
     return sum("image/png" in each.get("data", {}) for each in drawn)
 
 
-@pytest.mark.long
 def test_a_search_finds_a_network_that_knows_digits_in_less_than_all_epochs(executed: Executed):
     cells = executed("search", CELL_S)
     said = next(text(cell) for cell in cells if "epochs trained instead of 192" in text(cell))
@@ -39,7 +38,6 @@ def test_a_search_finds_a_network_that_knows_digits_in_less_than_all_epochs(exec
     assert pictures(cells) == 1
 
 
-@pytest.mark.long
 def test_an_architecture_is_found_drawn_and_trained_alone(executed: Executed):
     cells = executed("architectures", CELL_S)
     assert pictures(cells) == 2
@@ -48,15 +46,13 @@ def test_an_architecture_is_found_drawn_and_trained_alone(executed: Executed):
     assert "epoch 12/12" in alone
 
 
-@pytest.mark.long
 def test_a_gan_draws_digits_that_are_nearer_to_real_ones_than_to_noise(executed: Executed):
-    cells = executed("gan", CELL_S, fewer=("--epochs 40", "--epochs 20"))
+    cells = executed("gan", CELL_S, ("--epochs 40", "--epochs 20"))
     assert pictures(cells) == 1
     drawn, real, noise = map(float, re.findall(r"\d+\.\d", text(cells[-1])))
     assert drawn < (real + noise) / 2
 
 
-@pytest.mark.long
 def test_a_policy_learns_to_keep_a_pole_upright(executed: Executed):
     cells = executed("reinforce", CELL_S)
     assert pictures(cells) == 1
@@ -72,8 +68,7 @@ def test_a_lightning_module_trains_as_it_is_written(executed: Executed):
     assert float(re.findall(r"LitDigits: (\d+\.\d)%", text(cells[-1]))[0]) >= 90
 
 
-@pytest.mark.long
 def test_a_trainer_of_hugging_face_trains_as_it_is_written(executed: Executed):
-    cells = executed("hugging-face", CELL_S, fewer=("num_train_epochs=10", "num_train_epochs=6"))
+    cells = executed("hugging-face", CELL_S, ("num_train_epochs=10", "num_train_epochs=6"))
     assert "trainer: Trainer, its model and data" in text(next(c for c in cells if "Trainer(model" in c.source))
     assert float(re.findall(r"ViTForImageClassification: (\d+\.\d)%", text(cells[-1]))[0]) >= 80

@@ -1,6 +1,6 @@
 """Test the notebooks of the gallery, one for each kind of model, with one shared service.
 
-The tests of `distributed/` cover the mechanisms of those that are marked `long`, with smaller models.
+Each of them runs in `test_small_notebooks.py` as well, with trainings of a small size.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import pytest
 from tests.notebook.cells import printed, shown
 from tests.support.tensorflow import kernel_of_tensorflow
 
-FEWER = {"text": ("--epochs 4", "--epochs 2")}
+CELL_S = 200
+FEWER = {"text": [("--epochs 4", "--epochs 2")]}
 
-pytestmark = [pytest.mark.notebook, pytest.mark.distributed, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.notebook, pytest.mark.distributed, pytest.mark.timeout(600)]
 
 
 @pytest.fixture
@@ -24,7 +25,7 @@ def said(executed: Callable[..., list[Any]]) -> Any:
     """Run a notebook of `binder/` that draws one picture, and return the numbers that its last cell prints."""
 
     def said(name: str, kernel: str = "python3") -> list[float]:
-        ran = executed(name, fewer=FEWER.get(name), kernel=kernel)
+        ran = executed(name, CELL_S, *FEWER.get(name, []), kernel=kernel)
         cells = [cell for cell in ran if cell.cell_type == "code"]
         drawn = [each for cell in cells if "plt." in cell.source for each in shown(cell) if "image/png" in each]
         assert len(drawn) == 1
@@ -38,9 +39,9 @@ def said(executed: Callable[..., list[Any]]) -> Any:
     [
         ("raw-loop", 90),
         ("keras", 90),
-        pytest.param("cnn", 90, marks=pytest.mark.long),
-        pytest.param("text", 80, marks=pytest.mark.long),
-        pytest.param("contrastive", 90, marks=pytest.mark.long),
+        ("cnn", 90),
+        ("text", 80),
+        ("contrastive", 90),
     ],
     ids=lambda each: str(each),
 )
@@ -49,26 +50,22 @@ def test_a_network_learns_what_its_notebook_says(said, name, least):
     assert percent >= least
 
 
-@pytest.mark.long
 def test_a_keras_model_learns_on_tensorflow(said, tmp_path, monkeypatch):
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
     (percent,) = said("keras-tensorflow", kernel=kernel_of_tensorflow(tmp_path))
     assert percent >= 90
 
 
-@pytest.mark.long
 def test_series_of_any_length_are_forecast(said):
     _, off, still = said("time-series")
     assert off < still / 1.15
 
 
-@pytest.mark.long
 def test_points_are_made_of_noise(said):
     distance, noise = said("diffusion")
     assert distance < noise / 2
 
 
-@pytest.mark.long
 def test_an_adapter_learns_what_the_frozen_model_does_not_know(said):
     before, after, trained = said("lora")
     assert before < 50 < 65 <= after

@@ -1,0 +1,62 @@
+"""Test that each notebook of `binder/` runs from top to bottom, in a real kernel, with trainings of a small size.
+
+What the models have learned at the end is tested by the notebooks at their own size, which are marked `long`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.notebook.cells import shown
+from tests.notebook.conftest import BINDER
+from tests.support.tensorflow import kernel_of_tensorflow
+from tests.support.world import World
+
+pytestmark = [pytest.mark.notebook, pytest.mark.distributed, pytest.mark.timeout(600)]
+
+CELL_S = 300
+# What makes each training small: what its notebook says, and what it says here.
+SMALL = {
+    "architectures": [("--trials 12 --epochs 8", "--trials 3 --epochs 2"), ("--epochs 12 --wait", "--epochs 2 --wait")],
+    "cnn": [("--epochs 8", "--epochs 1")],
+    "contrastive": [("--epochs 6", "--epochs 1")],
+    "diffusion": [("--epochs 30", "--epochs 1")],
+    "gan": [("--epochs 40", "--epochs 1")],
+    "hugging-face": [("num_train_epochs=10", "num_train_epochs=1")],
+    "keras": [("--epochs 6", "--epochs 1")],
+    "keras-tensorflow": [("--epochs 10", "--epochs 1")],
+    "lightning": [("max_epochs=6", "max_epochs=1")],
+    "lora": [("--epochs 8 --out first", "--epochs 1 --out first"), ("--epochs 8 --capture", "--epochs 1 --capture")],
+    "raw-loop": [("EPOCHS = 2e-3, 24, 8", "EPOCHS = 2e-3, 24, 1")],
+    "reinforce": [("updates=60", "updates=2")],
+    "search": [("--trials 12 --epochs 16", "--trials 3 --epochs 2")],
+    "text": [("--epochs 4", "--epochs 1")],
+    "time-series": [("--epochs 6", "--epochs 1")],
+}
+ELSEWHERE = {"quickstart"}  # it runs in full: test_quickstart.py
+PICTURES = {"architectures": 2, "hugging-face": 0, "lightning": 0}  # one in each of the others
+
+
+def test_every_notebook_is_run() -> None:
+    assert {path.stem for path in BINDER.glob("*.ipynb")} == SMALL.keys() | ELSEWHERE
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_it_runs_and_all_that_it_trains_is_completed(
+    name: str, world: World, executed: Callable[..., list[Any]], tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = world.serve()
+    before = len(client.experiments())
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
+    kernel = kernel_of_tensorflow(tmp_path) if name == "keras-tensorflow" else "python3"
+    cells = executed(name, CELL_S, *SMALL[name], kernel=kernel)
+    trained = client.experiments()[: len(client.experiments()) - before]
+    assert {each.state for each in trained} == {"completed"}
+    submitted = [cell for cell in cells if cell.source.startswith(("%%dlsubmit", "%dl rerun"))]
+    assert len(trained) == len(submitted) > 0
+    # A search draws pictures in its view too.
+    drawn = [each for cell in cells if cell.cell_type == "code" and "%dl" not in cell.source for each in shown(cell)]
+    assert sum("image/png" in each for each in drawn) == PICTURES.get(name, 1)
