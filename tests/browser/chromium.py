@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from playwright.sync_api import Browser, Playwright
 
-NAMES = ("chromium", "chromium-browser", "google-chrome")
+NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 FLAGS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-background-networking"]
 MISSING = f"no browser: run scripts/browser as root, or install one of {', '.join(NAMES)}"
 

@@ -39,7 +39,7 @@ class ClusterPage:
 
     def heading(self, name: str) -> Locator:
         """Return the title of a section."""
-        return self.page.get_by_role("heading", name=re.compile(f"^{re.escape(name)}"))
+        return self.page.get_by_role("heading", name=name, exact=True)
 
     def table(self, name: str) -> Locator:
         """Return the table with this name."""
