@@ -76,6 +76,13 @@ class BundleHandler(Page):
 class SlashHandler(Page):
     """Handler that redirects from the cluster page's URL without trailing slash, where relative links do not work."""
 
+    async def prepare(self) -> None:
+        """Skip authentication: the cookie of a sign-in is for the path with the slash, so browsers do not send it here.
+
+        To require sign-in at this URL would redirect a user who has just signed in to the hub again, without end.
+        """
+        self.prepared = self.known = True
+
     def get(self) -> None:
         """Redirect to the same URL with a trailing slash."""
         self.redirect(f"{self.request.path}/")
