@@ -106,7 +106,7 @@ def collect(
     return GarbageReport(
         goes=tuple(each for _, each in goes),
         stays=tuple(_decision(each, kept) for _, each, kept in retained if kept),
-        running=tuple(checkpoints.trial.id for checkpoints in found if checkpoints not in paused),
+        running=tuple(checkpoints.trial.id for checkpoints in found if checkpoints.trial.state in HOLDING_SLOTS),
         problems=problems,
     )
 
