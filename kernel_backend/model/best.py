@@ -29,5 +29,9 @@ def best_first(trials: Iterable[tuple[int, Best | None]], metric: Metric) -> lis
 
 def best_of(trials: Iterable[tuple[int, Best | None]], metric: Metric) -> int | None:
     """Return the index of the trial with the best value, None if none has one. A tie goes to the lower index."""
-    found = min(((metric.lower(best.value), index) for index, best in trials if best), default=None)
-    return None if found is None else found[1]
+    found = [(best.value, index) for index, best in trials if best]
+    if not found:
+        return None
+    values = (value for value, _ in found)
+    top = max(values) if metric.mode == "max" else min(values)
+    return min(index for value, index in found if value == top)

@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.best import best_first, best_of
@@ -55,7 +54,7 @@ def search_status(
     unknown column.
     """
     settings = history.settings
-    chosen = _sorted(trials, history, seconds, page)[page.offset : page.offset + page.limit]
+    chosen = _sorted(trials, history, seconds, page)
     row, metric = _rows(experiment.config, history, seconds), experiment.config.metric
     best = best_of(((trial.index, trial.best) for trial in trials), metric)
     return SearchStatus(
@@ -105,61 +104,58 @@ def _rows(config: Config, history: SearchHistory, seconds: Mapping[int, float]) 
     return row
 
 
-Rank = tuple[bool, float, str]  # numbers sort before texts
-
-
 def _sorted(
     trials: Sequence[TrialSummary], history: SearchHistory, seconds: Mapping[int, float], page: Page
 ) -> list[TrialSummary]:
-    """Return trials sorted by the page's column, better values first.
+    """Return the trials on a page of the table: sorted by the page's column, better values first.
 
-    Trials without a value come last in either order.
+    Numbers come before texts, and trials without a value last in either order.
     """
     name, around = page.sort.removeprefix("-"), page.sort.startswith("-")
     known = dict.fromkeys((*SORTED, *(column.name for column in columns(history.space)), *history.columns))
     if name not in known:
         raise InvalidRequest(f"sort={page.sort[:50]}: there is no such column{nearest(name, known)}")
-    rank_of = _ranking(name, history, seconds)
-    ranks = [(rank, trial) for trial in trials if (rank := rank_of(trial)) is not None]
-    ranks.sort(key=itemgetter(0), reverse=around)
-    ranked = [trial for _, trial in ranks]
-    if len(ranked) == len(trials):
-        return ranked
-    left = {trial.index for trial in ranked}
-    return [*ranked, *(trial for trial in trials if trial.index not in left)]
+    values = _column(name, trials, history, seconds)
+    # Plain keys of one type: of 10,000 trials, sorting took most of the time of an answer with tuples as keys.
+    numbers = [place for place, value in enumerate(values) if isinstance(value, float)]
+    texts = [place for place, value in enumerate(values) if isinstance(value, str)]
+    for places in (numbers, texts):
+        places.sort(key=values.__getitem__, reverse=around)  # type: ignore[arg-type]
+    ranked = texts + numbers if around else numbers + texts
+    ranked += [place for place, value in enumerate(values) if value is None]
+    return [trials[place] for place in ranked[page.offset : page.offset + page.limit]]
 
 
-def _ranking(name: str, history: SearchHistory, seconds: Mapping[int, float]) -> Callable[[TrialSummary], Rank | None]:
-    """Return a function that maps a trial to its sort key in the column `name`, or to None if it has no value there."""
+def _column(
+    name: str, trials: Sequence[TrialSummary], history: SearchHistory, seconds: Mapping[int, float]
+) -> list[float | str | None]:
+    """Return the sort key of each trial in the column `name`; None if it has no value there."""
     told, lower = history.trials, history.metric.lower
     match name:
         case "trial":
-            return lambda trial: (False, trial.index, "")
+            return [float(trial.index) for trial in trials]
         case "state":
-            return lambda trial: (True, 0.0, str(trial.state))
+            return [str(trial.state) for trial in trials]
         case "attempts":
-            return lambda trial: (False, trial.attempt, "")
+            return [float(trial.attempt) for trial in trials]
         case "seconds":
-            return lambda trial: (False, seconds.get(trial.index, 0.0), "")
+            return [float(seconds.get(trial.index, 0.0)) for trial in trials]
         case "best":
-            return lambda trial: (False, lower(trial.best.value), "") if trial.best else None
+            return [lower(trial.best.value) if trial.best else None for trial in trials]
         case "unit":
-            return lambda trial: (False, told.get(trial.index, NOTHING).unit, "")
+            return [float(told.get(trial.index, NOTHING).unit) for trial in trials]
         case "until":
-            return lambda trial: _of_value(told.get(trial.index, NOTHING).until)
+            return [_key(told.get(trial.index, NOTHING).until) for trial in trials]
         case "value":
-            return lambda trial: _of_number(told.get(trial.index, NOTHING).value, lower)
-    return lambda trial: _of_value(told.get(trial.index, NOTHING).params.get(name))
+            newest = (told.get(trial.index, NOTHING).value for trial in trials)
+            return [None if value is None or math.isnan(value) else lower(value) for value in newest]
+    return [_key(told.get(trial.index, NOTHING).params.get(name)) for trial in trials]
 
 
-def _of_number(value: float | None, lower: Callable[[float], float]) -> Rank | None:
-    return None if value is None or math.isnan(value) else (False, lower(value), "")
-
-
-def _of_value(value: Value) -> Rank | None:
+def _key(value: Value) -> float | str | None:
     if isinstance(value, bool | int | float):
-        return False, float(value), ""
-    return None if value is None else (True, 0.0, str(value))
+        return float(value)
+    return None if value is None else str(value)
 
 
 def _rung(rung: Rung, history: SearchHistory) -> RungStatus:
