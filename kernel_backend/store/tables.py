@@ -121,6 +121,7 @@ experiments = Table(
     Column("purged_at", Double),
     Index("experiments_by_owner", "owner", "number"),
     Index("experiments_by_group", "group", "number"),
+    Index("experiments_by_state", "state"),
 )
 
 trials = Table(

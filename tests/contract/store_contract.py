@@ -115,6 +115,7 @@ def search(store: Store, **fields: Any) -> int:
 
 # What later migrations have made, for tests that go back to a database of before.
 MADE_SINCE_0022 = (
+    "DROP INDEX experiments_by_state",
     "ALTER TABLE attempts DROP COLUMN pool",
     "DROP TABLE search_histories",
     "DROP INDEX trials_by_best",
