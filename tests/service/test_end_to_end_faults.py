@@ -70,7 +70,8 @@ def test_a_rank_that_hangs_is_named_by_cell_and_line_and_the_next_attempt_goes_o
     seconds = re.fullmatch(said, first.failure.message)
     assert seconds is not None, first.failure.message
     # The rank that waits for the one that hangs may be idle for longer, and then is the first to exceed the limit.
-    idle = [float(each) for each in re.findall(r"^rank \d, idle for ([0-9.]+) s", first.failure.traceback, re.MULTILINE)]
+    told = re.findall(r"^rank \d, idle for ([0-9.]+) s", first.failure.traceback, re.MULTILINE)
+    idle = [float(each) for each in told]
     assert float(seconds[1]) in idle
     assert max(idle) >= 4
     assert second.resume_from is not None
