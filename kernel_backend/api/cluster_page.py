@@ -54,15 +54,16 @@ class ClusterHandler(Page):
         self.finish(DOCUMENT.format(icon=ICON, style=_built(".css"), script=_built(".js")))
 
 
-class BundleHandler(Page):
-    """Handler of the page's script and style, which are served without sign-in.
-
-    Browsers request them differently from pages.
-    """
+class PublicPage(Page):
+    """Base class of handlers that need no sign-in, since what they return holds no data of users."""
 
     async def prepare(self) -> None:
-        """Skip authentication: these files hold no data of users."""
+        """Skip authentication."""
         self.prepared = self.known = True
+
+
+class BundleHandler(PublicPage):
+    """Handler of the page's script and style, which browsers request differently from pages."""
 
     def get(self, name: str) -> None:
         """Return a file of the bundle, cacheable for ever, since a new version has a new name."""
@@ -73,15 +74,12 @@ class BundleHandler(Page):
         self.finish((BUNDLE / name).read_bytes())
 
 
-class SlashHandler(Page):
-    """Handler that redirects from the cluster page's URL without trailing slash, where relative links do not work."""
+class SlashHandler(PublicPage):
+    """Handler that redirects from the cluster page's URL without trailing slash, where relative links do not work.
 
-    async def prepare(self) -> None:
-        """Skip authentication: the cookie of a sign-in is for the path with the slash, so browsers do not send it here.
-
-        To require sign-in at this URL would redirect a user who has just signed in to the hub again, without end.
-        """
-        self.prepared = self.known = True
+    The cookie of a sign-in has the path with the slash. To require sign-in here would redirect a browser that does not
+    send it to the hub again and again.
+    """
 
     def get(self) -> None:
         """Redirect to the same URL with a trailing slash."""
