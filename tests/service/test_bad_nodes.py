@@ -94,7 +94,6 @@ def test_a_node_with_another_daylight_sends_the_gang_elsewhere_and_costs_no_retr
     assert first.endswith("Node n1 is left out for now, and the gang goes elsewhere")
 
 
-@pytest.mark.long
 def test_a_wrong_clock_is_noted_and_suspected_also_by_the_next_service(world, site, client, tmp_path):
     site.set_on("n1", PYTHONPATH=sitecustomize(tmp_path, CLOCK))
     overview = ended(world, tmp_path)
