@@ -49,6 +49,11 @@ class ClusterPage:
         """Return the row of a table that contains this text."""
         return self.table(table).locator("tbody").get_by_role("row").filter(has_text=text)
 
+    def filled(self, *tables: str) -> None:
+        """Wait until these tables have rows; some are loaded by requests of their own."""
+        for name in tables:
+            expect(self.row(name, "").first).to_be_visible()
+
     def number(self, name: str) -> Locator:
         """Return an input for a number, such as `Limit of dave`."""
         return self.page.get_by_role("button", name=re.compile(f"^{re.escape(name)}: "))
