@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Protocol
 
 from kernel_backend.model.experiment import Metric
 from kernel_backend.model.reports import Report, StoredReport
 from kernel_backend.model.trial import Best
+
+
+class Validated(Protocol):
+    """Trial, or a part of its fields, with the best of its validations."""
+
+    @property
+    def index(self) -> int:
+        """Number of the trial in its experiment, from 1."""
+
+    @property
+    def best(self) -> Best | None:
+        """Best validation; None before the first finite value."""
 
 
 def better(best: Best | None, report: Report | StoredReport, metric: Metric) -> Best | None:
@@ -22,16 +35,19 @@ def better(best: Best | None, report: Report | StoredReport, metric: Metric) -> 
     return Best(value=value, step=report.step, epoch=report.epoch)
 
 
-def best_first(trials: Iterable[tuple[int, Best | None]], metric: Metric) -> list[int]:
-    """Return the indices of trials that have a best value, best first. Ties go to the lower index."""
-    return [index for _, index in sorted((metric.lower(best.value), index) for index, best in trials if best)]
+def best_values(trials: Iterable[Validated]) -> dict[int, float]:
+    """Return the best value of each trial that has one, by the trial's index."""
+    return {trial.index: trial.best.value for trial in trials if trial.best}
 
 
-def best_of(trials: Iterable[tuple[int, Best | None]], metric: Metric) -> int | None:
+def best_first(values: Mapping[int, float], metric: Metric) -> list[int]:
+    """Return the indices of trials by their values, best first. Ties go to the lower index."""
+    return sorted(sorted(values), key=values.__getitem__, reverse=metric.mode == "max")
+
+
+def best_of(values: Mapping[int, float], metric: Metric) -> int | None:
     """Return the index of the trial with the best value, None if none has one. A tie goes to the lower index."""
-    found = [(best.value, index) for index, best in trials if best]
-    if not found:
+    if not values:
         return None
-    values = (value for value, _ in found)
-    top = max(values) if metric.mode == "max" else min(values)
-    return min(index for value, index in found if value == top)
+    top = max(values.values()) if metric.mode == "max" else min(values.values())
+    return min(index for index, value in values.items() if value == top)

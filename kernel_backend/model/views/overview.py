@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import FiniteFloat, GetJsonSchemaHandler
 
-from kernel_backend.model.best import best_first, better
+from kernel_backend.model.best import best_of, best_values, better
 from kernel_backend.model.experiment import Experiment, Metric
 from kernel_backend.model.node_faults import Suspicion
 from kernel_backend.model.record import Record
@@ -107,8 +107,8 @@ class Overview(Record):
         None if the experiment has no trial yet.
         """
         by_index = {trial.index: trial for trial in self.trials}
-        best = best_first(((trial.index, trial.best) for trial in self.trials), self.experiment.config.metric)
-        return by_index[best[0]] if best else next(iter(self.trials), None)
+        best = best_of(best_values(self.trials), self.experiment.config.metric)
+        return next(iter(self.trials), None) if best is None else by_index[best]
 
     @property
     def ended(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from kernel_backend.model.best import best_first
+from kernel_backend.model.best import best_first, best_values
 from kernel_backend.model.experiment import Metric
 from kernel_backend.model.states import LIVE, Hold, TrialState
 from kernel_backend.model.trial import Best, Trial
@@ -37,7 +37,7 @@ def shown_trials(trials: Collection[TrialActivity], metric: Metric) -> set[int]:
     """
     live = {trial.index for trial in trials if trial.state in LIVE}
     troubled = sorted((trial for trial in trials if trial.troubled), key=_ended_first)[-TROUBLED:]
-    best = best_first(((trial.index, trial.best) for trial in trials), metric)
+    best = best_first(best_values(trials), metric)
     return {*live, *best[:BEST], *(trial.index for trial in troubled)}
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kernel_backend.errors import InvalidRequest
-from kernel_backend.model.best import best_first, best_of
+from kernel_backend.model.best import best_first, best_of, best_values
 from kernel_backend.model.experiment import Config, Experiment
 from kernel_backend.model.record import Value
 from kernel_backend.model.states import EXPERIMENT_ENDED, TrialState
@@ -56,7 +56,7 @@ def search_status(
     settings = history.settings
     chosen = _on_page(trials, history, seconds, page)
     row, metric = _rows(experiment.config, history, seconds), experiment.config.metric
-    best = best_of(((trial.index, trial.best) for trial in trials), metric)
+    best = best_of(best_values(trials), metric)
     return SearchStatus(
         number=experiment.number,
         search=experiment.config.search,
@@ -117,12 +117,13 @@ def _on_page(
         raise InvalidRequest(f"sort={page.sort[:50]}: there is no such column{nearest(name, known)}")
     values = _column(name, trials, history, seconds)
     # Plain keys of one type: of 10,000 trials, sorting took most of the time of an answer with tuples as keys.
-    of_number = {place: value for place, value in enumerate(values) if isinstance(value, float)}
-    of_text = {place: value for place, value in enumerate(values) if isinstance(value, str)}
-    numbers = sorted(of_number, key=of_number.__getitem__, reverse=around)
-    texts = sorted(of_text, key=of_text.__getitem__, reverse=around)
-    ranked = texts + numbers if around else numbers + texts
-    ranked += [place for place, value in enumerate(values) if value is None]
+    places: dict[type, list[int]] = {float: [], str: [], type(None): []}
+    for place, value in enumerate(values):
+        places[type(value)].append(place)
+    for kind in (float, str):
+        places[kind].sort(key=values.__getitem__, reverse=around)  # type: ignore[arg-type]  # of one type
+    ranked = [place for kind in ((str, float) if around else (float, str)) for place in places[kind]]
+    ranked += places[type(None)]
     return [trials[place] for place in ranked[page.offset : page.offset + page.limit]]
 
 
@@ -130,7 +131,7 @@ def _column(
     name: str, trials: Sequence[TrialSummary], history: SearchHistory, seconds: Mapping[int, float]
 ) -> list[float | str | None]:
     """Return the sort key of each trial in the column `name`; None if it has no value there."""
-    told, lower = history.trials, history.metric.lower
+    told, sign = history.trials, -1 if history.metric.mode == "max" else 1
     match name:
         case "trial":
             return [float(trial.index) for trial in trials]
@@ -141,14 +142,14 @@ def _column(
         case "seconds":
             return [float(seconds.get(trial.index, 0.0)) for trial in trials]
         case "best":
-            return [lower(trial.best.value) if trial.best else None for trial in trials]
+            return [sign * trial.best.value if trial.best else None for trial in trials]
         case "unit":
             return [float(told.get(trial.index, NOTHING).unit) for trial in trials]
         case "until":
             return [_key(told.get(trial.index, NOTHING).until) for trial in trials]
         case "value":
             newest = (told.get(trial.index, NOTHING).value for trial in trials)
-            return [None if value is None or math.isnan(value) else lower(value) for value in newest]
+            return [None if value is None or math.isnan(value) else sign * value for value in newest]
     return [_key(told.get(trial.index, NOTHING).params.get(name)) for trial in trials]
 
 
@@ -196,10 +197,8 @@ def curves(
     If there are more trials, half of the limit are the best, and the rest are chosen evenly from the others.
     """
     metric = experiment.config.metric
-    told = {
-        trial.index: trial for trial in trials if trial.index in history.trials and history.trials[trial.index].units
-    }
-    ranked = best_first(((trial.index, trial.best) for trial in told.values()), metric)
+    told = {trial.index: trial for trial in trials if history.trials.get(trial.index, NOTHING).units}
+    ranked = best_first(best_values(told.values()), metric)
     ranked += sorted(told.keys() - ranked)
     best, others = ranked[: limit - limit // 2], ranked[limit - limit // 2 :]
     left = min(limit // 2, len(others))
@@ -218,10 +217,11 @@ def _line(trial: int, told: TrialHistory, state: TrialState, points: int) -> Tri
     Trials are compared by single values, so the curve must show those.
     """
     count = len(told.units)
-    kept = sorted({*range(count - 1, -1, -math.ceil(count / points))})
+    every = math.ceil(count / points)
+    kept = slice((count - 1) % every, None, every)  # ends with the last
     return TrialCurve(
         trial=trial,
         state=state,
-        unit=tuple(told.units[place] for place in kept),
-        value=tuple(value if math.isfinite(value := told.values[place]) else None for place in kept),
+        unit=tuple(told.units[kept]),
+        value=tuple(value if math.isfinite(value) else None for value in told.values[kept]),
     )

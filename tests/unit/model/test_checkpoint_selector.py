@@ -53,7 +53,7 @@ def test_the_best_checkpoint_is_that_of_the_best_trial_at_its_best_value(metric)
             report = Report(kind="validation", step=step, epoch=1.0, metrics={metric.name: value})
             bests[trial] = better(bests[trial], report, metric)
             found.insert(chance.randint(0, len(found)), info(step, trial=trial, **report.metrics))
-        first = best_first(bests.items(), metric)[:1]
+        first = best_first({trial: best.value for trial, best in bests.items() if best}, metric)[:1]
         if first:
             chosen = choose(found, metric, BEST)
             assert (chosen.trial, chosen.step) == (first[0], bests[first[0]].step)
