@@ -19,7 +19,7 @@ from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.model.record import Record
 from kernel_backend.model.reports import AttemptResult, NodeProblem
 from kernel_backend.model.states import Outcome
-from kernel_backend.model.trial import Failure
+from kernel_backend.model.trial import OUT_OF_MEMORY, Failure
 from kernel_backend.model.versions import read
 
 
@@ -77,10 +77,10 @@ class AllocatedGang(QueuedGang):
 def by_signal(result: AttemptResult) -> bool:
     """Return whether, according to a launcher's result, a rank was killed by SIGKILL or SIGTERM.
 
-    The launcher cannot know who sent the signal.
+    The launcher cannot know who sent the signal; of a kill for lack of memory, the engine may know how to get more.
     """
     failure = result.failure
-    return result.outcome == "failed" and failure is not None and failure.type in ("SIGKILL", "SIGTERM")
+    return result.outcome == "failed" and failure is not None and failure.type in ("SIGKILL", "SIGTERM", OUT_OF_MEMORY)
 
 
 G = TypeVar("G", bound=QueuedGang)

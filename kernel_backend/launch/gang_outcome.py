@@ -6,9 +6,11 @@ import signal
 from collections.abc import Iterator, Mapping, Sequence
 
 from kernel_backend.model.reports import AttemptResult, NodeEnd, NodeProblem
-from kernel_backend.model.trial import Failure
+from kernel_backend.model.trial import OUT_OF_MEMORY, Failure
 
 FINISHED, RELEASED = 0, 85
+_MAYBE = " (kill -9, or out of memory)"
+_KILLED = ("SIGKILL", "signal: Killed")  # in the messages of ranks, of their programs, and of PyTorch's data loaders
 
 
 def failed(code: int | None) -> bool:
@@ -75,10 +77,25 @@ def result_of(ends: Sequence[NodeEnd]) -> AttemptResult:
         result = lost(result, f"node {', '.join(missing)} was lost", "NodeLost")
     elif result.outcome == "failed" and (reason := next((end.lost for end in ends if end.lost), "")):
         result = lost(result, reason)
+    result = result.model_copy(update={"failure": _explained(result.failure, ends)})
     preparing = result.failure is not None and any(result.failure.rank in end.preparing for end in ends)
     matched = tuple(match for end in ends for match in end.matched)
     problems = tuple(_problems(ends, missing if result.outcome == "lost" else ()))
     return result.model_copy(update={"matched": matched, "preparing": preparing, "problems": problems})
+
+
+def _explained(failure: Failure | None, ends: Sequence[NodeEnd]) -> Failure | None:
+    """Return a failure with its cause, if a process was killed on a node whose kernel has killed one for its memory."""
+    if failure is None or not any(word in failure.message for word in _KILLED):
+        return failure
+    lack = next((end.memory for end in ends if end.memory and failure.rank in end.codes), "")
+    if not lack:
+        return failure
+    what = failure.message.removesuffix(_MAYBE).rstrip(". ")
+    message = (
+        f"{what}. The kernel had no memory left for it ({lack}): a smaller batch or fewer loader workers need less"
+    )
+    return failure.model_copy(update={"type": OUT_OF_MEMORY, "message": message})
 
 
 def _problems(ends: Sequence[NodeEnd], missing: Sequence[str]) -> Iterator[NodeProblem]:
@@ -131,7 +148,7 @@ def _silent(rank: int, code: int | None, step: int | None) -> Failure:
     """Return a failure record for a rank that wrote none, from its exit code and its last step."""
     if code is not None and code < 0:
         name = _signal_name(-code)
-        hint = {"SIGKILL": " (kill -9, or out of memory)", "SIGSEGV": " (a crash in native code)"}.get(name, "")
+        hint = {"SIGKILL": _MAYBE, "SIGSEGV": " (a crash in native code)"}.get(name, "")
         return Failure(rank=rank, type=name, message=f"rank {rank} was ended by {name}{hint}", step=step)
     if code == FINISHED:
         message = f"rank {rank} exited before the others had finished"

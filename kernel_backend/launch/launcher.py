@@ -26,6 +26,7 @@ from kernel_backend.launch.times import TimesReader
 from kernel_backend.launch.utilisation.sampler import UseSampler
 from kernel_backend.launch.watch.gpus import GpuWatch
 from kernel_backend.launch.watch.logs import LogWatch
+from kernel_backend.launch.watch.memory import MemoryWatch
 from kernel_backend.launch.watch.progress import Watch
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.launch.nodes import NodeIndex, placement_of
@@ -110,7 +111,7 @@ def _together(
 def _run(started: _Started, folder: AttemptFolder, asked: threading.Event, record: Callable[[NodeEnd], None]) -> None:
     """Watch the ranks of this node until they have ended; then call `record` with how they ended."""
     job, gang, names, peers = started
-    gpus = GpuWatch()
+    gpus, memory = GpuWatch(), MemoryWatch()
     here = job.placement[folder.node]
     times = TimesReader(folder, dict(zip(gang.ranks, repeat(here.node))))
     measuring = Measuring(times, UseSampler(here, gang.ranks, gang.pids))
@@ -122,7 +123,7 @@ def _run(started: _Started, folder: AttemptFolder, asked: threading.Event, recor
     end = _whatever_happens(gang, folder, job, asked, peers)
     gpu = gpus.error() if broken_rank(end.codes) or end.lost else ""
     _write_measured(folder, measuring)  # first: once the end is recorded, the service may kill this launcher
-    record(end.model_copy(update={"names": names, "gpu": gpu}))
+    record(end.model_copy(update={"names": names, "gpu": gpu, "memory": memory.lack()}))
     gang.close()
     uploader.finish()
 

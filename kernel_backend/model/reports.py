@@ -218,6 +218,7 @@ class NodeEnd(Record):
     matched: tuple[LogMatch, ...] = ()
     lost: str = ""  # why there are no valid exit codes, such as the end of the forkserver
     gpu: str = ""  # error that a GPU of the node has reported
+    memory: str = ""  # how much memory there is, if the kernel has killed a process for lack of it
     refused: Failure | None = None  # why its ranks were never started, or the launcher could not go on
     refused_as: Literal["failed", "lost", "released"] = "failed"
     ended_at: float

@@ -13,6 +13,7 @@ from kernel_backend.model.resources import LOCAL, Placement
 from kernel_backend.model.states import AttemptState, Hold, Outcome, TrialState
 
 # Types of failures that are no exceptions.
+OUT_OF_MEMORY = "OutOfMemory"  # a process was killed for lack of memory
 HANG = "Hang"  # no process reported it: the ranks made no progress
 USAGE_ERROR = "UsageError"  # the program refused its command line
 PROGRAM_FAILED = "ProgramFailed"  # the program of a command exited with an error, without a traceback

@@ -9,7 +9,7 @@ from kernel_backend.engines.kubernetes.quantities import seconds
 from kernel_backend.model.launch.staging import UNHEARD
 from kernel_backend.model.reports import NodeProblem
 from kernel_backend.model.states import Outcome
-from kernel_backend.model.trial import Failure
+from kernel_backend.model.trial import OUT_OF_MEMORY, Failure
 
 OVERDUE_S = 15.0  # after its grace period from which a deleted pod counts as lost with its node
 IMAGE_S = 60.0  # for which an image that cannot be pulled is waited for
@@ -151,7 +151,7 @@ def out_of_memory(pods: Collection[PodState]) -> Finished | None:
         if each.ended_as == "OOMKilled":
             limit = f"its limit of {each.memory}" if each.memory else "its node had"
             message = f"pod {each.name} used more memory than {limit}: raise `memory_per_slot` of the pool"
-            return Finished(Outcome.FAILED, Failure(rank=0, type="OutOfMemory", message=message))
+            return Finished(Outcome.FAILED, Failure(rank=0, type=OUT_OF_MEMORY, message=message))
     return None
 
 

@@ -7,7 +7,7 @@ from kernel_backend.engines.submission import by_signal
 from kernel_backend.model.node_faults import FaultKind
 from kernel_backend.model.reports import AttemptResult, NodeProblem
 from kernel_backend.model.states import Outcome
-from kernel_backend.model.trial import Failure
+from kernel_backend.model.trial import OUT_OF_MEMORY, Failure
 
 SETTLE_S = 5.0  # time for Slurm to report why it killed ranks, after a launcher has recorded their end
 COMPLETING_S = 60.0  # time for a job that Slurm ends to leave its nodes
@@ -50,7 +50,7 @@ def contested(result: AttemptResult, state: str, asked_at: float, now: float) ->
         return age < COMPLETING_S
     # If Slurm had sent the SIGKILL, the job would not still run; before a preemption Slurm sends SIGTERM.
     runs_on = state == "RUNNING" and asked_at > result.ended_at
-    return age < SETTLE_S and not (runs_on and result.failure is not None and result.failure.type == "SIGKILL")
+    return age < SETTLE_S and not (runs_on and result.failure is not None and result.failure.type != "SIGTERM")
 
 
 def job_outcome(state: str, began: bool, cancelled: str, job: str, nodes: str) -> tuple[Outcome, Failure | None]:
@@ -65,7 +65,7 @@ def job_outcome(state: str, began: bool, cancelled: str, job: str, nodes: str) -
         return Outcome.TIMEOUT, Failure(rank=0, type="TimeLimit", message=message)
     if state == "OUT_OF_MEMORY":
         message = f"Slurm ended job {job}, which used more memory than it had: raise the pool's `memory_per_slot`"
-        return Outcome.FAILED, Failure(rank=0, type="OutOfMemory", message=message)
+        return Outcome.FAILED, Failure(rank=0, type=OUT_OF_MEMORY, message=message)
     if state == "CANCELLED" and not began:
         return (Outcome.RELEASED if cancelled == "release" else Outcome.KILLED), None
     if state == "CANCELLED" and not cancelled:
