@@ -10,14 +10,18 @@ from typing import NamedTuple
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _CLOCK = re.compile(r"\d{4}-\d\d-\d\d|\b\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d+)?\b(?!\s*%)")
-_BAR = re.compile(r"it/s|s/it|\u2588|={4,}|-{4,}>?\]|\?it")
+_BAR = re.compile(r"it/s|s/it|\u2588|\[=+|=+>?\.*\]|-{4,}>?\]|\?it")
 _NUMBER = re.compile(
     r"(?<![\w.@])(?<![A-Za-z]-)(?P<value>[-+]?(?:(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.(?:\d+|(?!\.)))?(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?)"
     r"|[-+]?(?:nan|inf)(?!\w))(?:\s*/\s*(?P<of>\d[\d,]*)(?![\d.]))?(?P<unit>\s?%|[A-Za-z]\w*|/[A-Za-z]+)?",
     re.IGNORECASE,
 )
 _END = re.compile(r"(?:\s*(?:[:=~(\[\"']|-+>|=>|\btensor\(|\bis\b|\bof\b|\bat\b|\bwas\b|\bby\b))*\s*$", re.IGNORECASE)
-_START = re.compile(r".*(?:[,;|\t]|[\])}](?=.*[A-Za-z])|\s-+\s|\s/\s|\.\.+|\s{3,}|[A-Za-z]\.\s)", re.DOTALL)
+# Words that are abbreviated by a dot, which ends no sentence.
+_SHORT = "".join(rf"(?<!\b{word})" for word in ("val", "valid", "tr", "avg", "ave", "max", "min", "std", "acc", "prec"))
+_START = re.compile(
+    rf".*(?:[,;|\t]|[\])}}](?=.*[A-Za-z])|\s-+\s|\s/\s|\.\.+|\s{{3,}}|[A-Za-z]{_SHORT}\.\s)", re.DOTALL | re.IGNORECASE
+)
 _LEVEL = re.compile(r"\b(?:DEBUG|INFO|WARNING|ERROR)\b[\s:|-]*")
 _PHRASE = re.compile(
     r"\s(?:after|over|on|in|at|for|from|to|with|than|of\s+the)\b.*|\s(?:after|over|at|for|from|to)$", re.IGNORECASE
@@ -136,6 +140,7 @@ def _name(text: str, heading: str) -> str:
     if split and not _SPLIT.search(head.replace("_", " ")):
         head = f"{split[1]} {head}"
     label = head
+    label = re.sub(r"(?<=[A-Za-z])\.\s", " ", label)  # abbreviated, as in `Val. Loss`
     name = re.sub(r"[^a-z0-9@/.%_-]+", "_", label.lower()).strip("_-./")
     if heading and not _SPLIT.search(name.replace("_", " ")):
         name = f"{heading}_{name}"
