@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,7 @@ class FirstEpoch:
         self._before: SampleDigests | None = SampleDigests()  # of earlier attempts, over all ranks; None if unknown
         self._delivered = False  # all samples of the epoch were trained and reported
         self._over = False  # the files were reported, too
-        self._writers: Counter[str] = Counter()  # number of ranks that opened each file for writing
+        self._writers = defaultdict[str, set[int]](set)  # ranks that opened each file for writing
         self._ended = threading.Event()  # set when the training has ended
         self._looking: threading.Thread | None = None
 
@@ -113,11 +113,13 @@ class FirstEpoch:
         """
         mine = self._own, opened_files.heard(), opened_files.made()
         found = self._before
-        for seen, files, made in self._ranks.all_gather_object(mine) if self._ranks.size > 1 else [mine]:
+        records = self._ranks.all_gather_object(mine) if self._ranks.size > 1 else [mine]
+        for rank, (seen, files, made) in enumerate(records):
             found = found and found.and_(seen)
             if self._ranks.rank == 0:
                 opened_files.add(files)
-                self._writers.update(made)
+                for path in made:
+                    self._writers[path].add(rank)
         return found, opened_files.all_opened()
 
     def _say_delivered(self, whole: bool) -> None:
@@ -150,21 +152,21 @@ class FirstEpoch:
         self._spool.say(Fact(name="observed", value=found.to_json()))
 
 
-def several_writers(writers: Mapping[str, int], cwd: str) -> str:
+def several_writers(writers: Mapping[str, Collection[int]], cwd: str) -> str:
     """Return a warning about files in the working folder `cwd` that several ranks have written; "" if there are none.
 
-    `writers` has the number of ranks that opened each file for writing, by path.
+    `writers` has the ranks that opened each file for writing, by path.
     """
     found = [
         os.path.relpath(path, cwd)
         for path, ranks in sorted(writers.items())
-        if ranks > 1 and path.startswith(f"{cwd}/") and is_result(path, cwd, ()) and not path.endswith(".lock")
+        if len(ranks) > 1 and path.startswith(f"{cwd}/") and is_result(path, cwd, ()) and not path.endswith(".lock")
     ]
     if not found:
         return ""
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     return (
-        f"{found[0]}{more} was written by {writers[os.path.join(cwd, found[0])]} ranks at once, as a cell's top level, "
+        f"{found[0]}{more} was written by {len(writers[os.path.join(cwd, found[0])])} ranks at once, as a cell's top level, "
         "train_data, model and the like run on every rank: write it in prepare(), which runs once, or take rank as an "
         "argument and write where it is 0"
     )

@@ -23,13 +23,13 @@ def listening() -> Iterator[None]:
 
 
 def attempt(tmp_path: Path, validates: bool = True) -> tuple[FirstEpoch, list[str]]:
-    """Run a single rank, and return the names of the provenance records that it reports."""
+    """Run a single rank, and return the names of the provenance records and the notes that it reports."""
     opened_files.stop()
     opened_files.watch(lambda path: path.startswith(str(tmp_path)))
     said: list[str] = []
     job: Any = SimpleNamespace(config=Config(), home=str(tmp_path / "home"), experiment=1, trial=1)
     ranks: Any = SimpleNamespace(rank=0, size=1)
-    spool: Any = SimpleNamespace(say=lambda fact: said.append(fact.name))
+    spool: Any = SimpleNamespace(say=lambda record: said.append(getattr(record, "name", "") or record.text))
     return FirstEpoch(job, ranks, spool, "code", validates), said
 
 
@@ -79,3 +79,15 @@ def test_a_training_that_ends_early_says_what_there_was(tmp_path: Path):
     epoch.finish()
     epoch.close()
     assert said == ["delivered", "observed"]
+
+
+def test_a_rank_that_writes_a_file_again_and_again_is_one_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    epoch, said = attempt(tmp_path)
+    epoch.take(shares(last=False))
+    for _ in range(3):  # checkpoints
+        Path("model.pt").write_text("1")
+        epoch.state()
+    epoch.finish()
+    epoch.close()
+    assert said == ["delivered", "observed"]  # and no warning
