@@ -166,9 +166,9 @@ def several_writers(writers: Mapping[str, Collection[int]], cwd: str) -> str:
         return ""
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     return (
-        f"{found[0]}{more} was written by {len(writers[os.path.join(cwd, found[0])])} ranks at once, as a cell's top level, "
-        "train_data, model and the like run on every rank: write it in prepare(), which runs once, or take rank as an "
-        "argument and write where it is 0"
+        f"{found[0]}{more} was written by {len(writers[os.path.join(cwd, found[0])])} ranks at once, as a cell's top "
+        "level, train_data, model and the like run on every rank: write it in prepare(), which runs once, or take rank "
+        "as an argument and write where it is 0"
     )
 
 

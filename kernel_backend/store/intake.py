@@ -1,6 +1,6 @@
 """Store the records that an attempt has written (its spool), each once.
 
-If several reports arrive for one step, only the first is stored.
+If several reports arrive for one step, the first value of each metric is stored.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from functools import reduce
 from itertools import pairwise
 from typing import Any
 
+from pydantic_core import from_json
 from sqlalchemy import Connection, Dialect, Table, delete, func, insert, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.postgresql import psycopg
@@ -36,6 +37,7 @@ from kernel_backend.model.trial import Attempt, Best, Trial, checkpoint_step
 from kernel_backend.store.tables import artifacts, attempts, experiments, facts, reports, to_row, to_text
 from kernel_backend.store.transaction import Transaction, advanced, changed, get_attempt, get_trial
 
+AT_ONCE = 500  # steps in one query: databases limit the number of its parameters
 _Insert = sqlite.Insert | postgresql.Insert
 _INSERT: dict[str, Callable[[Table], _Insert]] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 
@@ -167,8 +169,37 @@ def _insert(tx: Transaction, key: AttemptId, records: Sequence[SpoolRecord]) -> 
             _keep(tx.db, owner, record.name, record.at, record.value)
         elif isinstance(record, ArtifactSaved):
             _keep_artifact(tx, key, record)
-    if rows:
-        tx.db.exec_driver_sql(_FIRST_WORD_WINS[tx.db.dialect.name], rows)
+    if rows and tx.db.exec_driver_sql(_FIRST_WORD_WINS[tx.db.dialect.name], rows).rowcount != len(rows):
+        _complete(tx.db, key, rows)
+
+
+def _complete(db: Connection, key: AttemptId, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Add to the stored reports of steps what other reports of the same steps, `rows`, have in addition.
+
+    A program may print `Test accuracy: ...` after the validation of its last step was stored. The completed report gets
+    the number of the addition, so that clients learn of it. The reports of a search stay as they are: its searcher has
+    decided by them.
+    """
+    which = select(experiments.c.config).where(experiments.c.number == key.experiment)
+    config: Config = db.execute(which).scalar_one()
+    if config.search is not None:
+        return
+    here = reports.c
+    ours = (here.experiment == key.experiment, here.trial == key.trial)
+    steps = list({row["step"] for row in rows})
+    for first in range(0, len(steps), AT_ONCE):
+        found = db.execute(select(reports).where(*ours, here.step.in_(steps[first : first + AT_ONCE]))).mappings()
+        stored = {(each["kind"], each["step"]): dict(each) for each in found}
+        for row in rows:
+            known = stored.get((row["kind"], row["step"]))
+            if known is None or known["seq"] == row["seq"]:
+                continue
+            metrics = from_json(row["metrics"]) | known["metrics"]
+            if len(metrics) > len(known["metrics"]):
+                complete = {**known, "seq": row["seq"], "metrics": metrics}
+                db.execute(delete(reports).where(here.seq == known["seq"]))
+                db.execute(insert(reports), complete)
+                stored[row["kind"], row["step"]] = complete
 
 
 def _keep(db: Connection, owner: dict[str, int], name: str, at: float, value: Mapping[str, Any]) -> None:
@@ -219,6 +250,8 @@ def _forward(db: Connection, trial: Trial, fresh: list[Report]) -> dict[str, Any
         newest = max(trainings, key=lambda report: report.step)
         if newest.step > trial.step or not trial.training:
             changes["training"] = newest.metrics
+        elif newest.step == trial.step:
+            changes["training"] = newest.metrics | trial.training
     validations = [report for report in fresh if report.kind == "validation"]
     if validations:
         newest = max(validations, key=lambda report: report.step)
@@ -231,6 +264,8 @@ def _forward(db: Connection, trial: Trial, fresh: list[Report]) -> dict[str, Any
         ).scalar_one()
         if known is None or newest.step > known:
             changes["metrics"] = newest.metrics
+        elif newest.step == known:
+            changes["metrics"] = newest.metrics | trial.metrics
         changes["best"] = _best(db, trial, validations)
     return changes
 

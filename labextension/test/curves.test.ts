@@ -42,6 +42,15 @@ describe('growing', () => {
     expect([live.add(report(9)), live.seq, first(live).step]).toEqual([true, 9, [1, 8, 9]]);
   });
 
+  test('a report that was completed by another metric is one point of those that it had', () => {
+    const live = grown([1, 2]);
+    live.add(report(2, 9, { metrics: { loss: 2, accuracy: 0.5 } }));
+    expect(live.curves.map(each => [each.metric, each.step, each.last])).toEqual([
+      ['loss', [1, 2], 2],
+      ['accuracy', [2], 0.5]
+    ]);
+  });
+
   test('a copy that was handed out never changes, and is the same while its curve is', () => {
     const live = grown([1, 2]);
     const before = first(live);

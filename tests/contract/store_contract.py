@@ -688,6 +688,33 @@ class StoreContract:
         trial = store.trial(1, 1)
         assert (trial.metrics, trial.training) == ({"loss": 2.0}, {"loss": 9.0})
 
+    def test_another_report_of_a_step_adds_the_metrics_that_the_first_did_not_have(self, store: Store) -> None:
+        attempt = placed(store)
+        store.accept(attempt.id, [report(1, 4, loss=1.0), report(2, 4, "validation", loss=2.0)], at=4.0)
+        seq = store.last_seq()
+        more = [report(3, 4, "validation", loss=9.0, test=0.8), report(4, 4, accuracy=0.7), report(5, 5, loss=0.5)]
+        assert store.accept(attempt.id, more, at=5.0) == 5
+        expected = [("training", 4, {"loss": 1.0, "accuracy": 0.7}), ("training", 5, {"loss": 0.5})]
+        expected += [("validation", 4, {"loss": 2.0, "test": 0.8})]
+        found = store.reports(1, 1)
+        assert sorted((each.kind, each.step, each.metrics) for each in found) == expected
+        assert all(each.seq > seq for each in found), "clients that have read the first ones read the completed ones"
+        assert store.trial(1, 1).metrics == {"loss": 2.0, "test": 0.8}
+        seq = store.last_seq()
+        requeue(store, attempt)
+        again = [report(1, 4, "validation", loss=2.0), report(2, 4, "validation", test=0.8), report(3, 4, loss=1.0)]
+        store.accept(placed(store, "2-1", number=1).id, again, at=6.0)
+        assert store.reports(1, 1) == found, "a repetition changes nothing"
+
+    def test_a_report_of_a_search_stays_as_its_searcher_has_read_it(self, store: Store) -> None:
+        number = search(store)
+        store.record(number, [created(1)], [Added(1, {"lr": 0.5}, 3)], at=2.0)
+        attempt = store.add_attempt(number, 1, GANG, None, "d", 2.0)
+        store.accept(attempt.id, [report(1, 4, "validation", loss=2.0)], at=4.0)
+        (known,) = store.reports(number, 1)
+        store.accept(attempt.id, [report(2, 4, "validation", loss=2.0, test=0.8)], at=5.0)
+        assert store.reports(number, 1) == [known]
+
     def test_progress_only_goes_forward(self, store: Store) -> None:
         attempt = placed(store)
         first = [report(1, 20, loss=1.0), report(2, 20, "validation", accuracy=0.7), committed(3, 20)]

@@ -110,9 +110,11 @@ def _joined(parts: Sequence[Column]) -> Column:
         whole.epoch.extend(part.epoch)
         whole.at.extend(part.at)
         whole.value.extend(part.value)
-    if all(before.step[-1] <= after.step[0] for before, after in pairwise(parts)):
+    if all(before.step[-1] < after.step[0] for before, after in pairwise(parts)):
         return whole
-    order = sorted(range(len(whole.step)), key=whole.step.__getitem__)
+    # A completed report arrives again with a new number: of equal steps, the first is the value.
+    first_at = {step: place for place, step in reversed(list(enumerate(whole.step)))}
+    order = [first_at[step] for step in sorted(first_at)]
     epoch, at, value = (array("d", [each[place] for place in order]) for each in whole[1:])
     return Column(array("q", [whole.step[place] for place in order]), epoch, at, value)
 

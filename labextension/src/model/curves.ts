@@ -120,6 +120,9 @@ class Growing {
 
   add(report: StoredReport, value: Num): void {
     const place = placeOf(report.step, this._points);
+    if (this._points[place - 1]?.step === report.step) {
+      return; // a report that was completed by other metrics arrives again
+    }
     if (place === this._points.length) {
       this._last = value;
     }

@@ -104,6 +104,15 @@ def test_late_reports_of_an_older_attempt_go_to_their_place() -> None:
     assert curve.last == 0.5
 
 
+def test_a_report_that_was_completed_is_one_point_of_the_metrics_that_it_had() -> None:
+    first = told(("validation", 1, {"acc": 0.5}), ("validation", 2, {"acc": 0.6}))
+    curves = thin(1, join([first, told(("validation", 2, {"acc": 0.6, "test": 0.9}))]), 400).curves
+    assert [(each.metric, each.step, each.mean) for each in curves] == [
+        ("acc", (1, 2), (0.5, 0.6)),
+        ("test", (2,), (0.9,)),
+    ]
+
+
 def test_metrics_stand_in_the_order_in_which_they_were_first_told() -> None:
     found = told(
         ("validation", 2, {"f1": 0.5, "accuracy": 0.7}),

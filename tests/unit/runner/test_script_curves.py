@@ -126,6 +126,11 @@ def test_what_is_printed_after_the_loops_joins_the_last_validation(run: Callable
     assert told.of("validation")[-1] == (4, {"val_acc": 0.75, "acc": 0.75, "test_accuracy": 0.9})
 
 
+def test_what_is_printed_again_after_the_loops_changes_no_value_of_the_last_step(run: Callable[..., Told]):
+    told = run(program("pass", r"say('best val_acc: 0.9, val_acc: 0.5\n')"))
+    assert told.of("validation")[-1] == (4, {"val_acc": 0.75, "acc": 0.75, "best_val_acc": 0.9})
+
+
 def test_what_is_printed_before_the_loops_is_no_curve(run: Callable[..., Told]):
     assert run(r"say('lr: 0.1\n')" + f"\n{program()}").of("validation")[0] == (2, {"val_acc": 0.25, "acc": 0.25})
 

@@ -70,7 +70,8 @@ class Curves:
         self._line = ""
         self._step: dict[str, float] = {}
         self._epoch: dict[str, float] = {}
-        self._last: dict[str, float] = {}  # values of the newest validation
+        self._last: dict[str, float] = {}  # values of all validations, the newest of each name
+        self._validated: tuple[int, dict[str, float]] = -1, {}  # step and values of the newest validation
         self._trackers = Trackers(self.named)
 
     def close(self) -> None:
@@ -132,7 +133,9 @@ class Curves:
         Names that have no new value get their value of the last validation.
         """
         if self._epoch:
-            self._epoch = {**self._last, **self._epoch}
+            step, values = self._validated
+            known = values if step == self._training.position.step else {}  # of this step, the first values count
+            self._epoch = {**self._last, **self._epoch, **known}
             self._validate()
 
     # Levels
@@ -180,6 +183,7 @@ class Curves:
             return
         if metric.name in values or not searches:
             self._last |= values
+            self._validated = self._training.position.step, values
             self._training.report("validation", values)
         else:
             self._training.report("training", values)
