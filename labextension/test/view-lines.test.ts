@@ -143,10 +143,43 @@ describe('a label', () => {
   });
 });
 
+describe('a line', () => {
+  const look = { label: '#1', colour: 'one' };
+
+  test('stays the same object as long as its curve and the settings do', () => {
+    const told = curve('training', 'loss', [3, 1]);
+    const before = lineOf(told, look, DEFAULTS, 1000);
+    expect(lineOf(told, { ...look }, { ...DEFAULTS, logAxis: !DEFAULTS.logAxis }, 1000)).toBe(before);
+  });
+
+  test('is converted anew after a change of the curve, the look, the settings or time 0', () => {
+    const told = curve('training', 'loss', [3, 1]);
+    const before = lineOf(told, look, DEFAULTS, 1000);
+    const others = [
+      lineOf({ ...told }, look, DEFAULTS, 1000),
+      lineOf(told, { ...look, colour: 'two' }, DEFAULTS, 1000),
+      lineOf(told, look, { ...DEFAULTS, smoothing: 0.5 }, 1000),
+      lineOf(told, look, { ...DEFAULTS, axis: 'time' }, 1000),
+      lineOf(told, look, { ...DEFAULTS, axis: 'time' }, 900)
+    ];
+    expect(others).not.toContain(before);
+    expect(others.slice(3).map(each => each.x)).toEqual([
+      [10, 20],
+      [110, 120]
+    ]);
+  });
+});
+
 describe('in words', () => {
   test('a plot says where each line begins and ends, its extremes, and what is not finite', () => {
     const words = inWords('loss', [line(curve('training', 'loss', [3, null, 1, 2]))], 'epoch');
     expect(words).toBe('loss by epoch. training: 3 at epoch 0.1, 2 at epoch 0.4, lowest 1, highest 3, 1 not finite.');
+  });
+
+  test('the same line is described by another axis', () => {
+    const told = line(curve('training', 'loss', [3, 1]));
+    expect(inWords('loss', [told], 'step')).toContain('3 at step 0.1');
+    expect(inWords('loss', [told], 'epoch')).toContain('3 at epoch 0.1');
   });
 
   test('a line without any finite value says so', () => {

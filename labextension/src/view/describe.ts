@@ -13,7 +13,19 @@ export function inWords(metric: string, lines: readonly Line[], axis: Axis): str
   return [`${metric} by ${axis}.`, ...lines.map(line => lineInWords(line, axis))].join(' ');
 }
 
+const newest = new WeakMap<Line, { axis: Axis; words: string }>(); // lines that have not changed keep their words
+
 function lineInWords(line: Line, axis: Axis): string {
+  const before = newest.get(line);
+  if (before?.axis === axis) {
+    return before.words;
+  }
+  const words = described(line, axis);
+  newest.set(line, { axis, words });
+  return words;
+}
+
+function described(line: Line, axis: Axis): string {
   const { curve } = line;
   const known = curve.mean.flatMap((value, index) => (value === null ? [] : [{ value, x: line.x[index] ?? 0 }]));
   const [first, last] = [known[0], known.at(-1)];
