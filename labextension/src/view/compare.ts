@@ -39,8 +39,8 @@ export class CompareView {
     this._root.dataset.dlExperiments = _watches.map(watch => watch.look.number).join(' ');
     node.append(this._root);
     this._heads = _watches.map((_, index) => new Heading(colourOf(index)));
-    this._toolbar = new Toolbar(settings, () => this._redraw());
-    this._validation = h('input', { type: 'checkbox', checked: true, onchange: () => this._redraw() });
+    this._toolbar = new Toolbar(settings, () => this._plan());
+    this._validation = h('input', { type: 'checkbox', checked: true, onchange: () => this._plan() });
     this._toolbar.root.append(h('label', {}, this._validation, 'validation only'));
     this._plots = new Plots(this._root, () => this._frame.request());
     const heads = h('ul', { class: 'dl-compared', 'aria-label': 'Experiments' }, ...this._heads.map(head => head.root));
@@ -52,7 +52,7 @@ export class CompareView {
   /** Settings of the curves. */
   set settings(settings: ViewSettings) {
     this._toolbar.settings = settings;
-    this._redraw();
+    this._plan();
   }
 
   dispose(): void {
@@ -68,29 +68,27 @@ export class CompareView {
     this._timer ??= setTimeout(
       () => {
         this._timer = undefined;
-        this._redraw();
+        this._fresh = true;
+        this._frame.request();
       },
       Math.max(0, this._wroteAt + PACE_MS - performance.now())
     );
   }
 
-  private _redraw(): void {
-    this._fresh = true;
-    this._frame.request();
-  }
-
+  /** Write what is new or draw plots, but not both in a frame, which would take too long. */
   private _draw(): void {
     if (this._fresh) {
       this._fresh = false;
       this._wroteAt = performance.now();
       this._write(this._watches.map(watch => watch.look));
+    } else {
+      this._plots.draw();
     }
-    this._plots.draw();
   }
 
   private _write(looks: readonly Look[]): void {
     looks.forEach((look, index) => this._heads[index]?.update(look));
-    this._plots.update(overlaid(looks, this._toolbar.settings, this._validation.checked));
+    this._plan();
     const over = looks.every(look => look.overview && ended(look.overview));
     setText(this._empty, over ? 'no reports' : 'no reports yet');
     show(
@@ -104,6 +102,13 @@ export class CompareView {
         Date.now() / 1000
       )
     );
+  }
+
+  /** Select what to plot, which is drawn in the next frame. */
+  private _plan(): void {
+    const looks = this._watches.map(watch => watch.look);
+    this._plots.update(overlaid(looks, this._toolbar.settings, this._validation.checked));
+    this._frame.request();
   }
 }
 

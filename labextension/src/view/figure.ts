@@ -20,6 +20,8 @@ export class Figure {
   private _picture: Picture | null = null;
   private _hover: Hover | null = null;
   private _drawn: Picture | null = null;
+  private _written: Picture | null = null;
+  private _about = ''; // what is unusual about the picture
 
   /** `wanted` is called when the figure must be redrawn although no data has changed. */
   constructor(
@@ -51,18 +53,28 @@ export class Figure {
     this._resizing.observe(canvas);
   }
 
-  /** Set the picture to show, with a `note` on what is unusual about it. */
+  /** Set the picture to draw and to write about, with a `note` on what is unusual about it. */
   update(picture: Picture, note: string): void {
     this._picture = picture;
-    setText(this._axis, picture.axis);
-    setText(this._note, note);
-    show(this._note, note !== '');
-    this._keys.update(picture.lines);
-    this._say();
-    this._table.update(picture.lines);
+    this._about = note;
   }
 
-  /** Draw what has changed; return false if that is not possible now. */
+  /** Write what has changed around the plot: newest values, and the table. */
+  write(): boolean {
+    const picture = this._picture;
+    if (picture && this._written !== picture) {
+      this._written = picture;
+      setText(this._axis, picture.axis);
+      setText(this._note, this._about);
+      show(this._note, this._about !== '');
+      this._keys.update(picture.lines);
+      this._say();
+      this._table.update(picture.lines);
+    }
+    return true;
+  }
+
+  /** Draw the plot if it has changed; return false if that is not possible now. */
   draw(): boolean {
     const picture = this._picture;
     if (picture && this._drawn !== picture) {

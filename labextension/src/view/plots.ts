@@ -7,20 +7,62 @@ import type { Plotted } from './plotted';
 import { Theme } from './theme';
 
 const SHOWN = 6;
-const BUDGET_MS = 6; // per frame: the figures that are left then are drawn in the next ones
+const BUDGET_MS = 2; // per frame, which then takes longer for pixels and layout; the next ones do what is left
 let groups = 0;
 
 interface Shown {
   readonly figure: Figure;
   from: readonly unknown[];
-  due: Plotted | null; // what the figure does not show yet
+  due: Plotted | null; // what the figure does not have yet
+}
+
+/** Figures that wait to be drawn, or to be written, in the order in which they came. */
+class Queue {
+  private readonly _waiting = new Set<Shown>(); // one that comes again keeps its place
+  private _took = 0; // milliseconds, of the last one
+
+  /** `serve` returns false if that is not possible now. */
+  constructor(private readonly _serve: (figure: Figure) => boolean) {}
+
+  get empty(): boolean {
+    return this._waiting.size === 0;
+  }
+
+  add(shown: Shown): void {
+    this._waiting.add(shown);
+  }
+
+  remove(shown: Shown): void {
+    this._waiting.delete(shown);
+  }
+
+  /** Serve the first ones, and others as long as each is expected to be done at `end`; return false if some are left. */
+  serve(end: number, first: number): boolean {
+    let served = 0;
+    for (const shown of [...this._waiting]) {
+      const begun = performance.now();
+      if (served >= first && begun + this._took > end) {
+        return false;
+      }
+      renew(shown);
+      if (this._serve(shown.figure)) {
+        this._waiting.delete(shown);
+        this._took = performance.now() - begun;
+        served += 1;
+      }
+    }
+    return true;
+  }
 }
 
 export class Plots {
   readonly root: HTMLElement;
   private readonly _grid = h('div', { class: 'dl-plots' });
   private readonly _more = button('', () => this._toggle(), 'dl-quiet');
-  private readonly _figures = new Map<string, Shown>(); // those drawn last are last, so that all have their turn
+  private readonly _figures = new Map<string, Shown>();
+  private readonly _drawing = new Queue(figure => figure.draw());
+  private readonly _writing = new Queue(figure => figure.write());
+  private _drawsNext = true; // rather than writes
   private readonly _theme: Theme;
   private readonly _sight: Sight;
   private readonly _group = `daylight-${(groups += 1)}`;
@@ -34,7 +76,10 @@ export class Plots {
   ) {
     this.root = h('div', {}, this._grid, this._more);
     this._theme = new Theme(host, () => {
-      this._each(figure => figure.restyle());
+      this._figures.forEach(shown => {
+        shown.figure.restyle();
+        this._drawing.add(shown);
+      });
       this._wanted();
     });
     this._sight = new Sight(this.root, this._wanted);
@@ -54,27 +99,25 @@ export class Plots {
     this._more.ariaExpanded = String(this._all);
   }
 
-  /** Draw if visible, as much as a frame allows; return true if everything is drawn. */
+  /**
+   * Draw and write if visible, as much as a frame allows; return true if everything is done.
+   *
+   * If there is too much for one frame, canvases and words have their turns: layout and painting follow from words,
+   * many pixels from a canvas. Canvases come first otherwise, for their text would wait for the layout of new words.
+   */
   draw(): boolean {
     if (!this._sight.visible) {
       return false;
     }
-    const begun = performance.now();
-    const drawn: boolean[] = [];
-    for (const [metric, shown] of [...this._figures]) {
-      if (performance.now() - begun > BUDGET_MS) {
-        this._wanted();
-        return false;
-      }
-      if (shown.due) {
-        write(shown.figure, shown.due);
-        shown.due = null;
-        this._figures.delete(metric);
-        this._figures.set(metric, shown);
-      }
-      drawn.push(shown.figure.draw());
+    const draws = this._writing.empty || (this._drawsNext && !this._drawing.empty);
+    const queues = draws ? [this._drawing, this._writing] : [this._writing, this._drawing];
+    const end = performance.now() + BUDGET_MS;
+    const done = queues.map((queue, place) => queue.serve(end, place === 0 ? 1 : 0)).every(each => each);
+    this._drawsNext = done || !draws;
+    if (!done) {
+      this._wanted();
     }
-    return drawn.every(each => each);
+    return queues.every(queue => queue.empty);
   }
 
   dispose(): void {
@@ -85,22 +128,39 @@ export class Plots {
 
   private _updated(plotted: Plotted): Figure {
     const known = this._figures.get(plotted.metric);
-    if (known) {
-      known.due = same(known.from, plotted.from) ? known.due : plotted;
-      known.from = plotted.from;
+    if (known && same(known.from, plotted.from)) {
       return known.figure;
     }
-    const figure = new Figure(plotted.metric, this._theme, this._group, this._wanted);
-    write(figure, plotted);
-    this._figures.set(plotted.metric, { figure, from: plotted.from, due: null });
-    return figure;
+    const shown = known ?? this._created(plotted.metric);
+    shown.from = plotted.from;
+    shown.due = plotted;
+    this._drawing.add(shown);
+    if (known) {
+      this._writing.add(shown);
+    } else {
+      renew(shown);
+      shown.figure.write();
+    }
+    return shown.figure;
+  }
+
+  private _created(metric: string): Shown {
+    const figure = new Figure(metric, this._theme, this._group, () => {
+      this._drawing.add(shown);
+      this._wanted();
+    });
+    const shown: Shown = { figure, from: [], due: null };
+    this._figures.set(metric, shown);
+    return shown;
   }
 
   private _forget(kept: ReadonlySet<string>): void {
-    for (const [metric, { figure }] of this._figures) {
+    for (const [metric, shown] of this._figures) {
       if (!kept.has(metric)) {
-        figure.dispose();
+        shown.figure.dispose();
         this._figures.delete(metric);
+        this._drawing.remove(shown);
+        this._writing.remove(shown);
       }
     }
   }
@@ -110,15 +170,15 @@ export class Plots {
     this.update(this._plotted);
     this._wanted();
   }
-
-  private _each(act: (figure: Figure) => void): void {
-    this._figures.forEach(({ figure }) => act(figure));
-  }
 }
 
-function write(figure: Figure, plotted: Plotted): void {
-  const { picture, note } = plotted.make();
-  figure.update(picture, note);
+/** Give a figure what it does not have yet. */
+function renew(shown: Shown): void {
+  if (shown.due) {
+    const { picture, note } = shown.due.make();
+    shown.due = null;
+    shown.figure.update(picture, note);
+  }
 }
 
 function same(one: readonly unknown[], other: readonly unknown[]): boolean {
