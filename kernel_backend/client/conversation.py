@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import ValidationError
 
 from kernel_backend import __version__, errors, peers
-from kernel_backend.client.http_library import httpx_module
+from kernel_backend.client.http_library import hide_requests, httpx_module
 from kernel_backend.discovery import Address, CannotStart
 from kernel_backend.errors import DaylightError, InvalidRequest, OtherVersion, ServiceUnreachable
 from kernel_backend.model import versions
@@ -71,6 +71,7 @@ class Conversation:
             try:
                 address = self._locate()
                 known = _known(address, token, record)
+                hide_requests(address.url)
                 response = self._http(address.encrypted).request(method, address.url + path, **known, **request)
             except CannotStart:
                 raise  # a retry would fail, too

@@ -1,7 +1,8 @@
-"""Import httpx without its command line interface, which would import rich and pygments and take most of the time."""
+"""Import httpx without its command line interface, which would import rich and pygments, and without its log lines."""
 
 from __future__ import annotations
 
+import logging
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 _COMMAND_LINE = "httpx._main"
+_hidden = set[str]()  # addresses of services
 
 
 def httpx_module() -> Any:
@@ -26,3 +28,15 @@ def httpx_module() -> Any:
         if modules.get(_COMMAND_LINE, sys) is None:
             modules.pop(_COMMAND_LINE, None)  # another thread may have removed it meanwhile
     return httpx
+
+
+def hide_requests(address: str) -> None:
+    """Have httpx log no requests to a service: where a notebook logs at level INFO, each poll would print a line."""
+    if not _hidden:
+        logging.getLogger("httpx").addFilter(_is_of_others)
+    _hidden.add(address)
+
+
+def _is_of_others(record: logging.LogRecord) -> bool:
+    url = str(record.args[1]) if isinstance(record.args, tuple) and len(record.args) > 1 else ""
+    return not url.startswith(tuple(_hidden))

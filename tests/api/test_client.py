@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import socket
 import ssl
 import subprocess
@@ -340,3 +341,15 @@ def test_facts_of_a_trial_come_as_they_were_told(served, client):
     assert client.facts(1, trial=2) == []
     with pytest.raises(NotFound):
         client.facts(7)
+
+
+def test_requests_are_no_lines_of_a_notebook_that_logs_and_those_to_others_are(served, client, caplog):
+    import httpx
+
+    with caplog.at_level(logging.INFO):
+        client.experiments()
+        logging.getLogger("httpx").info("no request")
+        other = served.url.replace("127.0.0.1", "localhost")
+        httpx.get(f"{other}/api/health", trust_env=False)
+    told = [each.getMessage() for each in caplog.records if each.name == "httpx"]
+    assert told == ["no request", f'HTTP Request: GET {other}/api/health "HTTP/1.1 401 Unauthorized"']
