@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 import torch._dynamo  # noqa: F401  # once, not in each forked process
 
+from kernel_backend.runner.forms.script.state.graph import GraphWriter
 from tests.support.script_runs import run
 
 HEADER = """
@@ -241,3 +246,20 @@ def test_a_pipe_is_the_one_that_the_restarted_program_has_made(tmp_path, monkeyp
 
 def _texts(files: dict[str, bytes]) -> dict[str, bytes]:
     return {name: data for name, data in files.items() if name.endswith((".txt", ".csv"))}
+
+
+def test_objects_of_a_library_that_hold_each_other_are_tried_once(monkeypatch: pytest.MonkeyPatch):
+    tried: list[bool] = []
+    begin = GraphWriter.__init__
+
+    def count(self: GraphWriter, *args: Any, **options: Any) -> None:
+        tried.append(options.get("trial", False))
+        begin(self, *args, **options)
+
+    monkeypatch.setattr(GraphWriter, "__init__", count)
+    ring = [SimpleNamespace(number=number) for number in range(50)]
+    for one, other in zip(ring, [*ring[1:], ring[0]], strict=True):
+        one.next = other
+    names = {"ring": ring[0], "lock": threading.Lock(), "held": SimpleNamespace(lock=threading.Lock(), ring=ring[1])}
+    GraphWriter({"": names}).write({"root": names}, {})
+    assert sum(tried) == 3  # of the ring, of a lock, and of what holds a lock

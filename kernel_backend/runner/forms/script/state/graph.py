@@ -75,6 +75,7 @@ class GraphWriter(pickle.Pickler):
         self._paths: dict[int, Path] = {}
         self._inner: dict[int, Path] = {}  # within objects that are not restored in place, but made anew
         self._held: list[Any] = []  # keeps objects alive, so that ids stay unique
+        self._writable: dict[int, Any] = {}  # library's objects by `id()` that a trial has shown to be picklable
         self._numbers: dict[int, int] = {}  # numbers of containers, by `id()`
         self._storages: dict[tuple[str, int], int] = {}
         self._contents: list[tuple[CellType | int, Any]] = []
@@ -357,6 +358,8 @@ class GraphWriter(pickle.Pickler):
         if place is not None and not self._trial and is_data(obj):
             return self._data(obj, place) or NotImplemented
         self._within(obj, place)
+        if self._trial:
+            self._writable[id(obj)] = obj  # if the whole trial succeeds
         if self._trial or kind in _SAVED or isinstance(obj, _BUILT_IN):  # a container must always be saved
             return NotImplemented
         if not self._can_write(obj):
@@ -368,10 +371,18 @@ class GraphWriter(pickle.Pickler):
         return NotImplemented
 
     def _can_write(self, obj: Any) -> bool:
+        """Return whether a library's object can be pickled with all that it holds, which is then known of that, too.
+
+        Without this knowledge, each of the thousand objects of a plot, which all hold each other, would be tried.
+        """
+        if id(obj) in self._writable:
+            return True
+        trial = GraphWriter(self._namespaces, trial=True)
         try:
-            GraphWriter(self._namespaces, trial=True).dump(obj)
+            trial.dump(obj)
         except Exception:  # any error of a user's class
             return False
+        self._writable |= trial._writable
         return True
 
 
