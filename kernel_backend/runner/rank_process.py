@@ -14,6 +14,7 @@ from kernel_backend.definition.contract import Form
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.launch.progress import stall_limit
 from kernel_backend.model.reports import Fact, Note
+from kernel_backend.runner import plots
 from kernel_backend.runner.artifacts import ArtifactWriter
 from kernel_backend.runner.batch_size.find import find_batch_size
 from kernel_backend.runner.context import FormTraining, RankContext
@@ -137,6 +138,7 @@ def work(
     tracer = Tracer(progress.folder, job.experiment, instructions, spool, keep, ranks.rank, device)
     progress.listener = tracer.phase
     training = TRAININGS[loaded.definition.form](context)
+    _keep_plots(job, keep, spool, training)
     if text := left_behind(Path(job.code), Path(job.cwd), loaded.snapshot):
         context.note(text)
     watch(training)
@@ -145,6 +147,7 @@ def work(
         declared.start()
     try:
         code = training.train()
+        plots.finish()
         tracer.close()
     finally:
         CLOCK.end()
@@ -153,6 +156,16 @@ def work(
         declared.close()
     ranks.close()
     return code
+
+
+def _keep_plots(job: LaunchSpec, keep: ArtifactWriter | None, spool: Spool, training: FormTraining) -> None:
+    """Have the plots that the user's code shows kept as artifacts."""
+    if plots.draws(Path(job.code)):
+
+        def warn(text: str) -> None:
+            spool.say(Note(level="warning", text=text))
+
+        plots.begin(plots.Plots(keep, run.folder, lambda: training.step, warn))
 
 
 def _start_clock(progress: Progress, device: torch.device) -> None:
