@@ -110,7 +110,7 @@ def attempt_folder(root: Path, key: object) -> Path:
 
 
 def allocation_folder(root: Path, id: str) -> Path:
-    """Return the folder of a Slurm allocation that a search keeps between trials, such as `12-5f3a9c`."""
+    """Return the folder of an allocation that a search keeps between trials, such as `12-5f3a9c`."""
     return root / "allocations" / id
 
 

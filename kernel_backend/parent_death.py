@@ -1,4 +1,4 @@
-"""Set kernel options of this process: to die with its parent, and to hide its memory from other processes."""
+"""Set kernel options of this process: to die with its parent, to adopt orphans, and to hide its memory from others."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 def die_with(parent: int) -> None:
@@ -20,6 +21,12 @@ def die_with(parent: int) -> None:
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # the parent died before the option was set
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def adopt_descendants() -> None:
+    """Make this process the parent of those descendants whose own parent dies."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def keep_to_itself() -> None:

@@ -19,6 +19,7 @@ from kernel_backend.model.environments import EnvironmentInfo
 from kernel_backend.model.experiment import Submission
 from kernel_backend.model.facts import StoredFact
 from kernel_backend.model.labels import LabelEdit
+from kernel_backend.model.launch.holder import HolderOrders, HolderReport
 from kernel_backend.model.launch.nodes import JoinAnswer, NodeOffer, NodeOrder, NodeState
 from kernel_backend.model.launch.probe import ProbeOrders, ProbeReport
 from kernel_backend.model.launch.staging import DIGEST, FILE, StagedArtifact, StagedFile
@@ -49,6 +50,7 @@ PARTS = {
     "file": FILE,
     "digest": DIGEST,
     "check": r"[0-9a-f]{32}",
+    "allocation": r"[0-9]{1,9}-[0-9a-f]{6}",
 }
 
 
@@ -126,6 +128,7 @@ CHECKPOINT = {"POST": Operation(CheckpointInfo, again=True)}
 ONE = "/api/experiments/{number}"
 ATTEMPT = "/api/attempts/{key}"
 PROBE = "/api/pool-checks/{check}"
+HOLDER = "/api/allocations/{allocation}"
 ACCOUNT = "/api/accounts/{kind}/{name}"
 KEPT = f"{ONE}/checkpoints/{{trial}}/{{checkpoint}}"
 
@@ -258,6 +261,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         },
     ),
     Endpoint(PROBE, {"POST": Operation(ProbeOrders, body=ProbeReport, again=True)}),
+    Endpoint(HOLDER, {"POST": Operation(HolderOrders, body=HolderReport, again=True)}),
     Endpoint(
         "/api/webhooks",
         {

@@ -46,7 +46,7 @@ PARTS: dict[str, set[str]] = {
     **dict.fromkeys(DECISIONS, MODEL),
     **dict.fromkeys(SEAMS, MODEL | DECISIONS | TOOLS | {"home", "devices", "overlay"}),
     "environments": MODEL | TOOLS | {"home", "snapshots"},  # another interpreter is recorded as our own is
-    "engines": MODEL | TOOLS | {"home", "devices", "launch"},
+    "engines": MODEL | TOOLS | {"home", "devices", "launch", "parent_death"},
     # A launcher posts what its ranks report, and says itself how long they made no progress.
     "launch": MODEL
     | TOOLS

@@ -10,6 +10,7 @@ from tornado.web import Application, RequestHandler
 
 from kernel_backend.api import (
     admin,
+    allocations,
     artifacts,
     attempts,
     checkpoints,
@@ -29,13 +30,14 @@ from kernel_backend.api.route import Route
 from kernel_backend.api.verbs import verb_handler
 from kernel_backend.identity.base import Browsers, Identity
 from kernel_backend.model.cluster.people import Person
-from kernel_backend.routes import ATTEMPT, ENDPOINTS, PROBE
+from kernel_backend.routes import ATTEMPT, ENDPOINTS, HOLDER, PROBE
 from kernel_backend.service.service import Service
 
 PING_S = 20  # a client that does not answer pings for so long is disconnected
 
 _MODULES = (
     admin,
+    allocations,
     artifacts,
     attempts,
     checkpoints,
@@ -54,15 +56,15 @@ ROUTES = tuple(Route(each.path, each.operations, verb_handler(each) or _HANDLERS
 
 
 class _Nobody(Identity):
-    """Identity provider without any users, for an application whose clients have tokens of attempts or checks only."""
+    """Identity provider without any users, for an application whose clients are programs on nodes of pools."""
 
     async def who(self, token: str, *, remembered: bool = False) -> Person | None:
         return None
 
 
 def launcher_application(service: Service, use: Activity) -> Application:
-    """Return the application for launchers and probe programs on other nodes, without routes for users."""
-    routes = [route for route in ROUTES if route.path.startswith((ATTEMPT, PROBE))]
+    """Return the application for launchers, probe programs and holders on other nodes, without routes for users."""
+    routes = [route for route in ROUTES if route.path.startswith((ATTEMPT, PROBE, HOLDER))]
     return Application(
         [(route.pattern, route.handler) for route in routes],
         default_handler_class=UnknownRouteHandler,

@@ -1,10 +1,14 @@
-"""Call the routes that only launchers, and the programs that probe a pool's nodes for a check, may use."""
+"""Call the routes that only programs on the nodes of pools may use.
+
+These are launchers, the programs that probe nodes for a pool's check, and the holders of kept allocations.
+"""
 
 from __future__ import annotations
 
 from kernel_backend.client.calls import UPLOAD_S, Calls
 from kernel_backend.client.conversation import ANSWER_S
 from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.launch.holder import HolderOrders, HolderReport
 from kernel_backend.model.launch.nodes import JoinAnswer, NodeOffer, NodeOrder, NodeState
 from kernel_backend.model.launch.probe import ProbeOrders, ProbeReport
 from kernel_backend.model.launch.staging import StagedArtifact, StagedFile
@@ -47,6 +51,16 @@ class AttemptCalls(Calls):
             "POST", f"/api/pool-checks/{check}", token=token, record=report, timeout=report.wait + ANSWER_S
         )
         return self._read(ProbeOrders, body)
+
+    def holder_report(self, allocation: str, token: str, report: HolderReport) -> HolderOrders:
+        """Report what has happened in a pod of a kept allocation, and return further orders of the service.
+
+        Waits up to `report.wait` seconds for an order.
+        """
+        body = self._service.json(
+            "POST", f"/api/allocations/{allocation}", token=token, record=report, timeout=report.wait + ANSWER_S
+        )
+        return self._read(HolderOrders, body)
 
     def attempt_job(self, key: AttemptId | str, token: str) -> bytes:
         """Return the launch spec of an attempt as JSON, authenticated by its token."""

@@ -76,6 +76,8 @@ class CheckedEngine(Protocol):
 class AllocatingEngine(Protocol):
     """Engine that can keep an allocation of an external queue (such as Slurm's) for several trials of a search."""
 
+    keeps: bool  # whether searches can keep allocations in its pool
+
     def allocations(self) -> Sequence[HeldAllocation]:
         """Return the allocations that searches have or wait for, as of the last call of `statuses`."""
 

@@ -87,8 +87,12 @@ class PoolEngines:
             new.gangs.last = _unknown(self._marked.pop(pool.name, []))
 
     def remove(self, name: str) -> None:
-        """Remove a pool; raise Conflict as long as its engine reports gangs."""
+        """Remove a pool; raise Conflict as long as its engine reports gangs, or searches keep allocations there."""
         pool = self._pools[name]
+        if kept := [each.job or each.id for each in self.allocations() if each.pool == name]:
+            raise Conflict(
+                f"allocations in pool {name} are being given back ({', '.join(kept)}): remove it in a moment"
+            )
         if pool.engine is not None and pool.gangs.last:
             gangs = ", ".join(map(str, sorted(pool.gangs.last)))
             raise Conflict(f"gangs in pool {name} are still ending ({gangs}): remove it in a moment")
@@ -128,14 +132,11 @@ class PoolEngines:
         return {name: settings.most_waiting + free[name] for name, settings in pools.items()}
 
     def keeping(self) -> dict[str, AllocatingEngine]:
-        """Return the engines that can keep allocations for several trials of a search, by pool.
-
-        Only pools whose nodes can access the service's home folder are included.
-        """
+        """Return the engines that can keep allocations for several trials of a search, by pool."""
         found: dict[str, AllocatingEngine] = {}
         for name, each in self._pools.items():
             engine: object = each.engine
-            if each.pool.settings.shared and isinstance(engine, AllocatingEngine):
+            if isinstance(engine, AllocatingEngine) and engine.keeps:
                 found[name] = engine
         return found
 

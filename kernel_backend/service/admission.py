@@ -116,12 +116,14 @@ def check_staging(pool: str, settings: PoolSettings | None, checkpoints: str) ->
 def check_keeping(config: Config, pool: str, settings: PoolSettings | None, keeps: bool) -> None:
     """Raise InvalidRequest if `--keep-allocation` is set for a search, and its pool does not support that.
 
-    The option keeps a Slurm allocation for several trials; `keeps` is True if the pool supports it.
+    The option keeps an allocation for several trials; `keeps` is True if the pool supports it.
     """
     if keeps or config.search is None or not config.search.keep_allocation:
         return
     if settings is None:
         reason = f"trials in pool {pool} wait in no queue of a site"
+    elif settings.engine == "kubernetes":
+        reason = f"trials in pool {pool} have pods of their own"
     elif not settings.shared:
         reason = f"the nodes of pool {pool} do not see Daylight's home"
     else:

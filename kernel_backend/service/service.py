@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 from kernel_backend.confined import Confined
+from kernel_backend.engines.allocations.callers import CallingHolders
 from kernel_backend.engines.probing.callers import CallingProbes
 from kernel_backend.errors import Conflict, NotFound
 from kernel_backend.model import events as e
@@ -130,7 +131,7 @@ class Service:
         self.quotas = QuotaVerbs(store, self.stored_quotas, loop.cluster_state.looking, self._changed)
         self.idle = IdleReview(context, loop.cluster_state, self._changed)
         self.cluster = ClusterVerbs(context, loop.cluster_state, self.overview, self._changed, lambda: self.idle.idle)
-        self.probes = CallingProbes()
+        self.probes, self.holders = CallingProbes(), CallingHolders(engine.keeping)
         self.pools = PoolVerbs(store, engine, loop.cluster_state, context, self._changed, self.probes)
         self.monitoring = Monitoring(store, loop.cluster_state, self.pools.statuses, loop.round_age)
         self.utilisation = UtilisationReader(store)

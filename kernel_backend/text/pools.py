@@ -42,7 +42,7 @@ def _where(settings: PoolSettings) -> str:
 
 
 def allocation_lines(pools: Iterable[PoolStatus]) -> list[str]:
-    """Return a line about each Slurm allocation that a search keeps for its trials, or waits for."""
+    """Return a line about each allocation that a search keeps for its trials, or waits for."""
     return [_allocation(each) for pool in pools for each in pool.allocations]
 
 

@@ -30,6 +30,7 @@ EXAMPLES = {
     "file": "rank-0.log",
     "digest": "0" * 32,
     "check": "0" * 32,
+    "allocation": "1-5f3a9c",
     "kind": "user",
     "name": "ada",
 }

@@ -15,6 +15,7 @@ from pydantic import create_model
 from kernel_backend import discovery
 from kernel_backend.api.routes import ROUTES
 from kernel_backend.client import Client
+from kernel_backend.engines.allocations.callers import CallingHolders
 from kernel_backend.engines.probing.exchange import ProbeExchange
 from kernel_backend.errors import OtherVersion
 from kernel_backend.home import attempt_folder
@@ -26,6 +27,8 @@ from kernel_backend.model.cluster.pools import Move, PoolSettings
 from kernel_backend.model.diff import Rerun
 from kernel_backend.model.experiment import Config, Keep, Submission
 from kernel_backend.model.labels import LabelEdit
+from kernel_backend.model.launch.holder import HolderEvent, HolderOrder, HolderOrders, HolderReport
+from kernel_backend.model.launch.launch_spec import token_digest
 from kernel_backend.model.launch.nodes import NodeOffer, NodeState
 from kernel_backend.model.launch.probe import ProbeReport
 from kernel_backend.model.launch.trace import TraceRequest
@@ -126,6 +129,7 @@ TOLD_BY_LAUNCHERS = {"deliver", "join", "node_state", "attempt_job", "attempt_sn
     "keep_artifact",
     "stage_artifact",
     "probe_report",
+    "holder_report",
 }
 NET = ArtifactSaved(name="net", size=5, digest="0" * 32, media="image/png", file="net.png", step=1)
 # They may be newer: what is not known of them is ignored.
@@ -135,6 +139,8 @@ OF_LAUNCHERS = {
     NodeState,
     ArtifactSaved,
     ProbeReport,
+    HolderReport,
+    HolderEvent,
 }
 NO_REQUESTS = {"connect", "at_home", "at", "close"}
 NO_CLIENT = {"/api/openapi.json"}
@@ -161,6 +167,8 @@ def test_every_verb_of_a_client_reads_what_a_later_service_answers(
     assert client.keep_artifact(KEY, token_of(served, KEY), NET).size == 3
     with served.service.probes.opened("0" * 32, ProbeExchange(1, None)) as called:
         assert client.probe_report("0" * 32, called.token, ProbeReport(node=0)).count == 0
+    served.service.holders = CallingHolders(lambda: {"cloud": HoldingEngine()})
+    assert client.holder_report("1-5f3a9c", "a token", HolderReport(node=0)).orders[0].order == "close"
     for name, ask in VERBS.items():
         found = ask(client)
         if isinstance(found, Record):
@@ -169,6 +177,16 @@ def test_every_verb_of_a_client_reads_what_a_later_service_answers(
             assert [found] == [list(each) for each in later.true.values()], name
     answered = {route.handler for route in ROUTES if route.path not in NO_CLIENT and answers_json(route.operations)}
     assert later.handlers >= answered
+
+
+class HoldingEngine:
+    """An engine with one allocation, which is to be given back."""
+
+    def holder_digest(self, id: str) -> str:
+        return token_digest("a token")
+
+    async def holder_report(self, id: str, report: HolderReport) -> HolderOrders:
+        return HolderOrders(orders=(HolderOrder(order="close"),))
 
 
 def deleted(client: Client) -> Overview:

@@ -231,6 +231,8 @@ def test_a_pool_is_checked_by_its_engine_for_admins_alone(served: Served, client
 class KeepingEngine(StillEngine):
     """Engine in which experiment #1 keeps an allocation."""
 
+    keeps = True
+
     def allocations(self) -> list[HeldAllocation]:
         return [HeldAllocation(id="1-a", pool="second", experiment=1, slots=2)]
 

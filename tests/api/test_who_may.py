@@ -31,7 +31,7 @@ KEPT = f"{ONE}/checkpoints/{{trial}}/{{checkpoint}}"
 # Whose a route is. `looks`: the owner, their group, and admins; others are told that there is no such experiment.
 # `changes`: the owner and admins; the group is forbidden to. `all`: everybody, for themselves. `admins`: no one else.
 # `orders`: admins, of what they see.
-# `attempts`, `probes`: no person at all.
+# `attempts`, `probes`, `holders`: no person at all.
 WHOSE = {
     "looks": [
         *(
@@ -100,6 +100,7 @@ WHOSE = {
         *(f"PUT /api/attempts/{{key}}/{name}" for name in ("files/{file}", "artifacts/{digest}")),
     ],
     "probes": ["POST /api/pool-checks/{check}"],
+    "holders": ["POST /api/allocations/{allocation}"],
 }
 BODIES = {
     "rerun": {"trust": "dave"},
@@ -168,6 +169,7 @@ EXPECTED = {
     "admins": ("forbidden", "forbidden", "forbidden", "let in"),
     "attempts": ("unknown",) * 4,
     "probes": ("unknown",) * 4,
+    "holders": ("unknown",) * 4,
 }
 
 

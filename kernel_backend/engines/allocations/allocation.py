@@ -54,11 +54,11 @@ class Allocation:
     """
 
     kind: ClassVar[type[AllocationRecord]] = AllocationRecord
-    holders = 1  # processes that hold it together, and each tell the start and end of a gang
 
     def __init__(self, folder: Path, record: AllocationRecord) -> None:
         self.folder, self.record = folder, record
         self.ordered: dict[str, float] = {}  # time at which the start of each gang was ordered, by name
+        self.begun: dict[int, float] = {}  # time at which each holder began, if holders report that, by node
         self.started: set[str] = set()
         self.ended: dict[str, int | None] = {}  # exit code of each gang's step; None if it never began
         self.released: dict[str, float] = {}  # time at which each gang was asked to exit
@@ -66,7 +66,7 @@ class Allocation:
         self.idle_since: float | None = time.time()
         self.missing_since: float | None = None  # monotonic time since which the engine does not list it
         self.closing_since: float | None = None  # monotonic time since which its holders should have exited
-        self._codes: dict[str, dict[int, int | None]] = {}  # exit codes of gangs that holders have told, by holder
+        self._codes: dict[str, dict[int, int | None]] = {}  # exit codes of gangs that holders have reported, by node
         self._offset = 0
 
     @classmethod
@@ -87,6 +87,11 @@ class Allocation:
                 found.ended.setdefault(key, None)
         found.refresh()
         return found
+
+    @property
+    def holders(self) -> int:
+        """Return how many processes hold the allocation, each of which reports the start and end of a gang."""
+        return 1
 
     @property
     def demand(self) -> Demand:
@@ -127,11 +132,13 @@ class Allocation:
         """Read the events that the holders have reported since the last call, and update the state of the gangs."""
         events, self._offset = read_lines(self.folder / EVENTS, self._offset)
         for event in events:
-            key = str(event.get("key", ""))
-            if event.get("event") == "started":
+            key, node = str(event.get("key", "")), int(event.get("node", 0))
+            if event.get("event") == "begun":
+                self.begun.setdefault(node, float(event.get("at", 0.0)))
+            elif event.get("event") == "started":
                 self.started.add(key)
             elif event.get("event") == "ended":
-                self._note_end(key, event.get("node"), event.get("code"))
+                self._note_end(key, node, event.get("code"))
             elif event.get("event") == "closed":
                 self.closed = str(event.get("why") or "it was given back")
         self._note_idle()
@@ -160,15 +167,15 @@ class Allocation:
         """Delete the folder of this allocation."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _note_end(self, key: str, node: object, code: object) -> None:
+    def _note_end(self, key: str, node: int, code: object) -> None:
         """Record that one holder has reported the end of a gang; it has ended once all holders have.
 
         A holder is a process that holds the allocation or one of its nodes. `code` is the exit code of the gang's
-        processes there, None if they never started.
+        processes there, None if they never started. A gang that the first holder never started starts nowhere.
         """
         codes = self._codes.setdefault(key, {})
-        codes[node if isinstance(node, int) else 0] = code if isinstance(code, int) else None
-        if len(codes) >= self.holders:
+        codes[node] = code if isinstance(code, int) else None
+        if len(codes) >= self.holders or codes.get(0, 0) is None:
             told = [each for each in codes.values() if each is not None]
             self.ended[key] = next((each for each in told if each), 0) if told else None
 

@@ -45,11 +45,10 @@ class AllocatedGangs(ABC, Generic[A, G]):
         """Return the requirements of a gang on its allocation."""
 
     @abstractmethod
-    async def _request(self, job: LaunchSpec, demand: Demand, folder: AttemptFolder, submission: G) -> A | None:
-        """Request an allocation for a gang, and assign the gang to it; later gangs of equal demand may use it, too.
+    async def _request(self, job: LaunchSpec, demand: Demand, step: str) -> A:
+        """Request an allocation, and assign the gang named `step` to it; later gangs of equal demand may use it, too.
 
-        Returns None if the engine refuses the request for good: the gang is then recorded as ended. Raises
-        EngineUnavailable if the engine does not answer.
+        Raises the errors of the engine.
         """
 
     @abstractmethod
@@ -68,6 +67,13 @@ class AllocatedGangs(ABC, Generic[A, G]):
         """Write the files that are needed to start a gang in an allocation.
 
         Returns the engine's record of the gang, with the allocation in it.
+        """
+
+    @abstractmethod
+    async def _assign_again(self, folder: AttemptFolder, submission: G) -> None:
+        """Request another allocation for a gang whose allocation ended before the gang started.
+
+        Raises EngineUnavailable if the engine does not answer.
         """
 
     @abstractmethod
@@ -121,9 +127,8 @@ class AllocatedGangs(ABC, Generic[A, G]):
             held.withdraw(gang)
         elif time.monotonic() > self._again_at:
             self._again_at = time.monotonic() + AGAIN_S
-            job = await asyncio.to_thread(folder.job)
             with contextlib.suppress(EngineUnavailable):
-                await self.place(job, folder, submission)
+                await self._assign_again(folder, submission)
                 held.withdraw(gang)
         return False
 
@@ -162,11 +167,10 @@ class AllocatedGangs(ABC, Generic[A, G]):
 
     # Gangs
 
-    async def place(self, job: LaunchSpec, folder: AttemptFolder, submission: G) -> None:
-        """Assign a gang to a free allocation, or request a new one for it.
+    async def place(self, job: LaunchSpec, folder: AttemptFolder, submission: G) -> G:
+        """Assign a gang to a free allocation, or to a new one that is requested for it; return its submission.
 
-        If the engine refuses the request for good, the gang is recorded as ended. Raises EngineUnavailable if the
-        engine does not answer.
+        Raises the errors of the engine.
         """
         demand = self._demand(job)
         known = [(each.demand, each.record.seconds, self._shown(each)) for each in self.known.values()]
@@ -174,12 +178,11 @@ class AllocatedGangs(ABC, Generic[A, G]):
         if found is not None:
             held = self.known[found.id]
             held.assign(submission.step)  # before the first await, so that no other gang gets it
-        elif (requested := await self._request(job, demand, folder, submission)) is not None:
-            held = requested
         else:
-            return
-        self._submissions.write(folder, self._assigned(job, folder, submission, held))
-        self._order(held, submission.step, folder)
+            held = await self._request(job, demand, submission.step)
+        assigned = self._submissions.write(folder, self._assigned(job, folder, submission, held))
+        self._order(held, assigned.step, folder)
+        return assigned
 
     async def release(self, submission: G) -> None:
         """Order that a gang exits: if it runs, it saves a checkpoint first; if it has not started, it never starts."""

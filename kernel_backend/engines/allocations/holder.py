@@ -78,6 +78,11 @@ class Holder:
         self._busy_at = time.monotonic()
         self.closing = ""  # reason why no more gangs are started; "" while they are
 
+    def begin(self) -> None:
+        """Report that the allocation has begun, from which its time counts; if that fails, it is reported later."""
+        self._tell(event="begun")
+        self._told()
+
     def turn(self) -> bool:
         """Execute new orders and watch the gang that runs; return False when this process should exit."""
         for order in self._channel.orders():  # all are read before the next start, which a later one may withdraw

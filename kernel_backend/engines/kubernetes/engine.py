@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -17,6 +17,8 @@ from kernel_backend.engines.base import Caps, CheckContext, EngineUnavailable, G
 from kernel_backend.engines.folders import FolderEngine, GangFolders
 from kernel_backend.engines.kubernetes import check
 from kernel_backend.engines.kubernetes.admission import grouped
+from kernel_backend.engines.kubernetes.allocated_gangs import ClusterView, PodAllocatedGangs, PodServices
+from kernel_backend.engines.kubernetes.allocations import PodAllocation
 from kernel_backend.engines.kubernetes.api import Api
 from kernel_backend.engines.kubernetes.cluster.nodes import PoolNodes
 from kernel_backend.engines.kubernetes.cluster.pods import ClusterPods, cluster_pod
@@ -34,10 +36,12 @@ from kernel_backend.engines.kubernetes.watch import CachedPods, PodCache, taken_
 from kernel_backend.engines.kubernetes.workloads import QueuedWorkloads
 from kernel_backend.errors import Conflict
 from kernel_backend.launch.folder import AttemptFolder
+from kernel_backend.model.cluster.allocations import HeldAllocation
 from kernel_backend.model.cluster.pool_check import PoolFinding
 from kernel_backend.model.cluster.pools import Pool
 from kernel_backend.model.cluster.site_load import SiteLoad
 from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.launch.holder import HolderOrders, HolderReport
 from kernel_backend.model.launch.launch_spec import LaunchSpec, token_digest
 from kernel_backend.model.resources import Node
 from kernel_backend.model.states import Outcome
@@ -67,7 +71,6 @@ class KubernetesEngine(FolderEngine):
         self._api = Api(pool.settings.context, pool.settings.namespace)
         self._objects, self._pods = GangObjects(self._api), PodCache(self._api, service, pool.name)
         self._identity = Identity(os.geteuid(), os.getegid())
-        self._statuses = StatusReader(self._folders, pool.settings.placement_timeout or PLACEMENT_S)
         self._cluster_pods = ClusterPods(self._api, service, pool.name)
         self._nodes, self._pauses = PoolNodes(pool, self._api, self._cluster_pods), Pauses()
         self._delays = dict[AttemptId, str]()  # why gangs wait to be submitted, as of the last look at their records
@@ -75,7 +78,13 @@ class KubernetesEngine(FolderEngine):
         self._events, self._discovery = PodEvents(self._api), Discovery(self._api)
         self._workloads = QueuedWorkloads(self._api, self._discovery) if pool.settings.queue else None
         self._probes = PodProbes(self._objects, self._pods, self._discovery, service, self._identity)
-        self._leftovers = Leftovers(self._objects, self._folders, service, pool.name, self._probes.owners)
+        services = PodServices(self._objects, self._pods, self._discovery, self._identity)
+        self.keeps = False  # a whole search in kept pods has not been seen to end
+        self._kept = PodAllocatedGangs(home, pool, service, self._folders, services)
+        self._statuses = StatusReader(
+            self._folders, self._kept.known_to, pool.settings.placement_timeout or PLACEMENT_S
+        )
+        self._leftovers = Leftovers(self._objects, self._folders, service, pool.name, self._others)
 
     async def nodes(self) -> Sequence[Node]:
         """Return the nodes on which pods of the pool may run, listed at most 30 s ago; raise EngineUnavailable."""
@@ -128,17 +137,18 @@ class KubernetesEngine(FolderEngine):
         known = await asyncio.to_thread(self._statuses.unended, of)
         self._delays = {key: each.delay for key, each in known.items() if each.delayed and not each.cancelled}
         handed_over = {key: each for key, each in known.items() if not each.delayed}
-        cached = await self._pods.cached() if handed_over else CachedPods()
-        absent = await self._absent(handed_over, cached)
+        cached = await self._pods.cached() if handed_over or self._kept.known else CachedPods()
+        absent = await self._absent({each.pods for each in handed_over.values()} | self._kept.created, cached)
         self._retries.go_on(known)
         self._leftovers.look()
-        staying = {each.name for each in handed_over.values() if not each.cancelled}
+        staying = {each.pods for each in handed_over.values() if not each.cancelled}
         await self._look_at(waiting_pods(cached.pods, time.time()), taken_pods(cached, staying))
         await self._leave_ending_nodes(handed_over, cached)
+        await self._kept.tend(ClusterView(cached, absent, self._nodes.away, self._nodes.ending))
         self._statuses.away = self._nodes.away
         found = await asyncio.to_thread(self._statuses.read, cached, absent, of)
         for each in found:
-            self._learn(each)
+            await self._learn(each)
         return found
 
     async def release(self, key: AttemptId) -> None:
@@ -147,8 +157,12 @@ class KubernetesEngine(FolderEngine):
         A gang that waits to be submitted is ended without having started.
         """
         submission = await self._cancelling(key, "release")
-        if submission is not None and submission.end is None and not submission.delayed:
-            await self._objects.end((await self._pods.fresh(submission.name)).values(), RELEASE_S)
+        if submission is None or submission.end is not None or submission.delayed:
+            return
+        if self._kept.known_to(submission) is not None:
+            await self._kept.release(submission)
+        else:
+            await self._objects.end((await self._pods.fresh(submission.pods)).values(), RELEASE_S)
 
     async def kill(self, key: AttemptId) -> None:
         """Delete the pods of a gang; return when Kubernetes reports that their processes have ended.
@@ -158,10 +172,13 @@ class KubernetesEngine(FolderEngine):
         submission = await self._cancelling(key, "kill")
         if submission is None:
             return
+        if (held := self._kept.known_to(submission)) is not None:
+            await self._kill_kept(key, submission, held)
+            return
         leaving = await asyncio.to_thread(self._folders.of(key).result) is not None
         begun, killed = time.monotonic(), False
         try:
-            while left := alive((await self._pods.fresh(submission.name)).values(), time.time(), self._nodes.away):
+            while left := alive((await self._pods.fresh(submission.pods)).values(), time.time(), self._nodes.away):
                 waited = time.monotonic() - begun
                 if waited > KILL_S:
                     names = ", ".join(pod["metadata"]["name"] for pod in left)
@@ -170,7 +187,7 @@ class KubernetesEngine(FolderEngine):
                     await self._objects.end(left, AT_ONCE_S)
                     killed = True
                 await asyncio.sleep(_POLL_S)
-            await self._objects.remove(submission.name)  # a pod that a lost request creates later is deleted with it
+            await self._objects.remove(submission.pods)  # a pod that a lost request creates later is deleted with it
         except (EngineUnavailable, Refused) as error:
             raise Unconfirmed(f"the pods of attempt {key} may still run: {error}") from None
 
@@ -182,7 +199,7 @@ class KubernetesEngine(FolderEngine):
         self._statuses.forget(key)
         submission = await asyncio.to_thread(read_submission, self._folders.of(key))
         await asyncio.to_thread(self._folders.forget, key)
-        if submission is not None:
+        if submission is not None and not submission.allocation:
             with contextlib.suppress(EngineUnavailable, Refused):
                 await self._objects.remove(submission.name)
 
@@ -190,6 +207,38 @@ class KubernetesEngine(FolderEngine):
         """Check the pool: read the cluster's state from the API server, and run probe programs in pods on its nodes."""
         seen = check.Sources(self._api, self._nodes, self._cluster_pods, self._discovery, self._probes)
         return await check.check_pool(self._home, self._pool, context, seen)
+
+    # Allocations that searches keep
+
+    def allocations(self) -> Sequence[HeldAllocation]:
+        """Return the allocations that searches have or wait for in this pool, as of the last call of `statuses`."""
+        return self._kept.shown()
+
+    async def give_back(self, id: str, why: str) -> None:
+        """Start no more gangs in an allocation, and end it when its current gang has ended."""
+        await self._kept.give_back(id, why)
+
+    def holder_digest(self, id: str) -> str:
+        """Return the digest of the token by which an allocation's holders authenticate; "" if it is unknown."""
+        held = self._kept.known.get(id)
+        return held.record.digest if held is not None else ""
+
+    async def holder_report(self, id: str, report: HolderReport) -> HolderOrders:
+        """Store the events that a pod's holder reports, and return its orders after at most `report.wait` seconds.
+
+        Raises OSError if the events cannot be stored, and Conflict if the holder must not start a gang.
+        """
+        return await self._kept.report(id, report)
+
+    def _others(self) -> set[str]:
+        """Return the names of the ConfigMaps that belong to running checks and to allocations."""
+        return self._probes.owners | self._kept.owners
+
+    async def _kill_kept(self, key: AttemptId, submission: Submission, held: PodAllocation) -> None:
+        try:
+            await self._kept.kill(key, submission, held, self._nodes.away)
+        except (EngineUnavailable, Refused) as error:
+            raise Unconfirmed(f"the processes of attempt {key} may still run: {error}") from None
 
     async def _look_at(self, waiting: Sequence[str], taken: Sequence[str]) -> None:
         """Read from events (and from Kueue) why pods wait or were deleted, where the pods' own status does not say so.
@@ -217,27 +266,34 @@ class KubernetesEngine(FolderEngine):
         Returns False if the gang must be submitted again later. True means that it was accepted, or has ended since
         Kubernetes refused it for good.
         """
-        name = GangName(self._service, self._pool.name, job.id, token_digest(token))
         try:
-            owner, others = gang(name, job, token, self._pool, folder.path, self._identity)
-            podgroups = (await self._discovery.newest()).podgroups if len(job.placement) > 1 else ""
-            uid = await self._objects.create(owner, grouped(others, name.owner, podgroups, self._pool.settings))
+            if job.keep_allocation:
+                changed = await self._kept.place(job, folder, submission)
+            else:
+                uid = await self._create_pods(job, token, folder)
+                changed = write_submission(folder, submission.model_copy(update={"uid": uid, "delay": ""}))
         except EngineUnavailable as error:
-            changed = submission.model_copy(update={"delay": error.message})
+            changed = write_submission(folder, submission.model_copy(update={"delay": error.message}))
         except Refused as error:
             if when(error) == "later":
-                changed = submission.model_copy(update={"delay": waits(error)})
+                refused = submission.model_copy(update={"delay": waits(error)})
             else:
                 message = f"{waits(error)}. To change: {advice(error)}"
                 failure = Failure(rank=0, type="KubernetesRefused", message=message)
-                changed = submission.ended(Outcome.INFEASIBLE, failure)
-        else:
-            changed = submission.model_copy(update={"uid": uid, "delay": ""})
+                refused = submission.ended(Outcome.INFEASIBLE, failure)
+            changed = write_submission(folder, refused)
         if changed.delayed:
             self._delays[job.id] = changed.delay
         else:
             self._delays.pop(job.id, None)
-        return not write_submission(folder, changed).delayed
+        return not changed.delayed
+
+    async def _create_pods(self, job: LaunchSpec, token: str, folder: AttemptFolder) -> str:
+        """Create the pods of a gang that runs in no allocation; return the uid of the ConfigMap that owns them."""
+        name = GangName(self._service, self._pool.name, job.id, token_digest(token))
+        owner, others = gang(name, job, token, self._pool, folder.path, self._identity)
+        podgroups = (await self._discovery.newest()).podgroups if len(job.placement) > 1 else ""
+        return await self._objects.create(owner, grouped(others, name.owner, podgroups, self._pool.settings))
 
     async def _submit_again(self, key: AttemptId) -> bool:
         """Submit a waiting gang again; if it was cancelled, delete its objects and record its end.
@@ -264,7 +320,7 @@ class KubernetesEngine(FolderEngine):
         """
         ending = self._nodes.ending
         for key, submission in gangs.items() if ending else ():
-            pods = cached.pods.get(submission.name, {}).values()
+            pods = cached.pods.get(submission.pods, {}).values()
             node = next((name for pod in alive(pods, time.time(), ()) if (name := node_of(pod)) in ending), None)
             if node is None or submission.cancelled or submission.ending:
                 continue
@@ -277,26 +333,28 @@ class KubernetesEngine(FolderEngine):
             with contextlib.suppress(EngineUnavailable, Refused):  # then Kubernetes ends them itself
                 await self._objects.end(pods, GRACE_S)
 
-    async def _absent(self, submissions: Mapping[AttemptId, Submission], cached: CachedPods) -> set[AttemptId]:
-        """Return those gangs of which the API server says now that they have no pod.
+    async def _absent(self, owners: Collection[str], cached: CachedPods) -> set[str]:
+        """Return those owners, of gangs and allocations, of which the API server says now that they have no pod.
 
         Empty if the server cannot be asked.
         """
-        unseen = {each.name: key for key, each in submissions.items() if not cached.pods.get(each.name)}
         if cached.problem:
             return set()
         try:
-            return {unseen[name] for name in await self._pods.absent(unseen)}
+            return await self._pods.absent([name for name in owners if not cached.pods.get(name)])
         except (EngineUnavailable, Refused):
             return set()
 
-    def _learn(self, status: GangStatus) -> None:
+    async def _learn(self, status: GangStatus) -> None:
         """Pause the trial of a gang of which only a part found nodes; end the pause when a gang of the trial runs."""
         failure = status.result.failure if status.result is not None else None
         if status.phase == "running":
             self._pauses.end(status.key)
         elif failure is not None and failure.type == NOT_PLACED and not self._pauses.reason(status.key):
             self._pauses.begin(status.key, failure.message)
+            submission = await asyncio.to_thread(read_submission, self._folders.of(status.key))
+            if submission is not None and submission.allocation:
+                await self._kept.give_back(submission.allocation, failure.message)
 
     async def _cancelling(self, key: AttemptId, why: Literal["release", "kill"]) -> Submission | None:
         """Record that a gang is to be ended by release or by kill; return its record, None if it was never submitted.

@@ -1,11 +1,11 @@
-"""Delete Kubernetes objects that a service left when it was killed, and that no gang and no check needs."""
+"""Delete Kubernetes objects that a service left when it was killed, and that no gang, allocation or check needs."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from kernel_backend.engines.folders import GangFolders
 from kernel_backend.engines.kubernetes.manifests import Manifest, of_pool
@@ -20,14 +20,14 @@ _log = logging.getLogger(__name__)
 
 
 class Leftovers:
-    """Task that deletes the objects of a pool that belong neither to a listed gang nor to a running check."""
+    """Task that deletes the objects of a pool that belong to no listed gang, no allocation and no running check."""
 
     def __init__(
-        self, objects: GangObjects, folders: GangFolders, service: str, pool: str, checks: Collection[str]
+        self, objects: GangObjects, folders: GangFolders, service: str, pool: str, others: Callable[[], Collection[str]]
     ) -> None:
-        """Create the task; it keeps the objects of running checks, whose names are in `checks`."""
+        """Create the task; it keeps the objects of running checks and of allocations, whose names `others` returns."""
         self._objects, self._folders, self._labels = objects, folders, of_pool(service, pool)
-        self._checks = checks
+        self._others = others
         self._task: asyncio.Task[None] | None = None
         self._looked_at = 0.0  # at once after a start: an earlier service may have left some
 
@@ -41,16 +41,16 @@ class Leftovers:
     async def _delete(self) -> None:
         try:
             owners = await self._objects.owners(self._labels)
-            known = await asyncio.to_thread(self._known)
+            known = await asyncio.to_thread(self._of_gangs) | set(self._others())
             for name in unknown(owners, known, time.time()):
-                _log.warning("%s belongs to no gang or check: it is deleted with its pods", name)
+                _log.warning("%s belongs to no gang, allocation or check: it is deleted with its pods", name)
                 await self._objects.remove(name)
         except DaylightError as error:
             _log.info("leftovers in Kubernetes cannot be looked for now: %s", error)
 
-    def _known(self) -> set[str]:
+    def _of_gangs(self) -> set[str]:
         found = (read_submission(self._folders.of(key)) for key in self._folders.listed())
-        return {each.name for each in found if each is not None} | set(self._checks)
+        return {each.name for each in found if each is not None}
 
 
 def unknown(owners: Sequence[Manifest], known: Collection[str], now: float) -> list[str]:

@@ -1,4 +1,4 @@
-"""Compose the Kubernetes objects of a gang or a check: pods, a Secret, and a ConfigMap that owns them.
+"""Compose the Kubernetes objects of a gang, an allocation or a check: pods, a Secret, and a ConfigMap that owns them.
 
 Kubernetes deletes the owned objects together with the ConfigMap. Pure functions.
 """
@@ -15,6 +15,7 @@ from kernel_backend.engines.folders import MARK, withheld
 from kernel_backend.launch.node import NODE, NODE_NAME, NODES, SHARES
 from kernel_backend.model.cluster.pools import Pool, PoolSettings
 from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.launch.holder import HOLDER, HolderCredentials
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.launch.staging import SCRATCH, VARIABLE, StagingRequest
 from kernel_backend.model.record import Record
@@ -26,6 +27,7 @@ SERVICE, POOL, GANG, ATTEMPT, NUMBER = (
     f"daylight/{name}" for name in ("service", "pool", "gang", "attempt", "node")
 )  # labels of all objects of a gang
 GRACE_S = 120  # between SIGTERM and SIGKILL: for a checkpoint, where the cluster itself ends a pod
+START_S = 600  # of an allocation: for images to be pulled, after which its time begins
 UNREACHABLE_S = 30  # after which Kubernetes ends the pods of a node that it does not reach
 CONTAINER = "ranks"
 RESOURCE, PYTHON, SHM_GB = "nvidia.com/gpu", "python3", 8.0  # if the pool names no other
@@ -42,7 +44,7 @@ class Identity(NamedTuple):
 
 
 class ObjectNames(Protocol):
-    """Names and labels of the Kubernetes objects of one gang or one check."""
+    """Names and labels of the Kubernetes objects of one gang, one allocation or one check."""
 
     @property
     def owner(self) -> str:
@@ -91,6 +93,29 @@ class GangName(NamedTuple):
 
     def pod(self, number: int) -> str:
         """Return the name of the pod for node `number` of the gang."""
+        return f"{self.owner}-{number}"
+
+
+class AllocationName(NamedTuple):
+    """Names and labels of the objects of an allocation that a search keeps, unique in the namespace."""
+
+    service: str  # id of the service, since several may use one namespace
+    pool: str
+    id: str
+
+    @property
+    def owner(self) -> str:
+        """Return the name of the ConfigMap that owns the other objects; the names of the pods begin with it."""
+        mark = hashlib.sha256(f"{self.service} {self.pool} {self.id}".encode()).hexdigest()[:8]
+        return f"daylight-kept-{self.id}-{mark}"
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Return the labels of all objects of the allocation, by which they are found."""
+        return {**of_pool(self.service, self.pool), GANG: self.owner}
+
+    def pod(self, number: int) -> str:
+        """Return the name of the pod for node `number` of the allocation."""
         return f"{self.owner}-{number}"
 
 
@@ -183,10 +208,38 @@ def pod(name: ObjectNames, number: int, plan: PodPlan, settings: PoolSettings, i
     }
 
 
+def allocation(
+    name: AllocationName, job: LaunchSpec, credentials: HolderCredentials, settings: PoolSettings, identity: Identity
+) -> tuple[Manifest, list[Manifest]]:
+    """Return the ConfigMap that owns an allocation's objects, and the other objects in the order to create them.
+
+    The pods have the size that the gang of `job` needs. Their holders authenticate by `credentials`.
+    """
+    nodes = max(1, len(job.placement))
+    plans = [
+        PodPlan(
+            command=[python(settings), "-P", "-m", "kernel_backend.engines.kubernetes.holder"],
+            cwd="/",
+            env=[
+                *node_variables(number, nodes),
+                *_variables(_of_pods(job, settings)),
+                credentials_variable(name, HOLDER),
+            ],
+            share=job.placement[number] if job.placement else None,
+            staged=job.staged,
+            excluded=job.excluded,
+            limit=round(credentials.seconds + START_S),
+        )
+        for number in range(nodes)
+    ]
+    pods = [pod(name, number, plan, settings, identity) for number, plan in enumerate(plans)]
+    return owner(name, {"allocation": name.id}), [secret(name, credentials), *pods]
+
+
 def _plan(name: GangName, job: LaunchSpec, settings: PoolSettings, folder: Path, number: int) -> PodPlan:
     return PodPlan(
-        command=_command(job, settings, folder),
-        cwd="/" if job.staged else job.cwd,
+        command=launcher(job, settings, folder),
+        cwd=launcher_cwd(job),
         env=_environment(name, job, settings, folder, number),
         share=job.placement[number] if job.placement else None,
         staged=job.staged,
@@ -210,27 +263,44 @@ def _container(plan: PodPlan, settings: PoolSettings) -> Manifest:
     }
 
 
-def _command(job: LaunchSpec, settings: PoolSettings, folder: Path) -> list[str]:
-    """Return the command of a pod, which starts a launcher.
+def launcher(job: LaunchSpec, settings: PoolSettings, folder: Path) -> list[str]:
+    """Return the command that starts a gang's launcher in a pod.
 
     With a shared disk, the launcher's output goes to a file that the service can show to users.
     """
     interpreter = [python(settings), "-P", "-m"]
     if job.staged:
         return [*interpreter, "kernel_backend.staging", "--step", "kubernetes"]
-    launcher = [*interpreter, "kernel_backend.launch", str(folder), "--step", "kubernetes"]
+    command = [*interpreter, "kernel_backend.launch", str(folder), "--step", "kubernetes"]
     unset = "".join(f"unset {name}; " for name in withheld(job.config.env))
-    return ["/bin/sh", "-c", f'{unset}exec "$@" >>"${MARK}/launcher.log" 2>&1', "sh", *launcher]
+    return ["/bin/sh", "-c", f'{unset}exec "$@" >>"${MARK}/launcher.log" 2>&1', "sh", *command]
+
+
+def launcher_cwd(job: LaunchSpec) -> str:
+    """Return the folder in which a gang's launcher is started."""
+    return "/" if job.staged else job.cwd
+
+
+def launcher_variables(job: LaunchSpec, folder: Path) -> dict[str, str]:
+    """Return the environment variables of an attempt's launchers that differ between gangs in the same pods."""
+    return {} if job.staged else {MARK: str(folder), "DAYLIGHT_HOME": job.home}
 
 
 def _environment(name: GangName, job: LaunchSpec, settings: PoolSettings, folder: Path, number: int) -> list[Manifest]:
-    own = {}
-    if job.placement and job.placement[0].kind == "cpu":
-        own[SHARES] = ",".join(str(len(share.slots)) for share in job.placement)
-    own |= {SCRATCH: scratch(settings)} if job.staged else {MARK: str(folder), "DAYLIGHT_HOME": job.home}
-    found = node_variables(number, max(1, len(job.placement)))
-    found += [{"name": key, "value": value} for key, value in own.items()]
-    return [*found, credentials(name, VARIABLE)] if job.staged else found
+    own = _of_pods(job, settings) | launcher_variables(job, folder)
+    found = [*node_variables(number, max(1, len(job.placement))), *_variables(own)]
+    return [*found, credentials_variable(name, VARIABLE)] if job.staged else found
+
+
+def _of_pods(job: LaunchSpec, settings: PoolSettings) -> dict[str, str]:
+    """Return the environment variables that have the slots of each node, and the folder for files of attempts."""
+    cpus = job.placement and job.placement[0].kind == "cpu"
+    shares = {SHARES: ",".join(str(len(share.slots)) for share in job.placement)} if cpus else {}
+    return shares | ({SCRATCH: scratch(settings)} if job.staged else {})
+
+
+def _variables(values: Mapping[str, str]) -> list[Manifest]:
+    return [{"name": key, "value": value} for key, value in values.items()]
 
 
 def node_variables(number: int, nodes: int) -> list[Manifest]:
@@ -239,7 +309,7 @@ def node_variables(number: int, nodes: int) -> list[Manifest]:
     return [*own, {"name": NODE_NAME, "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]
 
 
-def credentials(name: ObjectNames, variable: str) -> Manifest:
+def credentials_variable(name: ObjectNames, variable: str) -> Manifest:
     """Return an environment variable, named `variable`, whose value is the content of the Secret."""
     return {"name": variable, "valueFrom": {"secretKeyRef": {"name": name.owner, "key": _CREDENTIALS}}}
 

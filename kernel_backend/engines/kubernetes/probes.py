@@ -130,7 +130,7 @@ def check_objects(
         PodPlan(
             command=[setup.python, "-P", "-m", "kernel_backend.launch.pod_probe"],
             cwd="/",
-            env=[*manifests.node_variables(number, setup.nodes), manifests.credentials(name, VARIABLE)],
+            env=[*manifests.node_variables(number, setup.nodes), manifests.credentials_variable(name, VARIABLE)],
             share=share,
             staged=not setup.pool.settings.shared,
             grace=1,

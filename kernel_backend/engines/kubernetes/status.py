@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
 from kernel_backend.engines.base import GangStatus
 from kernel_backend.engines.folders import OUTCOMES, GangFolders, never_launched
+from kernel_backend.engines.kubernetes.allocated_gangs import ENDED
+from kernel_backend.engines.kubernetes.allocations import PodAllocation
 from kernel_backend.engines.kubernetes.objects import owner_of
 from kernel_backend.engines.kubernetes.pods import (
     Finished,
@@ -41,6 +43,7 @@ SETTLE_S = 3.0  # for a launcher's record to arrive, after its pod has ended wit
 RECORD_S = 15.0  # the same where the pod ended well, and its files may be on a shared disk
 PLACEMENT_S = 300.0  # for which a half gang keeps its nodes, as an autoscaler takes minutes to add the others
 BEGINNING = "Kubernetes: being submitted"
+BEFORE_START = "Kubernetes: about to begin in pods that its search keeps"
 NOT_MET = "its launchers have not met yet"
 NOT_PLACED = "NotPlaced"  # type of the failure of a gang of which only a part found nodes
 _log = logging.getLogger(__name__)
@@ -54,6 +57,7 @@ class _Gang(NamedTuple):
     submission: Submission
     here: dict[int, PodState]  # pods that there are, by number
     gone: dict[int, PodState]  # the last state of those that are gone
+    kept: PodAllocation | None  # the allocation whose pods they are; None if they are its own, or it has ended
 
     @property
     def pods(self) -> list[PodState]:
@@ -64,6 +68,11 @@ class _Gang(NamedTuple):
     def size(self) -> int:
         """Return how many pods the gang has when it is complete."""
         return max(1, len(self.folder.job().placement))
+
+    @property
+    def may_run(self) -> bool:
+        """Return whether a gang in an allocation has started, or may have."""
+        return bool(self.began) or (self.kept is not None and self.submission.step in self.kept.started)
 
     @property
     def began(self) -> list[int]:
@@ -77,8 +86,18 @@ class StatusReader:
     It stores each outcome that it derives from pods, as Kubernetes deletes ended pods.
     """
 
-    def __init__(self, folders: GangFolders, placement_timeout: float) -> None:
-        self._folders, self._patience = folders, placement_timeout
+    def __init__(
+        self,
+        folders: GangFolders,
+        allocation: Callable[[Submission], PodAllocation | None],
+        placement_timeout: float,
+    ) -> None:
+        """Create the reader of the gangs in `folders`.
+
+        `allocation` returns the allocation in which a gang runs, or None. `placement_timeout` is how many seconds a
+        gang may wait while only some of its pods have nodes.
+        """
+        self._folders, self._allocation, self._patience = folders, allocation, placement_timeout
         self.away: Collection[str] = ()  # nodes that are not ready
         self.events: Mapping[str, str] = {}  # what events tell of waiting pods, by name
         self._since: dict[AttemptId, float] = {}  # when a gang's pods had first ended without a record
@@ -93,15 +112,15 @@ class StatusReader:
         return {key: each for key, each in found if each is not None and each.end is None}
 
     def read(
-        self, cached: CachedPods, absent: Collection[AttemptId], of: Sequence[AttemptId] | None = None
+        self, cached: CachedPods, absent: Collection[str], of: Sequence[AttemptId] | None = None
     ) -> list[GangStatus]:
         """Return the status of every listed gang; if `of` is given, only of attempts in it.
 
-        `absent` are gangs of which the API server has just said that they have no pod.
+        `absent` are the owners of pods of which the API server has just said that they have no pod.
         """
-        return [self._known_status(key, cached, key in absent) for key in self._folders.listed(of)]
+        return [self._known_status(key, cached, absent) for key in self._folders.listed(of)]
 
-    def _known_status(self, key: AttemptId, cached: CachedPods, absent: bool) -> GangStatus:
+    def _known_status(self, key: AttemptId, cached: CachedPods, absent: Collection[str]) -> GangStatus:
         """Return the status of a gang; if its files cannot be read, log the error and report it as running."""
         try:
             folder = self._folders.of(key)
@@ -111,25 +130,37 @@ class StatusReader:
             _log.warning("the state of attempt %s cannot be read now: %s", key, error)
             return GangStatus(key=key, phase="running")
 
-    def _look(self, key: AttemptId, folder: AttemptFolder, cached: CachedPods, absent: bool) -> GangStatus:
+    def _look(self, key: AttemptId, folder: AttemptFolder, cached: CachedPods, absent: Collection[str]) -> GangStatus:
         submission = read_submission(folder)
         if submission is None:
             return GangStatus(key=key, phase="ended", outcome=Outcome.LOST)
         if submission.end is not None:
             return GangStatus(key=key, phase="ended", outcome=submission.end.outcome, result=submission.end.result)
-        gang = _Gang(key, folder, submission, *_states(submission, cached))
+        gang = _Gang(key, folder, submission, *_states(submission, cached), self._allocation(submission))
         result = folder.result() or folder.refusal()
         if result is not None:
             return self._recorded(gang, result)
         if submission.delayed:
             return GangStatus(key=key, phase="pending", reason=submission.delay or BEGINNING)
-        if (end := self._ending(gang, absent)) is not None:
+        if (end := self._ending(gang, submission.pods in absent)) is not None:
             return self._concluded(gang, end)
+        if submission.allocation and not gang.may_run:
+            return GangStatus(key=key, phase="pending", reason=self._reason(gang, cached))
         if not gang.here or any(each.phase == "Pending" for each in gang.here.values()):
-            reason = cached.problem or wait_text(list(gang.here.values()), gang.size, self.events)
+            reason = self._reason(gang, cached)
             began = bool(gang.gone) or bool(gang.began)
             return GangStatus(key=key, phase="running" if began and not gang.here else "pending", reason=reason)
         return GangStatus(key=key, phase="running", reason=f"runs in Kubernetes; {folder.wait() or NOT_MET}")
+
+    def _reason(self, gang: _Gang, cached: CachedPods) -> str:
+        """Return a text for users on why a gang has not started yet."""
+        if cached.problem:
+            return cached.problem
+        if gang.kept is not None and (gang.kept.record.closing or gang.kept.closed):
+            return f"Kubernetes: {ENDED}"
+        if gang.kept is not None and gang.kept.running:
+            return BEFORE_START
+        return wait_text(list(gang.here.values()), gang.size, self.events)
 
     def _recorded(self, gang: _Gang, result: AttemptResult) -> GangStatus:
         """Return the status of a gang whose launchers have written a result.
@@ -161,6 +192,12 @@ class StatusReader:
         now, here = time.time(), list(gang.here.values())
         if gang.submission.cancelled and not here:
             return _cancelled(gang) if absent and (not gang.began or self._waited(gang.key) > SETTLE_S) else None
+        if gang.submission.allocation and not gang.may_run:
+            return self._before_start(gang, now)
+        if gang.kept is not None and gang.submission.step in gang.kept.ended:
+            code = gang.kept.ended[gang.submission.step]
+            late = self._waited(gang.key) > (SETTLE_S if code else RECORD_S)
+            return self._unless_told(gang, _left(gang, code)) if late else None
         found = out_of_memory(gang.pods) or taken_away(gang.pods, now, self.away) or self._failed(gang)
         if found is not None:
             return self._unless_told(gang, found) if self._waited(gang.key) > SETTLE_S else None
@@ -173,6 +210,20 @@ class StatusReader:
             return self._unless_told(gang, _vanished(gang, self.events)) if self._waited(gang.key) > RECORD_S else None
         self._since.pop(gang.key, None)
         return None
+
+    def _before_start(self, gang: _Gang, now: float) -> Finished | None:
+        """Return the end of a gang that has not started in its allocation; None if it may still start."""
+        if gang.submission.cancelled and (gang.kept is None or gang.submission.step in gang.kept.ended):
+            return _cancelled(gang)
+        if gang.kept is None:
+            message = "the folder of its allocation is gone"
+            return Finished(Outcome.LOST, Failure(rank=0, type="Forgotten", message=message, consequence=True))
+        here = list(gang.here.values())
+        if reason := hopeless(here, now):
+            return Finished(Outcome.INFEASIBLE, Failure(rank=0, type="KubernetesRefused", message=reason))
+        since = half_since(here, gang.size)
+        late = since is not None and now > since + self._patience
+        return _not_placed(here, gang.size, self._patience) if late else None
 
     def _failed(self, gang: _Gang) -> Finished | None:
         if gang.submission.cancelled:
@@ -204,10 +255,27 @@ class StatusReader:
         return time.monotonic() - self._since.setdefault(key, time.monotonic())
 
 
+def _left(gang: _Gang, code: int | None) -> Finished:
+    """Return the end of a gang in an allocation whose launchers have exited without writing a result.
+
+    `code` is their exit code.
+    """
+    if gang.submission.cancelled:
+        return _cancelled(gang)
+    if len(gang.began) == gang.size:
+        return Finished(Outcome.LOST)
+    spec = gang.folder.job()
+    if not spec.staged:
+        return Finished(Outcome.FAILED, never_launched(gang.folder).failure)
+    pods = ", ".join(sorted(each.name for each in gang.here.values())) or "its pods"
+    message = f"a launcher ended with exit code {code} before it had reached the service; its output is that of {pods}"
+    return Finished(Outcome.FAILED, Failure(rank=0, type="LauncherFailed", message=message))
+
+
 def _states(submission: Submission, cached: CachedPods) -> tuple[dict[int, PodState], dict[int, PodState]]:
     """Return two mappings from pod number to pod state: the gang's pods that exist, and those that are deleted."""
     here, gone = (
-        {number: pod_state(pod) for number, pod in pods.get(submission.name, {}).items() if _is_of(submission, pod)}
+        {number: pod_state(pod) for number, pod in pods.get(submission.pods, {}).items() if _is_of(submission, pod)}
         for pods in (cached.pods, cached.gone)
     )
     # A pod that is gone has ended, whatever its last state says of its deletion.

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from kernel_backend.engines.submission import QueuedGang, SubmissionFile
+from kernel_backend.engines.submission import AllocatedGang, SubmissionFile
 
 
-class Submission(QueuedGang):
+class Submission(AllocatedGang):
     """Record of the submission of a gang.
 
     It is written before the gang's objects are created, so that an interrupted submission is noticed later.
     """
 
-    name: str  # of the owner of its objects
-    uid: str = ""  # of the owner, once all pods have been created
+    name: str  # of the owner of its own objects
+    kept: str = ""  # name of the owner of the allocation in which it runs; "" if its pods are its own
+    uid: str = ""  # of the owner of its pods, once all have been created
     ending: str = ""  # the announced end of a node, for which its launchers were asked to leave; "" if they were not
 
     @property
@@ -20,6 +21,17 @@ class Submission(QueuedGang):
         """Return whether some objects of the gang must still be created."""
         return not self.uid and self.end is None
 
+    @property
+    def pods(self) -> str:
+        """Return the name of the owner of the pods in which it runs."""
+        return self.kept or self.name
 
-_FILE = SubmissionFile("kubernetes.json", Submission)
-read_submission, write_submission, locked = _FILE.read, _FILE.write, _FILE.locked
+    @property
+    def step(self) -> str:
+        """Return the name of the gang in its allocation: the attempt's key and the mark of its token."""
+        _, experiment, trial, number, mark = self.name.split("-")
+        return f"{experiment}.{trial}-{number}:{mark}"
+
+
+SUBMISSIONS = SubmissionFile("kubernetes.json", Submission)
+read_submission, write_submission, locked = SUBMISSIONS.read, SUBMISSIONS.write, SUBMISSIONS.locked

@@ -115,26 +115,36 @@ class SlurmAllocatedGangs(AllocatedGangs[SlurmAllocation, Submission]):
         folder.write(STEP, step_script(job, self._pool, folder.path).encode())
         return submission.model_copy(update={"allocation": held.record.id})
 
+    async def _assign_again(self, folder: AttemptFolder, submission: Submission) -> None:
+        await self.place(await asyncio.to_thread(folder.job), folder, submission)
+
     def _start_order(self, folder: AttemptFolder) -> Mapping[str, str]:
         return {"script": str(folder.path / STEP), "log": str(folder.launcher_log)}
 
-    async def _request(
-        self, job: LaunchSpec, demand: Demand, folder: AttemptFolder, submission: Submission
-    ) -> SlurmAllocation | None:
+    async def place(self, job: LaunchSpec, folder: AttemptFolder, submission: Submission) -> Submission:
+        """Assign a gang to a free allocation, or to a new one that is requested for it; return its submission.
+
+        If Slurm refuses the request for good, the gang is ended. Raises EngineUnavailable if Slurm does not answer.
+        """
+        try:
+            return await super().place(job, folder, submission)
+        except SlurmRefused as error:
+            message = f"Slurm: {limit_text(error.message)}. To change: {refusal_advice(error.message)}"
+            failure = Failure(rank=0, type="SlurmRefused", message=message)
+            return write_submission(folder, submission.ended(Outcome.INFEASIBLE, failure))
+
+    async def _request(self, job: LaunchSpec, demand: Demand, step: str) -> SlurmAllocation:
         held = await self._requests.prepared(job, demand)
-        held.assign(submission.step)
+        held.assign(step)
         self._known[held.record.id] = held
         try:
             await self._requests.submit(held)
-        except SlurmRefused as error:
+        except SlurmRefused:
             del self._known[held.record.id]
             held.remove()
-            message = f"Slurm: {limit_text(error.message)}. To change: {refusal_advice(error.message)}"
-            failure = Failure(rank=0, type="SlurmRefused", message=message)
-            write_submission(folder, submission.ended(Outcome.INFEASIBLE, failure))
-            return None
+            raise
         except EngineUnavailable:
-            held.withdraw(submission.step)  # if Slurm has the job after all, it is found by its comment
+            held.withdraw(step)  # if Slurm has the job after all, it is found by its comment
             raise
         return held
 

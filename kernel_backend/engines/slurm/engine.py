@@ -66,6 +66,7 @@ class SlurmEngine(FolderEngine):
         """
         super().__init__(GangFolders(home, pool.name))
         self._home, self._pool, self._service = home, pool, service
+        self.keeps = pool.settings.shared  # its holders and the service share files
         self._controller = controller or Controller()
         self._scratch = scratch_folder(os.environ, pool, service)
         self._kept = SlurmAllocatedGangs(home, pool, service, self._controller, self._folders)

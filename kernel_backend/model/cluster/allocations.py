@@ -1,4 +1,4 @@
-"""Define kept allocations: jobs of a site's queue (such as Slurm's) that run a search's trials one by one."""
+"""Define kept allocations: jobs of a site's queue (such as Slurm's), or pods, that run a search's trials one by one."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ def allocation_length(search: Search | None, keeps: bool) -> float:
 
 
 class HeldAllocation(Record):
-    """Job in a site's queue, such as Slurm's, in which a search runs its trials one after another.
+    """Job in a site's queue, such as Slurm's, or pods, in which a search runs its trials one after another.
 
-    The search keeps the job between trials. If the site has not granted the job its nodes yet, the search waits for it.
+    The search keeps them between trials. If they have not been given all of their nodes yet, the search waits for them.
     """
 
     id: str
     pool: str
     experiment: int
     slots: int
-    job: str = ""  # its id in the site's queue
+    job: str = ""  # its id in the site's queue, or the name of its pods without their numbers
     running: bool = False  # its nodes are granted; else it waits for them
     ends: float | None = None  # time of its limit in seconds since the epoch; None while it is not known
     gang: str = ""  # the attempt that runs in it, or is about to

@@ -55,7 +55,7 @@ class LaunchSpec(Record):
     pool: str = ""  # "": this machine (an earlier version refuses any other value)
     excluded: tuple[str, ...] = ()  # nodes that its engine must not choose
     service_urls: tuple[str, ...] = ()  # the service's addresses for launchers on other nodes, the preferred first
-    keep_allocation: float | None = None  # seconds of an allocation for the gangs of its search; None: a job of its own
+    keep_allocation: float | None = None  # seconds of an allocation for gangs of its search; None: its own job
     loader: LoaderSetting | None = None  # found by an earlier attempt; None: none, or the configuration has a number
     batch: BatchSize | None = None  # found by an earlier attempt, or by the experiment that is rerun
     staged: bool = False  # its nodes do not see the service's home: files go through the service

@@ -1,4 +1,4 @@
-"""Give back Slurm allocations that searches keep between trials, when they are unused or other gangs need them."""
+"""Give back allocations that searches keep between trials, when they are unused or other gangs need them."""
 
 from __future__ import annotations
 

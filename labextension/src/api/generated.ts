@@ -3855,6 +3855,59 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/allocations/{allocation}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                allocation: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Report what has happened in a pod that a search keeps, and wait for orders; needs the allocation's token. */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    allocation: string;
+                };
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["HolderReportInput"];
+                };
+            };
+            responses: {
+                /** @description done */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["HolderOrders"];
+                    };
+                };
+                /** @description refused: what happened, and what to do */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Error"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/webhooks": {
         parameters: {
             query?: never;
@@ -4968,9 +5021,9 @@ export interface components {
         };
         /**
          * HeldAllocation
-         * @description Job in a site's queue, such as Slurm's, in which a search runs its trials one after another.
+         * @description Job in a site's queue, such as Slurm's, or pods, in which a search runs its trials one after another.
          *
-         *     The search keeps the job between trials. If the site has not granted the job its nodes yet, the search waits for it.
+         *     The search keeps them between trials. If they have not been given all of their nodes yet, the search waits for them.
          */
         HeldAllocation: {
             id: string;
@@ -5013,6 +5066,34 @@ export interface components {
          * @enum {string}
          */
         Hold: "user" | "search" | "engine";
+        /**
+         * HolderOrder
+         * @description Order to a holder; an order to start a gang has the launcher's command and the attempt's secret.
+         */
+        HolderOrder: {
+            /** @enum {string} */
+            order: "start" | "release" | "kill" | "close" | "withdrawn";
+            /** @default  */
+            key: string;
+            /** @default  */
+            why: string;
+            /** @default [] */
+            command: string[];
+            /** @default / */
+            cwd: string;
+            /** @default {} */
+            environment: {
+                [key: string]: string;
+            };
+        };
+        /**
+         * HolderOrders
+         * @description Orders to a holder that it has not received yet.
+         */
+        HolderOrders: {
+            /** @default [] */
+            orders: components["schemas"]["HolderOrder"][];
+        };
         /**
          * Importance
          * @description Contribution of each hyperparameter to the difference between good and poor trials.
@@ -6775,6 +6856,34 @@ export interface components {
             text: string;
         };
         /**
+         * HolderEvent
+         * @description Event on one node of an allocation; a repeated event has no further effect.
+         */
+        HolderEventInput: {
+            /** @enum {string} */
+            event: "begun" | "started" | "ended" | "closed";
+            at: number;
+            /** @default  */
+            key?: string;
+            /** @default null */
+            code?: number | null;
+            /** @default  */
+            why?: string;
+        };
+        /**
+         * HolderReport
+         * @description Message of a holder to the service: events on its node, and how many orders it has received.
+         */
+        HolderReportInput: {
+            node: number;
+            /** @default [] */
+            events?: components["schemas"]["HolderEventInput"][];
+            /** @default 0 */
+            orders?: number;
+            /** @default 0 */
+            wait?: number;
+        };
+        /**
          * Keep
          * @description Retention rules for a trial's checkpoints; those that any rule selects are retained.
          *
@@ -7728,6 +7837,8 @@ export type GarbageReport = components['schemas']['GarbageReport'];
 export type HeldAllocation = components['schemas']['HeldAllocation'];
 export type HistoryEntry = components['schemas']['HistoryEntry'];
 export type Hold = components['schemas']['Hold'];
+export type HolderOrder = components['schemas']['HolderOrder'];
+export type HolderOrders = components['schemas']['HolderOrders'];
 export type Importance = components['schemas']['Importance'];
 export type IncumbentPoint = components['schemas']['IncumbentPoint'];
 export type Instruction = components['schemas']['Instruction'];
@@ -7815,6 +7926,8 @@ export type ExtensionInput = components['schemas']['ExtensionInput'];
 export type FactInput = components['schemas']['FactInput'];
 export type GarbageRequestInput = components['schemas']['GarbageRequestInput'];
 export type GuaranteeInput = components['schemas']['GuaranteeInput'];
+export type HolderEventInput = components['schemas']['HolderEventInput'];
+export type HolderReportInput = components['schemas']['HolderReportInput'];
 export type KeepInput = components['schemas']['KeepInput'];
 export type LabelEditInput = components['schemas']['LabelEditInput'];
 export type LogPolicyInput = components['schemas']['LogPolicyInput'];

@@ -14,6 +14,7 @@ from kernel_backend.engines import pools as module
 from kernel_backend.engines.base import Unconfirmed
 from kernel_backend.engines.marks import FolderMarks
 from kernel_backend.engines.pools import PoolEngines
+from kernel_backend.engines.slurm.engine import SlurmEngine
 from kernel_backend.errors import Conflict, InvalidRequest
 from kernel_backend.home import attempt_folder
 from kernel_backend.model.cluster.allocations import HeldAllocation
@@ -288,7 +289,9 @@ def test_a_replaced_pool_keeps_its_gangs_and_one_with_gangs_is_not_removed(sever
 
 
 class AllocatingMemoryEngine(MemoryEngine):
-    """Engine in which searches keep allocations."""
+    """Engine in which searches keep allocations, unless its pool is not suited."""
+
+    keeps = True
 
     def __init__(self, *held: HeldAllocation) -> None:
         super().__init__([of_pool("site", "s1")], places=False)
@@ -308,9 +311,25 @@ def test_for_each_free_allocation_one_more_gang_is_handed_over_to_a_sites_queue(
     assert several.again("gpu", "site").most_waiting() == {"site": SETTINGS.most_waiting + 1}
 
 
-def test_allocations_are_kept_where_the_engine_can_and_its_nodes_see_the_home(several: Several):
+def test_allocations_are_kept_where_the_engine_can_in_its_pool(several: Several):
     several.made["site"] = AllocatingMemoryEngine()
-    assert list(several.again("gpu", "site").keeping()) == ["site"]
-    apart = Pool(name="site", settings=SETTINGS.model_copy(update={"shared": False}))
-    engines = PoolEngines(several.local, several._make, [apart], FolderMarks(several.home))
+    engines = several.again("gpu", "site")
+    assert list(engines.keeping()) == ["site"]
+    several.made["site"].keeps = False
     assert engines.keeping() == {}
+
+
+def test_a_pool_stays_until_its_allocations_have_been_given_back(several: Several):
+    several.made["site"] = kept = AllocatingMemoryEngine(
+        HeldAllocation(id="7-a", pool="site", experiment=7, slots=1, job="4711")
+    )
+    engines = several.again("gpu", "site")
+    with pytest.raises(Conflict, match=r"in pool site are being given back \(4711\): remove it in a moment"):
+        engines.remove("site")
+    kept.held = ()
+    engines.remove("site")
+
+
+def test_jobs_of_slurm_are_kept_where_their_nodes_see_the_home(tmp_path: Path):
+    assert SlurmEngine(tmp_path, pool("gpu"), "5f").keeps
+    assert not SlurmEngine(tmp_path, pool("gpu", shared=False), "5f").keeps

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -15,9 +13,8 @@ from functools import partial
 import psutil
 
 from kernel_backend.errors import InvalidDefinition
-from kernel_backend.parent_death import die_with
+from kernel_backend.parent_death import adopt_descendants, die_with
 
-_PR_SET_CHILD_SUBREAPER = 36
 _LOOK_S = 0.02
 _GONE = (psutil.NoSuchProcess, psutil.AccessDenied)
 
@@ -31,8 +28,7 @@ class ProgramProcess:
 
     def __init__(self, words: Sequence[str], env: Mapping[str, str]) -> None:
         """Start the program `words` in the current folder; raise InvalidDefinition if it cannot be started."""
-        if sys.platform == "linux":
-            ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        adopt_descendants()
         try:
             self._child = subprocess.Popen(
                 words,

@@ -1,0 +1,153 @@
+"""Define allocations that consist of pods; a program in each pod, the holder, asks the service for orders."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kernel_backend.engines.allocations.allocation import Allocation, AllocationRecord
+from kernel_backend.engines.allocations.lines import EVENTS, ORDERS, append_line, read_lines
+from kernel_backend.engines.kubernetes.objects import owner_of
+from kernel_backend.engines.kubernetes.pods import PodState, is_lost, pod_state
+from kernel_backend.engines.kubernetes.watch import CachedPods
+from kernel_backend.model.cluster.allocations import HeldAllocation
+from kernel_backend.model.launch.holder import HolderReport
+
+
+class PodRecord(AllocationRecord):
+    """Record of an allocation that consists of pods, in a file of its folder."""
+
+    nodes: int  # number of pods
+    digest: str  # of the token by which its holders call the service
+    uid: str = ""  # of the ConfigMap that owns the pods, once all have been created
+
+
+class PodAllocation(Allocation):
+    """Allocation that consists of pods, with a holder in each."""
+
+    kind = PodRecord
+    record: PodRecord
+
+    def __init__(self, folder: Path, record: PodRecord) -> None:
+        super().__init__(folder, record)
+        self._orders, _ = read_lines(folder / ORDERS)
+        self._sent = len(self._orders)  # how many orders a holder may have received
+        self._changed = asyncio.Event()
+
+    @property
+    def holders(self) -> int:
+        """Return how many pods the allocation has."""
+        return self.record.nodes
+
+    @property
+    def digest(self) -> str:
+        """Return the digest of the token by which its holders authenticate."""
+        return self.record.digest
+
+    @property
+    def running(self) -> bool:
+        """Return whether the holders in all pods have begun."""
+        return len(self.begun) >= self.holders
+
+    def order(self, what: str, key: str = "", **more: str) -> None:
+        """Append an order to the file of orders, and wake the holders that wait for one; may raise OSError."""
+        super().order(what, key, **more)
+        self._orders.append({"order": what, "key": key, **more})
+        self.wake()
+
+    def may_begin(self, key: str) -> bool:
+        """Return whether a gang has started, or may start: the first holder may have received the order to start it."""
+        orders = (each for each in self._orders[: self._sent] if each.get("order") == "start")
+        return key in self.started or (key not in self.ended and any(each.get("key") == key for each in orders))
+
+    def store(self, report: HolderReport) -> None:
+        """Store the events that a holder reports; a repeated event has no further effect. May raise OSError."""
+        for event in report.events:
+            append_line(self.folder / EVENTS, **event.to_json(), node=report.node)
+        self.refresh()
+
+    def wake(self) -> None:
+        """Let the waiting calls of holders look again for orders."""
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    async def orders_for(self, node: int, count: int, seconds: float) -> list[dict[str, Any]]:
+        """Return the orders to the holder of node `node` after the first `count`; wait up to `seconds` for one."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self._ready(node) <= count:
+                    await self._changed.wait()
+        ready = self._ready(node)
+        self._sent = max(self._sent, ready)
+        return self._orders[count:ready]
+
+    def in_cluster(self) -> HeldAllocation:
+        """Return the record of this allocation that users may see."""
+        ends = min(self.begun.values()) + self.record.seconds if self.begun else None
+        return self.shown(running=self.running, ends=ends)
+
+    def _ready(self, node: int) -> int:
+        """Return how many of the orders the holder of a node may have now.
+
+        A gang starts on the first node before it does on the others. If that holder exits while an order to start is on
+        its way, no other node has started the gang.
+        """
+        for place, order in enumerate(self._orders if node else ()):
+            key = order.get("key", "")
+            if order.get("order") == "start" and key not in self.started and key not in self.ended:
+                return place
+        return len(self._orders)
+
+
+class AllocationPods(NamedTuple):
+    """States of the pods of an allocation, by number: those that exist, and the last states of those that are gone."""
+
+    here: Mapping[int, PodState]
+    gone: Mapping[int, PodState]
+
+    @classmethod
+    def of(cls, held: PodAllocation, cached: CachedPods) -> AllocationPods:
+        """Return the states of the pods of an allocation, from the cached API objects."""
+        here, gone = (
+            {number: pod_state(pod) for number, pod in pods.get(held.record.job, {}).items() if _is_of(held, pod)}
+            for pods in (cached.pods, cached.gone)
+        )
+        return cls(here, {number: each for number, each in gone.items() if number not in here})
+
+    def problem(self, ending: Mapping[str, str]) -> str:
+        """Return why no more gangs can start in these pods; "" if they can.
+
+        `ending` has the nodes whose shutdown is announced, with the taint that announces it.
+
+        Examples
+        --------
+        >>> AllocationPods({}, {}).problem({})
+        ''
+        """
+        for each in self.gone.values():
+            return f"pod {each.name} is gone"
+        for each in self.here.values():
+            if each.over:
+                return f"pod {each.name} has ended"
+            if each.deleted:
+                return f"pod {each.name} is being deleted"
+            if each.node in ending:
+                return f"the end of node {each.node} is announced ({ending[each.node]})"
+        return ""
+
+    def over(self, now: float, away: Collection[str], absent: bool) -> bool:
+        """Return whether no process of the allocation can run any more.
+
+        `absent` says whether the API server has just said that the allocation has no pod, and `away` has the nodes that
+        are not ready.
+        """
+        if not self.here:
+            return absent
+        return all(each.over or is_lost(each, now, away) for each in self.here.values())
+
+
+def _is_of(held: PodAllocation, pod: Mapping[str, Any]) -> bool:
+    return owner_of(pod) == held.record.uid

@@ -1,0 +1,176 @@
+"""Run gangs of a search one after another in a pod that is kept for them, as the service orders.
+
+    python -P -m kernel_backend.engines.kubernetes.holder
+
+The environment variable DAYLIGHT_HOLDER has the allocation and the secret of this program. It asks the service for
+orders by HTTP, so that the nodes need no shared disk. Each gang's launcher is a child process in a session of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from kernel_backend.engines.allocations.choice import margin
+from kernel_backend.engines.allocations.holder import TURN_S, Holder
+from kernel_backend.errors import DaylightError
+from kernel_backend.launch.node import node_index
+from kernel_backend.launch.service_address import client_of
+from kernel_backend.model.launch.holder import HOLDER, HolderCredentials, HolderEvent, HolderReport
+from kernel_backend.parent_death import adopt_descendants, keep_to_itself
+
+POLL_S = 20.0  # longest time for which the service holds back its answer
+RETRY_S = 1.0  # after a request that failed
+ALONE_S = 60.0  # for the order to leave to come
+_UNKNOWN = (401, 404)  # statuses of the service's answer where it does not know the allocation
+_GONE = {"order": "close", "why": "the service does not know this allocation any more"}
+
+
+class ServiceChannel:
+    """Channel by HTTP requests to the service, all of which can be repeated.
+
+    A thread waits for orders, so that events are reported at once.
+    """
+
+    def __init__(self, credentials: HolderCredentials, node: int) -> None:
+        self._credentials, self._node = credentials, node
+        self._client = self._new_client()
+        self._orders = deque[dict[str, Any]]()
+        self._received, self._again_at = 0, 0.0
+
+    def start(self) -> None:
+        """Start the thread that waits for orders."""
+        threading.Thread(target=self._wait, name="orders", daemon=True).start()
+
+    def orders(self) -> Sequence[dict[str, Any]]:
+        """Return the orders that have arrived since the last call."""
+        return [self._orders.popleft() for _ in range(len(self._orders))]
+
+    def tell(self, event: dict[str, Any]) -> None:
+        """Report an event to the service; raise OSError if the service does not confirm that it has stored it."""
+        if time.monotonic() < self._again_at:
+            raise OSError("the service could not be reached a moment ago")
+        report = HolderReport(node=self._node, events=(HolderEvent(**event),), orders=self._received)
+        try:
+            self._client.holder_report(self._credentials.allocation, self._credentials.token, report)
+        except DaylightError as error:
+            self._again_at = time.monotonic() + RETRY_S
+            raise OSError(str(error)) from None
+
+    def _wait(self) -> None:
+        client = self._new_client()
+        while True:
+            report = HolderReport(node=self._node, orders=self._received, wait=POLL_S)
+            try:
+                found = client.holder_report(self._credentials.allocation, self._credentials.token, report).orders
+            except DaylightError as error:
+                if error.http_status in _UNKNOWN:
+                    self._orders.append(_GONE)
+                    return
+                time.sleep(RETRY_S)
+                continue
+            self._received += len(found)
+            self._orders.extend(each.model_dump() for each in found)
+
+    def _new_client(self) -> Any:
+        given = self._credentials
+        return client_of(given.urls, given.token, given.uid, Path(given.home) if given.home else None)
+
+
+class ChildSteps:
+    """Starter of launchers as child processes; every process of a gang stays a descendant of this process."""
+
+    def __init__(self) -> None:
+        adopt_descendants()
+        self._launcher: subprocess.Popen[bytes] | None = None
+
+    def start(self, order: dict[str, Any]) -> None:
+        """Start the launcher of a gang on this node; raise OSError if it cannot be started."""
+        self._launcher = subprocess.Popen(
+            order["command"],
+            cwd=order["cwd"],
+            env={**os.environ, **order["environment"]},
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def poll(self) -> int | None:
+        """Return the exit code of the launcher that was started last; None as long as a process of its gang is left.
+
+        Once the launcher has exited, the other processes of the gang are killed.
+        """
+        if self._launcher is None or (code := self._launcher.poll()) is None:
+            return None
+        self.kill()
+        return None if self._members() else code
+
+    def release(self) -> None:
+        """Ask the launcher to have its ranks save a checkpoint and exit."""
+        if self._launcher is not None and self._launcher.poll() is None:
+            self._launcher.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Kill all processes of the gang that exist now."""
+        for process in self._members():
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+
+    def _members(self) -> list[psutil.Process]:
+        """Return the running processes of the gang; reap ended ones whose own parent has ended, too."""
+        found = []
+        for each in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.Error, ChildProcessError):
+                if each.status() != psutil.STATUS_ZOMBIE:
+                    found.append(each)
+                elif self._launcher is None or each.pid != self._launcher.pid:
+                    os.waitpid(each.pid, os.WNOHANG)
+        return found
+
+
+def hold(holder: Holder, steps: ChildSteps, seconds: float) -> None:
+    """Execute orders until this process should exit.
+
+    Some time before the `seconds` of the allocation are over, its gang is asked to save a checkpoint and exit.
+    """
+    leave_at: float | None = time.monotonic() + seconds - margin(seconds)
+    while holder.turn():
+        if leave_at is not None and time.monotonic() > leave_at:
+            leave_at, holder.closing = None, holder.closing or "its time is nearly over"
+            steps.release()
+        time.sleep(TURN_S)
+
+
+def main() -> None:
+    """Run gangs in this pod until no gang needs it, the service gives it back, or Kubernetes ends it."""
+    credentials = HolderCredentials.model_validate_json(os.environ.pop(HOLDER))
+    keep_to_itself()  # gangs are code of users
+    node = node_index("kubernetes", os.environ).node
+    channel, steps = ServiceChannel(credentials, node), ChildSteps()
+    # The first node's holder tells when all are to leave; the others leave by themselves where nobody orders it.
+    holder = Holder(channel, steps, credentials.idle if node == 0 else 2 * credentials.idle + ALONE_S)
+    signal.signal(signal.SIGTERM, _leaving(holder, steps))
+    holder.begin()
+    channel.start()
+    hold(holder, steps, credentials.seconds)
+
+
+def _leaving(holder: Holder, steps: ChildSteps) -> Callable[..., None]:
+    def leave(*_: object) -> None:
+        holder.closing = "Kubernetes ends its pod"
+        steps.release()
+
+    return leave
+
+
+if __name__ == "__main__":
+    main()
