@@ -20,7 +20,7 @@ NAME = re.compile(r"[a-z0-9]([a-z0-9_-]{0,30}[a-z0-9])?")
 Word = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\s'\"\\;&|<>$`]+$")]
 # Settings that only one engine reads.
 _OF_ENGINE: Mapping[EngineName, tuple[str, ...]] = {
-    "slurm": ("partition", "account", "qos", "constraint", "gpu_type", "extra", "keep_idle"),
+    "slurm": ("partition", "account", "qos", "constraint", "gpu_type", "extra"),
     "kubernetes": (
         *("image", "namespace", "context", "service_account", "node_selector", "tolerations", "priority_class"),
         *("resource", "shared_devices", "node_slots", "shm_gb", "volumes", "placement_timeout", "queue", "scheduler"),

@@ -51,6 +51,7 @@ CLOUD = PoolSettings(
     volumes=("home:/home", "data:/data:ro"),
     python="/opt/python",
     placement_timeout=90,
+    keep_idle=30,
     shared=False,
 )
 
