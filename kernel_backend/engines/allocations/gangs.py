@@ -118,13 +118,14 @@ class AllocatedGangs(ABC, Generic[A, G]):
         if not gang or gang in held.started or held.record.refused:
             if any(self._is_listed(step, held) for step in held.ordered):
                 return False
-            del self._known[held.record.id]
+            self._known.pop(held.record.id, None)  # another call may have come first
             await asyncio.to_thread(held.remove)
             return True
         folder = self._folders.of(key_of(gang))
         submission = self._submissions.read(folder)
-        if submission is None or submission.step != gang or submission.cancelled or submission.end is not None:
-            held.withdraw(gang)
+        other = submission is None or submission.step != gang or submission.allocation != held.record.id
+        if submission is None or other or submission.cancelled or submission.end is not None:
+            held.withdraw(gang)  # `other`: it has another allocation, as the service died before it recorded that here
         elif time.monotonic() > self._again_at:
             self._again_at = time.monotonic() + AGAIN_S
             with contextlib.suppress(EngineUnavailable):

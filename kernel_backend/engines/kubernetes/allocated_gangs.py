@@ -96,10 +96,11 @@ class PodAllocatedGangs(AllocatedGangs[PodAllocation, Submission]):
             if not held.record.uid:
                 continue  # its pods are being created
             seen = AllocationPods.of(held, view.cached)
-            if problem := held.closed or seen.problem(view.ending):
-                await self.give_back(held.record.id, problem)
+            over = seen.over(time.time(), view.away, held.record.job in view.absent)
+            if problem := held.closed or seen.problem(view.ending) or ("its pods are gone" if over else ""):
+                await self.give_back(held.record.id, problem)  # else its gang would get it again
             await self._tend(held)
-            if seen.over(time.time(), view.away, held.record.job in view.absent) and await self._ended(held):
+            if over and await self._ended(held):
                 await self._remove(held)
 
     async def report(self, id: str, report: HolderReport) -> HolderOrders:
