@@ -75,6 +75,7 @@ class Holder:
         self._key = ""  # name of the gang that runs
         self._kill_at: float | None = None  # monotonic time of the next try to kill it
         self._untold: list[dict[str, Any]] = []  # events not stored yet, for example on a full disk
+        self._problem = ""  # why the last event could not be stored
         self._busy_at = time.monotonic()
         self.closing = ""  # reason why no more gangs are started; "" while they are
 
@@ -82,6 +83,10 @@ class Holder:
         """Report that the allocation has begun, from which its time counts; if that fails, it is reported later."""
         self._tell(event="begun")
         self._told()
+
+    def stay(self) -> None:
+        """Count the time without a gang from now on."""
+        self._busy_at = time.monotonic()
 
     def turn(self) -> bool:
         """Execute new orders and watch the gang that runs; return False when this process should exit."""
@@ -144,6 +149,9 @@ class Holder:
             while self._untold:
                 self._channel.tell(self._untold[0])
                 del self._untold[0]
+            self._problem = ""
         except OSError as error:
-            print(f"the events of the allocation cannot be stored now: {error}", flush=True)
+            if str(error) != self._problem:  # it is tried again in each turn
+                self._problem = str(error)
+                print(f"the events of the allocation cannot be stored now: {error}", flush=True)
         return not self._untold

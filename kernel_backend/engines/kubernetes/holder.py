@@ -15,7 +15,7 @@ import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +27,15 @@ from kernel_backend.errors import DaylightError
 from kernel_backend.launch.node import node_index
 from kernel_backend.launch.service_address import client_of
 from kernel_backend.model.launch.holder import HOLDER, HolderCredentials, HolderEvent, HolderReport
+from kernel_backend.model.launch.staging import UNHEARD
 from kernel_backend.parent_death import adopt_descendants, keep_to_itself
 
 POLL_S = 20.0  # longest time for which the service holds back its answer
 RETRY_S = 1.0  # after a request that failed
+UNKNOWN_S = 5.0  # the same if the service does not know the allocation
 ALONE_S = 60.0  # for the order to leave to come
+UNHEARD_S = 300.0  # for a first answer of the service; then this process exits with an error
+ASK_S = 1.0  # between signals to a launcher that is asked to exit
 _UNKNOWN = (401, 404)  # statuses of the service's answer where it does not know the allocation
 _GONE = {"order": "close", "why": "the service does not know this allocation any more"}
 
@@ -47,6 +51,8 @@ class ServiceChannel:
         self._client = self._new_client()
         self._orders = deque[dict[str, Any]]()
         self._received, self._again_at = 0, 0.0
+        self.heard = False  # whether the service has ever answered
+        self.problem = ""  # why the last request failed
 
     def start(self) -> None:
         """Start the thread that waits for orders."""
@@ -59,13 +65,15 @@ class ServiceChannel:
     def tell(self, event: dict[str, Any]) -> None:
         """Report an event to the service; raise OSError if the service does not confirm that it has stored it."""
         if time.monotonic() < self._again_at:
-            raise OSError("the service could not be reached a moment ago")
+            raise OSError(self.problem)
         report = HolderReport(node=self._node, events=(HolderEvent(**event),), orders=self._received)
         try:
             self._client.holder_report(self._credentials.allocation, self._credentials.token, report)
-        except DaylightError as error:
+        except Exception as error:  # any error: the gang goes on, and the event is told again
+            self._failed(error)
             self._again_at = time.monotonic() + RETRY_S
-            raise OSError(str(error)) from None
+            raise OSError(self.problem) from None
+        self.heard = True
 
     def _wait(self) -> None:
         client = self._new_client()
@@ -73,14 +81,21 @@ class ServiceChannel:
             report = HolderReport(node=self._node, orders=self._received, wait=POLL_S)
             try:
                 found = client.holder_report(self._credentials.allocation, self._credentials.token, report).orders
-            except DaylightError as error:
-                if error.http_status in _UNKNOWN:
+            except Exception as error:  # any error: without this thread nobody could end the gang
+                if unknown := self._failed(error):
                     self._orders.append(_GONE)
-                    return
-                time.sleep(RETRY_S)
+                time.sleep(UNKNOWN_S if unknown else RETRY_S)
                 continue
+            self.heard = True
             self._received += len(found)
             self._orders.extend(each.model_dump() for each in found)
+
+    def _failed(self, error: Exception) -> bool:
+        """Note why a request failed; return whether the service has answered that it does not know the allocation."""
+        self.problem = str(error) or type(error).__name__
+        unknown = isinstance(error, DaylightError) and error.http_status in _UNKNOWN
+        self.heard = self.heard or unknown
+        return unknown
 
     def _new_client(self) -> Any:
         given = self._credentials
@@ -92,10 +107,13 @@ class ChildSteps:
 
     def __init__(self) -> None:
         adopt_descendants()
+        self.leaving = ""  # why every gang is to exit; "" while gangs may run
         self._launcher: subprocess.Popen[bytes] | None = None
+        self._asked, self._ask_at = False, 0.0  # whether the gang is to exit, and when its launcher is signalled next
 
     def start(self, order: dict[str, Any]) -> None:
         """Start the launcher of a gang on this node; raise OSError if it cannot be started."""
+        self._asked = False
         self._launcher = subprocess.Popen(
             order["command"],
             cwd=order["cwd"],
@@ -110,20 +128,30 @@ class ChildSteps:
         Once the launcher has exited, the other processes of the gang are killed.
         """
         if self._launcher is None or (code := self._launcher.poll()) is None:
+            self._ask()
             return None
         self.kill()
         return None if self._members() else code
 
     def release(self) -> None:
-        """Ask the launcher to have its ranks save a checkpoint and exit."""
-        if self._launcher is not None and self._launcher.poll() is None:
-            self._launcher.send_signal(signal.SIGTERM)
+        """Ask the launcher, again each second, to have its ranks save a checkpoint and exit."""
+        self._asked = True
 
     def kill(self) -> None:
         """Kill all processes of the gang that exist now."""
         for process in self._members():
             with contextlib.suppress(psutil.Error):
                 process.kill()
+
+    def _ask(self) -> None:
+        """Signal the launcher if the gang is to exit, and the last signal was a second ago.
+
+        SIGURG does not end a launcher that does not handle it yet, as it has just been started.
+        """
+        now = time.monotonic()
+        if self._launcher is not None and (self._asked or self.leaving) and now >= self._ask_at:
+            self._ask_at = now + ASK_S
+            self._launcher.send_signal(signal.SIGURG)
 
     def _members(self) -> list[psutil.Process]:
         """Return the running processes of the gang; reap ended ones whose own parent has ended, too."""
@@ -137,39 +165,44 @@ class ChildSteps:
         return found
 
 
-def hold(holder: Holder, steps: ChildSteps, seconds: float) -> None:
+def hold(holder: Holder, channel: ServiceChannel, steps: ChildSteps, seconds: float) -> None:
     """Execute orders until this process should exit.
 
-    Some time before the `seconds` of the allocation are over, its gang is asked to save a checkpoint and exit.
+    Some time before the `seconds` of the allocation are over, its gang is asked to save a checkpoint and exit. Exits
+    with an error if the service does not answer at all.
     """
-    leave_at: float | None = time.monotonic() + seconds - margin(seconds)
-    while holder.turn():
-        if leave_at is not None and time.monotonic() > leave_at:
-            leave_at, holder.closing = None, holder.closing or "its time is nearly over"
-            steps.release()
+    began = time.monotonic()
+    while True:
+        lasted = time.monotonic() - began
+        if lasted > seconds - margin(seconds):
+            steps.leaving = steps.leaving or "its time is nearly over"
+        if not channel.heard:
+            holder.stay()
+            if lasted > UNHEARD_S:
+                raise SystemExit(f"{UNHEARD}: {channel.problem}")
+        holder.closing = holder.closing or steps.leaving
+        if not holder.turn():
+            return
         time.sleep(TURN_S)
 
 
 def main() -> None:
     """Run gangs in this pod until no gang needs it, the service gives it back, or Kubernetes ends it."""
+    steps = ChildSteps()
+
+    def ended_by_kubernetes(*_: object) -> None:
+        steps.leaving = "Kubernetes ends its pod"
+
+    signal.signal(signal.SIGTERM, ended_by_kubernetes)  # first: the kernel ignores it for a container's first process
     credentials = HolderCredentials.model_validate_json(os.environ.pop(HOLDER))
     keep_to_itself()  # gangs are code of users
     node = node_index("kubernetes", os.environ).node
-    channel, steps = ServiceChannel(credentials, node), ChildSteps()
+    channel = ServiceChannel(credentials, node)
     # The first node's holder tells when all are to leave; the others leave by themselves where nobody orders it.
     holder = Holder(channel, steps, credentials.idle if node == 0 else 2 * credentials.idle + ALONE_S)
-    signal.signal(signal.SIGTERM, _leaving(holder, steps))
     holder.begin()
     channel.start()
-    hold(holder, steps, credentials.seconds)
-
-
-def _leaving(holder: Holder, steps: ChildSteps) -> Callable[..., None]:
-    def leave(*_: object) -> None:
-        holder.closing = "Kubernetes ends its pod"
-        steps.release()
-
-    return leave
+    hold(holder, channel, steps, credentials.seconds)
 
 
 if __name__ == "__main__":
