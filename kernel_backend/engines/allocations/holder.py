@@ -115,7 +115,7 @@ class Holder:
             self._waiting[key] = order
         elif what == "close":
             self.closing = str(order.get("why") or "it was given back")
-        elif what in ("release", "kill") and key in self._waiting:
+        elif what in ("release", "kill", "withdrawn") and key in self._waiting:
             del self._waiting[key]
             self._tell(event="ended", key=key, code=None)
         elif what == "release" and key == self._key:

@@ -100,14 +100,21 @@ class PodAllocatedGangs(AllocatedGangs[PodAllocation, Submission]):
             if problem := held.closed or seen.problem(view.ending) or ("its pods are gone" if over else ""):
                 await self.give_back(held.record.id, problem)  # else its gang would get it again
             await self._tend(held)
-            if over and await self._ended(held):
-                await self._remove(held)
+            if over:
+                async with held.deciding:  # a pod on a lost node may be about to start the gang
+                    removed = await self._ended(held)
+                if removed:
+                    await self._remove(held)
 
     async def report(self, id: str, report: HolderReport) -> HolderOrders:
-        """Store the events that a holder reports, and return its orders after at most `report.wait` seconds."""
+        """Store the events that a holder reports, and return its orders after at most `report.wait` seconds.
+
+        Raises OSError if the events cannot be stored, and Conflict if the holder must not start a gang.
+        """
         held = self.known[id]
         if report.events:
-            await asyncio.to_thread(held.store, report)
+            async with held.deciding:
+                await asyncio.to_thread(held.store, report)
             held.wake()
         orders = await held.orders_for(report.node, report.orders, report.wait)
         return HolderOrders(orders=tuple([await asyncio.to_thread(self._filled, held, each) for each in orders]))

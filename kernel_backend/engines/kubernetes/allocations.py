@@ -13,6 +13,7 @@ from kernel_backend.engines.allocations.lines import EVENTS, ORDERS, append_line
 from kernel_backend.engines.kubernetes.objects import owner_of
 from kernel_backend.engines.kubernetes.pods import PodState, is_lost, pod_state
 from kernel_backend.engines.kubernetes.watch import CachedPods
+from kernel_backend.errors import Conflict
 from kernel_backend.model.cluster.allocations import HeldAllocation
 from kernel_backend.model.launch.holder import HolderReport
 
@@ -36,16 +37,12 @@ class PodAllocation(Allocation):
         self._orders, _ = read_lines(folder / ORDERS)
         self._sent = len(self._orders)  # how many orders a holder may have received
         self._changed = asyncio.Event()
+        self.deciding = asyncio.Lock()  # held while it is decided whether a gang may still start here
 
     @property
     def holders(self) -> int:
         """Return how many pods the allocation has."""
         return self.record.nodes
-
-    @property
-    def digest(self) -> str:
-        """Return the digest of the token by which its holders authenticate."""
-        return self.record.digest
 
     @property
     def running(self) -> bool:
@@ -64,8 +61,13 @@ class PodAllocation(Allocation):
         return key in self.started or (key not in self.ended and any(each.get("key") == key for each in orders))
 
     def store(self, report: HolderReport) -> None:
-        """Store the events that a holder reports; a repeated event has no further effect. May raise OSError."""
+        """Store the events that a holder reports; a repeated event has no further effect.
+
+        May raise OSError. Raises Conflict for the start of a gang that was withdrawn: it may have another allocation.
+        """
         for event in report.events:
+            if event.event == "started" and event.key in self.ended and event.key not in self.started:
+                raise Conflict(f"{event.key} must not start here: it was withdrawn")
             append_line(self.folder / EVENTS, **event.to_json(), node=report.node)
         self.refresh()
 
@@ -86,7 +88,7 @@ class PodAllocation(Allocation):
 
     def in_cluster(self) -> HeldAllocation:
         """Return the record of this allocation that users may see."""
-        ends = min(self.begun.values()) + self.record.seconds if self.begun else None
+        ends = min(list(self.begun.values())) + self.record.seconds if self.begun else None
         return self.shown(running=self.running, ends=ends)
 
     def _ready(self, node: int) -> int:

@@ -76,3 +76,18 @@ def test_a_gang_whose_start_cannot_be_told_is_not_started(tmp_path):
     until_over(holder)
     assert told(tmp_path) == [("closed", "")]
     assert not (tmp_path / "log").exists()
+
+
+def test_a_gang_whose_start_is_withdrawn_before_its_turn_never_begins(tmp_path):
+    order(tmp_path, "start", "a", "echo a")
+    order(tmp_path, "withdrawn", "a")
+    until_over(holder_of(tmp_path, idle=0.0))
+    assert not (tmp_path / "log").exists()
+    assert told(tmp_path) == [("ended", "a"), ("closed", "")]
+
+
+def test_a_gang_may_be_withdrawn_from_an_allocation_and_get_it_later(tmp_path):
+    order(tmp_path, "withdrawn", "a")  # as where it is not known whether Slurm has accepted the job
+    order(tmp_path, "start", "a", "echo a")
+    until_over(holder_of(tmp_path, idle=0.0))
+    assert (tmp_path / "log").read_text() == "a\n"

@@ -17,6 +17,7 @@ from kernel_backend.engines.kubernetes.allocations import PodAllocation
 from kernel_backend.engines.kubernetes.manifests import GangName, Identity, Manifest
 from kernel_backend.engines.kubernetes.submission import Submission, read_submission, write_submission
 from kernel_backend.engines.kubernetes.watch import CachedPods
+from kernel_backend.errors import Conflict
 from kernel_backend.model.cluster.pools import read_pool
 from kernel_backend.model.launch.holder import HolderEvent, HolderOrders, HolderReport
 from kernel_backend.model.launch.launch_spec import token_digest
@@ -151,3 +152,16 @@ def test_a_gang_that_has_other_pods_keeps_them_though_the_service_died_before_it
     site.round()
     assert site.gang() == second
     assert list(site.kept.known) == [second.allocation]
+
+
+def test_a_gang_that_got_other_pods_does_not_start_on_a_lost_node_that_still_reaches_the_service(site):
+    first = site.place()
+    held = site.held(first)
+    assert [each.order for each in site.tell(held, "begun").orders] == ["start"]
+    site.namespace.pods.clear()
+    site.round()
+    with pytest.raises(Conflict, match=r"1\.1-1:\w+ must not start here: it was withdrawn"):
+        site.tell(held, "started", key=first.step)
+    assert site.place().allocation != first.allocation
+    assert [each.order for each in site.tell(held, orders=1).orders] == ["close", "withdrawn"]
+    assert first.step not in held.started
