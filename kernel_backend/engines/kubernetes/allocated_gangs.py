@@ -41,6 +41,7 @@ from kernel_backend.model.launch.launch_spec import LaunchSpec, token_digest
 from kernel_backend.model.launch.staging import VARIABLE, StagingRequest
 
 KILL_S = 20.0  # for a killed gang to end; after half of it, its pods are killed
+LEAVE_S = 5.0  # for launchers that have recorded the end of their ranks to exit by themselves
 CLOSE_S = 30.0  # for holders to exit after the order to close
 ASK_S = 1.0  # between lists of the pods while a gang is being killed
 ENDED = "its allocation has ended; another one is being requested"
@@ -99,7 +100,7 @@ class PodAllocatedGangs(AllocatedGangs[PodAllocation, Submission]):
             over = seen.over(time.time(), view.away, held.record.job in view.absent)
             if problem := held.closed or seen.problem(view.ending) or ("its pods are gone" if over else ""):
                 await self.give_back(held.record.id, problem)  # else its gang would get it again
-            await self._tend(held)
+            await self._tend(held, seen)
             if over:
                 async with held.deciding:  # a pod on a lost node may be about to start the gang
                     removed = await self._ended(held)
@@ -122,18 +123,20 @@ class PodAllocatedGangs(AllocatedGangs[PodAllocation, Submission]):
     def _shown(self, held: PodAllocation) -> HeldAllocation:
         return held.in_cluster()
 
-    async def _tend(self, held: PodAllocation) -> None:
+    async def _tend(self, held: PodAllocation, seen: AllocationPods) -> None:
         shown = held.in_cluster()
         if not shown.gang and not shown.closing and not lasts(shown, held.record.seconds, time.time()):
             await self.give_back(held.record.id, "its time is nearly over")
-        if shown.closing and not held.gang:
+        # Others wait for a gang to start on the first node before they hear that they are to exit.
+        useless = not held.gang or (held.gang not in held.started and seen.first_left)
+        if shown.closing and useless:
             held.closing_since = held.closing_since or time.monotonic()
             if time.monotonic() > held.closing_since + CLOSE_S:
                 held.closing_since = time.monotonic()
                 await self._remove(held)
 
     async def _end(self, held: PodAllocation) -> None:
-        if not held.begun:
+        if not held.running and not (held.gang and held.may_begin(held.gang)):
             await self._remove(held)
 
     async def _remove(self, held: PodAllocation) -> None:
@@ -256,6 +259,15 @@ class PodAllocatedGangs(AllocatedGangs[PodAllocation, Submission]):
         launch = {"command": tuple(command), "cwd": manifests.launcher_cwd(job), "environment": environment}
         return filled.model_copy(update=launch)
 
+    async def release(self, submission: Submission) -> None:
+        """Order that a gang exits: if it runs, it saves a checkpoint first; if it has not started, it never starts."""
+        held = self.known.get(submission.allocation)
+        if held is not None and not held.may_begin(submission.step):
+            if submission.step not in held.ended:
+                held.withdraw(submission.step)
+            return
+        await super().release(submission)
+
     async def kill(self, key: AttemptId, submission: Submission, held: PodAllocation, away: Collection[str]) -> None:
         """Kill a gang in an allocation; if its processes do not end in time, kill the pods of the allocation.
 
@@ -263,15 +275,18 @@ class PodAllocatedGangs(AllocatedGangs[PodAllocation, Submission]):
         Refused.
         """
         name = submission.step
+        if name in held.ended:
+            return
         if not held.may_begin(name):
             held.withdraw(name)
             return
         leaving = await asyncio.to_thread(self._folders.of(key).result) is not None
-        if not leaving:
-            held.order("kill", name)
-        began, ask_at, killed = time.monotonic(), ASK_S, False
+        began, ask_at, ordered, killed = time.monotonic(), ASK_S, False, False
         while name not in held.ended:
             waited = time.monotonic() - began
+            if not ordered and (not leaving or waited > LEAVE_S):
+                ordered = True
+                held.order("kill", name)
             if waited >= ask_at:
                 ask_at = waited + ASK_S
                 left = alive((await self._services.pods.fresh(held.record.job)).values(), time.time(), away)

@@ -94,10 +94,10 @@ class PodAllocation(Allocation):
     def _ready(self, node: int) -> int:
         """Return how many of the orders the holder of a node may have now.
 
-        A gang starts on the first node before it does on the others. If that holder exits while an order to start is on
-        its way, no other node has started the gang.
+        A gang starts once the holders in all pods have begun, and on the first node before it does on the others. If
+        that holder exits while an order to start is on its way, no other node has started the gang.
         """
-        for place, order in enumerate(self._orders if node else ()):
+        for place, order in enumerate(self._orders if node or not self.running else ()):
             key = order.get("key", "")
             if order.get("order") == "start" and key not in self.started and key not in self.ended:
                 return place
@@ -118,6 +118,12 @@ class AllocationPods(NamedTuple):
             for pods in (cached.pods, cached.gone)
         )
         return cls(here, {number: each for number, each in gone.items() if number not in here})
+
+    @property
+    def first_left(self) -> bool:
+        """Return whether the first pod has ended, or is gone, so that no gang can start any more."""
+        first = self.here.get(0)
+        return 0 in self.gone if first is None else first.over
 
     def problem(self, ending: Mapping[str, str]) -> str:
         """Return why no more gangs can start in these pods; "" if they can.

@@ -43,6 +43,8 @@ def heard(held: PodAllocation, node: int = 0, count: int = 0) -> list[str]:
 
 
 def start(held: PodAllocation) -> None:
+    for node in range(held.holders):
+        tell(held, "begun", node)
     held.assign(GANG)
     held.order("start", GANG)
 
@@ -59,7 +61,6 @@ def test_an_order_is_given_to_each_holder_until_it_says_that_it_has_it(tmp_path)
 def test_a_new_service_goes_on_with_the_same_orders_and_events(tmp_path):
     held = made(tmp_path)
     start(held)
-    tell(held, "begun")
     tell(held, "started")
     again = PodAllocation.opened(tmp_path)
     assert again is not None
@@ -74,6 +75,16 @@ def test_a_gang_begins_on_the_first_node_before_it_does_on_others(tmp_path):
     assert (heard(held), heard(held, node=1)) == (["start"], [])
     tell(held, "started")
     assert heard(held, node=1) == ["start"]
+
+
+def test_a_gang_begins_once_all_pods_run(tmp_path):
+    held = made(tmp_path, nodes=2)
+    held.assign(GANG)
+    held.order("start", GANG)
+    tell(held, "begun")
+    assert (heard(held), held.may_begin(GANG)) == ([], False)
+    tell(held, "begun", node=1)
+    assert (heard(held), held.may_begin(GANG)) == (["start"], True)
 
 
 def test_one_that_the_first_node_never_began_begins_nowhere_and_its_order_keeps_no_later_one_back(tmp_path):

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import pytest
 
 from kernel_backend.engines.folders import GangFolders
+from kernel_backend.engines.kubernetes import allocated_gangs
 from kernel_backend.engines.kubernetes.allocated_gangs import ClusterView, PodAllocatedGangs, PodServices
 from kernel_backend.engines.kubernetes.allocations import PodAllocation
 from kernel_backend.engines.kubernetes.manifests import GangName, Identity, Manifest
@@ -19,8 +20,10 @@ from kernel_backend.engines.kubernetes.submission import Submission, read_submis
 from kernel_backend.engines.kubernetes.watch import CachedPods
 from kernel_backend.errors import Conflict
 from kernel_backend.model.cluster.pools import read_pool
+from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.launch.holder import HolderEvent, HolderOrders, HolderReport
 from kernel_backend.model.launch.launch_spec import token_digest
+from kernel_backend.model.reports import NodeEnd
 from tests.unit.engines.test_slurm_script import job
 
 POOL = read_pool("cloud", {"engine": "kubernetes", "image": "i"})
@@ -165,3 +168,64 @@ def test_a_gang_that_got_other_pods_does_not_start_on_a_lost_node_that_still_rea
     assert site.place().allocation != first.allocation
     assert [each.order for each in site.tell(held, orders=1).orders] == ["close", "withdrawn"]
     assert first.step not in held.started
+
+
+def test_a_gang_that_is_released_while_its_pods_wait_never_starts(site):
+    first = site.place()
+    held = site.held(first)
+    asyncio.run(site.kept.release(first))
+    assert held.ended == {first.step: None}
+    assert [each.order for each in site.tell(held, "begun").orders] == ["withdrawn", "withdrawn"]
+
+
+def test_a_running_gang_is_asked_to_exit(site):
+    first = site.place()
+    held = site.held(first)
+    site.tell(held, "begun")
+    site.tell(held, "started", key=first.step)
+    asyncio.run(site.kept.release(first))
+    assert [each.order for each in site.tell(held, orders=1).orders] == ["release"]
+
+
+def test_pods_are_deleted_where_only_some_of_them_run_and_a_gang_waits_for_the_others(site):
+    first = site.place(nodes=2)
+    site.tell(site.held(first), "begun")
+    asyncio.run(site.kept.give_back(first.allocation, "a part of the gang had nodes"))
+    assert not site.namespace.pods
+
+
+def test_pods_are_deleted_whose_first_one_left_before_it_heard_of_a_gang(site, monkeypatch):
+    monkeypatch.setattr(allocated_gangs, "CLOSE_S", -1.0)
+    first = site.place(nodes=2)
+    held = site.held(first)
+    for node in (0, 1):
+        site.tell(held, "begun", node=node)
+    site.tell(held, "closed")
+    site.namespace.pods[first.kept][0]["status"]["phase"] = "Succeeded"
+    site.round()
+    assert not site.namespace.pods
+    site.round()
+    assert (site.gang().allocation, site.gang().delayed) == ("", True)
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_what_is_left_of_a_gang_is_killed_before_its_pods_are(site, monkeypatch, recorded):
+    monkeypatch.setattr(allocated_gangs, "LEAVE_S", 0.1)
+    first = site.place()
+    held = site.held(first)
+    site.tell(held, "begun")
+    site.tell(held, "started", key=first.step)
+    if recorded:
+        end = NodeEnd(node=0, names=("",), size=1, codes={0: 0}, ended_at=1.0)
+        site.folders.of(AttemptId(1, 1, 1)).write_end(end)
+
+    async def killed() -> list[str]:
+        kill = asyncio.create_task(site.kept.kill(AttemptId(1, 1, 1), first, held, ()))
+        orders = await held.orders_for(0, 1, 5.0)
+        held.store(HolderReport(node=0, events=(HolderEvent(event="ended", at=1.0, key=first.step, code=-9),)))
+        await kill
+        return [each["order"] for each in orders]
+
+    assert asyncio.run(killed()) == ["kill"]
+    assert site.namespace.pods[first.kept][0]["status"]["phase"] == "Running"
+    assert held.gang == ""
