@@ -97,11 +97,14 @@ class PodAllocatedGangs(AllocatedGangs[PodAllocation, Submission]):
             if not held.record.uid:
                 continue  # its pods are being created
             seen = AllocationPods.of(held, view.cached)
-            over = seen.over(time.time(), view.away, held.record.job in view.absent)
+            now = time.time()
+            over = seen.over(now, view.away, held.record.job in view.absent)
+            waits = bool(held.gang) and held.gang not in held.started
+            held.broken = waits and seen.broken(held.begun, now, view.away) is not None
             if problem := held.closed or seen.problem(view.ending) or ("its pods are gone" if over else ""):
                 await self.give_back(held.record.id, problem)  # else its gang would get it again
             await self._tend(held, seen)
-            if over:
+            if over and not held.broken:
                 async with held.deciding:  # a pod on a lost node may be about to start the gang
                     removed = await self._ended(held)
                 if removed:
@@ -136,7 +139,7 @@ class PodAllocatedGangs(AllocatedGangs[PodAllocation, Submission]):
                 await self._remove(held)
 
     async def _end(self, held: PodAllocation) -> None:
-        if not held.running and not (held.gang and held.may_begin(held.gang)):
+        if not held.running and not held.broken and not (held.gang and held.may_begin(held.gang)):
             await self._remove(held)
 
     async def _remove(self, held: PodAllocation) -> None:

@@ -11,7 +11,15 @@ from typing import Any, NamedTuple
 from kernel_backend.engines.allocations.allocation import Allocation, AllocationRecord
 from kernel_backend.engines.allocations.lines import EVENTS, ORDERS, append_line, read_lines
 from kernel_backend.engines.kubernetes.objects import owner_of
-from kernel_backend.engines.kubernetes.pods import PodState, is_lost, pod_state
+from kernel_backend.engines.kubernetes.pods import (
+    Finished,
+    PodState,
+    failed_launcher,
+    is_lost,
+    out_of_memory,
+    pod_state,
+    taken_away,
+)
 from kernel_backend.engines.kubernetes.watch import CachedPods
 from kernel_backend.errors import Conflict
 from kernel_backend.model.cluster.allocations import HeldAllocation
@@ -37,6 +45,7 @@ class PodAllocation(Allocation):
         self._orders, _ = read_lines(folder / ORDERS)
         self._sent = len(self._orders)  # how many orders a holder may have received
         self._changed = asyncio.Event()
+        self.broken = False  # whether a pod could not run its program, so that the gang which waits for it fails
         self.deciding = asyncio.Lock()  # held while it is decided whether a gang may still start here
 
     @property
@@ -145,6 +154,17 @@ class AllocationPods(NamedTuple):
             if each.node in ending:
                 return f"the end of node {each.node} is announced ({ending[each.node]})"
         return ""
+
+    def broken(self, begun: Collection[int], now: float, away: Collection[str]) -> Finished | None:
+        """Return the end of a gang if a pod failed before its holder had begun, as the next pods would, else None.
+
+        `begun` has the numbers of the nodes whose holders have begun, and `away` the nodes that are not ready.
+        """
+        silent = {number: each for number, each in {**self.gone, **self.here}.items() if number not in begun}
+        if taken_away(silent.values(), now, away) is not None:
+            return None
+        numbers = {each.name: number for number, each in silent.items()}
+        return out_of_memory(silent.values()) or failed_launcher(silent.values(), (), numbers)
 
     def over(self, now: float, away: Collection[str], absent: bool) -> bool:
         """Return whether no process of the allocation can run any more.

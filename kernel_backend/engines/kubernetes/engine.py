@@ -30,7 +30,7 @@ from kernel_backend.engines.kubernetes.objects import AT_ONCE_S, GangObjects, al
 from kernel_backend.engines.kubernetes.probes import PodProbes
 from kernel_backend.engines.kubernetes.refusals import Refused, advice, waits, when
 from kernel_backend.engines.kubernetes.retries import Pauses, Retries
-from kernel_backend.engines.kubernetes.status import NOT_PLACED, PLACEMENT_S, StatusReader
+from kernel_backend.engines.kubernetes.status import NO_LAUNCHER, NOT_PLACED, PLACEMENT_S, StatusReader
 from kernel_backend.engines.kubernetes.submission import Submission, locked, read_submission, write_submission
 from kernel_backend.engines.kubernetes.watch import CachedPods, PodCache, taken_pods, waiting_pods
 from kernel_backend.engines.kubernetes.workloads import QueuedWorkloads
@@ -346,15 +346,20 @@ class KubernetesEngine(FolderEngine):
             return set()
 
     async def _learn(self, status: GangStatus) -> None:
-        """Pause the trial of a gang of which only a part found nodes; end the pause when a gang of the trial runs."""
+        """Pause the trial of a gang of which only a part found nodes; end the pause when a gang of the trial runs.
+
+        The allocation of a gang that could not start in it is given back.
+        """
         failure = status.result.failure if status.result is not None else None
         if status.phase == "running":
             self._pauses.end(status.key)
-        elif failure is not None and failure.type == NOT_PLACED and not self._pauses.reason(status.key):
+        if failure is None or failure.type not in (NOT_PLACED, NO_LAUNCHER):
+            return
+        if failure.type == NOT_PLACED and not self._pauses.reason(status.key):
             self._pauses.begin(status.key, failure.message)
-            submission = await asyncio.to_thread(read_submission, self._folders.of(status.key))
-            if submission is not None and submission.allocation:
-                await self._kept.give_back(submission.allocation, failure.message)
+        submission = await asyncio.to_thread(read_submission, self._folders.of(status.key))
+        if submission is not None and submission.allocation:
+            await self._kept.give_back(submission.allocation, failure.message)
 
     async def _cancelling(self, key: AttemptId, why: Literal["release", "kill"]) -> Submission | None:
         """Record that a gang is to be ended by release or by kill; return its record, None if it was never submitted.

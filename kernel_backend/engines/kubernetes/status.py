@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from kernel_backend.engines.base import GangStatus
 from kernel_backend.engines.folders import OUTCOMES, GangFolders, never_launched
 from kernel_backend.engines.kubernetes.allocated_gangs import ENDED
-from kernel_backend.engines.kubernetes.allocations import PodAllocation
+from kernel_backend.engines.kubernetes.allocations import AllocationPods, PodAllocation
 from kernel_backend.engines.kubernetes.objects import owner_of
 from kernel_backend.engines.kubernetes.pods import (
     Finished,
@@ -35,7 +35,7 @@ from kernel_backend.engines.submission import by_signal
 from kernel_backend.errors import DaylightError
 from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.reports import AttemptResult
+from kernel_backend.model.reports import AttemptResult, NodeProblem
 from kernel_backend.model.states import Outcome
 from kernel_backend.model.trial import Failure
 
@@ -46,6 +46,7 @@ BEGINNING = "Kubernetes: being submitted"
 BEFORE_START = "Kubernetes: about to begin in pods that its search keeps"
 NOT_MET = "its launchers have not met yet"
 NOT_PLACED = "NotPlaced"  # type of the failure of a gang of which only a part found nodes
+NO_LAUNCHER = "LauncherFailed"  # type of the failure of a gang whose launchers have not reached the service
 _log = logging.getLogger(__name__)
 
 
@@ -73,6 +74,14 @@ class _Gang(NamedTuple):
     def may_run(self) -> bool:
         """Return whether a gang in an allocation has started, or may have."""
         return bool(self.began) or (self.kept is not None and self.submission.step in self.kept.started)
+
+    @property
+    def out_of_memory(self) -> Finished | None:
+        """Return the end of the gang if a container was killed for using too much memory, else None.
+
+        The container of a kept pod that ended well has its memory used up by an earlier gang, if at all.
+        """
+        return out_of_memory([each for each in self.pods if not self.submission.allocation or each.exit_code])
 
     @property
     def began(self) -> list[int]:
@@ -169,7 +178,7 @@ class StatusReader:
         state decides the outcome instead.
         """
         if by_signal(result):
-            own = out_of_memory(gang.pods) or taken_away(gang.pods, time.time(), self.away)
+            own = gang.out_of_memory or taken_away(gang.pods, time.time(), self.away)
             if own is not None:
                 return self._concluded(gang, own)
             alive = any(not each.over for each in gang.here.values())
@@ -198,7 +207,7 @@ class StatusReader:
             code = gang.kept.ended[gang.submission.step]
             late = self._waited(gang.key) > (SETTLE_S if code else RECORD_S)
             return self._unless_told(gang, _left(gang, code)) if late else None
-        found = out_of_memory(gang.pods) or taken_away(gang.pods, now, self.away) or self._failed(gang)
+        found = gang.out_of_memory or taken_away(gang.pods, now, self.away) or self._failed(gang)
         if found is not None:
             return self._unless_told(gang, found) if self._waited(gang.key) > SETTLE_S else None
         if reason := hopeless(here, now):
@@ -218,6 +227,8 @@ class StatusReader:
         if gang.kept is None:
             message = "the folder of its allocation is gone"
             return Finished(Outcome.LOST, Failure(rank=0, type="Forgotten", message=message, consequence=True))
+        if (broken := AllocationPods(gang.here, gang.gone).broken(gang.kept.begun, now, self.away)) is not None:
+            return broken
         here = list(gang.here.values())
         if reason := hopeless(here, now):
             return Finished(Outcome.INFEASIBLE, Failure(rank=0, type="KubernetesRefused", message=reason))
@@ -229,7 +240,8 @@ class StatusReader:
         if gang.submission.cancelled:
             return None
         numbers = {each.name: number for number, each in (gang.gone | gang.here).items()}
-        found = failed_launcher(gang.pods, gang.began, numbers)
+        began = [*gang.began, *(gang.kept.begun if gang.kept is not None else ())]
+        found = failed_launcher(gang.pods, began, numbers)
         own = found is not None and found.failure is not None and not gang.folder.job().staged
         # On a shared disk the output is in a file, so that the pod tells nothing.
         return found._replace(failure=never_launched(gang.folder).failure) if found is not None and own else found
@@ -267,9 +279,15 @@ def _left(gang: _Gang, code: int | None) -> Finished:
     spec = gang.folder.job()
     if not spec.staged:
         return Finished(Outcome.FAILED, never_launched(gang.folder).failure)
-    pods = ", ".join(sorted(each.name for each in gang.here.values())) or "its pods"
+    silent = [each for number, each in sorted(gang.here.items()) if number not in gang.began]
+    pods = ", ".join(each.name for each in silent) or "its pods"
     message = f"a launcher ended with exit code {code} before it had reached the service; its output is that of {pods}"
-    return Finished(Outcome.FAILED, Failure(rank=0, type="LauncherFailed", message=message))
+    problems = [
+        NodeProblem(node=each.node, kind="start", reason=f"a launcher in pod {each.name} could not begin")
+        for each in silent[:1]
+        if each.node
+    ]
+    return Finished(Outcome.FAILED, Failure(rank=0, type=NO_LAUNCHER, message=message), tuple(problems))
 
 
 def _states(submission: Submission, cached: CachedPods) -> tuple[dict[int, PodState], dict[int, PodState]]:

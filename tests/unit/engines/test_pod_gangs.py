@@ -12,17 +12,20 @@ from typing import Any, TypeVar
 import pytest
 
 from kernel_backend.engines.folders import GangFolders
-from kernel_backend.engines.kubernetes import allocated_gangs
+from kernel_backend.engines.kubernetes import allocated_gangs, status
 from kernel_backend.engines.kubernetes.allocated_gangs import ClusterView, PodAllocatedGangs, PodServices
 from kernel_backend.engines.kubernetes.allocations import PodAllocation
 from kernel_backend.engines.kubernetes.manifests import GangName, Identity, Manifest
+from kernel_backend.engines.kubernetes.status import StatusReader
 from kernel_backend.engines.kubernetes.submission import Submission, read_submission, write_submission
 from kernel_backend.engines.kubernetes.watch import CachedPods
 from kernel_backend.errors import Conflict
+from kernel_backend.launch.folder import LauncherRecord
 from kernel_backend.model.cluster.pools import read_pool
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.launch.holder import HolderEvent, HolderOrders, HolderReport
 from kernel_backend.model.launch.launch_spec import token_digest
+from kernel_backend.model.launch.staging import UNHEARD
 from kernel_backend.model.reports import NodeEnd
 from tests.unit.engines.test_slurm_script import job
 
@@ -229,3 +232,86 @@ def test_what_is_left_of_a_gang_is_killed_before_its_pods_are(site, monkeypatch,
     assert asyncio.run(killed()) == ["kill"]
     assert site.namespace.pods[first.kept][0]["status"]["phase"] == "Running"
     assert held.gang == ""
+
+
+def end_of(site: Site, trial: int = 1) -> tuple[str, str]:
+    """Return the type and message of the failure that ended the gang of a trial."""
+    reader = StatusReader(site.folders, site.kept.known_to, 300.0)
+    reader.read(CachedPods(site.namespace.pods), ())
+    found = site.gang(trial).end
+    return ("", "") if found is None or found.failure is None else (found.failure.type, found.failure.message)
+
+
+def fail(site: Site, gang: Submission, said: str, code: int = 1, **why: str) -> None:
+    """Let the first pod of a gang end with an error."""
+    ended = {"exitCode": code, "reason": "Error", "message": said}
+    state = {"phase": "Failed", "containerStatuses": [{"state": {"terminated": ended}}], **why}
+    site.namespace.pods[gang.kept][0]["status"] = state
+
+
+@pytest.mark.parametrize(
+    ("said", "todo"),
+    [
+        ("No module named 'kernel_backend'", "install daylight into the image of the pool"),
+        (f"{UNHEARD}: no address of the service can be reached", "let pods reach the service"),
+    ],
+)
+def test_a_trial_fails_whose_pods_cannot_run_their_program_and_others_are_not_requested_for_ever(site, said, todo):
+    first = site.place()
+    fail(site, first, said)
+    for _ in range(3):
+        site.round()
+    failure, message = end_of(site)
+    assert (failure, said in message, todo in message) == ("LauncherFailed", True, True)
+    asyncio.run(site.kept.kill(AttemptId(1, 1, 1), first, site.held(first), ()))
+    site.round()
+    assert not site.kept.known
+
+
+@pytest.mark.parametrize("why", [{"reason": "Evicted"}, {"reason": "NodeLost"}])
+def test_a_trial_whose_pods_were_taken_away_before_they_began_gets_others(site, why):
+    fail(site, site.place(), "", **why)
+    site.round()
+    assert end_of(site) == ("", "")
+    assert site.gang().delayed
+
+
+def test_a_trial_whose_holder_died_after_it_had_begun_gets_other_pods(site):
+    first = site.place()
+    site.tell(site.held(first), "begun")
+    fail(site, first, "", code=137)
+    site.round()
+    assert end_of(site) == ("", "")
+    assert site.gang().delayed
+
+
+@pytest.mark.parametrize(("code", "expected"), [(137, "OutOfMemory"), (0, "")])
+def test_memory_that_an_earlier_trial_used_up_is_no_reason_of_a_later_one(site, monkeypatch, code, expected):
+    monkeypatch.setattr(status, "SETTLE_S", -1.0)
+    monkeypatch.setattr(status, "RECORD_S", -1.0)
+    first = site.place()
+    held = site.held(first)
+    site.tell(held, "begun")
+    site.tell(held, "started", key=first.step)
+    site.folders.of(AttemptId(1, 1, 1)).write_launcher(LauncherRecord(pid=1, started=0.0))
+    ended = {"exitCode": code, "reason": "OOMKilled"}
+    site.namespace.pods[first.kept][0]["status"] = {
+        "phase": "Failed" if code else "Succeeded",
+        "containerStatuses": [{"state": {"terminated": ended}}],
+    }
+    assert end_of(site)[0] == expected
+    assert site.gang().end is not None
+
+
+def test_a_launcher_that_cannot_begin_in_kept_pods_fails_its_trial_and_blames_the_node(site, monkeypatch):
+    monkeypatch.setattr(status, "SETTLE_S", -1.0)
+    first = site.place()
+    held = site.held(first)
+    site.tell(held, "begun")
+    site.tell(held, "started", key=first.step)
+    held.store(HolderReport(node=0, events=(HolderEvent(event="ended", at=1.0, key=first.step, code=127),)))
+    failure, message = end_of(site)
+    assert (failure, "exit code 127" in message, f"{first.kept}-0" in message) == ("LauncherFailed", True, True)
+    found = site.gang().end
+    assert found is not None
+    assert [(each.node, each.kind) for each in found.problems] == [("n0", "start")]
