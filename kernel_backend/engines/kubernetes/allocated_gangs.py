@@ -190,17 +190,17 @@ class PodAllocatedGangs(AllocatedGangs[PodAllocation, Submission]):
         path = allocation_folder(self._home, id)
         await asyncio.to_thread(path.mkdir, parents=True, mode=0o700)
         held = PodAllocation(path, record)
-        held.change()
         held.assign(step)
         self._known[id] = held  # its holders may call before all pods have been created
         try:
+            held.change()
             uid = await self._create(job, held, token)
+            held.change(job=self._name(id).owner, uid=uid)
         except BaseException:
             del self._known[id]
             held.remove()
             await self._remove(held)
             raise
-        held.change(job=self._name(id).owner, uid=uid)
         return held
 
     async def _create(self, job: LaunchSpec, held: PodAllocation, token: str) -> str:
@@ -232,7 +232,7 @@ class PodAllocatedGangs(AllocatedGangs[PodAllocation, Submission]):
         async with locked(folder):
             known = read_submission(folder)
             if known is not None and known.allocation == submission.allocation and not known.cancelled:
-                update = {"allocation": "", "kept": "", "uid": "", "delay": f"Kubernetes: {ENDED}"}
+                update = {"allocation": "", "kept": "", "uid": "", "ending": "", "delay": f"Kubernetes: {ENDED}"}
                 write_submission(folder, known.model_copy(update=update))
 
     def _start_order(self, folder: AttemptFolder) -> Mapping[str, str]:

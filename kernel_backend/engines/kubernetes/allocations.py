@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -77,7 +78,8 @@ class PodAllocation(Allocation):
         for event in report.events:
             if event.event == "started" and event.key in self.ended and event.key not in self.started:
                 raise Conflict(f"{event.key} must not start here: it was withdrawn")
-            append_line(self.folder / EVENTS, **event.to_json(), node=report.node)
+            at = min(max(event.at, self.record.at), time.time())  # the node's clock may be wrong
+            append_line(self.folder / EVENTS, **event.to_json() | {"at": at}, node=report.node)
         self.refresh()
 
     def wake(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 
 import pytest
@@ -151,3 +152,13 @@ def test_an_allocation_is_over_once_none_of_its_pods_runs():
     assert not AllocationPods({0: ended, 1: runs}, {}).over(0.0, (), absent=False)
     assert not AllocationPods({}, {}).over(0.0, (), absent=False)  # as before they are seen for the first time
     assert AllocationPods({}, {}).over(0.0, (), absent=True)
+
+
+def test_a_wrong_clock_of_a_node_neither_ends_an_allocation_nor_prolongs_it(tmp_path):
+    (tmp_path / "past").mkdir()
+    (tmp_path / "future").mkdir()
+    past, future = made(tmp_path / "past"), made(tmp_path / "future")
+    tell(past, "begun", at=-1e9)
+    tell(future, "begun", at=1e12)
+    assert past.begun == {0: past.record.at}
+    assert future.begun[0] <= time.time()

@@ -315,3 +315,28 @@ def test_a_launcher_that_cannot_begin_in_kept_pods_fails_its_trial_and_blames_th
     found = site.gang().end
     assert found is not None
     assert [(each.node, each.kind) for each in found.problems] == [("n0", "start")]
+
+
+def test_no_allocation_is_left_whose_record_cannot_be_written(site, monkeypatch):
+    changes = []
+
+    def full(self: PodAllocation, **fields: object) -> None:
+        changes.append(fields)
+        if fields:
+            raise OSError("No space left on device")
+
+    monkeypatch.setattr(PodAllocation, "change", full)
+    with pytest.raises(OSError, match="No space left"):
+        site.place()
+    assert [list(each) for each in changes] == [[], ["job", "uid"]]
+    assert not site.namespace.pods
+    assert not site.kept.known
+    assert not list((site.home / "allocations").iterdir())
+
+
+def test_a_gang_is_asked_to_leave_each_ending_node_to_which_it_comes(site):
+    first = site.place()
+    write_submission(site.folders.of(AttemptId(1, 1, 1)), first.model_copy(update={"ending": "node n0 ends"}))
+    site.namespace.pods.clear()
+    site.round()
+    assert site.place().ending == ""
