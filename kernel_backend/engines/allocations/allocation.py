@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import ClassVar, Self
 
@@ -92,6 +92,10 @@ class Allocation:
     def holders(self) -> int:
         """Return how many processes hold the allocation, each of which reports the start and end of a gang."""
         return 1
+
+    def codes(self, key: str) -> Mapping[int, int | None]:
+        """Return the exit codes of a gang that holders have reported, by node; None where it never started."""
+        return dict(self._codes.get(key, {}))
 
     @property
     def demand(self) -> Demand:

@@ -21,7 +21,7 @@ class CalledEngine(Protocol):
     async def holder_report(self, id: str, report: HolderReport) -> HolderOrders:
         """Store the events that a holder reports, and return its orders after at most `report.wait` seconds.
 
-        Raises OSError if the events cannot be stored, and Conflict if the holder must not start a gang.
+        Raises PlaceUnavailable if the events cannot be stored, and Conflict if the holder must not start a gang.
         """
 
 
@@ -39,7 +39,8 @@ class CallingHolders:
     async def report(self, id: str, token: str, report: HolderReport) -> HolderOrders:
         """Store the events that a holder reports, and return its orders after at most `report.wait` seconds.
 
-        Raises Unauthenticated, OSError if the events cannot be stored, and Conflict if a gang must not be started.
+        Raises Unauthenticated, PlaceUnavailable if the events cannot be stored, and Conflict if the holder must not
+        start a gang.
         """
         return await self._engine(id, token).holder_report(id, report)
 

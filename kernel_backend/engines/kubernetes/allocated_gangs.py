@@ -31,6 +31,7 @@ from kernel_backend.engines.kubernetes.submission import (
     write_submission,
 )
 from kernel_backend.engines.kubernetes.watch import CachedPods, PodCache
+from kernel_backend.errors import PlaceUnavailable
 from kernel_backend.home import allocation_folder
 from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.model.cluster.allocations import HeldAllocation
@@ -113,12 +114,15 @@ class PodAllocatedGangs(AllocatedGangs[PodAllocation, Submission]):
     async def report(self, id: str, report: HolderReport) -> HolderOrders:
         """Store the events that a holder reports, and return its orders after at most `report.wait` seconds.
 
-        Raises OSError if the events cannot be stored, and Conflict if the holder must not start a gang.
+        Raises PlaceUnavailable if the events cannot be stored, and Conflict if the holder must not start a gang.
         """
         held = self.known[id]
         if report.events:
-            async with held.deciding:
-                await asyncio.to_thread(held.store, report)
+            try:
+                async with held.deciding:
+                    await asyncio.to_thread(held.store, report)
+            except OSError as error:
+                raise PlaceUnavailable(f"{held.folder} cannot be written: {error.strerror or error}") from None
             held.wake()
         orders = await held.orders_for(report.node, report.orders, report.wait)
         return HolderOrders(orders=tuple([await asyncio.to_thread(self._filled, held, each) for each in orders]))

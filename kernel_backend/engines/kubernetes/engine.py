@@ -226,7 +226,7 @@ class KubernetesEngine(FolderEngine):
     async def holder_report(self, id: str, report: HolderReport) -> HolderOrders:
         """Store the events that a pod's holder reports, and return its orders after at most `report.wait` seconds.
 
-        Raises OSError if the events cannot be stored, and Conflict if the holder must not start a gang.
+        Raises PlaceUnavailable if the events cannot be stored, and Conflict if the holder must not start a gang.
         """
         return await self._kept.report(id, report)
 

@@ -76,6 +76,16 @@ class _Gang(NamedTuple):
         return bool(self.began) or (self.kept is not None and self.submission.step in self.kept.started)
 
     @property
+    def codes(self) -> Mapping[int, int | None]:
+        """Return the exit codes of the gang's launchers in an allocation, by node, as far as they have exited."""
+        return self.kept.codes(self.submission.step) if self.kept is not None else {}
+
+    @property
+    def broken(self) -> list[int]:
+        """Return the nodes of an allocation whose launchers failed before they had reached the service."""
+        return [node for node, code in self.codes.items() if code and node not in self.began]
+
+    @property
     def out_of_memory(self) -> Finished | None:
         """Return the end of the gang if a container was killed for using too much memory, else None.
 
@@ -203,10 +213,11 @@ class StatusReader:
             return _cancelled(gang) if absent and (not gang.began or self._waited(gang.key) > SETTLE_S) else None
         if gang.submission.allocation and not gang.may_run:
             return self._before_start(gang, now)
-        if gang.kept is not None and gang.submission.step in gang.kept.ended:
-            code = gang.kept.ended[gang.submission.step]
+        if gang.kept is not None and (gang.broken or gang.submission.step in gang.kept.ended):
+            code = gang.kept.ended.get(gang.submission.step, 1)
             late = self._waited(gang.key) > (SETTLE_S if code else RECORD_S)
-            return self._unless_told(gang, _left(gang, code)) if late else None
+            end = gang.out_of_memory or taken_away(gang.pods, now, self.away) or _left(gang)
+            return self._unless_told(gang, end) if late else None
         found = gang.out_of_memory or taken_away(gang.pods, now, self.away) or self._failed(gang)
         if found is not None:
             return self._unless_told(gang, found) if self._waited(gang.key) > SETTLE_S else None
@@ -267,27 +278,25 @@ class StatusReader:
         return time.monotonic() - self._since.setdefault(key, time.monotonic())
 
 
-def _left(gang: _Gang, code: int | None) -> Finished:
-    """Return the end of a gang in an allocation whose launchers have exited without writing a result.
-
-    `code` is their exit code.
-    """
+def _left(gang: _Gang) -> Finished:
+    """Return the end of a gang in an allocation whose launchers have exited without writing a result."""
     if gang.submission.cancelled:
         return _cancelled(gang)
     if len(gang.began) == gang.size:
         return Finished(Outcome.LOST)
-    spec = gang.folder.job()
-    if not spec.staged:
+    if not gang.folder.job().staged:
         return Finished(Outcome.FAILED, never_launched(gang.folder).failure)
-    silent = [each for number, each in sorted(gang.here.items()) if number not in gang.began]
-    pods = ", ".join(each.name for each in silent) or "its pods"
-    message = f"a launcher ended with exit code {code} before it had reached the service; its output is that of {pods}"
-    problems = [
-        NodeProblem(node=each.node, kind="start", reason=f"a launcher in pod {each.name} could not begin")
-        for each in silent[:1]
-        if each.node
-    ]
-    return Finished(Outcome.FAILED, Failure(rank=0, type=NO_LAUNCHER, message=message), tuple(problems))
+    node = min(gang.broken, default=0)
+    pod = gang.here.get(node) or gang.gone.get(node)
+    name = pod.name if pod is not None else "its pod"
+    how = f"a launcher ended with exit code {gang.codes.get(node)} before it had reached the service"
+    message = f"{how}; its output is that of {name}"
+    problem = NodeProblem(node=pod.node if pod else "", kind="start", reason=f"a launcher in {name} could not begin")
+    return Finished(
+        Outcome.FAILED,
+        Failure(rank=0, type=NO_LAUNCHER, message=message),
+        (problem,) if problem.node else (),
+    )
 
 
 def _states(submission: Submission, cached: CachedPods) -> tuple[dict[int, PodState], dict[int, PodState]]:

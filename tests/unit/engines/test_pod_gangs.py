@@ -19,7 +19,7 @@ from kernel_backend.engines.kubernetes.manifests import GangName, Identity, Mani
 from kernel_backend.engines.kubernetes.status import StatusReader
 from kernel_backend.engines.kubernetes.submission import Submission, read_submission, write_submission
 from kernel_backend.engines.kubernetes.watch import CachedPods
-from kernel_backend.errors import Conflict
+from kernel_backend.errors import Conflict, PlaceUnavailable
 from kernel_backend.launch.folder import LauncherRecord
 from kernel_backend.model.cluster.pools import read_pool
 from kernel_backend.model.ids import AttemptId
@@ -340,3 +340,23 @@ def test_a_gang_is_asked_to_leave_each_ending_node_to_which_it_comes(site):
     site.namespace.pods.clear()
     site.round()
     assert site.place().ending == ""
+
+
+def test_a_gang_ends_with_its_first_launcher_that_cannot_begin(site, monkeypatch):
+    monkeypatch.setattr(status, "SETTLE_S", -1.0)
+    first = site.place(nodes=2)
+    held = site.held(first)
+    for node in (0, 1):
+        site.tell(held, "begun", node=node)
+        site.tell(held, "started", key=first.step, node=node)
+    site.folders.of(AttemptId(1, 1, 1)).write_launcher(LauncherRecord(pid=1, started=0.0))
+    held.store(HolderReport(node=1, events=(HolderEvent(event="ended", at=1.0, key=first.step, code=127),)))
+    failure, message = end_of(site)
+    assert (failure, f"{first.kept}-1" in message) == ("LauncherFailed", True)
+
+
+def test_an_event_that_cannot_be_stored_is_to_be_told_again(site):
+    first = site.place()
+    (site.held(first).folder / "events").mkdir()
+    with pytest.raises(PlaceUnavailable, match="cannot be written"):
+        site.tell(site.held(first), "begun")
