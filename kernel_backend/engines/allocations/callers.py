@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hmac
+import time
 from collections.abc import Callable, Mapping
 from typing import Protocol, runtime_checkable
 
 from kernel_backend.errors import Unauthenticated
 from kernel_backend.model.launch.holder import HolderOrders, HolderReport
 from kernel_backend.model.launch.launch_spec import token_digest
+
+SLICE_S = 1.0  # for which one engine is asked for orders
 
 
 @runtime_checkable
@@ -42,7 +45,14 @@ class CallingHolders:
         Raises Unauthenticated, PlaceUnavailable if the events cannot be stored, and Conflict if the holder must not
         start a gang.
         """
-        return await self._engine(id, token).holder_report(id, report)
+        until = time.monotonic() + report.wait
+        while True:
+            # In slices: the pool may be replaced meanwhile, and with it the engine that gives the orders.
+            wait = min(SLICE_S, max(0.0, until - time.monotonic()))
+            found = await self._engine(id, token).holder_report(id, report.model_copy(update={"wait": wait}))
+            if found.orders or time.monotonic() >= until:
+                return found
+            report = report.model_copy(update={"events": ()})
 
     def _engine(self, id: str, token: str) -> CalledEngine:
         given = token_digest(token).encode()

@@ -3,126 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Iterable, Mapping
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, TypeVar
 
 import pytest
 
-from kernel_backend.engines.folders import GangFolders
 from kernel_backend.engines.kubernetes import allocated_gangs, status
-from kernel_backend.engines.kubernetes.allocated_gangs import ClusterView, PodAllocatedGangs, PodServices
 from kernel_backend.engines.kubernetes.allocations import PodAllocation
-from kernel_backend.engines.kubernetes.manifests import GangName, Identity, Manifest
 from kernel_backend.engines.kubernetes.status import StatusReader
-from kernel_backend.engines.kubernetes.submission import Submission, read_submission, write_submission
+from kernel_backend.engines.kubernetes.submission import Submission, write_submission
 from kernel_backend.engines.kubernetes.watch import CachedPods
 from kernel_backend.errors import Conflict, PlaceUnavailable
 from kernel_backend.launch.folder import LauncherRecord
-from kernel_backend.model.cluster.pools import read_pool
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.launch.holder import HolderEvent, HolderOrders, HolderReport
-from kernel_backend.model.launch.launch_spec import token_digest
+from kernel_backend.model.launch.holder import HolderEvent, HolderReport
 from kernel_backend.model.launch.staging import UNHEARD
 from kernel_backend.model.reports import NodeEnd
-from tests.unit.engines.test_slurm_script import job
-
-POOL = read_pool("cloud", {"engine": "kubernetes", "image": "i"})
-T = TypeVar("T")
-
-
-class Namespace:
-    """Namespace of a cluster that has only the objects of allocations; each pod runs as soon as it is created."""
-
-    def __init__(self) -> None:
-        self.pods: dict[str, dict[int, Manifest]] = {}  # by owner, then by number
-        self.created = 0
-
-    async def create(self, owner: Manifest, others: list[Manifest]) -> str:
-        self.created += 1
-        uid, pods = f"u{self.created}", [each for each in others if each["kind"] == "Pod"]
-        reference = {"uid": uid, "kind": "ConfigMap"}
-        self.pods[owner["metadata"]["name"]] = {
-            number: {
-                **pod,
-                "metadata": pod["metadata"] | {"ownerReferences": [reference]},
-                "spec": pod["spec"] | {"nodeName": f"n{number}"},
-                "status": {"phase": "Running"},
-            }
-            for number, pod in enumerate(pods)
-        }
-        return uid
-
-    async def remove(self, owner: str) -> None:
-        self.pods.pop(owner, None)
-
-    async def end(self, pods: Iterable[Manifest], grace: int) -> None:
-        for pod in pods:
-            pod["status"]["phase"] = "Failed"
-
-    async def fresh(self, owner: str) -> Mapping[int, Manifest]:
-        return self.pods.get(owner, {})
-
-    async def newest(self) -> SimpleNamespace:
-        return SimpleNamespace(podgroups="")
-
-
-class Site:
-    """The gangs of a service in kept pods, with methods for what the cluster, holders and the service do."""
-
-    def __init__(self, home: Path) -> None:
-        self.home, self.namespace, self.folders = home, Namespace(), GangFolders(home, "cloud")
-        self.restart()
-
-    def restart(self) -> None:
-        """Start another process of the service."""
-        parts: Any = self.namespace
-        services = PodServices(parts, parts, parts, Identity(1000, 1000))
-        self.kept = PodAllocatedGangs(self.home, POOL, "5f", self.folders, services)
-
-    def place(self, trial: int = 1, nodes: int = 1) -> Submission:
-        """Submit the gang of a trial, or submit it again; return its record."""
-        fields = {"trial": trial, "home": str(self.home), "staged": True, "keep_allocation": 3600.0}
-        spec = job(*[1] * nodes).model_copy(update=fields)
-        folder, token = self.folders.of(spec.id), f"token of {spec.id}"
-        folder.prepare(spec, token)
-        self.folders.mark(spec.id)
-        name = GangName("5f", "cloud", spec.id, token_digest(token)).owner
-        submission = read_submission(folder) or write_submission(folder, Submission(name=name, at=1.0))
-        self.kept.known  # noqa: B018 - reads what an earlier process has left
-        return asyncio.run(self.kept.place(spec, folder, submission))
-
-    def gang(self, trial: int = 1) -> Submission:
-        """Return the record of the gang of a trial."""
-        found = read_submission(self.folders.of(job(1).model_copy(update={"trial": trial}).id))
-        assert found is not None
-        return found
-
-    def held(self, submission: Submission) -> PodAllocation:
-        """Return the allocation of a gang."""
-        found = self.kept.known_to(submission)
-        assert found is not None
-        return found
-
-    def tell(self, held: PodAllocation, *events: str, key: str = "", node: int = 0, orders: int = 0) -> HolderOrders:
-        """Report events as the holder of a node does; return its orders."""
-        found = tuple(HolderEvent(event=each, at=time.time(), key=key) for each in events)
-        report = HolderReport(node=node, events=found, orders=orders)
-        return asyncio.run(self.kept.report(held.record.id, report))
-
-    def round(self, **view: Any) -> None:
-        """Look after the allocations, as the service does in each round."""
-        pods = self.namespace.pods
-        absent = [name for name in self.kept.created if name not in pods]
-        seen = ClusterView(CachedPods(pods), absent, view.pop("away", ()), view.pop("ending", {}))
-        asyncio.run(self.kept.tend(seen))
+from tests.support.kept_pods import KeptPods
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Site:
-    return Site(tmp_path)
+def site(tmp_path: Path) -> KeptPods:
+    return KeptPods(tmp_path)
 
 
 def test_trials_get_the_free_pods_of_their_search_and_never_share_them(site):
@@ -234,7 +135,7 @@ def test_what_is_left_of_a_gang_is_killed_before_its_pods_are(site, monkeypatch,
     assert held.gang == ""
 
 
-def end_of(site: Site, trial: int = 1) -> tuple[str, str]:
+def end_of(site: KeptPods, trial: int = 1) -> tuple[str, str]:
     """Return the type and message of the failure that ended the gang of a trial."""
     reader = StatusReader(site.folders, site.kept.known_to, 300.0)
     reader.read(CachedPods(site.namespace.pods), ())
@@ -242,7 +143,7 @@ def end_of(site: Site, trial: int = 1) -> tuple[str, str]:
     return ("", "") if found is None or found.failure is None else (found.failure.type, found.failure.message)
 
 
-def fail(site: Site, gang: Submission, said: str, code: int = 1, **why: str) -> None:
+def fail(site: KeptPods, gang: Submission, said: str, code: int = 1, **why: str) -> None:
     """Let the first pod of a gang end with an error."""
     ended = {"exitCode": code, "reason": "Error", "message": said}
     state = {"phase": "Failed", "containerStatuses": [{"state": {"terminated": ended}}], **why}
