@@ -122,8 +122,6 @@ def check_keeping(config: Config, pool: str, settings: PoolSettings | None, keep
         return
     if settings is None:
         reason = f"trials in pool {pool} wait in no queue of a site"
-    elif settings.engine == "kubernetes":
-        reason = f"trials in pool {pool} have pods of their own"
     elif not settings.shared:
         reason = f"the nodes of pool {pool} do not see Daylight's home"
     else:

@@ -212,7 +212,7 @@ OPTIONS: tuple[Option, ...] = (
     _search(
         "--keep-allocation",
         "TIME",
-        "length of an allocation of Slurm in which trials run one after another, or no: a job for each trial [4h]",
+        "length of a job or of pods in which trials run one after another, or no: a job for each trial [4h]",
         most=CENTURY,
     ),
     _search(

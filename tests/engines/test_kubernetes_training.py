@@ -10,8 +10,10 @@ import pytest
 
 from kernel_backend.checkpoints.storage import open_storage
 from kernel_backend.client import Client
+from kernel_backend.model.cluster.allocations import HeldAllocation
 from kernel_backend.model.cluster.pool_check import PoolFinding
 from kernel_backend.model.cluster.pools import read_pool
+from kernel_backend.model.search.records import Search
 from tests.support.kubernetes_stub import Stub, node, other_pod
 from tests.support.object_store import object_store
 from tests.support.process_kubelet import ProcessKubelet
@@ -22,13 +24,27 @@ POOL = {"engine": "kubernetes", "image": "test", "gpus": False, "python": sys.ex
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, Stub, str]]:
-    """Provide a service, an API server with two nodes of one CPU each, and a bucket for all checkpoints."""
-    folder = tmp_path_factory.mktemp("site")
-    stub = Stub(folder)
+def stub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stub]:
+    """Provide an API server with two nodes of one CPU each."""
+    stub = Stub(tmp_path_factory.mktemp("site"))
     stub.cluster.nodes = [node("n1", cpus=1), node("n2", cpus=1)]
-    with object_store() as bucket, stub.serving():
-        stub.begin(ProcessKubelet(stub.cluster, folder).run)
+    with stub.serving():
+        yield stub
+
+
+@pytest.fixture(scope="module")
+def kubelet(stub: Stub) -> ProcessKubelet:
+    """Provide the kubelet that runs the pods of both nodes."""
+    kubelet = ProcessKubelet(stub.cluster, stub.config.parent)
+    stub.begin(kubelet.run)
+    return kubelet
+
+
+@pytest.fixture(scope="module")
+def site(stub: Stub, kubelet: ProcessKubelet) -> Iterator[tuple[World, Stub, str]]:
+    """Provide a service, its API server, and a bucket for all checkpoints."""
+    folder = stub.config.parent
+    with object_store() as bucket:
         world = World(folder / "home", shared_forkserver=True)
         world.environment |= {"KUBECONFIG": str(stub.config)}
         pools = {"cloud": {**POOL, "scratch": str(folder / "scratch")}}
@@ -78,6 +94,37 @@ def test_two_pods_train_over_the_service_and_leave_nothing_in_the_namespace(site
     assert overview.experiment.state == "completed", overview
     assert open_storage(f"{bucket}/{number}/1").committed()
     until(lambda: not stub.pods(), "the objects of the gang are deleted")
+
+
+def kept(world: World) -> list[HeldAllocation]:
+    """Return the allocations that searches keep or wait for."""
+    pools = Client.connect(start=False, home=world.home).pools()
+    return [each for pool in pools for each in pool.allocations]
+
+
+def test_trials_share_a_pod_that_a_new_service_finds_again_and_go_on_in_another_where_it_is_killed(site, kubelet):
+    world, stub, _ = site
+    options = {"slots": 1, "epochs": 2, "checkpoint_every": {"steps": 2}, "space": "dropout=0.1,0.2"}
+    client = Client.connect(start=False, home=world.home)
+    until(lambda: all(each.nodes for each in client.pools() if each.name == "cloud"), "its nodes are known")
+    number = world.lasting(pool="cloud", search=Search(method="grid", parallel=1), **options)
+    world.checkpointed(number)
+    (first,), (pod,) = kept(world), stub.pods()
+    assert (first.running, first.gang, first.slots, first.closing) == (True, f"{number}.1-1", 1, "")
+    assert pod["metadata"]["name"] == f"{first.job}-0"
+    world.kill_service()
+    world.serve()
+    stub.do(lambda cluster: kubelet.kill(pod))
+    world.hurry(number, attempt=2)
+    overview = world.ended(number, 200.0)
+    assert overview.experiment.state == "completed", overview
+    assert [(trial.attempt, trial.failures) for trial in overview.trials] == [(2, 0), (1, 0)]
+    until(lambda: not stub.pods() and not kept(world), "the allocation is given back")
+    events = stub.do(
+        lambda cluster: [each["object"]["metadata"]["name"] for _, of, each in cluster.history if of == "pods"]
+    )
+    mine = {name for name in events if name.startswith((f"daylight-{number}-", f"daylight-kept-{number}-"))}
+    assert len(mine) == 2, mine  # both trials ran in the second one, the first trial in both
 
 
 @pytest.fixture

@@ -30,6 +30,10 @@ class ProcessKubelet:
         finally:
             self._processes.close()
 
+    def kill(self, pod: Manifest) -> None:
+        """Kill all that runs in a pod, as what its kernel may do."""
+        self._processes.kill(pod)
+
     def _tend(self, pod: Manifest) -> None:
         if "daylight/gang" not in pod["metadata"]["labels"]:
             return  # another program's, which only holds what it requests

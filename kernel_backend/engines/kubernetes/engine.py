@@ -79,8 +79,7 @@ class KubernetesEngine(FolderEngine):
         self._workloads = QueuedWorkloads(self._api, self._discovery) if pool.settings.queue else None
         self._probes = PodProbes(self._objects, self._pods, self._discovery, service, self._identity)
         services = PodServices(self._objects, self._pods, self._discovery, self._identity)
-        self.keeps = False  # a whole search in kept pods has not been seen to end
-        self._kept = PodAllocatedGangs(home, pool, service, self._folders, services)
+        self.keeps, self._kept = True, PodAllocatedGangs(home, pool, service, self._folders, services)
         self._statuses = StatusReader(
             self._folders, self._kept.known_to, pool.settings.placement_timeout or PLACEMENT_S
         )
