@@ -74,7 +74,7 @@ class CheckedEngine(Protocol):
 
 @runtime_checkable
 class AllocatingEngine(Protocol):
-    """Engine that can keep an allocation of an external queue (such as Slurm's) for several trials of a search."""
+    """Engine that can keep an allocation, a job of an external queue or pods, for several trials of a search."""
 
     keeps: bool  # whether searches can keep allocations in its pool
 

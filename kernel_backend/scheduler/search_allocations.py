@@ -1,4 +1,4 @@
-"""Choose which of the Slurm allocations that searches keep between trials must be given back."""
+"""Choose which of the allocations (jobs or pods) that searches keep between trials must be given back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Give back allocations that searches keep between trials, when they are unused or other gangs need them."""
+"""Give back jobs and pods that searches keep between trials, when they are unused or other gangs need them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 class AllocationReview:
-    """Review of the Slurm allocations that searches keep between trials; called in each round of the control loop."""
+    """Review of the allocations that searches keep between trials; called in each round of the control loop."""
 
     def __init__(self, engines: PoolEngines, cluster_state: ClusterStateManager) -> None:
         self._engines, self._cluster_state = engines, cluster_state

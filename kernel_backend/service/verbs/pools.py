@@ -51,8 +51,7 @@ class PoolVerbs:
     async def statuses(self, who: Person | None = None) -> list[PoolStatus]:
         """Return the pools, the local one first: settings, nodes, slots in use, requests, and problems.
 
-        Slurm allocations that searches keep are listed only for experiments that the user may see; all if `who` is
-        None.
+        Allocations that searches keep are listed only for experiments that the user may see; all if `who` is None.
         """
         async with self._cluster_state.looking() as cluster:
             found = {each.name: each for each in self._engines.statuses_of_pools()}
