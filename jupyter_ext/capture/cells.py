@@ -26,6 +26,12 @@ class Cell:
     number: int | None = None
     displayed: bool = False  # its last expression had a value, which the notebook displayed
     retained: frozenset[str] = frozenset()  # names of its functions whose notebook values are retained
+    written: str | None = None  # its whole text, if `source` lacks statements that a job ran instead of the notebook
+
+    @property
+    def text(self) -> str:
+        """Return the whole text of the cell, with statements that the notebook did not run."""
+        return self.source if self.written is None else self.written
 
 
 @dataclass(frozen=True)

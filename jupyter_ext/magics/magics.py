@@ -11,13 +11,13 @@ from typing import Any
 from IPython.core.magic import Magics, cell_magic, line_cell_magic, line_magic, magics_class, no_var_expand
 
 from jupyter_ext.capture import Capture, capture_cell
-from jupyter_ext.capture.cells import parse_cell
 from jupyter_ext.frontend import headless, notebook_path, wants_widget
 from jupyter_ext.job.job import Job
 from jupyter_ext.magics.commands import HELP, run_command
 from jupyter_ext.magics.completion import complete_line, complete_submission
 from jupyter_ext.magics.line import separated, words
 from jupyter_ext.magics.magic_first import first_line, magic_first
+from jupyter_ext.magics.notebook_part import notebook_part
 from jupyter_ext.magics.recorder import Recorder
 from jupyter_ext.project import Imported
 from jupyter_ext.submit.dry_run import as_script, dry_run
@@ -30,11 +30,9 @@ from jupyter_ext.submit.waiting import show, wait
 from kernel_backend import discovery
 from kernel_backend.client import Client
 from kernel_backend.definition.contract import Definition
-from kernel_backend.definition.lightning.source import defined_only
 from kernel_backend.definition.plain import marked
-from kernel_backend.definition.script import defined as script
-from kernel_backend.definition.trainer import source as trainer
 from kernel_backend.errors import InvalidDefinition, InvalidRequest
+from kernel_backend.model.syntax import module_tree
 from kernel_backend.model.views.overview import Overview
 from kernel_backend.spec.option_parser import OptionParser, add_options
 from kernel_backend.text import same_text
@@ -151,7 +149,7 @@ class DaylightMagics(Magics):
             if options.out:
                 self.kernel.user_ns[options.out] = result
             if cell is not None:
-                self._define(cell, checked.definition)
+                self._define(cell, checked.definition, capture)
             return
         self.told |= set(capture.kept_out)
         client = _client()
@@ -163,7 +161,7 @@ class DaylightMagics(Magics):
         if options.out:
             self.kernel.user_ns[options.out] = Job(overview.experiment.number, client)
         if cell is not None and not plain:
-            self._define(cell, checked.definition)
+            self._define(cell, checked.definition, capture)
         self._follow(client, overview, checked, options, widget)
 
     @no_var_expand
@@ -200,7 +198,7 @@ class DaylightMagics(Magics):
         changed = stale_cells(notebook_path(self.kernel), cells, needed, self.recorder.started)
         return replace(capture, warnings=(*capture.warnings, *changed))
 
-    def _define(self, cell: str, definition: Definition) -> None:
+    def _define(self, cell: str, definition: Definition, capture: Capture) -> None:
         """Execute the definitions of a cell in the notebook, after the cell was submitted or trained locally.
 
         An error is shown, but does not affect the experiment. A function never replaces a notebook value that is not a
@@ -209,19 +207,12 @@ class DaylightMagics(Magics):
         names = {each.attribute for each in definition.functions.values() if not each.value}
         held = self.kernel.user_ns
         values = {name: held[name] for name in names if name in held and not isinstance(held[name], FunctionType)}
-        if definition.form == "lightning":  # the job trains: `fit` must not be called here
-            cell = defined_only(self.kernel.transform_cell(cell))
-        if definition.form == "trainer":
-            cell = trainer.defined_only(self.kernel.transform_cell(cell))
-        source = None
-        if definition.form == "script":  # statements that train are not executed here, which later captures must know
-            parsed = parse_cell(self.recorder.running)
-            source = "\n".join(script.defined_only(parsed.lines, parsed.tree))
-            cell = "\n".join(script.defined_only(parsed.plain, parsed.tree))
-        result = self.kernel.run_cell(cell, silent=True, store_history=False)
+        running, module = self.recorder.running, module_tree(capture.source)
+        part = notebook_part(cell, running, definition, module, self.kernel.transform_cell)
+        result = self.kernel.run_cell(part.code, silent=True, store_history=False)
         kept = [name for name in values if isinstance(held.get(name), FunctionType)]
         held.update({name: values[name] for name in kept})
-        self.recorder.body_ran(None if result.success else 1, kept, source)
+        self.recorder.body_ran(None if result.success else 1, kept, part.recorded)
         if kept:
             tell(
                 f"{', '.join(sorted(kept))}: the notebook keeps its value; the function of this name is the job's alone"

@@ -72,6 +72,7 @@ class Recorder:
             result.execution_count,
             displayed=result.result is not None,
             retained=self._retained,
+            written=None if self._source is None else result.info.raw_cell,
         )
         self.cells.append(cell)
         analyse(cell.source)  # done now, since the user is not waiting
@@ -80,7 +81,7 @@ class Recorder:
         """Record that the running cell's magic has executed the cell's body, even if the magic raises an error later.
 
         `error_line` is the line at which the body failed, None if it did not. Functions named in `retained` are not
-        recorded as bound, as the notebook kept its own values of these names. `source` is the cell after blanking the
+        recorded as bound, as the notebook kept its own values of these names. `source` is the cell without the
         statements that were not executed.
         """
         self._body, self._retained = (error_line,), self._retained | frozenset(retained)

@@ -24,7 +24,7 @@ def stale_cells(path: str | None, cells: Sequence[Cell], needed: Collection[int]
     Unsaved edits are not detected.
     """
     saved = dict(_saved(path, started)) if path else {}
-    ran = {cell.number: cell.source for cell in cells if cell.number is not None}
+    ran = {cell.number: cell.text for cell in cells if cell.number is not None}
     return [
         f"cell [{number}] was edited after it ran: what it said when it ran is submitted"
         for number in sorted(needed)

@@ -24,16 +24,18 @@ _OTHERS = {
     "test_data": "load the trained model with job.load(), and evaluate it there",
     "on_epoch": "write a keras.callbacks.Callback, which the function callbacks returns",
 }
+_SHOWN = 80  # maximum length of the quoted call
 _HIGH = ("acc", "accuracy", "auc")  # suffixes of metrics that Keras maximizes
 
 
 def keras_definition(tree: ast.Module, roles_from: int, functions: Mapping[str, Function]) -> Definition:
     """Return the training definition of a Keras cell; `functions` are the cell's roles and the functions that they use.
 
-    Raises InvalidDefinition for a cell without training data, for functions that this form does not call, and for a
-    Keras backend that a job does not support.
+    Raises InvalidDefinition for a cell without training data, for functions that this form does not call, for a call
+    of `fit`, and for a Keras backend that a job does not support.
     """
     backend = keras_backend(tree)
+    _check_fits(tree, roles_from)
     own = {each.name: each for each in tree.body if isinstance(each, FunctionNode) and each.lineno >= roles_from}
     for name, instead in _OTHERS.items():
         if name in own and name not in functions:
@@ -59,6 +61,36 @@ def keras_definition(tree: ast.Module, roles_from: int, functions: Mapping[str, 
         settings={"metric": _metric(tree)} if validates else {},
         keras_backend=backend,
     )
+
+
+def _check_fits(tree: ast.Module, roles_from: int) -> None:
+    """Raise InvalidDefinition if the cell itself fits what `model()` returns: notebook and job would train it, too."""
+    made = {
+        target.id
+        for each in tree.body
+        if isinstance(each, ast.Assign) and _calls_model(each.value)
+        for target in each.targets
+        if isinstance(target, ast.Name)
+    }
+    for each in tree.body:
+        if each.lineno < roles_from or isinstance(each, FunctionNode | ast.ClassDef):
+            continue
+        for node in ast.walk(each):
+            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "fit"):
+                continue
+            owner = node.func.value
+            if _calls_model(owner) or (isinstance(owner, ast.Name) and owner.id in made):
+                text = ast.unparse(node)[:_SHOWN]
+                raise InvalidDefinition(
+                    f"this cell trains by itself (line {node.lineno}: {text}), and a job calls fit of model() itself: "
+                    "take that statement away",
+                    line=node.lineno,
+                    text=text,
+                )
+
+
+def _calls_model(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "model"
 
 
 def _metric(tree: ast.Module) -> dict[str, str]:

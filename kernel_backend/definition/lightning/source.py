@@ -39,12 +39,27 @@ def defined_only(source: str) -> str:
     """
     kept: list[ast.stmt] = []
     for each in ast.parse(source).body:
-        calls = [node for node in ast.walk(each) if isinstance(node, ast.Call)]
-        if is_main(each) or (not isinstance(each, _DEFINING) and any(called(call) == "fit" for call in calls)):
+        if _may_fit(each):
             break
-        if isinstance(each, _DEFINING) or not any(called(call).endswith("Trainer") for call in calls):
+        if isinstance(each, _DEFINING) or not any(called(call).endswith("Trainer") for call in _calls_in(each)):
             kept.append(each)
     return ast.unparse(ast.Module(kept, []))
+
+
+def training_line(tree: ast.Module) -> int | None:
+    """Return the first line of a cell that its notebook must not run: that of its `fit` call; None without one."""
+    return next((each.lineno for each in tree.body if _may_fit(each)), None)
+
+
+def _may_fit(statement: ast.stmt) -> bool:
+    """Return True if a statement calls any `fit`: an earlier cell may have created the Trainer, also in a function."""
+    if isinstance(statement, _DEFINING):
+        return False
+    return is_main(statement) or any(called(call) == "fit" for call in _calls_in(statement))
+
+
+def _calls_in(statement: ast.stmt) -> list[ast.Call]:
+    return [node for node in ast.walk(statement) if isinstance(node, ast.Call)]
 
 
 def _inlined(statement: ast.stmt) -> list[ast.stmt]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from kernel_backend.definition.hugging_face import check_kind, classes, is_made
@@ -28,7 +28,7 @@ class TrainerCell:
 
 def is_trainer(tree: ast.Module, roles_from: int) -> bool:
     """Return True if the code from line `roles_from` on creates a Trainer, or trains one that earlier code created."""
-    names, trainers = _names(tree), classes(tree)
+    names, trainers = held_trainers(tree), classes(tree)
     own = [each for each in statements(tree.body) if each.lineno >= roles_from]
     return any(
         isinstance(node, ast.Call) and (is_made(node, trainers) or _trained(node) in names)
@@ -52,7 +52,7 @@ def trainer_cell(tree: ast.Module, roles_from: int) -> TrainerCell:
         if isinstance(target, ast.Name)
     }
     held = {name: call for name, call in made.items() if is_made(call, trainers)}
-    train = next((each for each in body if each.lineno >= roles_from and _statement_trains(each, held)), None)
+    train = next((each for each in body if each.lineno >= roles_from and statement_trains(each, held)), None)
     for each in body:
         for node in ast.walk(each):
             if isinstance(node, ast.Call) and is_made(node, trainers) and node not in held.values():
@@ -76,7 +76,8 @@ def statements(body: Sequence[ast.stmt]) -> list[ast.stmt]:
     return found
 
 
-def _names(tree: ast.Module) -> set[str]:
+def held_trainers(tree: ast.Module) -> set[str]:
+    """Return the variables to which a module's top level assigns Trainers."""
     trainers = classes(tree)
     return {
         target.id
@@ -94,7 +95,8 @@ def _trained(call: ast.Call) -> str:
     return ast.unparse(function).partition(".")[0] if named else ""
 
 
-def _statement_trains(statement: ast.stmt, held: dict[str, ast.Call]) -> bool:
+def statement_trains(statement: ast.stmt, held: Collection[str]) -> bool:
+    """Return True if a statement calls `train` of one of the `held` variables; definitions call nothing."""
     if isinstance(statement, FunctionNode | ast.ClassDef):
         return False
     return any(isinstance(node, ast.Call) and _trained(node) in held for node in ast.walk(statement))

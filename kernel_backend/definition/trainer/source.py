@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kernel_backend.definition.hugging_face import classes, is_made
-from kernel_backend.definition.trainer.cell import statements, trainer_cell
+from kernel_backend.definition.trainer.cell import held_trainers, statement_trains, statements, trainer_cell
 
 FOUND = "_daylight_trainer"  # the variable of the module that holds the Trainer
 MODEL = "_daylight_model"  # the variable that holds the Trainer's model, if only the model is created
@@ -51,19 +51,34 @@ def model_only(tree: ast.Module, roles_from: int) -> ast.Module:
     return ast.fix_missing_locations(ast.Module([*kept, last], tree.type_ignores))
 
 
-def defined_only(source: str) -> str:
-    """Return a cell's source without its Trainer, `train` and all code after it.
+def defined_only(source: str, module: ast.Module) -> str:
+    """Return a cell's source up to the statement that creates its Trainer or trains, without that statement.
 
-    A notebook runs this in place of the cell when a job does the training.
+    A notebook runs this in place of the cell when a job does the training. `module` is the captured module, in which
+    earlier cells may import or derive the Trainer's class, or create the Trainer.
     """
-    tree = ast.parse(source)
-    trainers = classes(tree)
+    trainers, held = classes(module), held_trainers(module)
     kept: list[ast.stmt] = []
-    for each in statements(tree.body):
-        if not isinstance(each, _DEFINING) and any(is_made(node, trainers) for node in ast.walk(each)):
+    for each in statements(ast.parse(source).body):
+        makes = not isinstance(each, _DEFINING) and any(is_made(node, trainers) for node in ast.walk(each))
+        if makes or statement_trains(each, held):
             break
         kept.append(each)
     return ast.unparse(ast.Module(kept, []))
+
+
+def training_line(tree: ast.Module, module: ast.Module) -> int | None:
+    """Return the first line of a cell that its notebook must not run: that of its `train` call; None without one.
+
+    `module` is the captured module with the cell.
+    """
+    held = held_trainers(module)
+    for each in tree.body:
+        inner = statements([each])
+        train = next((place for place, own in enumerate(inner) if statement_trains(own, held)), None)
+        if train is not None:  # `if __name__ == "__main__":` must not be left without a statement
+            return inner[train].lineno if train else each.lineno
+    return None
 
 
 def _needed(body: Sequence[ast.stmt], names: set[str]) -> list[ast.stmt]:

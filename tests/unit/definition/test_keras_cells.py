@@ -147,3 +147,11 @@ def test_a_search_needs_validation_data():
     with pytest.raises(InvalidDefinition) as refused:
         bind_space(definition, {}, space)
     assert "a search goes by the validation" in refused.value.message
+
+
+@pytest.mark.parametrize("fit", ["net = model()\nnet.fit(x, y)\n", "history = model(width=8).fit(x, y)\n"])
+def test_a_cell_that_also_fits_its_model_is_refused(fit: str):
+    with pytest.raises(InvalidDefinition, match=r"this cell trains by itself \(line 1[23]: .*fit\(x, y\)\)"):
+        parse(CELL + fit)
+    assert parse(fit + CELL, fit.count("\n") + 1).form == "keras"
+    assert parse(CELL + "scaler = make()\nscaler.fit(x)\n").form == "keras"

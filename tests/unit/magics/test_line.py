@@ -9,7 +9,7 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
-from jupyter_ext.capture import Cell, capture_cell
+from jupyter_ext.capture import Capture, Cell, capture_cell
 from jupyter_ext.magics.line import words
 from jupyter_ext.magics.magics import DaylightMagics, load, unload
 from kernel_backend.definition.parse import parse
@@ -100,7 +100,8 @@ def test_a_role_takes_no_name_from_a_value_of_the_notebook_that_is_no_function(
     shell: Any, capsys: pytest.CaptureFixture[str]
 ):
     roles = "def model(): return 1\ndef train_data(): ...\ndef loss(): ...\n"
-    shell.user_ns["define"] = lambda: shell._daylight_magics._define(roles, parse(roles))
+    capture = Capture(roles, (), roles_from=1)
+    shell.user_ns["define"] = lambda: shell._daylight_magics._define(roles, parse(roles), capture)
     run(shell, "model = ['trained']\ndef loss(): return 'older'", "define()")
     assert shell.user_ns["model"] == ["trained"]
     assert shell.user_ns["train_data"]() is None

@@ -36,6 +36,12 @@ def test_space_at_the_ends_of_lines_is_no_edit(tmp_path: Path):
     assert stale_cells(saved(tmp_path, (2, "steps = 3  \r\nx = 1\n\n")), RAN, {2}) == []
 
 
+def test_a_cell_whose_training_the_job_ran_is_compared_as_it_was_written(tmp_path: Path):
+    ran = [Cell("lr = 0.1\n", number=1, written="lr = 0.1\ntrainer.train()")]
+    assert stale_cells(saved(tmp_path, (1, "lr = 0.1\ntrainer.train()")), ran, {1}) == []
+    assert stale_cells(saved(tmp_path, (1, "lr = 0.2\ntrainer.train()")), ran, {1}) != []
+
+
 def test_a_file_from_before_the_cell_ran_says_nothing(tmp_path: Path):
     assert stale_cells(saved(tmp_path, (7, "lr = 5"), (None, "steps = 4")), RAN, {1, 2}) == []
     assert stale_cells(saved(tmp_path, (2, "steps = 4")), RAN, {2}, started=time.time() + 60) == []

@@ -1,0 +1,59 @@
+"""Determine which part of a submitted cell the notebook executes itself: what the job trains is left to the job."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import NamedTuple
+
+from jupyter_ext.capture.cells import parse_cell
+from kernel_backend.definition.contract import Definition
+from kernel_backend.definition.lightning import source as lightning
+from kernel_backend.definition.script import defined as script
+from kernel_backend.definition.trainer import source as trainer
+
+
+class NotebookPart(NamedTuple):
+    """Part of a submitted cell that the notebook executes."""
+
+    code: str
+    recorded: str | None  # the running cell without what the notebook leaves out, for later captures; None: all of it
+
+
+def notebook_part(
+    cell: str, running: str, definition: Definition, module: ast.Module, transform: Callable[[str], str]
+) -> NotebookPart:
+    """Return the part of a submitted cell that the notebook executes.
+
+    Parameters
+    ----------
+    cell : str
+        The text below the line of the magic.
+    running : str
+        The whole text of the running cell.
+    definition : Definition
+        The definition that was submitted.
+    module : ast.Module
+        The captured module: classes and objects of the cell may come from earlier cells.
+    transform : callable
+        Returns a cell's text with IPython syntax replaced by Python.
+    """
+    parsed = parse_cell(running)
+    if definition.form == "lightning":
+        return NotebookPart(
+            lightning.defined_only(transform(cell)), _above(parsed.lines, lightning.training_line(parsed.tree))
+        )
+    if definition.form == "trainer":
+        line = trainer.training_line(parsed.tree, module)
+        return NotebookPart(trainer.defined_only(transform(cell), module), _above(parsed.lines, line))
+    if definition.form == "script":
+        return NotebookPart(
+            "\n".join(script.defined_only(parsed.plain, parsed.tree)),
+            "\n".join(script.defined_only(parsed.lines, parsed.tree)),
+        )
+    return NotebookPart(cell, None)
+
+
+def _above(lines: tuple[str, ...], line: int | None) -> str | None:
+    """Return the lines above the one that trains, whose effects the notebook lacks like those of all below."""
+    return None if line is None else "\n".join(lines[: line - 1])
