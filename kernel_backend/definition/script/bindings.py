@@ -14,7 +14,8 @@ MAIN = "main"
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _MUTATING = frozenset({
-    "add", "append", "clear", "extend", "insert", "pop", "popitem", "remove", "reverse", "setdefault", "sort", "update",
+    "add", "append", "appendleft", "clear", "extend", "insert", "pop", "popitem", "remove", "reverse", "setdefault",
+    "sort", "update",
 })  # fmt: skip
 
 
@@ -54,6 +55,54 @@ def changed_within(tree: ast.Module, owner: str) -> set[str]:
                 found.add(node.attr)
             elif isinstance(node.slice, ast.Constant):
                 found.add(str(node.slice.value))
+    return found
+
+
+def changed_by(statement: ast.stmt) -> set[str]:
+    """Return the names that a statement binds, and those of objects in which it sets or mutates something.
+
+    Examples
+    --------
+    >>> sorted(changed_by(ast.parse("for a in b:\\n    c['d'].append(a)\\n    e.f = a").body[0]))
+    ['a', 'c', 'e']
+    """
+    return set(_bound([statement])) | set(mutated_roots(statement))
+
+
+def mutated_roots(node: ast.AST) -> Iterator[str]:
+    """Yield the names of objects in which the code sets an attribute or item, or of which it mutates some part."""
+    for each in ast.walk(node):
+        owner: ast.expr | None = None
+        if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute) and each.func.attr in _MUTATING:
+            owner = each.func.value
+        elif isinstance(each, ast.Attribute | ast.Subscript) and not isinstance(each.ctx, ast.Load):
+            owner = each.value
+        while isinstance(owner, ast.Attribute | ast.Subscript):
+            owner = owner.value
+        if isinstance(owner, ast.Name):
+            yield owner.id
+
+
+def names_read(definition: ast.stmt) -> set[str]:
+    """Return the names that a function or class reads when it is defined: defaults, decorators, a class's own body.
+
+    Examples
+    --------
+    >>> names_read(ast.parse("def f(a=b):\\n    return c").body[0])
+    {'b'}
+    """
+    found: set[str] = set()
+    queue: list[ast.AST] = [definition]
+    while queue:
+        node = queue.pop()
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            found.add(node.id)
+        if isinstance(node, FunctionNode):
+            queue += [*node.decorator_list, node.args, *([node.returns] if node.returns else [])]
+        elif isinstance(node, ast.Lambda):
+            queue.append(node.args)
+        else:
+            queue += ast.iter_child_nodes(node)
     return found
 
 

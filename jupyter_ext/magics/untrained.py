@@ -1,0 +1,220 @@
+"""Tell the user which values a job trains or fills while the notebook's values of these names stay as they are."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from jupyter_ext.capture import Capture
+from jupyter_ext.capture.cells import parse_cell
+from kernel_backend.definition.contract import Definition
+from kernel_backend.definition.lightning.cell import lightning_cell
+from kernel_backend.definition.script.bindings import changed_by, mutated_roots
+from kernel_backend.definition.script.defined import left_out
+from kernel_backend.definition.trainer.cell import trainer_cell
+from kernel_backend.model.syntax import FunctionNode, module_tree
+
+_FILLED = (list, dict, set, deque, bool, int, float)
+_FIRST = frozenset({"Counter", "OrderedDict", "defaultdict", "deque", "dict", "float", "int", "list", "set"})
+_LISTED = 6  # names that a note lists
+_LOADED = 2  # modules for which a note shows how to load them
+_PARAMETERS = frozenset({"parameters", "named_parameters"})
+
+
+class Untrained(NamedTuple):
+    """Names of values that the job alone trains or fills, and the calls that load what it has trained."""
+
+    names: Sequence[str]
+    loads: Sequence[str]
+
+
+def untrained_note(running: str, definition: Definition, capture: Capture, held: Mapping[str, Any]) -> str | None:
+    """Return a note on the values that a job trains or fills, and the notebook does not; None if there are none.
+
+    Parameters
+    ----------
+    running : str
+        The whole text of the running cell, of which the notebook has executed its part.
+    definition : Definition
+        The definition that was submitted.
+    capture : Capture
+        The captured module.
+    held : mapping of str to object
+        The notebook's values.
+    """
+    if definition.form == "script":
+        found = _of_loop(left_out(parse_cell(running).tree), module_tree(capture.source), held)
+    else:
+        found = _of_framework(definition, capture)
+    old = [each for each in found.names if each in held]
+    unset = [each for each in found.names if each not in held]
+    parts = []
+    if old:
+        parts.append(f"the notebook's {_listed(old)} {'stay as they were' if len(old) > 1 else 'stays as it was'}")
+    if unset:
+        where = "there" if old else "in the notebook"
+        parts.append(f"{_listed(unset)} {'are' if len(unset) > 1 else 'is'} not set {where}")
+    if parts and found.loads:
+        given = "gives the trained model" if len(found.loads) == 1 else "give the trained models"
+        return f"{', and '.join(parts)}: {_listed(found.loads)} {given}"
+    return ", and ".join(parts) or None
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = list(names) if len(names) <= _LISTED else [*names[: _LISTED - 1], f"{len(names) - _LISTED + 1} more"]
+    return " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]]))
+
+
+def _of_framework(definition: Definition, capture: Capture) -> Untrained:
+    """Return the model and its Trainer, or the model that a definition of functions has as a value."""
+    # A hint on lines that are not run says already how to load the model.
+    loads = [] if any("job.load()" in each for each in definition.hints) else ["job.load()"]
+    if definition.form == "lightning":
+        fit = lightning_cell(module_tree(capture.source), capture.roles_from).fit
+        owner = fit.func.value if fit is not None and isinstance(fit.func, ast.Attribute) else None
+        trainers = [owner.id] if isinstance(owner, ast.Name) else []
+        return Untrained([*(_model(fit) if fit is not None else []), *trainers], loads)
+    if definition.form == "trainer":
+        cell = trainer_cell(module_tree(capture.source), capture.roles_from)
+        return Untrained([*_model(cell.trainer), cell.name], loads)
+    model = definition.functions.get("model")
+    return Untrained([model.attribute] if model is not None and model.value else [], loads)
+
+
+def _model(call: ast.Call) -> list[str]:
+    """Return the variable that a call gets as its model, as a list; an empty one for another expression."""
+    given = next((each.value for each in call.keywords if each.arg == "model"), None)
+    given = call.args[0] if given is None and call.args else given
+    return [given.id] if isinstance(given, ast.Name) else []
+
+
+def _of_loop(dropped: Sequence[ast.stmt], module: ast.Module, held: Mapping[str, Any]) -> Untrained:
+    """Return the modules that statements of a loop train, and the values that they fill or count."""
+    nodes = sorted((node for each in dropped for node in ast.walk(each) if isinstance(node, ast.Name)), key=_position)
+    order = dict.fromkeys(node.id for node in nodes)
+    bound = {node.id for node in nodes if not isinstance(node.ctx, ast.Load)}
+    scopes = _scopes(module)
+    reached = _reached(order, scopes, held)
+    modules = {name for name in reached if _is_trained(held.get(name), "Module")}
+    modules |= {name for each in dropped for name in _optimised(each) if name in bound}
+    tensors = {name for name in reached if _is_trained(held.get(name), "Tensor")}
+    found = modules | tensors | _started(dropped)
+    changed = {name for each in dropped for name in (*mutated_roots(each), *_counted(each))}
+    changed |= {name for scope in scopes.values() if scope.name in reached for name in _changed_globals(scope)}
+    found |= {name for name in changed if isinstance(held.get(name), _FILLED)}
+    names = [name for name in (*order, *sorted(found - order.keys())) if name in found]
+    loaded = modules - _aliases(dropped, modules, held)
+    loads = [f'job.load("{name}")' for name in names if name in loaded]
+    if len(loads) > _LOADED:
+        loads[_LOADED:] = ["so on"]
+    return Untrained(names, loads or ([] if tensors else ["job.load()"]))
+
+
+def _position(node: ast.Name) -> tuple[int, int]:
+    return node.lineno, node.col_offset
+
+
+def _scopes(module: ast.Module) -> dict[str, FunctionNode | ast.ClassDef]:
+    return {each.name: each for each in module.body if isinstance(each, FunctionNode | ast.ClassDef)}
+
+
+def _reached(
+    names: Iterable[str], scopes: Mapping[str, FunctionNode | ast.ClassDef], held: Mapping[str, Any]
+) -> set[str]:
+    """Return these names, and those that the functions and classes behind them refer to."""
+    found = set(names)
+    queue = list(found)
+    while queue:
+        name = queue.pop()
+        scope = scopes.get(name) or scopes.get(type(held.get(name)).__name__)
+        new = {scope.name, *_free(scope)} - found if scope is not None else set()
+        found |= new
+        queue += new
+    return found
+
+
+def _free(scope: FunctionNode | ast.ClassDef) -> set[str]:
+    """Return the names of the module to which a function or class refers, roughly: inner scopes count as one."""
+    names = [node for node in ast.walk(scope) if isinstance(node, ast.Name)]
+    stored = {node.id for node in names if not isinstance(node.ctx, ast.Load)}
+    local = stored | {node.arg for node in ast.walk(scope) if isinstance(node, ast.arg)}
+    return {node.id for node in names} - (local - _globals(scope))
+
+
+def _globals(scope: ast.AST) -> set[str]:
+    return {name for node in ast.walk(scope) if isinstance(node, ast.Global) for name in node.names}
+
+
+def _changed_globals(scope: FunctionNode | ast.ClassDef) -> set[str]:
+    return _globals(scope) | (set(mutated_roots(scope)) & _free(scope))
+
+
+def _started(dropped: Sequence[ast.stmt]) -> set[str]:
+    """Return the variables that a cell sets to a first value, such as 0, [] or infinity, and then changes."""
+    found: set[str] = set()
+    for each in dropped:
+        if isinstance(each, ast.Assign | ast.AnnAssign) and each.value is not None and _is_first(each.value):
+            others = {name for other in dropped if other is not each for name in changed_by(other)}
+            found |= changed_by(each) & others
+    return found
+
+
+def _is_first(value: ast.expr) -> bool:
+    if isinstance(value, ast.Tuple):
+        return all(map(_is_first, value.elts))
+    if isinstance(value, ast.UnaryOp):
+        return _is_first(value.operand)
+    if isinstance(value, ast.Call):
+        return ast.unparse(value.func).rpartition(".")[2] in _FIRST
+    is_inf = isinstance(value, ast.Attribute) and value.attr == "inf"
+    return is_inf or isinstance(value, ast.Constant | ast.List | ast.Dict | ast.Set | ast.ListComp | ast.DictComp)
+
+
+def _counted(statement: ast.stmt) -> Iterator[str]:
+    """Yield the variables that a statement counts up from values of earlier cells."""
+    plain = {
+        target.id
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Assign | ast.AnnAssign | ast.For)
+        for each in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        for target in ast.walk(each)
+        if isinstance(target, ast.Name)
+    }
+    for node in ast.walk(statement):
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) and node.target.id not in plain:
+            yield node.target.id
+
+
+def _optimised(statement: ast.stmt) -> Iterator[str]:
+    """Yield the variables whose parameters a statement passes on, as `Adam(model.parameters())` does."""
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Attribute) and node.attr in _PARAMETERS and isinstance(node.value, ast.Name):
+            yield node.value.id
+
+
+def _aliases(dropped: Sequence[ast.stmt], modules: set[str], held: Mapping[str, Any]) -> set[str]:
+    """Return the variables that hold the module of another variable: a checkpoint names each module once."""
+    first: dict[int, str] = {}
+    for name, value in held.items():
+        if name in modules:
+            first.setdefault(id(value), name)
+    found = {name for name in modules if name in held and first[id(held[name])] != name}
+    for each in dropped:
+        if isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Name):  # m = model.to(device)
+            name = each.targets[0].id
+            used = {node.id for node in ast.walk(each.value) if isinstance(node, ast.Name)}
+            found |= {name} if used & modules - {name} else set()
+    return found
+
+
+def _is_trained(value: object, kind: str) -> bool:
+    """Return True for a torch module with weights that can be trained, or for such a tensor, as `kind` says."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return False
+    if kind == "Tensor":
+        return isinstance(value, torch.Tensor) and value.requires_grad and value.is_leaf
+    return isinstance(value, torch.nn.Module) and any(each.requires_grad for each in torch.nn.Module.parameters(value))

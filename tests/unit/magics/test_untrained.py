@@ -1,0 +1,134 @@
+"""Test the note on values that a job trains or fills while those of the notebook stay as they are."""
+
+from __future__ import annotations
+
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+
+from jupyter_ext.capture import capture_cell
+from jupyter_ext.magics.notebook_part import notebook_part
+from jupyter_ext.magics.untrained import untrained_note
+from kernel_backend.definition.parse import parse
+from kernel_backend.model.syntax import module_tree
+from tests.notebooks.kernel import execute, shell
+
+SETUP = """import torch
+def net(): return torch.nn.Linear(1, 1)
+data = [torch.ones(1)] * 2
+model = net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+STEP = "    for x in data:\n        optimizer.zero_grad()\n        loss = model(x)\n        loss.backward()\n"
+LOOP = f"for epoch in range(2):\n{STEP}        optimizer.step()\n"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def torch_is_imported() -> None:
+    pytest.importorskip("torch")
+
+
+def submitted(*cells: str) -> tuple[str | None, InteractiveShell]:
+    """Run cells in a kernel, the last one like a submitted one, and return the note and the kernel."""
+    *above, cell = cells
+    kernel = shell()
+    recorder = execute(kernel, above)
+    capture = capture_cell(recorder.cells, cell, kernel.user_ns, line=2)
+    definition, running = parse(capture.source, capture.roles_from), f"%%dlsubmit\n{cell}"
+    part = notebook_part(cell, running, definition, module_tree(capture.source), str)
+    kernel.run_cell(part.code)
+    return untrained_note(running, definition, capture, kernel.user_ns), kernel
+
+
+def note(*cells: str) -> str | None:
+    return submitted(*cells)[0]
+
+
+def test_a_model_of_an_earlier_cell_is_named_with_the_call_that_loads_it() -> None:
+    said = 'the notebook\'s model stays as it was: job.load("model") gives the trained model'
+    assert note(SETUP, LOOP) == said
+    train = f"def train(net, steps):\n{STEP}        optimizer.step()\n".replace("model(x)", "net(x)")
+    assert note(SETUP, train, "for epoch in range(2):\n    train(model, 3)\n") == said
+
+
+def test_first_values_of_what_the_loop_changes_are_not_set_in_the_notebook() -> None:
+    first = "best, at, history = 9.0, -1, {'loss': []}\nlowest = float('inf')\nlr = 0.5\n"
+    counts = "    history['loss'].append(1)\n    if best > loss:\n        best, at = loss, epoch\n"
+    counts += "    lowest = min(lowest, 1)\n"
+    said, kernel = submitted(SETUP, first + LOOP + counts)
+    assert said == (
+        "the notebook's model stays as it was, and best, at, history and lowest are not set there: "
+        'job.load("model") gives the trained model'
+    )
+    assert kernel.user_ns["lr"] == 0.5
+    assert not {"best", "at", "history", "lowest"} & kernel.user_ns.keys()
+
+
+def test_a_first_value_leaves_an_older_one_of_the_notebook_and_says_so() -> None:
+    said, kernel = submitted(SETUP + "best = 3\n", f"best = 9\n{LOOP}    best = min(best, loss)\n")
+    assert said is not None
+    assert said.startswith("the notebook's best and model stay as they were: ")
+    assert kernel.user_ns["best"] == 3
+
+
+def test_lists_and_counts_of_earlier_cells_are_named_also_when_a_function_changes_them() -> None:
+    function = "def note(x):\n    global count\n    count += 1\n    seen.append(x)\n"
+    state = "losses, seen, count, steps = [], [], 0, 0\n"
+    said = note(SETUP + state, function, LOOP + "    losses.append(1)\n    note(2)\n    steps += 1\n")
+    assert said is not None
+    assert said.startswith("the notebook's model, losses, steps, count and seen stay as they were: ")
+
+
+def test_several_models_are_loaded_by_their_names_each_once() -> None:
+    others = "other = net()\nsame = model\nmore = torch.optim.SGD(other.parameters(), lr=0.1)\n"
+    said = note(SETUP + others, LOOP + "    same(x), other(x).backward()\n")
+    assert said is not None
+    assert said.endswith(': job.load("model") and job.load("other") give the trained models')
+    cell = SETUP.partition("data")[2].replace("model = net()", "model = net()\nm = model.to('cpu')")
+    assert note(SETUP.partition("data")[0], f"data{cell}m.parameters()\n{LOOP}") == (
+        'model and m are not set in the notebook: job.load("model") gives the trained model'
+    )
+
+
+def test_a_model_made_in_a_function_is_loaded_without_a_name() -> None:
+    setup = SETUP.partition("model")[0]
+    step = "            loss = model(x)\n            loss.backward()\n"
+    body = (
+        f"def main():\n    model = net()\n    for epoch in range(2):\n        for x in data:\n{step}    return model\n"
+    )
+    assert note(setup, f"{body}score = 0\nscore = main()\n") == (
+        "score is not set in the notebook: job.load() gives the trained model"
+    )
+    assert note(setup, f"{body}result = main()\n") is None
+
+
+def test_a_tensor_that_is_trained_is_named_without_a_call_that_loads_it() -> None:
+    cell = "for x in data:\n    (w * x).sum().backward()\n"
+    assert note(SETUP + "w = torch.ones(1, requires_grad=True)\n", cell) == "the notebook's w stays as it was"
+
+
+LIGHTNING = """class LightningModule: ...
+class Lit(LightningModule):
+    def training_step(self, batch, index): ...
+    def configure_optimizers(self): ...
+    def train_dataloader(self): ...
+class Trainer:
+    def fit(self, model): raise AssertionError("the notebook trains")
+"""
+
+
+def test_a_fit_at_the_end_of_a_cell_names_model_and_trainer() -> None:
+    assert note(LIGHTNING, "class More(Lit): ...\nmodel = More()\ntrainer = Trainer()\ntrainer.fit(model)\n") == (
+        "the notebook's model stays as it was, and trainer is not set there: job.load() gives the trained model"
+    )
+
+
+def test_how_to_load_the_model_is_said_once_where_lines_are_not_run() -> None:
+    cell = "class More(Lit): ...\nmodel = More()\nTrainer().fit(model)\nprint(model)\n"
+    assert note(LIGHTNING, cell) == "the notebook's model stays as it was"
+
+
+def test_a_definition_of_functions_has_no_value_in_the_notebook_unless_its_model_is_one() -> None:
+    parts = "def train_data(): ...\ndef loss(output, target): ...\n"
+    assert note(SETUP, f"def model(): ...\n{parts}") is None
+    said = "the notebook's model stays as it was: job.load() gives the trained model"
+    assert note(SETUP, f"model = net()\n{parts}") == said
