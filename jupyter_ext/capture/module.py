@@ -35,6 +35,7 @@ from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.sizes import size
 from kernel_backend.model.snapshot import Captured, Piece
 
+_LINES = re.compile(r"\bline \d+\b(?! of \w)|\blines \d+(?:(?:,| to| and) \d+)+\b(?!(?:,| to| and) \d| of \w)")
 _FUTURE = re.compile(r"from\s+__future__\s+import\s+(.+)")
 
 
@@ -65,8 +66,21 @@ class Capture:
         return _where(self.pieces, line)
 
     def relocate(self, message: str) -> str:
-        """Replace each `line N` of the module in a message by its location in the notebook; `line N of net` stays."""
-        return re.sub(r"\bline (\d+)\b(?! of \w)", lambda found: self.where(int(found[1])), message)
+        """Replace lines of the module in a message by their locations in the notebook; `line N of net` stays.
+
+        Such lines are `line N`, `lines N to M` and `lines N, M and L`.
+        """
+        return _LINES.sub(self._relocated, message)
+
+    def _relocated(self, found: re.Match[str]) -> str:
+        places = [self.where(int(number)).rpartition("line ") for number in re.findall(r"\d+", found[0])]
+        between = [*re.findall(r"(?<=\d)\D+", found[0]), ""]
+        before = {place[0] for place in places}
+        if len(places) > 1 and len(before) == 1:  # all in one cell: `cell [4] lines 2 and 5`
+            return f"{before.pop()}lines " + "".join(
+                place[2] + text for place, text in zip(places, between, strict=True)
+            )
+        return "".join("".join(place) + text for place, text in zip(places, between, strict=True))
 
     @property
     def described(self) -> str:

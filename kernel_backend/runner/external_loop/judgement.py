@@ -13,6 +13,7 @@ from kernel_backend.errors import InvalidDefinition, NotFinite
 from kernel_backend.model.experiment import Config
 from kernel_backend.runner.loop.finite import IN_A_ROW, bad_parameter
 from kernel_backend.runner.loop.validation import NOT_FINITE_IN_A_ROW
+from kernel_backend.runner.metrics.missing_metric import missing_metric, needed_metric
 
 _ADVICE = "A lower learning rate or clipped gradients may help; --on-nan note trains on"
 
@@ -108,12 +109,9 @@ class Judgement:
             raise NotFinite(f"{name} is not finite since step {since}, and {bad} at the end. {_ADVICE}")
 
     def _missing(self, metrics: Mapping[str, float]) -> None:
-        known = " ".join(metrics)
-        text = f"--metric {self._config.metric.name}: the validation reports no such metric, only {known}"
         if self._config.search is not None or self._config.patience is not None:
-            what = "a search" if self._config.search is not None else "--patience"
-            raise InvalidDefinition(f"{text}; {what} goes by it: choose one of these{self._way_out}")
-        self._note(f"{text}; no checkpoint is best", "warning")
+            raise InvalidDefinition(needed_metric(self._config, list(metrics), self._way_out))
+        self._note(missing_metric(self._config, list(metrics)), "warning")
 
     def _check_finite(self, step: int, value: float) -> None:
         self._not_finite = 0 if math.isfinite(value) else self._not_finite + 1

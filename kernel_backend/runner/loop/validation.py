@@ -16,6 +16,7 @@ from kernel_backend.runner.definition.functions import parts_of
 from kernel_backend.runner.determinism.random_states import RandomStates
 from kernel_backend.runner.loop.evaluate import validate
 from kernel_backend.runner.loop.forward import reseed
+from kernel_backend.runner.metrics.missing_metric import missing_metric, needed_metric
 from kernel_backend.runner.metrics.sums import evaluating
 from kernel_backend.runner.timing.clock import CLOCK
 
@@ -121,12 +122,10 @@ def judge(run: Training, between: bool) -> bool:
     """
     metric = run.config.metric
     if metric.name not in run.validation_metrics:
-        known = " ".join(run.validation_metrics)
-        text = f"--metric {metric.name}: the validation reports no such metric, only {known}"
+        reported = list(run.validation_metrics)
         if run.config.search is not None or run.config.patience is not None:
-            what = "a search" if run.config.search is not None else "--patience"
-            raise InvalidDefinition(f"{text}; {what} goes by it: choose one of these, or have metrics() return it")
-        run.spool.say(Note(level="warning", text=f"{text}; no checkpoint is best"))
+            raise InvalidDefinition(needed_metric(run.config, reported, ", or have metrics() return it"))
+        run.spool.say(Note(level="warning", text=missing_metric(run.config, reported)))
         return False
     value = run.validation_metrics[metric.name]
     if not between:

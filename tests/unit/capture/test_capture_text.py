@@ -80,6 +80,18 @@ def test_messages_about_the_module_are_told_by_cell():
     assert capture.relocate(f"boom (line {capture.roles_from})") == "boom (cell [3] line 2)"
 
 
+def test_several_lines_in_a_message_are_told_by_cell():
+    capture = capture_cell(["cfg = 3", "def helper(x): ...\nwidth = 4"], TARGET, line=2)
+    own, helper = capture.roles_from, capture.source.split("\n").index("def helper(x): ...") + 1
+    assert capture.relocate(f"boom (lines {own} to {own + 2})") == "boom (cell [3] lines 2 to 4)"
+    assert capture.relocate(f"epochs in lines {own} and {own + 1}") == "epochs in cell [3] lines 2 and 3"
+    assert capture.relocate(f"lines {helper}, {own} and {own + 1}: no") == (
+        "cell [2] line 1, cell [3] line 2 and cell [3] line 3: no"
+    )
+    assert capture.relocate(f"boom in line {own}, 3 times") == "boom in cell [3] line 2, 3 times"
+    assert capture.relocate(f"lines {own}, {own} and {own} of net") == f"lines {own}, {own} and {own} of net"
+
+
 def test_magics_stay_out_and_lines_keep_their_place():
     target = "%matplotlib inline\nx = 1\n!ls \\\n  -l\nif x:\n    !echo\n    y = 2\n"
     capture = capture_cell([], target)

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from kernel_backend.errors import InvalidDefinition, NotFinite
-from kernel_backend.model.experiment import Config
+from kernel_backend.model.experiment import Config, Metric
 from kernel_backend.runner.external_loop.judgement import Judgement
 
 NAN = math.nan
@@ -87,5 +87,31 @@ def test_patience_ends_with_a_note_and_begins_anew_in_a_continued_experiment(jud
 
 
 def test_patience_needs_its_metric(judgement):
-    with pytest.raises(InvalidDefinition, match="reports no such metric, only f1; --patience goes by"):
+    with pytest.raises(
+        InvalidDefinition, match="reports f1, no loss, and --patience goes by it: write --metric f1:max"
+    ):
         judgement(patience=1).validation(1, {"f1": 0.5})
+    given = Metric(name="acc", mode="max")
+    with pytest.raises(InvalidDefinition, match=r"--metric acc: .* no such metric, only f1; --patience goes"):
+        judgement(patience=1, metric=given).validation(1, {"f1": 0.5})
+
+
+@pytest.mark.parametrize(
+    ("reported", "metric"),
+    [
+        (("val_acc", "val_loss"), "val_acc:max"),
+        (("val_loss", "val_acc"), "val_loss"),
+        (("seconds", "top1"), "top1:max"),
+        (("seconds",), "seconds:min"),
+    ],
+)
+def test_a_user_who_gave_no_metric_is_told_how_to_choose_one(judgement, notes, reported, metric):
+    judgement().validation(1, dict.fromkeys(reported, 0.5))
+    (note,) = notes
+    assert note.endswith(f", no loss: write --metric {metric} to keep the best checkpoint")
+    assert "--metric loss" not in note
+
+
+def test_a_metric_that_was_given_and_is_not_reported_is_named(judgement, notes):
+    judgement(metric=Metric(name="f1", mode="max")).validation(1, {"accuracy": 0.5})
+    assert notes == ["--metric f1: the validation reports no such metric, only accuracy; no checkpoint is best"]

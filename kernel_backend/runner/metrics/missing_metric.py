@@ -1,0 +1,71 @@
+"""Word the messages about a validation that lacks the metric by which the best checkpoint is chosen."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from kernel_backend.model.experiment import Config, Metric
+
+# Parts of names by which metrics that grow with quality are recognised, and those that shrink.
+# fmt: off
+_HIGHER = frozenset({
+    "acc", "accuracy", "ap", "auc", "auroc", "bleu", "dice", "f1", "hits", "iou", "kappa", "map", "miou", "precision",
+    "psnr", "r2", "recall", "return", "reward", "rouge", "score", "ssim", "top1", "top5",
+})
+_LOWER = frozenset({"cer", "error", "loss", "mae", "mse", "perplexity", "ppl", "rmse", "wer"})
+# fmt: on
+
+
+def missing_metric(config: Config, reported: Sequence[str]) -> str:
+    """Return a note that no checkpoint is best, as the validation reports other metrics only.
+
+    Without an option `--metric` it says how to choose one of them.
+
+    Examples
+    --------
+    >>> missing_metric(Config(), ["val_acc", "val_loss"])
+    'the validation reports val_acc and val_loss, no loss: write --metric val_acc:max to keep the best checkpoint'
+    >>> missing_metric(Config(metric=Metric(name="f1", mode="max")), ["loss", "accuracy"])
+    '--metric f1: the validation reports no such metric, only loss accuracy; no checkpoint is best'
+    """
+    if _is_default(config, reported):
+        return f"{_reported(config, reported)}: write --metric {_suggested(reported)} to keep the best checkpoint"
+    return f"{_no_such(config, reported)}; no checkpoint is best"
+
+
+def needed_metric(config: Config, reported: Sequence[str], way_out: str) -> str:
+    """Return the error that a search or `--patience` needs a metric that the validation does not report.
+
+    `way_out` is further advice.
+
+    Examples
+    --------
+    >>> needed_metric(Config(patience=3), ["f1"], "")
+    'the validation reports f1, no loss, and --patience goes by it: write --metric f1:max'
+    """
+    what = "a search" if config.search is not None else "--patience"
+    if _is_default(config, reported):
+        return f"{_reported(config, reported)}, and {what} goes by it: write --metric {_suggested(reported)}{way_out}"
+    return f"{_no_such(config, reported)}; {what} goes by it: choose one of these{way_out}"
+
+
+def _is_default(config: Config, reported: Sequence[str]) -> bool:
+    """Return True if the metric is the one that a submission without `--metric` has, and there is another to choose."""
+    return config.metric == Metric() and bool(reported)
+
+
+def _no_such(config: Config, reported: Sequence[str]) -> str:
+    return f"--metric {config.metric.name}: the validation reports no such metric, only {' '.join(reported)}"
+
+
+def _reported(config: Config, reported: Sequence[str]) -> str:
+    listed = " and ".join(filter(None, [", ".join(reported[:-1]), reported[-1]]))
+    return f"the validation reports {listed}, no {config.metric.name}"
+
+
+def _suggested(reported: Sequence[str]) -> str:
+    """Return the first metric whose name says what better means, as the value of `--metric`; else the first."""
+    parts = {name: frozenset(re.findall(r"[a-z]+\d*", name.lower())) for name in reported}
+    name = next((each for each in reported if parts[each] & (_HIGHER | _LOWER)), reported[0])
+    return f"{name}:max" if parts[name] & _HIGHER else f"{name}:min" if not parts[name] & _LOWER else name
