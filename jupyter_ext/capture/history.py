@@ -32,6 +32,7 @@ class History:
             list
         )  # by package: times of statements that change its settings
         self.unseen: list[int] = []  # times of statements that run code generated at run time
+        self.too_intricate: list[int] = []  # times of statements whose effects were assumed
         follower = Follower(counts_subclasses=any(statement.counts_subclasses for statement in executed))
         for time, statement in enumerate(executed):
             done = follower.run(statement, displayed=time in displayed)
@@ -56,6 +57,8 @@ class History:
                 self.ambient.append(time)
             if done.prompts:
                 self.prompting.append(time)
+            if done.too_intricate:
+                self.too_intricate.append(time)
             if done.unseen:
                 self.unseen.append(time)
             if statement.star:

@@ -170,6 +170,7 @@ def capture_cell(
             *unused(sliced, held),
             *kept_out,
             *_unseen(executed, sliced),
+            *_too_intricate(executed, sliced, line),
             *ahead.warnings,
             *repeated(executed, taken),
             *notes_of(draws),
@@ -264,6 +265,16 @@ def _unseen(executed: Executed, sliced: Slice) -> Iterator[str]:
         if time < executed.start:
             place = f"cell [{executed.cell(time).number}] line {executed.statements[time].start}"
             yield f"{place} runs a text that it makes itself: what that does is not followed. Write it out as Python."
+
+
+def _too_intricate(executed: Executed, sliced: Slice, line: int) -> Iterator[str]:
+    for time in sliced.history.too_intricate:
+        if time in sliced.needed:
+            at = executed.statements[time].start + (line - 1 if time >= executed.start else 0)
+            yield (
+                f"cell [{executed.cell(time).number}] line {at} is too intricate to follow: it counts as changing all "
+                "that it can reach, so more cells may travel than it needs, and fewer values are compared"
+            )
 
 
 class _Writer:

@@ -38,6 +38,7 @@ class AbstractObject:
     learns: bool = False  # calling it changes it, as a BatchNorm
     draws: bool = False  # iterating over it draws random numbers, as a DataLoader
     origin: str | None = None  # the package that created it
+    assumed: bool = False  # stands for all results of a statement that was not interpreted: it may have all properties
     bound: Value = NOTHING  # the object to which a method is bound
     call: tuple[AbstractObject, list[Value], dict[str, Value]] | None = (
         None  # of a generator: what runs when it is iterated

@@ -9,14 +9,26 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from jupyter_ext.capture.facts import Statement
-from jupyter_ext.capture.follow.abstract_objects import NOTHING, AbstractFunction, AbstractObject, LocalScope, Value
+from jupyter_ext.capture.follow.abstract_objects import (
+    NOTHING,
+    AbstractFunction,
+    AbstractObject,
+    LocalScope,
+    Value,
+    reach,
+)
+from jupyter_ext.capture.follow.members import extended, lacks
 from jupyter_ext.capture.follow.syntax import Code
 from jupyter_ext.capture.names import parts
 
 _STEPS = 20_000  # limit of interpreted nodes within functions; beyond it, functions are summarised
+_WORK = 1_000_000  # limit of objects looked at; beyond it, statements are summarised
+_WORK_OF_ONE = 200_000  # limit for one statement
+_LEAST_WORK = 2_000  # what each statement may use, also where the others have used up all
 
 
 @dataclass
@@ -34,8 +46,13 @@ class StatementEffect:
     by_hash: bool = False  # iterates over a set, whose order differs in each process if it contains strings
     prompts: bool = False  # prompts the user: `input()`
     unseen: bool = False  # runs code that is generated at run time
+    too_intricate: bool = False  # its effects were assumed, not interpreted
     packages: set[str] = field(default_factory=set)  # whose settings it changes
     ambient: bool = False  # changes something that any statement may depend on, such as sys.path
+
+
+class Spent(Exception):
+    """Raised where interpreting a statement takes more work than it may."""
 
 
 class AbstractState:
@@ -49,7 +66,9 @@ class AbstractState:
         self.code: dict[AbstractObject, Code] = {}  # of functions that were summarised
         self.counts_subclasses = counts_subclasses  # some statement reads `__subclasses__`
         self._visits = visits
+        self._lacks = lru_cache(maxsize=None)(lacks)
         self.left = _STEPS
+        self.work_left = _WORK
         self.begin()
 
     def begin(self, statement: Statement | None = None) -> None:
@@ -66,7 +85,27 @@ class AbstractState:
         self.summarised: dict[AbstractObject, Value] = {}  # arguments already applied to each summarised function
         self.stack = 0
         self.steps = 0
+        self.work = 0
+        self.most_work = max(min(self.work_left, _WORK_OF_ONE), _LEAST_WORK)
         self.shown: ast.AST | None = None  # a call whose value is displayed, and which may serve no other purpose
+
+    def restart(self) -> None:
+        """Leave all functions and branches after Spent, for effects that apply perhaps."""
+        self.frame, self.branches, self.stack = None, 1, 0
+        self.most_work = self.work + _LEAST_WORK
+        self.running.clear()
+
+    def spend(self, work: int) -> None:
+        """Count objects that were looked at; raise Spent if they are too many for one statement."""
+        self.work += work
+        if self.work > self.most_work:
+            raise Spent
+
+    def reach(self, value: Iterable[AbstractObject]) -> set[AbstractObject]:
+        """Return these objects and all that attributes and elements lead to from them, except packages."""
+        found = reach(value)
+        self.spend(len(found))
+        return found
 
     def lookup(self, name: str) -> Value:
         """Return the possible values of a name in the current scope."""
@@ -183,12 +222,21 @@ class AbstractState:
                 top.holders.add(obj)
         return frozenset([self._packages[key]])
 
+    def member(self, package: AbstractObject, name: str) -> Value:
+        """Return the abstract object of the attribute `name` of a package, or of its member; none if it has none."""
+        assert package.package is not None
+        if not package.find(name) and self._lacks(package.package, package.path, name):
+            return NOTHING
+        return self.package(package.package, extended(package.path, name))
+
     def visit(self, node: ast.AST) -> Value:
         """Interpret a node and return its possible values."""
         if self.stack:
             self.steps += 1
         visit = self._visits.get(type(node))
-        return visit(self, node) if visit else self.visit_parts(node)
+        value = visit(self, node) if visit else self.visit_parts(node)
+        self.spend(1 + len(value))
+        return value
 
     def visit_all(self, nodes: Iterable[ast.AST]) -> None:
         """Interpret several nodes in order, discarding their values."""

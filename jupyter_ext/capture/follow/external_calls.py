@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from jupyter_ext.capture.follow import libraries
-from jupyter_ext.capture.follow.abstract_objects import ELEMENTS, NOTHING, Value, parts_of, reach
+from jupyter_ext.capture.follow.abstract_objects import ELEMENTS, NOTHING, Value, parts_of
 from jupyter_ext.capture.follow.abstract_state import AbstractState
 from jupyter_ext.capture.follow.iteration import iterate
 from jupyter_ext.capture.follow.mutations import (
@@ -49,15 +49,16 @@ def call_external(
     name = path[-1] if path else root_name
     given = [*arguments, *keywords.values()]
     every = NOTHING.union(*given)
+    state.spend(len(every) + len(callee) + len(receiver))
     packages = {each for each in callee | receiver if each.package}
     package = next(iter(packages)).package if packages else None
     scalar = bool(packages)
+    given_one = libraries.seeded(node) or any(value.stateful and not value.assumed for value in every)
     for each in packages:
         inner = tuple(each.path.split(".")) if each.path else ()
         full = (*inner, *path) if isinstance(node.func, ast.Attribute) or not inner else inner
         name = full[-1] if full else name
         scalar = scalar and libraries.is_scalar(each.package, name or "")
-        given_one = libraries.seeded(node) or any(value.stateful for value in every)
         if (own := random_use(each.package or "", full)) is not None and full:
             use_random(state, own)
         elif not given_one or libraries.seeds(name or ""):
@@ -116,7 +117,7 @@ def call_external(
 
 def _run_layers(state: AbstractState, called: Value) -> None:
     """Record what calling torch modules changes: random draws (dropout), and running statistics (BatchNorm)."""
-    layers = [each for each in reach(called) if each.opaque and each.function is None]
+    layers = [each for each in state.reach(called) if each.opaque and each.function is None]
     if any(each.origin == "torch" for each in layers):
         draw(state, "torch", ("dropout",))
     change(state, [each for each in layers if each.learns])
@@ -143,7 +144,7 @@ def _called_back(state: AbstractState, value: Value, given: Value, node: ast.AST
     """
     known = frozenset(obj for obj in value if obj.opaque and obj.package is None)
     given |= parts_of(known) - known
-    for each in reach(known):
+    for each in state.reach(known):
         if each.function is not None:
             apply(state, each, [given, given], {}, node)
         elif each.path and each.bound:

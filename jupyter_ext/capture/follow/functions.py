@@ -90,8 +90,8 @@ def enter(state: AbstractState, obj: AbstractObject, arguments: list[Value], key
 
 
 def _is_spent(state: AbstractState) -> bool:
-    """Return True if the interpreter has visited as many syntax nodes as it may for one statement."""
-    return state.steps > min(state.left, _STEPS_OF_ONE)
+    """Return True if the interpreter has visited as many syntax nodes or objects as it may for one statement."""
+    return state.steps > min(state.left, _STEPS_OF_ONE) or 2 * state.work > state.most_work
 
 
 def _interpret(state: AbstractState, node: FunctionNode | ast.Lambda, frame: LocalScope) -> None:

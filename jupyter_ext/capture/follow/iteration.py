@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from jupyter_ext.capture.follow.abstract_objects import NOTHING, AbstractObject, Value, parts_of, reach
+from jupyter_ext.capture.follow.abstract_objects import NOTHING, AbstractObject, Value, parts_of
 from jupyter_ext.capture.follow.abstract_state import AbstractState
 from jupyter_ext.capture.follow.functions import enter
 from jupyter_ext.capture.follow.mutations import contain, draw, in_order, use
@@ -18,7 +18,7 @@ def iterate(state: AbstractState, value: Value) -> Value:
     """Consume an iterable completely, and return the possible values of its elements."""
     use(state, value)
     in_order(state, value)
-    if any(each.draws for each in reach(value)):
+    if any(each.draws for each in state.reach(value)):
         draw(state, "torch", ("randperm",))
     found = set(parts_of(value))
     for each in value:
@@ -27,14 +27,14 @@ def iterate(state: AbstractState, value: Value) -> Value:
             found |= results if body(each.call[0].function.node).yields else parts_of(results)  # type: ignore[union-attr]
             each.hold(found)
         elif each.stateful:  # `map(f, xs)`
-            for part in reach([each]) - {each}:
+            for part in state.reach([each]) - {each}:
                 use(state, [part])
                 if part.function is not None:
                     found |= apply(state, part, [parts_of([each])], {}, _NOWHERE)
                 if part.path and part.bound:
                     contain(state, part.path, part.bound, [parts_of([each])])
         elif each.opaque and each.package is None:  # a DataLoader draws from the generator passed to it
-            use(state, reach([each]))
+            use(state, state.reach([each]))
     found |= _by_methods(state, value)
     return frozenset(found)
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable
 
 from jupyter_ext.capture.follow import libraries
-from jupyter_ext.capture.follow.abstract_objects import NOTHING, AbstractObject, Value, parts_of, reach
+from jupyter_ext.capture.follow.abstract_objects import NOTHING, AbstractObject, Value, parts_of
 from jupyter_ext.capture.follow.abstract_state import AbstractState
 from jupyter_ext.capture.follow.sources import RandomUse
 from jupyter_ext.capture.names import root
@@ -16,7 +16,7 @@ _SPREADING = {"extend", "extendleft", "update", "__iadd__"}
 
 def change(state: AbstractState, value: Iterable[AbstractObject], *, deep: bool = False) -> None:
     """Mark objects as changed; with `deep`, also all objects that they hold, as unknown code may change these, too."""
-    found = reach(value) if deep else value
+    found = state.reach(value) if deep else value
     for each in found:
         if each.package is None:
             state.changed.add(each)

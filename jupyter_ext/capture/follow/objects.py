@@ -23,14 +23,16 @@ def branch_on(state: AbstractState, node: ast.expr) -> Value:
 
 def attribute(state: AbstractState, holder: Value, name: str, node: ast.AST) -> Value:
     """Return the possible values of `holder.name`, interpreting properties and descriptors."""
+    state.spend(len(holder))
     found: set[AbstractObject] = set()
+    plain: set[AbstractObject] = set()
     for each in holder:
         known = each.find(name)
+        plain |= known
         for part in known:
             if part.function is None:
-                found.add(part)
-                found |= call_methods(state, frozenset([part]), ("__get__",), [holder], node)
-            elif each.is_class:
+                continue
+            if each.is_class:
                 of_class = "classmethod" in part.function.decorators
                 found.add(_method_of(state, part, each, node) if of_class else part)
             elif part.function.decorators & {"property", "cached_property"}:
@@ -53,17 +55,22 @@ def attribute(state: AbstractState, holder: Value, name: str, node: ast.AST) -> 
         elif not known and each.classes:
             found |= call_methods(state, frozenset([each]), ("__getattr__", "__getattribute__"), [NOTHING], node)
             found |= each.parts()
+    plain = {each for each in plain if each.function is None}
+    found |= plain
+    found |= call_methods(state, frozenset(plain), ("__get__",), [holder], node)
     return frozenset(found)
 
 
 def attribute_value(state: AbstractState, holder: Value, name: str, node: ast.AST) -> Value:
     """Return the possible values of `holder.name` where it is stored or passed on, as in `seed = torch.manual_seed`.
 
-    Unlike `attribute`, it returns the member of a package by its dotted path, in place of the package.
+    Unlike `attribute`, it returns the member of a package by its dotted path, in place of the package. A package that
+    an object holds may be the attribute itself, or may have it, if the object forwards its attributes.
     """
     found = attribute(state, holder, name, node)
-    inner = [state.package(each.package, f"{each.path}.{name}".lstrip(".")) for each in found if each.package]
-    return NOTHING.union({each for each in found if each.package is None}, *inner)
+    packages = [each for each in found if each.package]
+    inner = [state.member(each, name) for each in packages]
+    return NOTHING.union(found - {each for each in packages if each in holder}, *inner)
 
 
 def _method_of(state: AbstractState, method: AbstractObject, holder: AbstractObject, node: object) -> AbstractObject:
@@ -96,6 +103,7 @@ def call_methods(
 
     Returns the possible results.
     """
+    state.spend(len(value))
     found: set[AbstractObject] = set()
     for each in value:
         if each.classes and not each.is_class:

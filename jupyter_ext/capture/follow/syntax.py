@@ -43,7 +43,7 @@ def is_type(node: ast.expr, value: Value) -> bool:
     return isinstance(node, ast.Name) and not value and isinstance(getattr(builtins, node.id, None), type)
 
 
-def is_globals(node: ast.expr) -> bool:
+def is_globals(node: ast.AST) -> bool:
     """Return True if a node is `globals()`, or `locals()` or `vars()`, which equal it in a cell."""
     if not isinstance(node, ast.Call) or node.args:
         return False

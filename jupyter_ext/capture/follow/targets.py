@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from jupyter_ext.capture.follow.abstract_objects import ELEMENTS, NOTHING, Value
+from jupyter_ext.capture.follow.abstract_objects import ELEMENTS, NOTHING, AbstractObject, Value
 from jupyter_ext.capture.follow.abstract_state import AbstractState
 from jupyter_ext.capture.follow.functions import invoke
 from jupyter_ext.capture.follow.iteration import iterate
@@ -50,11 +50,11 @@ def _store_part(state: AbstractState, target: ast.Attribute | ast.Subscript, val
         _store_by_name(state, target, value)
     else:
         call_methods(state, holder, ("__setattr__",), [NOTHING, value], target)
-        for each in holder:
-            for found in each.find(under):
-                call_methods(state, frozenset([found]), ("__set__",), [holder, value], target)
-                if found.function and found.function.decorators - {"staticmethod", "classmethod"}:
-                    invoke(state, found, [holder, value], {}, target)
+        known = frozenset[AbstractObject]().union(*[each.find(under) for each in holder])
+        call_methods(state, known, ("__set__",), [holder, value], target)
+        for found in known:
+            if found.function and found.function.decorators - {"staticmethod", "classmethod"}:
+                invoke(state, found, [holder, value], {}, target)
     change(state, holder)
     for each in holder:
         each.hold(value, under)
