@@ -66,3 +66,7 @@ class History:
                 for name in star_names(statement.nodes):
                     binds[name] = False
                     self.binders[name].append(time)
+
+    def names_at(self, time: int) -> set[str]:
+        """Return the names that the statement at index `time` binds or may change."""
+        return {*self.binds[time], *(name for name, times in self.changers.items() if time in times)}

@@ -39,6 +39,7 @@ class Slice:
         also: Iterable[str] = (),
         captured: Iterable[str] = (),
         *,
+        end: int | None = None,
         alone: bool = False,
         trains: bool = False,
     ) -> None:
@@ -47,13 +48,14 @@ class Slice:
         Values of `captured` names are sent in files, so that statements that compute or change them are not needed.
         With `alone`, statements that change process-wide settings are left out, although they may affect any statement.
         If `trains` is set, the submitted statements train, and earlier random draws after the last seed, such as those
-        of a test run in the notebook, are ignored.
+        of a test run in the notebook, are ignored. Statements from `end` on are left out.
         """
         self._trains = trains
         self.history, self.captured = history, frozenset(captured)
-        self.start, self.end = start, len(history.executed)
+        self.start, self.end = start, len(history.executed) if end is None else end
         self.needed: set[int] = set()
         self.missing: dict[str, int] = {}  # name -> time of its first use
+        self._from_before: set[str] = set()  # names that the submitted statements use with a value from before them
         self._resolved: set[tuple[str, int]] = set()
         self._queue: list[tuple[str, int, bool]] = []
         self._due: list[int] = []  # times of statements that change settings used by needed statements
@@ -88,18 +90,36 @@ class Slice:
         used = {name for name, time in self._resolved if time >= self.start}
         return tuple(sorted(name for name in used if self._stays(name)))
 
-    def makers(self, name: str) -> set[int]:
-        """Return the indices of all statements on which the value of `name` depends."""
-        return Slice(self.history, self.end, [name], self.captured, alone=True).needed
+    @property
+    def taken_over(self) -> tuple[str, ...]:
+        """Return the names of values that the submitted cell uses as they are before it, also if it changes them then.
+
+        Names of functions, classes and imports are left out.
+        """
+        return tuple(sorted(name for name in self._from_before if self.is_value(name)))
+
+    def makers(self, name: str, captured: Iterable[str] = ()) -> set[int]:
+        """Return the indices of all statements on which the value of `name` before the submitted cell depends.
+
+        Those on which only values of the names in `captured` depend are left out.
+        """
+        captured = self.captured.union(captured)
+        return Slice(self.history, self.start, [name], captured, end=self.start, alone=True).needed
+
+    def is_value(self, name: str) -> bool:
+        """Return True if `name` has a value before the submitted cell that is no function, class or import."""
+        binders = self.history.binders.get(name, [])
+        position = bisect_left(binders, self.start)
+        if position == 0 or name in self.captured:
+            return False
+        last = self.history.executed[binders[position - 1]]
+        return name not in last.imports and not any(_defines(node, name) for node in last.nodes)
 
     def _stays(self, name: str) -> bool:
         binders, changers = self.history.binders.get(name, ()), self.history.changers.get(name, ())
-        if not binders or name in self.captured:
-            return False
         if any(times and times[-1] >= self.start for times in (binders, changers)):
             return False
-        last = self.history.executed[binders[-1]]
-        return name not in last.imports and not any(_defines(node, name) for node in last.nodes)
+        return self.is_value(name)
 
     def _work(self) -> None:
         while self._queue or self._due:
@@ -167,7 +187,10 @@ class Slice:
                 self._take(seed, time)
             return
         first = time
-        for binder in self._binding(name, binders[:position]):
+        found = self._binding(name, binders[:position])
+        if time >= self.start and min(found) < self.start:
+            self._from_before.add(name)
+        for binder in found:
             self._take(binder, time)
             first = min(first, binder)
         changers = self.history.changers.get(name, [])

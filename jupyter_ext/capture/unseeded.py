@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
+from types import FunctionType, ModuleType
 
 from jupyter_ext.capture.executed import Executed
 from jupyter_ext.capture.follow.libraries import STATES
@@ -19,6 +21,10 @@ from jupyter_ext.capture.values import Refused, Values
 from kernel_backend.snapshots.random_states import SEEDING
 
 LIMIT = 32 * 2**20  # bytes of each value
+_PARTS = 1000  # of a value, that are looked at
+_PLAIN = (int, float, complex, str, bytes, bytearray, range, slice, type(None), list, tuple, dict, set, frozenset)
+_PACKAGES = ("numpy", "pandas", "collections", "datetime", "decimal", "fractions", "scipy", "polars")
+_OF_DATA = ("Dataset", "DataLoader", "Sampler")
 _TRAINS = re.compile(r"\.(fit|backward)\(")
 _FILES = (
     ("numpy", "ndarray", 'np.save("{0}.npy", {0})', 'np.load("{0}.npy")'),
@@ -39,25 +45,118 @@ class Unseeded:
 def unseeded(executed: Executed, sliced: Slice, namespace: Mapping[str, object] | None) -> Unseeded:
     """Capture the notebook values that the submitted cell needs and that would differ if computed again.
 
+    That holds also for data that the cell may change after it has used it: all that flows into a loss counts as such.
     Initial weights of a torch module are drawn by the job's seed instead, unless a cell has trained the module.
     """
     found, history = Unseeded(), sliced.history
     doubtful = (history.by_chance | history.by_hash) & sliced.needed
     if namespace is None or not doubtful:
         return found
-    for name in sliced.compared:
+    compared = sliced.compared
+    for name in dict.fromkeys([*compared, *sliced.taken_over]):
         makers = sliced.makers(name) & sliced.needed if name in namespace else set[int]()
-        drawing, hashing = makers & history.by_chance, makers & history.by_hash
-        if not (drawing or hashing):
+        if not makers & doubtful:
             continue
-        if _is_learnt(namespace[name]) and not any(_TRAINS.search(executed.text(time)) for time in makers):
-            continue
-        try:
-            found.held.add(name, namespace, LIMIT)
-        except Refused as refused:
-            if drawing:  # the order of a set may be equal in the job, which compares the values
-                found.problems.append(_refused(name, namespace[name], str(refused), executed, max(drawing)))
+        if name in compared:
+            trained = any(_TRAINS.search(executed.text(time)) for time in makers)
+            names = [name] if trained or not _is_learnt(namespace[name]) else []
+        else:
+            names = _origins(name, makers, sliced, namespace)
+        for each in names:
+            _hold(each, sliced.makers(each) & sliced.needed, found, executed, history, namespace)
     return found
+
+
+def _hold(
+    name: str, makers: set[int], found: Unseeded, executed: Executed, history: History, namespace: Mapping[str, object]
+) -> None:
+    """Add the value of `name` to those that are sent, or a problem."""
+    if name in found.held.written:
+        return
+    try:
+        found.held.add(name, namespace, LIMIT)
+    except Refused as refused:
+        drawing = makers & history.by_chance
+        told = any(each.name == name for each in found.problems)
+        if drawing and not told:  # the order of a set may be equal in the job, which compares the values
+            found.problems.append(_refused(name, namespace[name], str(refused), executed, max(drawing)))
+
+
+def _origins(name: str, makers: set[int], sliced: Slice, namespace: Mapping[str, object]) -> list[str]:
+    """Return the names whose values to send instead of computing `name`, which the submitted cell may change.
+
+    Plain data is sent itself. Loaders and other objects are made in the job, from the data that was drawn for them, so
+    that they keep sharing it. Loaders and datasets that draw their data themselves are sent. What is no data, such as a
+    writer of logs named after the time, is made anew, and weights are drawn by the job's seed.
+    """
+    if _is_plain(namespace[name]):
+        return [name]
+    history = sliced.history
+    doubtful = makers & (history.by_chance | history.by_hash)
+    drawn = {each for time in doubtful for each in history.names_at(time)}
+    final = [each for each in sorted(drawn - {name}) if _is_final(each, makers, sliced, namespace)]
+    data = [each for each in final if each in sliced.read and _is_data(namespace[each])]
+    if _is_data(namespace[name]) and sliced.makers(name, final) & doubtful:
+        return [*data, name]
+    return data
+
+
+def _is_final(name: str, makers: set[int], sliced: Slice, namespace: Mapping[str, object]) -> bool:
+    """Return True if all `makers` that read `name` read the value that the notebook has."""
+    if name not in namespace or not sliced.is_value(name):
+        return False
+    history = sliced.history
+    times = {*history.binders.get(name, ()), *history.changers.get(name, ())}
+    last = max(time for time in times if time < sliced.start)
+    readers = {time for time in makers - times if name in history.executed[time].now | history.read[time]}
+    return last in makers and all(time > last for time in readers)
+
+
+def _is_data(value: object) -> bool:
+    """Return True if a value is plain, or a dataset, sampler or loader of torch that holds no weights."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, tuple(getattr(torch.utils.data, each) for each in _OF_DATA)):
+        return not _holds_weights(value)
+    return _is_plain(value)
+
+
+def _is_plain(value: object) -> bool:
+    """Return True if a value consists of numbers, text, arrays, tensors without gradients and tables."""
+    return all(_is_of_plain_kind(each) for each in _parts(value)) and not _holds_weights(value)
+
+
+def _is_of_plain_kind(value: object) -> bool:
+    kind = type(value)
+    if kind.__module__ == "builtins":
+        return isinstance(value, _PLAIN)
+    return kind.__module__.partition(".")[0] in _PACKAGES or (kind.__module__, kind.__name__) == ("torch", "Tensor")
+
+
+def _holds_weights(value: object) -> bool:
+    """Return True if a value is, or holds, a torch module, an optimizer, or a tensor that is trained."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return False
+    return any(_is_learnt(each) or (isinstance(each, torch.Tensor) and each.requires_grad) for each in _parts(value))
+
+
+def _parts(value: object) -> Iterator[object]:
+    """Yield a value and what it holds, in containers and attributes, as far as that is looked at."""
+    queue, seen = [value], {id(value)}
+    for each in queue:
+        yield each
+        if isinstance(each, dict):
+            inner: Iterable[object] = each.values()
+        elif isinstance(each, list | tuple | set | frozenset):
+            inner = each
+        elif isinstance(each, type | ModuleType | FunctionType) or _is_of_plain_kind(each):
+            inner = ()
+        else:
+            inner = getattr(each, "__dict__", {}).values()
+        for part in islice(inner, _PARTS):
+            if id(part) not in seen and len(queue) < _PARTS:
+                seen.add(id(part))
+                queue.append(part)
 
 
 @dataclass

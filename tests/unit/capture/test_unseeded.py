@@ -129,3 +129,112 @@ def test_a_large_value_of_a_sets_order_is_left_to_the_comparison_in_the_job(monk
     monkeypatch.setattr(unseeded, "LIMIT", 10)
     capture = captured(monkeypatch, ["x = list(set(range(100)))"])
     assert (capture.problems, capture.drawn) == ((), ())
+
+
+LOADERS = "from torch.utils.data import DataLoader, Dataset, TensorDataset\nfrom torch.optim.lr_scheduler import StepLR"
+SPLIT = "from sklearn.model_selection import train_test_split\na, b = train_test_split(list(range(10)))"
+LOADER = "x = DataLoader(TensorDataset(torch.Tensor(a)[:, None]))"
+OWN = "class Own(Dataset):\n    def __init__(self): self.rows = torch.rand(4, 1)\n"
+OWN += "    def __len__(self): return 4\n    def __getitem__(self, at): return (self.rows[at],)"
+MODEL = "net = nn.Linear(1, 1)\nopt = torch.optim.SGD(net.parameters(), 0.1)\nsteps = StepLR(opt, 1)"
+USES_X = """net = nn.Linear(1, 1)
+for epoch in range(3):
+    loss = net(torch.ones(1)) + {}
+    loss.backward()
+"""
+OVER_X = """for epoch in range(3):
+    for (batch,) in x:
+        loss = net(batch).mean()
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+    steps.step()
+"""
+
+
+def of_loop(monkeypatch: pytest.MonkeyPatch, cells: Sequence[str], loop: str) -> Capture:
+    """Execute the cells, and capture a training loop that uses what they made."""
+    notebook = types.ModuleType("__main__")
+    monkeypatch.setitem(sys.modules, "__main__", notebook)
+    cells = [IMPORTS, LOADERS, *cells]
+    for cell in cells:
+        exec(cell, vars(notebook))
+    return capture_cell(cells, loop, vars(notebook))
+
+
+@pytest.mark.parametrize(
+    ("cells", "use", "expected"),
+    [
+        (["x = np.random.permutation(10)"], "x[0]", ("x",)),
+        (["x = torch.rand(3)"], "x.sum()", ("x",)),
+        (["x = np.arange(9)\nnp.random.shuffle(x)"], "x[0]", ("x",)),
+        ([SPLIT, "x = torch.Tensor(a)"], "x.sum()", ("x",)),
+        ([SPLIT, "x = {'train': a, 'test': b}"], "x['train'][0]", ("x",)),
+    ],
+)
+def test_data_that_flows_into_a_loss_travels(
+    monkeypatch: pytest.MonkeyPatch, cells: list[str], use: str, expected: tuple[str, ...]
+):
+    capture = of_loop(monkeypatch, cells, USES_X.format(use))
+    assert capture.problems == ()
+    assert capture.drawn == expected
+
+
+@pytest.mark.parametrize(
+    ("cells", "drawn", "made"),
+    [
+        ([SPLIT, LOADER], {"a"}, True),
+        ([SPLIT, "rows = TensorDataset(torch.Tensor(a)[:, None])\nx = DataLoader(rows)"], {"a"}, True),
+        (["order = np.arange(9)\nnp.random.shuffle(order)\na = order[:4]", LOADER], {"order"}, True),
+        (["x = DataLoader(TensorDataset(torch.rand(9, 1)))"], {"x"}, False),
+        ([OWN, "x = DataLoader(Own())"], {"x"}, False),
+        ([OWN, "rows = Own()\nx = DataLoader(rows)"], {"rows"}, True),
+        (
+            ["a, b = torch.utils.data.random_split(TensorDataset(torch.ones(9, 1)), [6, 3])\nx = DataLoader(a)"],
+            {"a"},
+            True,
+        ),
+        ([SPLIT, LOADER, "a = []"], {"x"}, False),  # the notebook's `a` is no longer what the loader holds
+        ([SPLIT, LOADER, "a.append(1.0)"], {"x"}, False),
+    ],
+)
+def test_a_loader_is_made_of_the_data_that_travels_and_else_travels_itself(
+    monkeypatch: pytest.MonkeyPatch, cells: list[str], drawn: set[str], made: bool
+):
+    capture = of_loop(monkeypatch, [*cells, MODEL], OVER_X)
+    assert capture.problems == ()
+    assert set(capture.drawn) == drawn
+    assert ("x = DataLoader(" in capture.source) == made
+
+
+@pytest.mark.parametrize(
+    ("cells", "use"),
+    [
+        ([MODEL], "net(torch.ones(1)) + opt.param_groups[0]['lr'] + steps.last_epoch"),
+        (["pair = [nn.Linear(1, 1), nn.Linear(1, 1)]"], "pair[0](torch.ones(1))"),
+        (["weights = torch.rand(3, requires_grad=True)"], "weights.sum()"),
+        (
+            [MODEL, "class Run:\n    def __init__(self): self.net = nn.Linear(1, 1)\nrun = Run()"],
+            "run.net(torch.ones(1))",
+        ),
+        (["import io, uuid\nclass Log(io.StringIO): pass\nlog = Log(str(uuid.uuid4()))"], "log.write('a')"),
+        (["np.random.seed(0)", "x = np.random.permutation(10)"], "x[0]"),
+        (["x = np.arange(10)"], "x[0]"),
+    ],
+)
+def test_what_is_trained_and_what_is_no_data_is_made_by_the_job(
+    monkeypatch: pytest.MonkeyPatch, cells: list[str], use: str
+):
+    capture = of_loop(monkeypatch, cells, f"for epoch in range(3):\n    loss = {use}\n    loss.backward()\n")
+    assert capture.drawn == ()
+
+
+def test_a_value_that_the_cell_makes_itself_does_not_travel(monkeypatch: pytest.MonkeyPatch):
+    capture = of_loop(monkeypatch, ["x = np.random.permutation(10)"], f"x = [1]\n{USES_X.format('x[0]')}")
+    assert capture.drawn == ()
+
+
+def test_data_for_a_loop_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(unseeded, "LIMIT", 1000)
+    (problem,) = of_loop(monkeypatch, ["x = np.random.randn(400)"], USES_X.format("x[0]")).problems
+    assert problem.message.startswith("'x' depends on what cell [3] line 1 draws without a seed")
