@@ -173,6 +173,7 @@ def capture_cell(
             *_too_intricate(executed, sliced, line),
             *ahead.warnings,
             *repeated(executed, taken),
+            *drawn.notes,
             *notes_of(draws),
             *dropped(executed, sorted(sliced.needed)),
         ),

@@ -1,6 +1,6 @@
 """Find values that were drawn without a seed, so that a job would compute others; small ones are sent with the job.
 
-Large ones prevent the submission.
+Large ones prevent the submission. If the submitted cell may change them, a note says that the job draws others.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from types import FunctionType, ModuleType
+from typing import NamedTuple
 
 from jupyter_ext.capture.executed import Executed
 from jupyter_ext.capture.follow.libraries import STATES
@@ -36,10 +37,11 @@ _FILES = (
 
 @dataclass
 class Unseeded:
-    """Values drawn without a seed: those in `held` are sent with the submission, and each other one has a problem."""
+    """Values drawn without a seed: `held` are sent with the submission; each other one has a problem or a note."""
 
     held: Values = field(default_factory=Values)
     problems: list[Problem] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 def unseeded(executed: Executed, sliced: Slice, namespace: Mapping[str, object] | None) -> Unseeded:
@@ -63,23 +65,27 @@ def unseeded(executed: Executed, sliced: Slice, namespace: Mapping[str, object] 
         else:
             names = _origins(name, makers, sliced, namespace)
         for each in names:
-            _hold(each, sliced.makers(each) & sliced.needed, found, executed, history, namespace)
+            drawing = sliced.makers(each) & sliced.needed & history.by_chance
+            why = _hold(each, found.held, namespace)
+            if not why or not drawing:  # the order of a set may be equal in the job, which compares the values
+                continue
+            told = _Told(each, *_place(executed, max(drawing)), why)
+            if name not in compared:
+                found.notes.append(told.note)
+            elif all(problem.name != each for problem in found.problems):
+                found.problems.append(told.problem(namespace[each]))
+    found.notes = list(dict.fromkeys(found.notes))
     return found
 
 
-def _hold(
-    name: str, makers: set[int], found: Unseeded, executed: Executed, history: History, namespace: Mapping[str, object]
-) -> None:
-    """Add the value of `name` to those that are sent, or a problem."""
-    if name in found.held.written:
-        return
+def _hold(name: str, held: Values, namespace: Mapping[str, object]) -> str:
+    """Add the value of `name` to those that are sent; return why it cannot be, "" if it is."""
     try:
-        found.held.add(name, namespace, LIMIT)
+        if name not in held.written:
+            held.add(name, namespace, LIMIT)
     except Refused as refused:
-        drawing = makers & history.by_chance
-        told = any(each.name == name for each in found.problems)
-        if drawing and not told:  # the order of a set may be equal in the job, which compares the values
-            found.problems.append(_refused(name, namespace[name], str(refused), executed, max(drawing)))
+        return str(refused)
+    return ""
 
 
 def _origins(name: str, makers: set[int], sliced: Slice, namespace: Mapping[str, object]) -> list[str]:
@@ -196,15 +202,37 @@ def _is_learnt(value: object) -> bool:
     return torch is not None and isinstance(value, torch.nn.Module | torch.optim.Optimizer)
 
 
-def _refused(name: str, value: object, why: str, executed: Executed, time: int) -> Problem:
-    cell, line = executed.cell(time).number, executed.statements[time].start
-    what = f"'{name}' depends on what cell [{cell}] line {line} draws without a seed, so that a job would have another"
-    save, load = _lines(name, value)
-    way_out = (
-        f"Seed it there and run the cell again, or keep it: {save} in a cell of its own and {name} = {load} in this"
-        f" one, or add --capture {name}. With --no-state-check the job draws its own."
-    )
-    return Problem("unseeded", name, cell, f"{what}, and it does not travel by itself: {why}. {way_out}")
+def _place(executed: Executed, time: int) -> tuple[int | None, int]:
+    return executed.cell(time).number, executed.statements[time].start
+
+
+class _Told(NamedTuple):
+    """Value that cannot be sent, the cell and line that draw it without a seed, and why it cannot."""
+
+    name: str
+    cell: int | None
+    line: int
+    why: str
+
+    @property
+    def drawn(self) -> str:
+        """Return where the value is drawn, as the beginning of a message."""
+        return f"'{self.name}' depends on what cell [{self.cell}] line {self.line} draws without a seed"
+
+    @property
+    def note(self) -> str:
+        """Return a note for users that the job draws its own."""
+        return f"{self.drawn}, and the job draws its own: {self.why}. Seed it there to have the notebook's in the job"
+
+    def problem(self, value: object) -> Problem:
+        """Return the problem that prevents the submission, with the ways out."""
+        what = f"{self.drawn}, so that a job would have another, and it does not travel by itself: {self.why}"
+        save, load = _lines(self.name, value)
+        way_out = (
+            f"Seed it there and run the cell again, or keep it: {save} in a cell of its own and {self.name} = {load}"
+            f" in this one, or add --capture {self.name}. With --no-state-check the job draws its own."
+        )
+        return Problem("unseeded", self.name, self.cell, f"{what}. {way_out}")
 
 
 def _lines(name: str, value: object) -> tuple[str, str]:

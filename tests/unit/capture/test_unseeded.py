@@ -234,7 +234,10 @@ def test_a_value_that_the_cell_makes_itself_does_not_travel(monkeypatch: pytest.
     assert capture.drawn == ()
 
 
-def test_data_for_a_loop_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch):
+def test_data_for_a_loop_that_is_too_large_is_drawn_by_the_job_with_a_note(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(unseeded, "LIMIT", 1000)
-    (problem,) = of_loop(monkeypatch, ["x = np.random.randn(400)"], USES_X.format("x[0]")).problems
-    assert problem.message.startswith("'x' depends on what cell [3] line 1 draws without a seed")
+    capture = of_loop(monkeypatch, ["x = np.random.randn(400)"], USES_X.format("x[0]"))
+    assert (capture.problems, capture.drawn) == ((), ())
+    (note,) = [each for each in capture.warnings if "without a seed" in each]
+    assert note.startswith("'x' depends on what cell [3] line 1 draws without a seed, and the job draws its own: ")
+    assert note.endswith("Seed it there to have the notebook's in the job")
