@@ -125,6 +125,12 @@ MEAN = """outputs = model(input_ids=inputs["input_ids"])
         return (loss, outputs) if return_outputs else loss"""
 
 
+SMALLER_BATCH = (
+    "each of 2 slots has batches of 2 samples, as with torchrun, so that steps are larger and fewer: "
+    "per_device_train_batch_size=1 keeps the steps of one"
+)
+
+
 @pytest.mark.parametrize(("more", "rate"), [("pass", 0.5), ("pass", 0.0), (MEAN, 0.5)])
 def test_two_slots_train_and_measure_as_one_with_the_same_global_batch(tmp_path, more, rate):
     found = {}
@@ -133,6 +139,8 @@ def test_two_slots_train_and_measure_as_one_with_the_same_global_batch(tmp_path,
         trial = Trial(tmp_path / f"{slots}", cell, slots=slots, backend="torch")
         attempt = trial.run()
         assert attempt.codes == [0] * slots, attempt.logs()
+        told = [each for each in attempt.notes() if "as with torchrun" in each]
+        assert told == [SMALLER_BATCH] * (slots - 1)
         found[slots] = trial.model(), attempt.reports("validation"), attempt.reports("training")
     (one, validated, trained), (two, validated_2, trained_2) = found[1], found[2]
     for name, tensor in one.items():

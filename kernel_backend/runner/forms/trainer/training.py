@@ -114,6 +114,11 @@ def _attached(trainer: Any, training: ExternalTraining, register: Callable[[str,
     trainer.remove_callback(ProgressCallback)
     if training.rank.ranks.rank == 0 and not trainer.pop_callback(PrinterCallback):
         trainer.add_callback(PrinterCallback)
+    slots, samples = training.rank.ranks.size, args.per_device_train_batch_size
+    if slots > 1:
+        fewer = f": per_device_train_batch_size={samples // slots} keeps the steps of one" if samples >= slots else ""
+        each = f"each of {slots} slots has batches of {samples} samples, as with torchrun"
+        training.rank.note(f"{each}, so that steps are larger and fewer{fewer}")
     loop = TrainerLoop(training, trainer, register)
     in_job(trainer, loop)
     return loop
