@@ -35,9 +35,8 @@ from kernel_backend.model.reports import (
 from kernel_backend.model.states import AttemptState, TrialState
 from kernel_backend.model.trial import Attempt, Best, Trial, checkpoint_step
 from kernel_backend.store.tables import artifacts, attempts, experiments, facts, reports, to_row, to_text
-from kernel_backend.store.transaction import Transaction, advanced, changed, get_attempt, get_trial
+from kernel_backend.store.transaction import AT_ONCE, Transaction, advanced, changed, get_attempt, get_trial
 
-AT_ONCE = 500  # steps in one query: databases limit the number of its parameters
 _Insert = sqlite.Insert | postgresql.Insert
 _INSERT: dict[str, Callable[[Table], _Insert]] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 

@@ -28,9 +28,7 @@ from kernel_backend.store.metric_columns import read_metric_columns
 from kernel_backend.store.monitored import read_counts
 from kernel_backend.store.spending import read_spending
 from kernel_backend.store.tables import AnyRecord, rows_of
-from kernel_backend.store.transaction import Transaction
-
-AT_ONCE = 500  # reports deleted by one statement: databases limit the number of its parameters
+from kernel_backend.store.transaction import AT_ONCE, Transaction
 
 
 class SqlReportedStore(Store):

@@ -31,6 +31,7 @@ from kernel_backend.store.tables import (
     trials,
 )
 
+AT_ONCE = 500  # values in one statement: databases limit the number of its parameters
 _ENDED = states.TRIAL_ENDED | states.EXPERIMENT_ENDED | {states.AttemptState.ENDED}
 Stateful = TypeVar("Stateful", Experiment, Trial, Attempt)
 
