@@ -69,11 +69,11 @@ def unseeded(executed: Executed, sliced: Slice, namespace: Mapping[str, object] 
             why = _hold(each, found.held, namespace)
             if not why or not drawing:  # the order of a set may be equal in the job, which compares the values
                 continue
-            told = _Told(each, *_place(executed, max(drawing)), why)
+            not_sent = _NotSent(each, *_place(executed, max(drawing)), why)
             if name not in compared:
-                found.notes.append(told.note)
+                found.notes.append(not_sent.note)
             elif all(problem.name != each for problem in found.problems):
-                found.problems.append(told.problem(namespace[each]))
+                found.problems.append(not_sent.problem(namespace[each]))
     found.notes = list(dict.fromkeys(found.notes))
     return found
 
@@ -206,7 +206,7 @@ def _place(executed: Executed, time: int) -> tuple[int | None, int]:
     return executed.cell(time).number, executed.statements[time].start
 
 
-class _Told(NamedTuple):
+class _NotSent(NamedTuple):
     """Value that cannot be sent, the cell and line that draw it without a seed, and why it cannot."""
 
     name: str

@@ -259,11 +259,15 @@ def _text(text: str, token: str) -> str:
 
 
 def _split(text: str, separator: str) -> list[str]:
-    """Return the parts of a text between separators outside quotes and brackets."""
-    parts, quote, depth = [""], "", 0
+    """Return the parts of a text between separators outside quotes and brackets.
+
+    A backslash within quotes escapes the next character, as in Python.
+    """
+    parts, quote, depth, escaped = [""], "", 0, False
     for character in text:
         if quote:
-            quote = "" if character == quote else quote
+            quote = "" if character == quote and not escaped else quote
+            escaped = character == "\\" and not escaped
         elif character in "'\"":
             quote = character
         else:

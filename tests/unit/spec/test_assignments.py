@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kernel_backend.errors import InvalidRequest
@@ -51,6 +51,8 @@ from kernel_backend.spec.assignments import parse_assignments, parse_line
         ("who=me@host", "me@host"),
         ("who='me@a=b'", "me@a=b"),
         ("x=it's, well", "it's, well"),
+        (r"x='it\'s, well'", "it's, well"),
+        (r"x='C:\\'", "C:\\"),
     ],
 )
 def test_a_value_is_what_it_looks_like(token: str, value: Value):
@@ -108,6 +110,7 @@ plain = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats
 
 
 @given(st.recursive(plain, lambda each: st.lists(each) | st.dictionaries(st.text(), each)))
+@example([{"'\"": 1, ",": 2}, {"\\'\"": 1}])
 def test_what_is_written_is_read_back(value: Value):
     assert parse_assignments([f"x={value!r}"]) == {"x": value}
 
