@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from playwright.sync_api import expect
 
+from kernel_backend.model.cluster.pools import PoolSettings
 from tests.browser.lab import Lab
 from tests.browser.notebooks import Gate
 from tests.support.world import World
@@ -76,3 +79,36 @@ def test_its_code_is_shown_run_again_and_compared(lab: Lab, world: World):
     expect(compared).to_contain_text("hyperparameters")
     expect(compared).to_contain_text("results")
     lab.shot("view-difference", of=view.root)
+
+
+def test_it_is_moved_to_another_pool(lab: Lab, gate: Gate, world: World):
+    alone = gate.submit(world)
+    lab.open()
+    view = lab.tab(alone)
+    view.until_it_moves()
+    expect(view.button("Pause")).to_be_visible()
+    expect(view.button("Move")).to_be_hidden()  # the service has one pool
+    client = world.serve()
+    client.stop(alone)
+    client.set_pool("cluster", PoolSettings(engine="slurm", partition="none"))
+    try:
+        number = gate.submit(world, pool="local,cluster")
+        view = lab.tab(number)
+        view.until_it_moves()
+        view.button("Move").click()
+        move = view.part("Move")
+        pool = move.get_by_role("combobox", name="Pool")
+        expect(pool.get_by_role("option")).to_have_text(
+            [re.compile(r"local: \d of \d slots free"), "cluster: cannot be used now"]
+        )
+        expect(pool.get_by_role("option", name="cluster")).to_be_disabled()
+        lab.shot("view-move", of=view.root)
+        move.get_by_role("button", name="Move it").click()
+        expect(move.get_by_role("status")).to_have_text("moved to local")
+        assert client.experiment(number).experiment.config.pools == ("local",)
+        expect(move.get_by_role("button", name="Move it")).to_be_disabled()  # the other pool cannot be used
+        gate.open()
+        view.until_state("completed")
+        expect(view.button("Move")).to_be_hidden()
+    finally:
+        client.remove_pool("cluster")

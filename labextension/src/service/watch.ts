@@ -1,6 +1,6 @@
 /** Data, connection and actions of one experiment for its views. No DOM. */
 
-import type { Curve, LogChunk, Overview } from '../api/types';
+import type { Curve, LogChunk, Overview, PoolStatus } from '../api/types';
 import { ExperimentCache } from '../model/experimentstate';
 import type { Saved, SavedSearch } from '../model/saved';
 import { announce, onChange } from './changes';
@@ -31,7 +31,7 @@ export type LogQuery = ({ tail: number } | { offset: number; attempt: number; ra
 export type Verb = 'stop' | 'pause' | 'resume' | 'delete' | 'undelete';
 
 /** Action on an experiment, on its search or on a trial. */
-export type Act = Verb | 'extend' | 'label' | 'trace' | `trials/${number}/${Steer}`;
+export type Act = Verb | 'extend' | 'label' | 'move' | 'trace' | `trials/${number}/${Steer}`;
 export type Steer = 'promote' | 'prune';
 
 const EMIT_MS = 50; // messages within this time are one change
@@ -117,7 +117,7 @@ export class Watch {
     }
   }
 
-  /** Stop, pause, resume, label, trace or delete the experiment, or steer its search; throws ServiceError. */
+  /** Stop, pause, resume, move, label, trace or delete the experiment, or steer its search; throws ServiceError. */
   async act(verb: Act, asked?: ActionBody): Promise<void> {
     await this._checked();
     const overview = readOverview(await this._source.post(`/experiments/${this._number}/${verb}`, asked));
@@ -139,6 +139,11 @@ export class Watch {
   async ask(path: string, query: Query = {}): Promise<unknown> {
     await this._checked();
     return this._source.get(`/experiments/${this._number}${path}`, query);
+  }
+
+  /** Return the service's pools; throws ServiceError. */
+  async pools(): Promise<readonly PoolStatus[]> {
+    return ((await this._source.get('/pools')) as { pools: PoolStatus[] }).pools;
   }
 
   /** Return the bytes of a trial's artifact; throws ServiceError. */

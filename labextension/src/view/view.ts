@@ -15,6 +15,7 @@ import { Frame } from './frame';
 import { Head, ticking } from './head';
 import { LabelPart } from './labels';
 import { Log } from './log';
+import { MovePart } from './move';
 import { Notes } from './notes';
 import { newestStep } from './plotted';
 import { Progress } from './progress';
@@ -33,7 +34,7 @@ const TICK_MS = 1000;
 /** The part of Watch that a view needs. */
 export type Watched = Pick<
   Watch,
-  'look' | 'subscribe' | 'act' | 'retry' | 'logs' | 'ask' | 'artifact' | 'csv' | 'rerun'
+  'look' | 'subscribe' | 'act' | 'retry' | 'logs' | 'ask' | 'artifact' | 'csv' | 'rerun' | 'pools'
 >;
 
 export class ExperimentView {
@@ -41,7 +42,7 @@ export class ExperimentView {
   private readonly _frame = new Frame(() => this._draw());
   private readonly _head = new Head();
   private readonly _labels: LabelPart;
-  private readonly _more: readonly (RerunPart | DifferencePart | SourcePart)[];
+  private readonly _more: readonly (MovePart | RerunPart | DifferencePart | SourcePart)[];
   private readonly _about = new About();
   private readonly _progress = new Progress();
   private readonly _failure = new FailureBox();
@@ -67,7 +68,7 @@ export class ExperimentView {
     this._problem = new ConnectionNotice(watch);
     this._actions = new Actions(watch);
     this._labels = new LabelPart(watch);
-    this._more = [new RerunPart(watch), new DifferencePart(watch), new SourcePart(watch)];
+    this._more = [new MovePart(watch), new RerunPart(watch), new DifferencePart(watch), new SourcePart(watch)];
     this._actions.buttons.append(this._labels.opener, ...this._more.map(part => part.opener));
     this._search = new SearchPlace(watch, curves => this._looked(curves));
     this._curves = new Curves(this._root, settings, () => this._frame.request());
