@@ -2,10 +2,10 @@
 
     python benchmarks/behind_a_gang.py [--gangs 20] [--seed 0] [--risks 0,0.05]
 
-16 slots under endless demand of plain trainings of one slot without `--max-time`, by eight users whose medians lie
-between five minutes and four hours (lognormal, with a `spread`). Every two days a user asks for a gang of half of the
-slots or of all. `idle` is the part of all slots from the reservation until the gang starts. A gang is late if it still
-waits when the runs that were there at its reservation have made room.
+A simulation of 16 slots under endless demand of trainings of one slot without `--max-time`, by eight users whose median
+durations lie between five minutes and four hours (lognormal, with a `spread`). Every two days a user requests a gang of
+half of the slots or of all. `idle` is the share of all slots that is idle between the reservation and the start of the
+gang. A gang is late if it starts after the time at which the runs that held slots at its reservation have freed enough.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ GANG = 1_000_000  # the numbers of gangs begin here
 
 @dataclass
 class Observation:
-    """Record each gang's reservation: its begin, its idle slots, and its start had nothing been backfilled."""
+    """Record of each gang's reservation: when it was made, the idle slots, and how late the gang started.
+
+    Late is compared with the start if nothing had been backfilled, that is, started ahead of the gang in free slots.
+    """
 
     slots: int
     ends: dict[int, float]  # by job: how long it takes
@@ -65,7 +68,7 @@ class Observation:
         self.before = now, sum(map(len, cluster.free.values())) - taken
 
     def _capacity(self, cluster: ClusterState, decisions: Decisions, slots: int) -> float:
-        """Return the time at which that many slots will be free, if nothing else is started."""
+        """Return the time at which `slots` slots will be free, if nothing else is started."""
         runs = [*cluster.runs.values(), *(start.run(cluster.at) for start in decisions.starts)]
         free, at = self.slots - sum(run.slots for run in runs), cluster.at
         for end, count in sorted((run.since + self.ends[run.key.experiment], run.slots) for run in runs):

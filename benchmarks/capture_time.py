@@ -1,8 +1,8 @@
-"""Measure the time to capture a cell against the length of the history, beside cloudpickle of the same functions.
+"""Measure the time to capture a cell's code, by the number of cells run before, beside cloudpickle of its functions.
 
     python benchmarks/capture_time.py
 
-Cold is with every cell parsed anew; warm is what a submit costs, as cells are parsed when they have run.
+Cold: every cell is parsed anew. Warm: all cells were parsed when they ran, as before every submission.
 """
 
 from __future__ import annotations

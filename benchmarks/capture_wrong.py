@@ -1,9 +1,10 @@
-"""Count how often a job sees other values than the kernel, with our slice and with simpler ways to capture.
+"""Count how often a job sees other values than the kernel, with Daylight's capture and with simpler ways to capture.
 
     python benchmarks/capture_wrong.py --count 1000
 
-The notebooks are the random ones of `tests.torture.notebooks`, run in a real IPython; wrong is a way whose function
-returns another value than the notebook's, or fails.
+Daylight captures the slice: those statements of earlier cells on which the cell depends. The notebooks are the random
+ones of `tests.torture.notebooks`, run in a real IPython; a way to capture is wrong if its function returns another
+value than the notebook's, or fails.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def whole(cells: Sequence[Cell], target: str) -> str:
 
 
 def last_definitions(cells: Sequence[Cell], target: str) -> str:
-    """Return the target after the last statements that bind the names it needs."""
+    """Return the source of the cell `target` after the last statements that bind the names it needs."""
     binders: dict[str, ast.stmt] = {}
     for cell in cells:
         try:

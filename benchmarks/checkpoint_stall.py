@@ -1,13 +1,13 @@
 """Measure the stall of training at a checkpoint of 400 MB, against torch.save with fsync and dcp.async_save.
 
-The state is a model of 33 million parameters and its AdamW. One training is saved in turn by each contender: a cycle
-of steps that begins with a checkpoint, and in each round one without. What a cycle takes longer than that one is what
-the checkpoint costs; blocked is the part of it for which the training thread stands in the contender's own code.
-PyTorch's asynchronous saving is measured twice: as one calls it, and at its best, staged by a thread into buffers that
-are kept and joined before the next update.
+The state is a model of 33 million parameters and its AdamW. One training is saved in turn by each contender: in every
+round each has a cycle of steps that begins with a checkpoint, and one cycle has no checkpoint. The cost of a checkpoint
+is the time that a cycle takes longer than that one; `blocked` is the part of it that the training thread spends in the
+contender's own code. PyTorch's asynchronous saving is measured twice: as its documentation calls it, and at its best,
+staged by a thread into buffers that are reused, and which is joined before the next update.
 
-At the end checkpoints of a small model, one a step, are read back from the disk and compared with the live state of
-the moment at which they were taken.
+At the end checkpoints of a small model, one a step, are read back from the disk and compared with the state of the
+training at the moment at which they were taken.
 
     python benchmarks/checkpoint_stall.py            400 MB, steps of about a second
     python benchmarks/checkpoint_stall.py --quick    100 MB, steps of about 0.1 s
@@ -58,7 +58,7 @@ def steps(run: Training) -> Iterator[None]:
 
 
 class Cycle(NamedTuple):
-    """Record the seconds that a few steps took, with a checkpoint before the first."""
+    """Seconds that a few steps took, with a checkpoint before the first: in all, and blocked by the checkpoint."""
 
     whole: float
     blocked: float

@@ -1,10 +1,10 @@
-"""Measure the cost of the clock that measures where a step's time goes, against a step of 10 ms and other profilers.
+"""Measure the cost of the clock that splits a step's time into parts, against a step of 10 ms and other profilers.
 
-First the calls of the clock alone that a step of the runner's loop makes, whatever the model. Second a loop by hand
-with a tiny model, a DataLoader and SGD, as it is and with the timed calls of torch (backward pass, optimizer, batches):
-what a job adds to a step of it. Third the same loop with the same parts measured by Lightning's `SimpleProfiler`, which
-Lightning's Trainer calls around them, and recorded by `torch.profiler`. All are timed in batches by the time of the
-CPU, and the fastest batch counts, as other processes disturb it least. The loops take turns.
+First, only the calls of the clock that a step of the runner's loop makes, whatever the model. Second, a hand-written
+loop with a tiny model, a DataLoader and SGD, without the clock and with timed calls of torch (backward pass, optimizer,
+batches), as in a job. Third, the same loop with the same parts measured by Lightning's `SimpleProfiler`, as Lightning's
+Trainer does, and recorded by `torch.profiler`. All are timed in batches of steps by CPU time, and the fastest batch
+counts, as other processes disturb it least. The loops take turns.
 
     python benchmarks/clock_cost.py [--batches 100]
 """

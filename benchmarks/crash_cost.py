@@ -1,10 +1,10 @@
-"""GPU-hours that a crash costs a long job: ours, restart from scratch, and a checkpoint each hour as with torchrun.
+"""Simulate the GPU-hours that a crash costs a long job: with Daylight, from scratch, and with hourly checkpoints.
 
-A simulation, driven by what the other benchmarks measure: how long training stands still for a checkpoint and when it
-is safe on the disk (`checkpoint_stall.py`), and how long a crash goes unnoticed and a resume takes (`resume_time.py`).
-Crashes come at exponentially distributed times, at any moment, a resume included. What a crash costs is all the time
-that it takes from the job: work to be done again, noticing, resuming, and the stalls for checkpoints before it. All
-three restart by themselves and at once; the wait of a person who must do it would come on top.
+The parameters are measured by other benchmarks: how long training stalls for a checkpoint and when the checkpoint is on
+the disk (`checkpoint_stall.py`), and how long a crash goes unnoticed and a resume takes (`resume_time.py`). Crashes
+come at exponentially distributed times, also during a resume. The cost of a crash is all the time that the job loses:
+work to be done again, detection, resuming, and the stalls for checkpoints before it. All three restart automatically
+and at once; the time until a person does so would be added.
 
     python benchmarks/crash_cost.py                      48 hours on 16 slots, a crash each 24, 12 and 6 hours
     python benchmarks/crash_cost.py --mtbf 3 --slots 512
@@ -56,7 +56,7 @@ def live(policy: Policy, work: float, between: float, draw: random.Random) -> Li
 
 
 def duration(policy: Policy, work: float) -> float:
-    """Return the seconds that so much training takes, with the stalls for its checkpoints."""
+    """Return the seconds that `work` seconds of training take, including the stalls for checkpoints."""
     return work + math.floor(work / policy.every) * policy.stall
 
 

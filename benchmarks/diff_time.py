@@ -2,9 +2,9 @@
 
     python benchmarks/diff_time.py [--files 20000] [--reports 10000] [--rounds 5]
 
-Each experiment declares a folder of that many files, has a definition of 400 lines and 30 project files, and reported
-so often. They differ in a line of code, a hyperparameter, 112 files that were added and one that was edited, and in
-their results from the middle on. The service reads store and archive anew in each round, as after its start.
+Each experiment declares a folder of `--files` files, has a definition of 400 lines and 30 project files, and has
+`--reports` reports. They differ in a line of code, a hyperparameter, 112 files that were added and one that was edited,
+and in their results from the middle on. The service reads store and archive anew in each round, as after its start.
 """
 
 from __future__ import annotations

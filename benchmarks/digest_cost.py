@@ -1,9 +1,9 @@
 """Measure the cost of sample digests, as a share of a step of the first epoch.
 
-One training by the runner's own loop, in which every other step's samples have digests; neighbouring steps are
-compared, so that whatever else the machine does meets both. A step is everything from one batch in hand to the next.
-Beside it stands what the digests of one batch take by themselves, in the rank or in a loader worker: on a busy machine
-that figure is the steadier one.
+Digests of the first epoch's samples show whether two trainings got the same data. One training by the runner's own loop
+computes them in every other step; neighbouring steps are compared, so that other load on the machine affects both. A
+step lasts from the arrival of one batch to that of the next. Also printed is the time that the digests of one batch
+take by themselves, in the rank or in a loader worker; on a busy machine it varies less.
 
     python benchmarks/digest_cost.py
     python benchmarks/digest_cost.py --pairs 40 --case workers
@@ -86,9 +86,10 @@ CASES: dict[str, tuple[dict[str, Any], int]] = {
 
 
 def paired(params: dict[str, Any], workers: int, pairs: int) -> tuple[float, float]:
-    """Return the median of (with digests / without) over pairs of steps, and the best step without, in seconds.
+    """Return the median ratio of step times (with digests / without), and the least step time without, in seconds.
 
-    Where workers load ahead, blocks of steps are compared: batches of the block before are still on their way.
+    Pairs of neighbouring steps are compared. If workers load batches ahead, pairs of blocks of steps are compared
+    instead, without the first steps of each block, whose batches were loaded during the block before.
     """
     block, left_out = (16, 6) if workers else (1, 0)
     steps = WARM_UP + 2 * pairs * block

@@ -1,9 +1,9 @@
-"""Measure the cost of --logical-workers: a step of four logical ranks against the ring's, at equal numbers of slots.
+"""Measure the cost of --logical-workers: a step of four logical ranks against a usual one, at equal numbers of slots.
 
-With four logical ranks each slot computes its shares of the batch one after the other and gradients are summed by a
-fixed tree, so the bits are the same on 1, 2 and 4 slots. The ring takes a slot's whole share at once and sums in an
-order that depends on the slots. On one slot there is nobody to send to: what is left there is the price of four small
-passes instead of a large one.
+With four logical ranks each slot computes its shares of the batch one after the other, and gradients are summed by a
+fixed tree, so that the bits are the same on 1, 2 and 4 slots. Without them each slot computes its whole share at once,
+and a ring all-reduce sums in an order that depends on the number of slots. On one slot nothing is sent: the difference
+there is the cost of four small passes instead of a large one.
 
     python benchmarks/elastic_cost.py               a CNN and a wide MLP, 1, 2 and 4 slots, both backends
     python benchmarks/elastic_cost.py --quick       the CNN over torch.distributed
@@ -32,7 +32,7 @@ MODELS: dict[str, dict[str, Any]] = {
 
 
 def compare(name: str, ranks: int, backend: str, rounds: int, steps: int) -> None:
-    """Print both step times of a model on so many slots, and their ratio."""
+    """Print both step times of a model on `ranks` slots, and their ratio."""
     train = partial(ours.train, batch_size=BATCH_SIZE, backend=backend)
     tree = partial(train, logical_workers=LOGICAL)
     contenders = {each: Contender(how, (MODELS[name],), ranks) for each, how in (("ring", train), ("tree", tree))}

@@ -2,10 +2,11 @@
 
     python benchmarks/elastic_resize.py [--runs 3] [--where local slurm]
 
-An elastic training of 1..2 slots, in steps of 0.1 s on one slot, notes the time at which each step begins. A resize
-takes the time from the last step before to the first one after. By itself it shrinks when somebody else submits, and
-grows when their training has ended. By hand a script pauses the same training, looks every 20 ms whether it is paused,
-and resumes it with the other number of slots. Slurm is a real one of this machine, three nodes of one CPU.
+An elastic training of 1..2 slots, in steps of 0.1 s on one slot, records the time at which each step begins. A resize
+takes the time from the last step before to the first one after. Daylight shrinks the training when another user
+submits, and lets it grow when that user's training has ended. By hand, a script pauses the same training, checks every
+20 ms whether it is paused, and resumes it with the other number of slots. Slurm is a real one on this machine, with
+three nodes of one CPU.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ Other = Callable[[], Callable[[], object]]  # submits a job that waits for the s
 
 @contextmanager
 def local(folder: Path) -> Iterator[tuple[World, dict[str, Any], Other]]:
-    """The two slots of this machine."""
+    """Yield a service with the two slots of this machine, options of the training, and the other user's requests."""
     world = Lent(folder / "home", RULES)
 
     def other() -> Callable[[], object]:
@@ -56,7 +57,7 @@ def local(folder: Path) -> Iterator[tuple[World, dict[str, Any], Other]]:
 
 @contextmanager
 def on_slurm(folder: Path) -> Iterator[tuple[World, dict[str, Any], Other]]:
-    """A pool of three nodes of one CPU, with jobs of others beside Daylight's."""
+    """Yield the same as `local`, on a Slurm pool of three nodes of one CPU, which others use without Daylight."""
     with slurm(cpus=1) as site:
         os.environ |= {name: site.environment[name] for name in ("SLURM_CONF", "PATH")}
         world = SharedSite(folder / "home", engine="slurm", partition="main")
@@ -72,7 +73,7 @@ def _job(site: Slurm) -> Callable[[], object]:
 
 
 class Training:
-    """An elastic training of 1..2 slots that notes its steps."""
+    """Elastic training of 1..2 slots that records the times of its steps."""
 
     def __init__(self, world: World, folder: Path, options: dict[str, Any]) -> None:
         self._world, self._steps = world, folder / "steps"
@@ -82,7 +83,7 @@ class Training:
         self._client = world.served.client()  # type: ignore[attr-defined]
 
     def trains(self, attempt: int, slots: int) -> None:
-        """Wait until an attempt has begun with so many slots and has committed a checkpoint."""
+        """Wait until attempt number `attempt` runs with `slots` slots and has committed a checkpoint."""
 
         def look() -> bool:
             found = self._world.overview(self.number)
@@ -92,21 +93,21 @@ class Training:
         until(look, f"attempt {attempt} trains on {slots} slots", 300.0)
 
     def longest(self, act: Callable[[], object], attempt: int, slots: int) -> float:
-        """Return the longest time between two steps in seconds, while `act` leads to another attempt."""
+        """Call `act`, which leads to attempt number `attempt`; return the longest time between two steps in seconds."""
         known = len(self._times())
         act()
         self.trains(attempt, slots)
         return max(after - before for before, after in pairwise(self._times()[known - 1 :]))
 
     def by_hand(self, slots: int) -> None:
-        """Pause it, and resume it with a fixed number of slots."""
+        """Pause the training, and resume it with a fixed number of slots."""
         self._client.pause(self.number)
         while self._client.experiment(self.number).trials[0].state != "paused":
             time.sleep(0.02)
         self._client.resume(self.number, slots)
 
     def end(self) -> None:
-        """Stop it."""
+        """Stop the training."""
         self._client.stop(self.number)
         self._world.ended(self.number)
 
@@ -128,7 +129,7 @@ def measured(world: World, folder: Path, options: dict[str, Any], other: Other) 
 
 
 def main() -> None:
-    """Measure all resizes so many times, and print medians with the smallest and largest."""
+    """Measure all resizes `--runs` times, and print medians with the smallest and largest."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=3, help="default: %(default)s")
     parser.add_argument("--where", nargs="+", choices=["local", "slurm"], default=["local", "slurm"])

@@ -2,8 +2,8 @@
 
     python benchmarks/environment_time.py [--rounds 2] [--all]
 
-Without --all it is a small one: every eighth of this interpreter's packages, without torch. `cold` has an
-empty cache and downloads; `again` builds it anew from uv's cache; `built` is what each start costs from then on.
+Without --all the environment is small: every eighth of this interpreter's packages, without torch. `cold` has an
+empty cache and downloads; `again` builds it anew from uv's cache; `built` is the cost of each start once it is built.
 pip installs the same files with the same hashes into a fresh venv, cold and from its own cache.
 """
 

@@ -2,10 +2,10 @@
 
     python benchmarks/fault_time.py [--runs 5]
 
-Two ranks on the CPU, steps of 50 ms, a checkpoint every 4 steps on both sides. torchrun's script saves by `torch.save`
-and loads what it finds, as torch's tutorial on fault tolerance does; it is killed in turns with ours. `gone` is when
-the last rank of the broken gang has ended, `again` when the first step after the fault has been taken. In a hang one
-rank sleeps while the other waits for its gradients.
+Two ranks on the CPU, steps of 50 ms, a checkpoint every 4 steps, with Daylight and with torchrun alternately.
+torchrun's script saves by `torch.save` and loads what it finds, as torch's tutorial on fault tolerance does. `gone` is
+when the last rank of the broken gang has ended, `again` when the first step after the fault has been taken. In a hang
+one rank sleeps while the other waits for its gradients.
 """
 
 from __future__ import annotations
@@ -80,10 +80,10 @@ while True:
 
 
 class Times(NamedTuple):
-    """Record seconds after a fault; they are infinite if the training did not continue within a minute.
+    """Seconds from a fault to its effects; infinite if the training did not continue within a minute.
 
-    torchrun's workers may not: their restarted process groups do not always find each other, and each try takes some
-    seconds.
+    torchrun's workers may not continue in time: their restarted process groups do not always find each other, and each
+    try takes some seconds.
     """
 
     gone: float

@@ -1,6 +1,6 @@
 """Measure the fingerprint of 20,000 files: the first, one without a change, and one after one file has changed.
 
-The named peers: `git add` and `git status` of the same folder, which keep such a cache too.
+They are compared with `git add` and `git status` of the same folder, which also cache digests by `stat` metadata.
 
     python -m benchmarks.fingerprint_time [--files 20000] [--bytes 4096] [--rounds 5]
 """

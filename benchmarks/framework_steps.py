@@ -1,9 +1,9 @@
 """Measure the step time of a LightningModule, a Keras model and a Trainer, in a job and by the framework alone.
 
 The same cell is trained by its framework and by Daylight, on one thread, in processes of their own that take turns
-(`contenders/round_robin.py`); a step is everything from one batch in hand to the next. In the job all is on that is on
-by default: derived seeds, reports, the signs of life, deterministic operations, and the allocator's settings that a
-launcher gives its ranks. No checkpoint is taken.
+(`contenders/round_robin.py`); a step lasts from the arrival of one batch to that of the next. The job has everything
+that is on by default: derived seeds, reports, heartbeats, deterministic operations, and the allocator's settings that
+a launcher gives its ranks. No checkpoint is taken.
 
     python benchmarks/framework_steps.py
     python benchmarks/framework_steps.py --only Keras --rounds 30

@@ -1,4 +1,4 @@
-"""Measure what many gangs at once cost the service and the API server of Kubernetes, and count lost and doubled ones.
+"""Measure what many gangs at once cost the service and the API server of Kubernetes; count lost and duplicate gangs.
 
     python benchmarks/kubernetes_many.py [--gangs 500] [--stand-in]
 

@@ -2,8 +2,8 @@
 
     python benchmarks/kubernetes_requests.py
 
-Gangs of one pod each, which sleep. Counted are those for a gang's whole life without the waiting, and those of each
-minute while the states are asked for once a second, as a service does.
+The gangs have one pod each, which sleeps. Counted are the requests for a gang's whole life except while it waits, and
+those per minute while the gangs' states are read once a second, as a service does.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
     python benchmarks/live_view.py [--seconds 30]
 
 Measured in a real JupyterLab in a real Chromium, against an ipywidgets + plotly FigureWidget that a thread of the
-kernel feeds from the same stream: what a person would write by hand. Both watch the same running experiment, one after
-the other. A report's time is its rank's clock, a pixel's is the page's in the frame in which the new step was drawn:
-they run on one machine.
+kernel updates from the same stream, as a user would write it by hand. Both watch the same running experiment, one after
+the other. The time of a report is by its rank's clock, and the time of its drawing by the page's clock, in the frame in
+which the new step was drawn; both clocks are those of this machine.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def main() -> None:
 
 
 def watched(world: World, client: Client, browser: Browser, jupyter: Jupyter, seconds: float) -> None:
-    """Return the delay of the drawing and the kernel's CPU time, for each kind of view in turn."""
+    """Print the delay of the drawing and the kernel's CPU time, for each kind of view in turn."""
     number = world.submit(slots=1, epochs=100_000, pause=0.05).experiment.number
     world.reached(number, 50)
     cells = {
@@ -151,7 +151,7 @@ def lags(client: Client, number: int, seen: list[tuple[int, float]]) -> list[flo
 
 
 def first_paint(world: World, browser: Browser, jupyter: Jupyter) -> None:
-    """Return the seconds from asking for an experiment of many reports to the frame in which it is drawn."""
+    """Print the seconds from opening an experiment of many reports to the frame in which it is drawn."""
     number = world.submit(slots=1, epochs=1).experiment.number
     newest = world.ended(number).trials[0].step
     world.kill_service()

@@ -1,8 +1,9 @@
 """Measure the share of time that waits for data with `--loader-workers auto`, beside DataLoaders with fixed numbers.
 
 Two loaders, of batches of 8 samples: one whose samples wait (for a disk or a network), and one whose samples compute.
-A step computes for 30 ms. The plain loop has `num_workers=0`, as without the argument, and each of several numbers, the
-best of which is named. Daylight begins with none as well, and tunes: its last steps count, and its note is shown.
+A step computes for 30 ms. The plain loop is run with `num_workers=0`, the default, and with several other numbers, of
+which the best is printed. Daylight also begins without workers and tunes the number: the shares of its first and last
+steps are printed, and its note on the number.
 
     python benchmarks/loader_auto.py [--steps 120]
 """
@@ -120,7 +121,7 @@ def noting(say: Callable[..., None], notes: list[str]) -> Callable[..., None]:
 
 
 def watching(tick: Callable[..., None], shares: list[tuple[float, float]]) -> Callable[..., None]:
-    """Return a function that also appends what the clock shows at each step."""
+    """Return a function that calls `tick`, and at each step also appends the clock's pair of times to `shares`."""
 
     def ticking(phase: str, number: int) -> None:
         tick(phase, number)

@@ -1,8 +1,9 @@
 """Measure the step time of each form of job on one slot, against loops by hand, Lightning and Accelerate.
 
-Ours is the runner's own loop with all that is on by default: derived seeds, reports to the spool, the signs of life,
-deterministic operations. None takes checkpoints: `checkpoint_stall.py` says what those cost. A step is everything from
-one batch in hand to the next, so the loading is in it; the dataset flips its samples at random.
+Daylight's is the runner's own loop with everything that is on by default: derived seeds, reports to the spool (the file
+that the service reads), heartbeats, deterministic operations. None takes checkpoints, whose cost `checkpoint_stall.py`
+measures. A step lasts from the arrival of one batch to that of the next and so includes the loading; the dataset flips
+its samples at random.
 
 "module in a job" is the LightningModule that Lightning's own Trainer trains alone, in a job of Daylight.
 

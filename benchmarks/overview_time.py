@@ -3,8 +3,8 @@
     python benchmarks/overview_time.py [--trials 5000]
 
 A store in SQLite with 49 experiments of one trial each and a paused search of many trials; each trial has had two
-attempts, moved six times and said a note. Told is the CPU time, the median of `--rounds`, of the list of 50 and of the
-search alone, from the question to the JSON that is sent. Beside it the list without the search.
+attempts, changed its state six times and has a note. Printed is the CPU time from the request to the JSON of the
+answer, the median of `--rounds`: for the list of all 50, for the search alone, and for the list without the search.
 """
 
 from __future__ import annotations

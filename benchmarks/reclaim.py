@@ -1,10 +1,11 @@
-"""Measure the time from a request within a guarantee to its first step, when all slots are lent to others.
+"""Measure the time from a request within a guarantee to its first step, when others have borrowed all slots.
 
     python benchmarks/reclaim.py [--runs 5] [--width 16]
 
-Two slots of the CPU, a borrower of both with steps of 50 ms; `--width` makes its model larger (12 numbers each, of
-which AdamW keeps two more). `asked`: the borrower is told to go; `saved`: its last checkpoint is committed; `gone`: its
-gang has ended and its slots are free; `placed`: the owner's attempt is made; `first step`: it has taken one.
+Two CPU slots, both used by a training in excess of its own guarantee (the borrower), with steps of 50 ms; `--width`
+sets the size of its model (12 numbers per unit of width, for each of which AdamW keeps two more). The phases end as
+follows. `asked`: the borrower was requested to exit; `saved`: its last checkpoint is committed; `gone`: its gang has
+ended and its slots are free; `placed`: the attempt of the new request exists; `first step`: it has taken one.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def spool(lent: Lent, number: int) -> list[SpoolRecord]:
 
 
 def taken_back(lent: Lent, width: int) -> list[float]:
-    """Record the seconds of each part of the time to the first step."""
+    """Return the seconds of each phase in `PARTS`, from the request to its first step."""
     borrower = lent.asks(BORROWS, epochs=1000, pause=0.05, width=width, checkpoint_every={"steps": 8})
     lent.checkpointed(borrower)
     begun = time.time()

@@ -1,7 +1,8 @@
 """Measure the reports per second that the store accepts, against plain sqlite3 in the same run.
 
-Claim: accepting reports (each once, the first word about a step, the trial's progress, one transaction a batch)
-costs at most a few times what bare `executemany` into one table costs, and is far faster than a commit a report.
+Expected: accepting reports (without duplicates, only the first report of a step, with the trial's progress, in one
+transaction per batch) takes at most a few times as long as bare `executemany` into one table, and is far faster than
+one commit per report.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Measure the price of equal bits: step time at --reproducible host and portable, against off.
+"""Measure the cost of reproducible bits: the step time with --reproducible host and portable, against off.
 
-`host`, the default, has torch choose deterministic operations: on a CPU there are few others. `portable` also forbids
-the instructions that not every x86-64 has, so that the bits hold across CPUs. What a rank is to do is read from its
-environment when torch is imported; so each contender is a process of its own, started with what its launcher sets.
-Where there is a GPU the same is measured on it, beside it `--device cpu`.
+`host`, the default, makes torch choose deterministic operations; on a CPU nearly all are. `portable` also forbids
+instructions that not every x86-64 CPU has, so that the bits are the same on all. Torch reads these settings from
+environment variables when it is imported; so each contender is a process of its own, started with the variables that
+its launcher sets. With a GPU the same is measured on it, and with `--device cpu` on the CPU.
 
     python benchmarks/reproducible_price.py                 a CNN, an MLP and a transformer, one thread
     python benchmarks/reproducible_price.py --threads 1 2

@@ -1,10 +1,10 @@
 """Compare the final weights after kill -9 and resume with those of an undisturbed training, with four libraries.
 
-Everybody trains the same definition (`contenders/breakable.py`: 48 steps, a checkpoint every 4) in one process with two
-loader workers on the CPU, with seeds fixed and deterministic algorithms on. First twice without a kill: whoever differs
-there cannot be exact. Then with the same kills for all, each at an instant within a step drawn from a seed, and resumed
-from the newest checkpoint. Daylight restarts by itself; the peers are started again by this file at once. No one
-validates, which spares the peers the random numbers that validation would draw.
+Every contender trains the same definition (`contenders/breakable.py`: 48 steps, a checkpoint every 4) in one process
+with two loader workers on the CPU, with fixed seeds and deterministic algorithms. First it trains twice without a kill:
+if the results differ, its resumes cannot be exact. Then the same kills are applied to all, each at a random moment
+within a step, and the training resumes from the newest checkpoint. Daylight restarts by itself; the others are
+restarted by this file at once. None validates, since validation would draw random numbers in the other libraries.
 
     python benchmarks/resume_exactness.py            three trainings of six kills
     python benchmarks/resume_exactness.py --quick    one of three

@@ -1,9 +1,9 @@
 """Measure the time from the start of a rank to its first step, resumed at 1 %, 50 % and 99 % of ten million samples.
 
-Cold is a new interpreter; what importing torch, Horovod and the runner takes in one is measured beside it and taken
-off. Warm is a rank forked by the forkserver that an attempt before has left, where nothing is to be imported. Two
-loader workers start with it, as by default. The peer is Accelerate's `skip_first_batches`, from its call to its first
-batch, in a process that runs already.
+Cold: the rank is a new interpreter; the time to import torch, Horovod and the runner is measured separately and
+subtracted. Warm: the rank is forked by the forkserver of an earlier attempt, in which everything is imported. Two
+loader workers start with it, as by default. It is compared with Accelerate's `skip_first_batches`, from its call to the
+first batch, in a process that runs already.
 
     python benchmarks/resume_time.py [--runs 3]
 """

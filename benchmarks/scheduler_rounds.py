@@ -3,9 +3,10 @@
     python benchmarks/scheduler_rounds.py [--queued 100000]
 
 1,250 nodes of 8 slots, 1,000 users in 20 groups with guarantees, a store in SQLite; CPU time of all threads. `afresh`
-and `aligned` are what a service does once after its start: it reads the state of the cluster, and looks whether each
-experiment's trials do what their experiment wants. Then, the median of ten: a look in which nothing has changed, one
-after ten gangs have ended, the decision on it, and why somebody waits, of whom nine are ahead and of whom all are.
+and `aligned` are done once after a service starts: it reads the state of the cluster, and compares the state of each
+trial with the one that its experiment requires. Then, each as the median of ten: reading the state when nothing has
+changed, reading it after ten gangs have ended, the decision after that, and explaining why a request waits: the tenth
+of the queue, and the last.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ ROUNDS = 10
 
 
 def fill(store: SqlStore, count: int) -> None:
-    """Submit that many experiments of one trial each, all queued."""
+    """Write `count` experiments of one trial each to the store, all queued."""
     many, trials = [], []
     for number, request in enumerate(asks(count), 1):
         config = Config(

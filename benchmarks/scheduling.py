@@ -2,15 +2,16 @@
 
     python benchmarks/scheduling.py [--days 2] [--seed 0] [--sizes 1000,10000,100000]
 
-A decision: 1,250 nodes of 8 slots, 1,000 users in 20 groups, all slots held but those of ten gangs that have just
-ended; CPU time, the median of 20 decisions. The growth with what changed is in the last column: a hundred ends.
+Decision: 1,250 nodes of 8 slots, 1,000 users in 20 groups, all slots held except those of ten gangs that have just
+ended; CPU time, the median of 20 decisions. The last column is the time after a hundred gangs have ended.
 
-Fairness: 12 users on 256 slots for days, who all want more than their part; one submits ten times as many jobs as the
-others, one asks with a higher priority where a policy knows priorities, two have twice the weight. Jain's index of
-weighted slot-seconds over windows of six hours, after the first.
+Fairness: 12 users on 256 slots for days, who all request more than their share; one submits ten times as many jobs as
+the others, one has a higher priority (if the policy has priorities), two have twice the weight. The result is Jain's
+index of weighted slot-seconds over windows of six hours, without the first window.
 
-Utilisation: 20 users of whom none wants too much, about 95 % load, gangs of 1 to 64, bursts; work done of what no
-schedule could exceed. All policies see the same jobs, in `kernel_backend/scheduler/simulation/simulate.py`.
+Utilisation: 20 users within their shares, about 95 % load, gangs of 1 to 64 slots, bursts; the result is the work done
+as a share of an upper bound for all schedules. All policies get the same jobs, in
+`kernel_backend/scheduler/simulation/simulate.py`.
 """
 
 from __future__ import annotations
@@ -104,9 +105,9 @@ def policies() -> dict[str, Callable[[], Callable[[ClusterState], Decisions]]]:
 
 
 def fair_trace(days: float, seed: int) -> list[Workload]:
-    """Return a trace in which each user asks for more than a fair share of the cluster.
+    """Return a trace in which each user requests more than a fair share of the cluster.
 
-    Each asks for a sixth of the cluster, the first for five thirds of it, and the second with a higher priority.
+    Each requests a sixth of the cluster, but the first five thirds of it, and the second has a higher priority.
     """
     work = 4.55 * 1.649 * 1800.0 * 2.9  # slot-seconds of a submission: mean size, mean of the lognormal, bursts
     rate = 256 / 6 / work

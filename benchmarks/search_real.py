@@ -4,11 +4,11 @@
 
 A small network on the digits with 8 hyperparameters; a whole training (R) has 256 units of 2 steps each, so R/r = 256.
 First `--draws` random configurations are trained to their end. The goal is 1 % above the lowest validation loss that
-any of the first `--trials` ever had. Random search draws anew until it is there: its time is that of all these
-trainings by the number of those that come to the goal, with the exact 95 % interval of that number (Poisson). Then
-every search trains for real until it has come to the goal, one trial at a time, or has spent `--limit` seconds. What is
-counted is CPU time of the one thread within training and validation (busy neighbours lengthen even that by half: let
-nothing else run); that in which a search decides is told beside it.
+any of the first `--trials` ever had. The time of random search is the time of all these trainings divided by the number
+of those that reached the goal, with the exact 95 % interval of that number (Poisson). Then every search trains, one
+trial at a time, until it has reached the goal or has spent `--limit` seconds. Counted is the CPU time of the one thread
+within training and validation (run nothing else: other load lengthens even CPU time by half); the CPU time of the
+search's decisions is printed separately.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Training:
 
 
 class Real:
-    """Problem whose trials are trained when their next value is asked for; `spent` counts the seconds of training."""
+    """Problem whose trials are trained when their next value is requested; `spent` is the seconds of training."""
 
     units = UNITS
 
@@ -144,7 +144,10 @@ def table(trials: int, file: Path | None) -> list[dict[str, Any]]:
 
 
 class Blind(NamedTuple):
-    """Record how many trainings of random search reach the goal, and the mean seconds until one does."""
+    """Result of random search: how many trainings reach the goal, and the mean seconds until one does.
+
+    `least` and `most` are the 95 % interval of these seconds.
+    """
 
     hits: int
     seconds: float
@@ -153,7 +156,7 @@ class Blind(NamedTuple):
 
 
 def random_search(known: list[dict[str, Any]], goal: float) -> Blind:
-    """Return these figures, if random search ended each training as soon as it reaches the goal."""
+    """Return the result of random search on the trainings `known`, each ended as soon as it reaches the goal."""
     spent, hits = 0.0, 0
     for each in known:
         reached = next((at for at, loss in enumerate(each["losses"], 1) if loss <= goal), None)

@@ -14,12 +14,12 @@ validation loss. A run goes on until it has reached the goal and has spent 64R o
 - busy: the share of the workers' time in which they trained. wasted: the share of compute that was spent on
   configurations outside of the best tenth.
 
-The line below a table says how many times as long the others take to come within 1 % as `asha` does, by means.
-Results are kept by `--results`, a line of JSON a run, and what is there is not run again. The figures of
-docs/explanation/benchmarks.md are of `--seeds 10 --workers 1 8 25`: ours take half an hour, all of them together
-some hours.
-Those that take long for an ask (a Gaussian process, BOHB) are only run where `--only` names them; with `--at-most 64`
-a run gives up after 64R of compute, which is enough for the regrets.
+The line below a table has the ratio of each search's mean time to come within 1 % to that of `asha`.
+`--results` is a file that keeps results, a line of JSON per run; runs that it contains are not repeated. The figures of
+docs/explanation/benchmarks.md are from `--seeds 10 --workers 1 8 25`: Daylight's searches take half an hour, all
+searches together some hours.
+Searches that take long to propose a trial (a Gaussian process, BOHB) are only run if `--only` names them; with
+`--at-most 64` a run ends after 64R of compute, which is enough for the regrets.
 """
 
 from __future__ import annotations

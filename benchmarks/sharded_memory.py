@@ -3,10 +3,10 @@
     python benchmarks/sharded_memory.py [--slots 2 4] [--layers 16 48]
 
 A perceptron with AdamW: weights, gradients and the optimizer's two moments are 537 MB at 16 layers, 1,611 MB at 48.
-Counted is what a rank's peak of resident memory grows by from before `model()` on, in steps and
-saves; `resumed` is that of an attempt which begins with loading the checkpoint. In brackets is the part that is pages
-of libraries' files, which are used for the first time meanwhile: no number of slots makes it smaller, and the ranks of
-a node share it. The goal is 1/W of the state, and 20 % more.
+Measured is the growth of a rank's peak resident memory since before the call of `model()`, over steps and saves;
+`resumed` is the growth in an attempt that begins with loading the checkpoint. The part in brackets is pages of library
+files that were loaded meanwhile: it does not depend on the number of slots, and the ranks of a node share it. The goal
+for W slots is 1/W of the state, and 20 % more.
 """
 
 from __future__ import annotations

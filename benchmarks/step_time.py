@@ -98,7 +98,7 @@ def overhead(rounds: int) -> None:
 
 
 def main() -> None:
-    """Measure what was asked for."""
+    """Run the comparisons that the command line selects."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", choices=[*MODELS, "all"], default="all", help="which model (default: all)")
     parser.add_argument("--rounds", type=int, default=30, help="paired rounds (default: 30)")

@@ -2,7 +2,7 @@
 
     python benchmarks/submit_latency.py [--runs 5] [--locked]
 
-Both sides are paired in one run on the same machine; the service is warm (it runs already, as after the first use).
+Both are measured alternately on the same machine; the service runs already, as after the first use.
 By hand: from the start of the interpreter to the end of the first step. Daylight: from the call of `submit` (snapshot,
 upload, queue, launcher, ranks) to the end of the first step, by one and by two ranks; with `--locked` by one rank in
 the locked environment, too, once that has been built from a package index.

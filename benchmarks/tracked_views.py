@@ -67,7 +67,7 @@ class Server:
         return float(sum(each.memory_info().rss for each in family)) / 2**20
 
     def ask(self, request: Request) -> Any:
-        """Return the answer to a request, from JSON; raises OSError while nobody listens."""
+        """Return the answer to a request, parsed from JSON; raise OSError while the server does not listen."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=600)
         headers = {"Content-Type": "application/json"}
         if self._token:
@@ -94,7 +94,7 @@ class Measured(NamedTuple):
 
 
 def measured(server: Server, runs: int, request: Callable[[int], Request]) -> Measured:
-    """Return the times of a kind of request, which are given runs from 1 to `runs`; the first one is not counted."""
+    """Return the times of COUNT requests `request(n)`, with run numbers n from 1 to `runs`, after one that warms up."""
     server.ask(request(1))
     cpu, times = server.cpu_s(), []
     for nth in range(COUNT):
@@ -121,7 +121,7 @@ def started(command: list[str], port: int, folder: Path) -> Iterator[Server]:
 
 
 def wait_for(server: Server, request: Request, enough: Callable[[Any], bool], limit_s: float) -> float | None:
-    """Return the seconds until an answer is what is waited for; None after `limit_s`."""
+    """Repeat a request until `enough` returns True for its answer; return the seconds, or None after `limit_s`."""
     began = time.monotonic()
     while time.monotonic() - began < limit_s:
         with contextlib.suppress(OSError, AssertionError, http.client.HTTPException):

@@ -105,7 +105,7 @@ class Connection:
         return float(sum(self.process.cpu_times()[:2]))
 
     def get(self, path: str) -> tuple[float, int]:
-        """Ask for a path; return the milliseconds and the bytes of the answer."""
+        """Request a path; return the milliseconds until the answer is complete, and its size in bytes."""
         began = time.perf_counter()
         self._connection.request("GET", f"/api{path}", headers=self._headers)
         answer = self._connection.getresponse()
@@ -139,10 +139,10 @@ def requests(full: Full, experiments: int) -> dict[str, Callable[[random.Random]
 
 
 class Reporter:
-    """Client that sends reports for attempts in turns, each from the step where it was."""
+    """Client that sends reports for several attempts in turn, each continuing from the attempt's newest step."""
 
     def __init__(self, client: Client, full: Full, rate: float) -> None:
-        """Create the client; `rate` reports a second will follow in all."""
+        """Create the client, which will send `rate` reports a second for all attempts together."""
         self._client, self._full, self._rate = client, full, rate
         self._units: dict[AttemptId, int] = {}  # newest unit of each attempt
 
@@ -307,7 +307,10 @@ def shoot(page: Any, options: argparse.Namespace, name: str) -> None:
 
 
 def painted(page: Any, look: str, ask: Callable[[], None]) -> float:
-    """Return the milliseconds from `ask` to the frame in which `look` finds what it waits for."""
+    """Return the milliseconds from the call of `ask` to the frame in which the page has drawn what `look` waits for.
+
+    `look` is a script that returns the present time and later sets `window.painted` to the time of that frame.
+    """
     began = page.evaluate(look)
     ask()
     page.wait_for_function("() => window.painted !== null", polling=20)

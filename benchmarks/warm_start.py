@@ -2,9 +2,9 @@
 
     python benchmarks/warm_start.py [--runs 5]
 
-Both sides are paired in one run on the same machine. `first word`: rank 0 says that the training begins (definition
-loaded, peers met, model and optimizer made). `first use` is the launcher that has to start the forkserver. Memory is
-what each rank has for itself, beside all that it has in its pages.
+Both are measured alternately on the same machine. `first word`: rank 0 reports that the training begins (definition
+loaded, ranks connected, model and optimizer created). `first use`: the launcher must start the forkserver first. The
+memory of each rank is printed as what it alone uses, and with the pages that it shares.
 """
 
 from __future__ import annotations

@@ -2,9 +2,10 @@
 
     python benchmarks/watchers.py [--pages 100] [--replays 500] [--messages 20000]
 
-Claims: pages on an ended experiment cost nothing while another one reports, and replays from the beginning share what
-is read. The peer is each watcher by itself, which at every ring reads from the store what is new to it. Each
-measurement is a process of its own: its CPU time over `--seconds` of ten reports a second, and its peak memory.
+Expected: pages on an ended experiment cost nothing while another one reports, and replays from the beginning share what
+is read from the store. This is compared with independent watchers, each of which reads the store at every notification
+of a change. Each measurement is a process of its own: its CPU time over `--seconds` of ten reports a second, and its
+peak memory.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ def lacks_for_widget() -> str | None:
 
 
 class Hearing:
-    """Clock that measures the time since the last message from the page that shows a widget.
+    """Clock that measures for how long no message has come from the page that shows a widget, to detect a closed page.
 
     A running cell delays messages, so the time while a cell runs is not counted.
     """

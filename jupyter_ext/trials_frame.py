@@ -29,7 +29,10 @@ def frame(client: Client, number: int) -> pandas.DataFrame:
 
 
 def _row(row: TrialRow) -> dict[str, Any]:
-    """Return the common columns, then the hyperparameters, which become `params_NAME` if a column has their name."""
+    """Return a trial as a row of the DataFrame: the common columns, such as its state, then the hyperparameters.
+
+    A hyperparameter with the name of a common column gets the column `params_NAME`.
+    """
     told = {name: getattr(row, name) for name in TrialRow.model_fields if name != "params"}
     told["state"] = str(row.state)
     params: dict[str, Value] = {f"params_{name}" if name in told else name: value for name, value in row.params.items()}

@@ -364,7 +364,8 @@ async def _listening(
 ) -> AsyncIterator[None]:
     """Run the service during the block: start it, listen, and announce its address in the home directory.
 
-    After the block, withdraw the address and close the service; running gangs go on.
+    `where` is (host, port) to listen on; port 0 means any free port. `prefix` is the path before all routes in the
+    announced URL. After the block, the announcement is withdrawn and the service closed; running gangs go on.
     """
     host, port = where
     token = discovery.ensure_token(home)

@@ -43,7 +43,10 @@ def _cuda_names() -> list[str]:
 
 
 def _allowed(kind: str) -> list[str] | None:
-    """Return the device ids that a variable such as CUDA_VISIBLE_DEVICES allows, in order; None if it is not set."""
+    """Return the device ids in the variable for a kind of device, in order; None if the variable is not set.
+
+    For the kind `cuda` it is CUDA_VISIBLE_DEVICES.
+    """
     text = os.environ.get(_VISIBLE[kind])
     return None if text is None else [id.strip() for id in text.split(",") if id.strip() not in ("", "-1")]
 
@@ -92,5 +95,8 @@ def visible_ids(kind: str, slots: Sequence[int]) -> list[str]:
 
 
 def visible(kind: str, slots: Sequence[int]) -> dict[str, str]:
-    """Return environment variables that restrict a process to the devices of these slots; empty for CPU slots."""
+    """Return environment variables that restrict a process to the devices of these slots; empty for CPU slots.
+
+    `kind` is the kind of device, such as `cuda`, and `slots` are numbers of this machine's slots, from 0.
+    """
     return {_VISIBLE[kind]: ",".join(visible_ids(kind, slots))} if kind in _VISIBLE else {}

@@ -83,7 +83,7 @@ def start(home: Path | None = None, limit: float = START_LIMIT) -> Address:
     """Return the address of a home directory's service; it is started if needed, and outlives this process.
 
     If two callers start a service at once, one process gets the lock and the other exits; both get the same address.
-    Raises CannotStart with the end of the log if it could not start.
+    Raises CannotStart, with the end of the log, if no service runs within `limit` seconds.
     """
     if found := find(home):
         return found
@@ -120,7 +120,10 @@ def lock(home: Path) -> Iterator[bool]:
 
 
 def end(home: Path, limit: float = END_LIMIT) -> None:
-    """End the service of a home directory if one runs on this machine; raise CannotStart if it does not end."""
+    """End the service of a home directory if one runs on this machine; return when it has ended.
+
+    Raises CannotStart if it has not ended after `limit` seconds.
+    """
     deadline = time.monotonic() + limit
     told = 0
     while not _lock_is_free(home):
@@ -148,7 +151,8 @@ def ensure_token(home: Path) -> str:
 def announce(home: Path, host: str, port: int, prefix: str = "", token: str = "") -> Address:
     """Write this process's address and interpreter to the home directory; return the address for clients.
 
-    `token` is the home directory's token, which is written again if its file is missing.
+    `prefix` is the path at which the URL's routes begin, such as `/services/daylight`. `token`, if given, is the home
+    directory's token, which is written again if its file is missing or has another content.
     """
     if token and _read(home / "token") != token:
         write_private(home / "token", token)

@@ -105,12 +105,15 @@ def database_server(home: Path) -> str:
 
 
 def attempt_folder(root: Path, key: object) -> Path:
-    """Return the folder of an attempt, such as `12.1-2`, with its launch spec, reported records, logs and outcome."""
+    """Return the folder of an attempt, with its launch spec, reported records, logs and outcome.
+
+    `key` is the attempt's id: `12.1-2` is attempt 2 of trial 1 of experiment 12.
+    """
     return root / "attempts" / str(key)
 
 
 def allocation_folder(root: Path, id: str) -> Path:
-    """Return the folder of an allocation that a search keeps between trials, such as `12-5f3a9c`."""
+    """Return the folder of an allocation: slots that a search keeps between trials; `id` is such as `12-5f3a9c`."""
     return root / "allocations" / id
 
 

@@ -70,7 +70,7 @@ class UnderHub:
         return [("/oauth_callback", self.browsers.callback())]
 
     async def keep_telling(self, give: Callable[[Directory], None], every: float = READ_S) -> None:
-        """Read the hub's users and groups periodically, without end, and pass them to `give` when they have changed."""
+        """Read the hub's users and groups every `every` seconds, without end; pass them to `give` after each change."""
         before: Directory | None = None
 
         async def look() -> None:
@@ -85,7 +85,7 @@ class UnderHub:
         await _again_and_again(look, "groups and quotas", every)
 
     async def keep_counting(self, give: Callable[[tuple[Server, ...]], None], every: float = SERVERS_S) -> None:
-        """Read periodically, without end, which notebook servers run, and pass them to `give`.
+        """Read every `every` seconds, without end, which notebook servers run, and pass them to `give`.
 
         While the hub does not answer, `give` is not called.
         """
@@ -135,9 +135,9 @@ class UnderHub:
 
 
 async def _again_and_again(look: Callable[[], Awaitable[None]], what: str, every: float) -> None:
-    """Call `look` every `every` seconds without end; log the first of several errors in a row.
+    """Call `look` every `every` seconds without end; of several errors in a row, only the first is logged.
 
-    `what` names what cannot be updated then, such as `groups and quotas`.
+    `what` says in that message what could not be updated, such as `groups and quotas`.
     """
     failed = False
     while True:

@@ -47,7 +47,7 @@ class LauncherServer:
         self.urls: tuple[str, ...] = ()
 
     def open(self) -> None:
-        """Listen, unless the server does already, and announce the addresses in the home directory."""
+        """Begin to listen, unless the server listens already, and write its addresses to the home folder."""
         if self._sockets:
             self._serve()
             return
@@ -65,7 +65,8 @@ class LauncherServer:
     async def serving(self, service: Service, use: Activity) -> AsyncIterator[None]:
         """Answer the requests of launchers by `service` during the block, as soon as `open` has been called.
 
-        After the block, launchers keep running and look for the next service at the same addresses.
+        Their open connections are registered in `use`. After the block, launchers keep running and look for the next
+        service at the same addresses.
         """
         self._serving = service, use
         self._serve()

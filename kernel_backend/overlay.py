@@ -27,12 +27,13 @@ class Overlay(NamedTuple):
 
 
 def overlay(cwd: Path, targets: Mapping[str, Path], copies: Mapping[str, Path], folder: Path) -> Overlay:
-    """Create an overlay of `cwd` in the new folder `folder`: `targets` are redirected, files in `copies` are copied.
+    """Create an overlay of the folder `cwd` below the new folder `folder`.
 
-    Both map relative paths to files or folders. Folders in `cwd`, and in redirected folders, are real folders, since
+    `targets` maps paths relative to `cwd` to the files or folders to which the overlay redirects them; `copies` maps
+    such paths to files that are copied there. Folders in `cwd`, and in redirected folders, are real folders, since
     `os.walk` does not enter links; files are links. Writing to an existing file therefore changes the original, while
-    files created, renamed or deleted stay below `folder`. All parents of `cwd` are linked, up to the root of the file
-    system, so that paths such as `../data` are found, too.
+    files created, renamed or deleted stay below `folder`. All parents of `cwd` have links to their other entries, up to
+    the root of the file system, so that paths such as `../data` work.
     """
     cwd = cwd.resolve()
     made = _Tree(folder.resolve())
@@ -71,7 +72,7 @@ class _Tree:
         self._root, self._left, self.linked = root, ENTRIES, False
 
     def at(self, path: Path) -> Path:
-        """Return the location in the overlay that stands for an absolute path of the file system."""
+        """Return the location in the overlay that corresponds to an absolute path of the file system."""
         return self._root / path.relative_to(path.anchor)
 
     def mirror(self, path: Path, source: Path) -> None:

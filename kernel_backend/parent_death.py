@@ -24,7 +24,7 @@ def die_with(parent: int) -> None:
 
 
 def adopt_descendants() -> None:
-    """Make this process the parent of those descendants whose own parent dies."""
+    """Make this process the new parent of any descendant whose own parent dies, in place of init (a subreaper)."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 

@@ -41,7 +41,10 @@ class Parts(NamedTuple):
 
 
 def of_one(home: Path, store: Store, checkpoints: str) -> Parts:
-    """Return the engines and storage of a service whose trainings all run as this process's Unix user."""
+    """Return the engines and storage of a service whose trainings all run as this process's Unix user.
+
+    `checkpoints` is the folder or URL of all checkpoints.
+    """
     workspace = OwnWorkspace(home, None if "://" in checkpoints else Path(checkpoints))
     storage = CheckpointStorage(checkpoints, _identity(store))
     return Parts(LocalEngine(home), EngineMaker(home), FolderMarks(home), storage, SingleWorkspace(workspace))
@@ -50,7 +53,8 @@ def of_one(home: Path, store: Store, checkpoints: str) -> Parts:
 def of_unix_users(helper: Path, home: Path, store: Store, checkpoints: str) -> Parts:
     """Return the engines and storage of a service whose trainings run, and store files, as the Unix users who own them.
 
-    `helper` is the socket of the program that starts an agent as such a user.
+    `helper` is the socket of the program that starts an agent as such a user. `checkpoints` is the URL of all
+    checkpoints; if it is no URL, each owner's checkpoints are in the owner's workspace.
     """
     # Unresponsive agents may block some threads; enough must be left for other users.
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, "service"))

@@ -20,7 +20,7 @@ def started(pid: int) -> float:
 
 
 def alive(pid: int, since: float) -> bool:
-    """Return True if the process with this pid and start time still runs, and is no zombie."""
+    """Return True if the process `pid` that started at `since` (see `started`) still runs, and is no zombie."""
     try:
         return abs(started(pid) - since) < 1 and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.Error:

@@ -56,9 +56,10 @@ PARTS = {
 
 @dataclass(frozen=True)
 class Operation:
-    """HTTP method of a route.
+    """HTTP method of a route, with its request and reply.
 
-    `answer` is the reply's record, `{name: record}` for a list, or a media type.
+    `answer` describes the reply: the record that it contains, `{name: record}` for a list of records under this name,
+    a media type such as `image/png`, or None for an empty reply.
     """
 
     answer: type[Record] | Mapping[str, type[Record]] | str | None = None
@@ -100,7 +101,10 @@ def verb(name: str, does: str, **options: Any) -> Mapping[str, Operation]:
 
 
 def is_repeatable(method: str, path: str) -> bool:
-    """Return whether a client may repeat a request whose reply was lost: all but some POSTs."""
+    """Return True if a client may repeat a request whose reply was lost.
+
+    This holds for all requests except POSTs that are not idempotent.
+    """
     if method != "POST":
         return True
     return any(

@@ -195,9 +195,10 @@ def text_of(value: object) -> str:
 
 
 def _telling_parts(line: str, behind: str) -> Iterator[str]:
-    """Yield the parts of a line to search for secrets: the whole line if it is short, else the text around hints.
+    """Yield the parts of a line to search for secrets: the whole line if it is short, else the text around each hint.
 
-    If the line ends where a value is expected, the beginning of the next line, `behind`, is appended.
+    Hints are what occurs near secrets, such as an assignment or a URL; a line without hints yields nothing. `behind` is
+    the next line, whose beginning is appended if the line ends where a value is expected, as in `password =`.
     """
     if len(line) <= _LONGEST:
         if _AROUND.search(line):
@@ -269,7 +270,7 @@ _OPTIONS = {
 def leaks_on_the_line(given: Mapping[str, Value], known: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield (kind of secret, message) for each hyperparameter or option that looks like a secret.
 
-    `given` has the values by name of hyperparameter or flag of option.
+    `given` has the values by name of hyperparameter or flag of option; `known` are secrets to be found in any form.
     """
     for name, value in given.items():
         found = find_secrets(f"{name} = {value!r}", known) if isinstance(value, str) else []
@@ -281,5 +282,8 @@ def leaks_on_the_line(given: Mapping[str, Value], known: Sequence[str]) -> Itera
 
 
 def leak_text(place: str, kind: str, otherwise: str) -> str:
-    """Return a message about a secret: where it is, and what to do; `otherwise` says what to do if it is no secret."""
+    """Return a message about a secret, such as `a GitHub token` (`kind`), that `place` contains, and what to do.
+
+    `otherwise` is the advice for the case that it is no secret.
+    """
     return f"{place} holds what looks like {kind}. {_WAY_OUT}. If it is none, {otherwise}."

@@ -39,8 +39,8 @@ async def open_store(home: Path, setting: str, patience_s: float, stop: asyncio.
     """Return the opened database of a home directory's service; None if `stop` was set while waiting for its server.
 
     `setting` is the configured URL, "" for none. Raises StoreUnavailable if the server does not answer, or another
-    service uses the database, for `patience_s` seconds. Raises InvalidRequest for a database that cannot be this
-    home's.
+    service uses the database, for `patience_s` seconds. Raises InvalidRequest for a SQLite file of another home, and
+    for an empty database if the home's SQLite file has experiments.
     """
     chosen = choose(home, setting)
     if chosen is None:
@@ -118,7 +118,7 @@ def _problem(error: StoreUnavailable) -> str:
 
 
 def _adopt(home: Path, chosen: ChosenDatabase, store: SqlStore) -> None:
-    """Record in the home directory which database its service uses.
+    """Record in the home directory that its service uses the database `chosen`, which is open as `store`.
 
     Raises InvalidRequest if the chosen database has no experiments, but the home directory's SQLite file has some.
     """

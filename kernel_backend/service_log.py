@@ -17,7 +17,7 @@ KINDS = 1000  # kinds of warnings that are tracked
 
 
 class Seldom(logging.Filter):
-    """Log filter that limits how often each kind of warning is logged.
+    """Log filter that limits how often each kind of warning (logger and message template) is logged.
 
     The number of suppressed messages is added to the next one of the kind. All messages of tornado are treated as
     warnings, since clients cause them.
@@ -29,7 +29,7 @@ class Seldom(logging.Filter):
         self._said: dict[tuple[str, str], tuple[float, int]] = {}  # start of the period and count, by kind
 
     def __len__(self) -> int:
-        """Return the number of different messages whose repetitions are being counted."""
+        """Return the number of kinds of messages that are being counted."""
         return len(self._said)
 
     def filter(self, record: logging.LogRecord) -> bool:

@@ -25,7 +25,7 @@ SHOWN = 4  # lines of a cell's source
 
 
 class Narrator(NotebookClient):
-    """Client that prints each cell's first lines, then its output as it arrives."""
+    """Notebook client that prints each cell's first lines, then its output as it arrives."""
 
     def process_message(self, msg: dict[str, Any], cell: Any, cell_index: int) -> Any:
         """Print the text of a message of the kernel, then handle it as always."""

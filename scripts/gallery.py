@@ -1,8 +1,8 @@
 """Execute the notebooks of `binder/` and store them with their outputs in `docs/tutorials/`, for the documentation.
 
-python scripts/gallery.py [NAME ...]     all of them where none is named, but for `keras-tensorflow`; some minutes each
+python scripts/gallery.py [NAME ...]     without names, all except `keras-tensorflow`; some minutes each
 
-That one needs a Python with TensorFlow (`tests/support/tensorflow.py` makes one).
+`keras-tensorflow` needs a Python with TensorFlow (`tests/support/tensorflow.py` makes one).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def without_view(output: Any) -> Any:
 def page(notebook: Any) -> Any:
     """Return an executed notebook as a page: outputs that any browser shows, links from its place in docs/.
 
-    What libraries write to stderr is left out: warnings name paths of this machine, TensorFlow tells of its CPU.
+    What libraries write to stderr is left out, such as warnings with paths of this machine.
     """
     for cell in notebook.cells:
         cell.metadata = {}

@@ -4,7 +4,7 @@ python scripts/screenshots.py      writes docs/images/{lab,view,view-dark,compar
 
 `make screenshots` sets up first.
 
-It drives the browser by the same verbs as the browser tests.
+It controls the browser by the same methods as the browser tests.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def definition() -> str:
 
 
 def take(picture: Locator | Lab, name: str) -> None:
-    """Save a picture, made small."""
+    """Save a screenshot as the PNG `name`, with few colours so that the file is small."""
     path = IMAGES / f"{name}.png"
     (picture.page if isinstance(picture, Lab) else picture).screenshot(path=path, animations="disabled")
     Image.open(path).convert("RGB").quantize(COLOURS).save(path, optimize=True)
@@ -68,7 +68,7 @@ def take(picture: Locator | Lab, name: str) -> None:
 
 
 def opened(browser: Browser, jupyter: Jupyter, notebook: str | None, width: int = 1360, height: int = 860) -> Lab:
-    """Open a page of JupyterLab at twice the usual resolution."""
+    """Open a page of JupyterLab at 1.5 times the usual resolution."""
     context = browser.new_context(viewport={"width": width, "height": height}, device_scale_factor=1.5)
     context.set_default_timeout(60_000)
     return Lab(context.new_page(), jupyter).open(notebook)

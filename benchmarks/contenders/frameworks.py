@@ -1,4 +1,4 @@
-"""Return cells of Lightning, Keras and Hugging Face that train without end, alone or as a job of Daylight."""
+"""Train cells of Lightning, Keras and Hugging Face without end, by the framework alone or as a job of Daylight."""
 
 from __future__ import annotations
 

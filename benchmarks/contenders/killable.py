@@ -130,7 +130,7 @@ class Daylight:
         self._looked = 0.0
 
     def over(self) -> bool:
-        """Return True once the experiment has ended; ask the service at most once in LOOK_S seconds."""
+        """Return True once the experiment has ended; query the service at most once in LOOK_S seconds."""
         if time.monotonic() - self._looked < LOOK_S:
             return False
         self._looked = time.monotonic()

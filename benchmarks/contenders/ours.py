@@ -84,7 +84,7 @@ def build(folder: Path, source: str, params: dict[str, Any], **options: Any) -> 
 
 
 def context(folder: Path, source: str, params: dict[str, Any], **options: Any) -> RankContext:
-    """Build what the training of a form needs, as rank RANK of WORLD_SIZE."""
+    """Build the context of a rank (RANK of WORLD_SIZE) in which a definition of any form is trained."""
     size, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
     job = a_job(folder, source, params, slots=size, **options)
     kind = "cuda" if torch.cuda.is_available() and job.config.device == "auto" else "cpu"
@@ -130,7 +130,7 @@ def an_attempt(job: LaunchSpec) -> AttemptFolder:
 
 
 class _Telling(Progress):
-    """Progress that also calls `step` at the beginning of each step."""
+    """Progress that also calls a function at the beginning of each step."""
 
     def __init__(self, training: Training, step: Any) -> None:
         super().__init__(Path(tempfile.mkdtemp()), training.ranks.rank)

@@ -18,9 +18,9 @@ NOTHING = Decisions((), (), ())
 
 
 def in_line(key: Callable[[ClusterState, SlotRequest], Any], strict: bool) -> Callable[[ClusterState], Decisions]:
-    """Start requests in the order of `key`; with `strict` stop at the first that does not fit, else try the next.
+    """Return a policy that starts requests in the order of `key`, without limits, guarantees or preemption.
 
-    No limits, guarantees, reservations or preemption.
+    If too few slots are free for a request, a `strict` policy starts none behind it; otherwise the next is tried.
     """
 
     def policy(cluster: ClusterState) -> Decisions:
@@ -60,7 +60,7 @@ class FairShareOfJobs:
     """Share the slots equally among jobs, by time slices: the job that has held slots for the least time goes first.
 
     The user of a job does not matter: ten jobs of one user get ten shares. Jobs that have run for `quantum` seconds
-    make room for jobs that ran for less.
+    free their slots for jobs that ran for less.
     """
 
     def __init__(self, quantum: float = 1800.0) -> None:

@@ -144,7 +144,7 @@ class Gang:
 class RoundRobin:
     """Callback that a contender calls once a step; it returns when it is the contender's turn.
 
-    A GPU runs behind the calls; so with one, all steps of a turn get an equal share of the turn's time.
+    A GPU computes asynchronously, after the calls; with a GPU, all steps of a turn get equal shares of the turn's time.
     """
 
     def __init__(self, commands: Connection) -> None:

@@ -1,8 +1,9 @@
-"""Adapt the searches of other libraries to our protocol, so that all of them run on one simulated clock.
+"""Adapt the searches of other libraries to Daylight's search protocol, so that all run on one simulated clock.
 
 Each adapter calls the library's own classes as its documentation does, with their defaults, and reimplements nothing. A
-trial that a library stops cannot be continued; one that it pauses can. Each proposal is replaced by the nearest row of
-the table, which is reported to the library. All know the same ranges.
+trial that a library stops cannot be continued; one that it pauses can. Trainings are not run but read from a table of
+recorded ones: each proposal is replaced by the nearest row, which is reported to the library. All contenders get the
+same ranges of hyperparameters.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Contender:
         self.made = 0
 
     def wants(self) -> int:
-        """Ask for a new trial, unless the table has no more rows."""
+        """Return how many more trials can start: the number of rows of the table that are left."""
         return self._most - self.made
 
     def on_slot(self) -> Create | Resume | None:
@@ -53,7 +54,7 @@ class Contender:
         return Create(trial=self.made, params=params, until=self._units)
 
     def told(self, trial: int, params: dict[str, Value]) -> None:
-        """Tell the library which row of the table its trial got."""
+        """Report to the library the hyperparameters `params` of the table's row that its trial got."""
         raise NotImplementedError
 
     def on_report(self, trial: int, unit: int, value: float) -> Verdict:

@@ -1,4 +1,4 @@
-"""Keep the hook that a cell calls before each step; a contender sets it before the cell is executed."""
+"""Store the hook, a function that a cell calls before each step; a contender sets it before the cell is executed."""
 
 from collections.abc import Callable
 

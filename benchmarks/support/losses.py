@@ -49,7 +49,7 @@ def resumed(world: World, lose: Lose) -> tuple[float, str]:
 
 
 def runs(description: str) -> int:
-    """Return how many times the command line asks to measure each loss."""
+    """Return the command line's number of measurements of each loss."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--runs", type=int, default=5)
     asked: int = parser.parse_args().runs

@@ -30,7 +30,10 @@ class Cell:
 
     @property
     def text(self) -> str:
-        """Return the whole text of the cell, with statements that the notebook did not run."""
+        """Return the cell's whole text, including statements that a job ran instead of the notebook.
+
+        `source` lacks those statements.
+        """
         return self.source if self.written is None else self.written
 
 
@@ -81,7 +84,7 @@ def parse_cell(source: str) -> Parsed:
 
 
 def unparsed(source: str) -> Parsed:
-    """Return the record of a cell that is not valid Python: its source lines, without statements and magics."""
+    """Return a Parsed for a cell that is not valid Python: its source lines, without statements and magics."""
     lines = tuple(source.split("\n"))
     return Parsed(lines, lines, _NOTHING)
 
@@ -110,7 +113,10 @@ def _without_magics(lines: tuple[str, ...], magics: list[Magic]) -> tuple[str, .
 
 
 def _without_cell_magic(source: str) -> str:
-    """Return the cell with its cell magic blanked if plain Python follows, as after `%%time`; otherwise unchanged."""
+    """Return the cell with an empty line in place of a magic such as `%%time`, below which the cell is plain Python.
+
+    Cells without such a magic are returned unchanged.
+    """
     opening = _SUBMITTED.match(source) or _CELL_MAGIC.match(source)
     if opening is None or (opening.lastindex and opening[1] not in _TRANSPARENT):
         return source

@@ -19,10 +19,11 @@ def uncompiled(
 ) -> Iterator[Problem]:
     """Yield problems if `source` is valid syntax that does not compile as a module, such as a top-level `return`.
 
-    There is a problem for each needed statement that does not compile by itself; if all of them do, one for the whole
-    source. `line` is the line of the submitted cell at which the text below its magic begins. `where` converts a line
-    of `source` to a location in the notebook. For source that cannot be parsed nothing is yielded, as the parser of the
-    training definition reports it.
+    `source` is the module made of the needed statements; `needed` has their indices in `executed`. There is a problem
+    for each needed statement that does not compile by itself; if all of them do, one for the whole source. `line` is
+    the line of the submitted cell at which the text below its magic begins. `where` converts a line of `source` to a
+    location in the notebook. If `source` cannot be parsed, nothing is yielded, as the parser of the training definition
+    reports that.
     """
     whole = _error(source)
     if whole is None or not _parses(source):

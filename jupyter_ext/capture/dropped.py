@@ -18,10 +18,10 @@ _SHORTEST = 3  # letters; shorter names are not specific enough
 
 
 def dropped(executed: Executed, needed: Sequence[int]) -> Iterator[str]:
-    """Yield warnings about commands in cells that changed files or the working directory, and that a job does not run.
+    """Yield warnings about commands that changed files or the working directory in the notebook, but not in a job.
 
-    There is a warning for each command that may have written a file, if a string in a `needed` statement names this
-    file, as the statement may read it.
+    There is a warning for each magic or shell command that may have written a file, if a statement of the job has a
+    string with the name of this file, since it may read the file. `needed` has the indices of the job's statements.
     """
     names = _named(executed, needed)
     for cell, parsed in zip(executed.cells, executed.parsed, strict=True):
@@ -43,9 +43,10 @@ def _named(executed: Executed, needed: Sequence[int]) -> set[str]:
 
 
 def _files(magic: Magic, lines: Sequence[str]) -> set[str]:
-    """Return the path components in the arguments of a shell command or magic that may have written these files.
+    """Return the path components in a command's arguments, as the command may have written the files that they name.
 
-    Empty for commands that write no files, such as `ls`, and for other magics.
+    Empty for commands that write no files, such as `ls`, and for magics other than shell commands and `%%writefile`.
+    `lines` are all lines of the magic's cell, with the body of a cell magic such as `%%bash`.
     """
     if magic.name not in _SHELLS:
         return set()
@@ -58,9 +59,10 @@ def _files(magic: Magic, lines: Sequence[str]) -> set[str]:
 
 
 def _moved(executed: Executed, needed: Sequence[int]) -> Iterator[str]:
-    """Yield a warning if the working directory changed after needed statements ran that may open files.
+    """Yield a warning if the working directory changed after a needed statement ran that may open files.
 
-    In a notebook, two statements may run in different directories. A job runs all of them in the last directory.
+    In a notebook, two statements may run in different directories. A job runs all statements in the notebook's last
+    directory, so a relative path may name another file there.
     """
     moves = [
         (index, magic.line, magic.text)

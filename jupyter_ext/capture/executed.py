@@ -52,10 +52,11 @@ class Executed:
                 self._cell.append(index)
 
     def _fail(self, statement: Statement, index: int) -> None:
-        """Add a statement that raised an error, with the changes that it may have made before the error.
+        """Add a statement that raised an error, as it may have changed values before the error.
 
-        Names that a simple statement assigns are not bound; those of a block, such as a loop, may be. A statement that
-        cannot be written within `try` is left out.
+        Names that a simple statement assigns are not bound; those of a block, such as a loop, may be. The captured
+        module runs such a statement within `try`; one that cannot be indented for this is left out. `index` is the
+        index of its cell.
         """
         blocks = all(isinstance(node, _BLOCKS) for node in statement.nodes)
         alone = statement.after is None and statement.before is None

@@ -10,7 +10,10 @@ from jupyter_ext.capture.executed import Executed
 
 
 class FutureLine(NamedTuple):
-    """Line of `from __future__` imports for the module, none if empty, and warnings if code gets another meaning."""
+    """Line of `from __future__` imports for the captured module, and warnings about code whose meaning it changes.
+
+    `lines` has this one line, or is empty if no cell imports from `__future__`.
+    """
 
     lines: list[str]
     warnings: list[str]
@@ -19,8 +22,9 @@ class FutureLine(NamedTuple):
 def future_imports(executed: Executed, needed: Collection[int]) -> FutureLine:
     """Return the line that imports all names that the cells import from `__future__`, with warnings.
 
-    The name `annotations`, which turns annotations into strings, is left out if all statements with annotations ran
-    before it was imported. If only some of them did, there is a warning.
+    The name `annotations`, which turns annotations into strings, is left out if all needed statements with annotations
+    ran before it was imported. If only some of them did, there is a warning. `needed` has the indices of the statements
+    that the module contains.
     """
     names = {name: time for time, name in reversed(list(_imported(executed)))}
     warnings = []

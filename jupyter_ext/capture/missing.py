@@ -23,7 +23,10 @@ _DISPLAY = "from IPython.display import display"  # prints if there is no notebo
 
 @dataclass
 class WrittenLines:
-    """Module lines for names that no executed cell binds, with warnings, and the names `left` undefined."""
+    """Lines for the captured module that define names which no executed cell binds, with warnings for the user.
+
+    `left` has the names for which no line could be written; they stay undefined.
+    """
 
     lines: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -53,7 +56,10 @@ def written_in(sliced: Slice, namespace: Mapping[str, object] | None, executed: 
 
 
 def _from_stars(sliced: Slice, namespace: Mapping[str, object] | None) -> bool:
-    """Remove from `sliced.missing` the names that star imports bound; return True if there were any."""
+    """Remove from `sliced.missing` the names that `from x import *` bound; return True if there were any.
+
+    Without a `namespace`, star imports may have bound all of them.
+    """
     modules = [
         sys.modules.get(node.module or "")
         for time in sliced.history.stars

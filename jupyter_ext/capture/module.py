@@ -66,9 +66,10 @@ class Capture:
         return _where(self.pieces, line)
 
     def relocate(self, message: str) -> str:
-        """Replace lines of the module in a message by their locations in the notebook; `line N of net` stays.
+        """Replace line numbers of the captured module in a message by their locations in the notebook.
 
-        Such lines are `line N`, `lines N to M` and `lines N, M and L`.
+        Replaced are `line N`, `lines N to M` and `lines N, M and L`. A line of another module, such as `line N of net`,
+        stays.
         """
         return _LINES.sub(self._relocated, message)
 
@@ -227,7 +228,8 @@ def _numbered(cell: Cell | str, index: int) -> Cell:
 def _shared(executed: Executed) -> list[str]:
     """Return the names of functions on whose results the roles of the submitted cell depend, directly or not.
 
-    A role depends on a function if it has a required argument of the same name.
+    Roles are the functions that Daylight calls by their names, such as `model` or `loss`. A function depends on another
+    if it has a required argument with the name of the other, as `train_data(digits)` depends on `digits`.
     """
     functions: dict[str, tuple[int, FunctionNode]] = {}
     for time, statement in enumerate(executed.statements):
@@ -289,9 +291,10 @@ class _Writer:
         self._values, self._read_times, self._reader = Values(), dict[str, int](), ""
 
     def read(self, found: Values, read_times: Mapping[str, int]) -> None:
-        """Write the import of the function by which the module reads captured values.
+        """Write the import of the function by which the module reads captured values, if there are any.
 
-        `read_times` maps each value to the index of the statement before which the module reads it.
+        `found` are the captured values. `read_times` maps each value's name to the index of the statement before which
+        the module reads it.
         """
         if found.written:
             bound = {name for statement in self.executed.statements for name in statement.binds}
@@ -320,7 +323,10 @@ class _Writer:
             self._piece(self.executed.cells[index].number, text, first)
 
     def write_target(self, cell_line: int) -> int:
-        """Write the whole submitted cell; return the module line where it begins."""
+        """Write the whole submitted cell; return the module line where it begins.
+
+        `cell_line` is the line of the cell at which the text below its magic begins.
+        """
         self._read_values(len(self.executed.statements))
         lines = list(self.executed.parsed[-1].plain)
         while len(lines) > 1 and not lines[-1].strip():
@@ -334,7 +340,11 @@ class _Writer:
         self.lines += [f"# {line}" if _FUTURE.match(line) else line for line in text]
 
     def _try(self, number: int | None, text: Sequence[str], first: int) -> None:
-        """Write a statement that failed in the notebook within `try`, since it may have had some effects."""
+        """Write a statement that failed in the notebook within `try`, since it may have had some effects.
+
+        `number` is the execution count of its cell, `text` has its lines, and `first` is the line of the cell where it
+        begins.
+        """
         self._mark(number)
         self.lines.append("try:")
         self.pieces.append(Piece(cell=number, line=len(self.lines) + 1, count=len(text), cell_line=first))

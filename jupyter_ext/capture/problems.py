@@ -36,9 +36,10 @@ def cell_of(place: str) -> int | None:
 def problems(
     executed: Executed, sliced: Slice, missing: Sequence[str], namespace: Mapping[str, object] | None, line: int
 ) -> Iterator[Problem]:
-    """Yield a problem for each needed name that a magic created, or that nothing binds.
+    """Yield a problem for each needed name that a magic created or that nothing binds, and for each call of `input()`.
 
-    `line` is the line of the submitted cell at which its text below the magic begins.
+    `missing` has the names that nothing binds. `line` is the line of the submitted cell at which its text below the
+    magic begins.
     """
     for time in sorted(sliced.needed):
         for name in sorted(executed.statements[time].magics - sliced.captured):

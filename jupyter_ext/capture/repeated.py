@@ -15,7 +15,10 @@ _DEFINES = FunctionNode | ast.ClassDef | ast.Import | ast.ImportFrom
 
 
 def repeated(executed: Executed, taken: Sequence[int]) -> Iterator[str]:
-    """Yield a warning for each cell that took long or trains a model, if a job runs some of its statements again."""
+    """Yield a warning for each cell that took long or trains a model, if a job runs some of its statements again.
+
+    `taken` has the indices of the statements that the job runs.
+    """
     told: set[int | None] = set()
     for time in taken:
         if not _works(executed, time):

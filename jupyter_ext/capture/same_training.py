@@ -23,7 +23,7 @@ class Untried(NamedTuple):
 
 
 def without_same_training(cells: Sequence[Cell], target: str) -> Untried:
-    """Return the earlier cells after blanking those training statements that the submitted cell repeats.
+    """Return the earlier cells after blanking those training statements that the submitted cell, `target`, repeats.
 
     A user may run a loop in the notebook and then submit the same loop. As a job repeats all statements that computed
     notebook values, it would otherwise train twice. Line numbers do not change.

@@ -47,8 +47,9 @@ class Slice:
 
         Values of `captured` names are sent in files, so that statements that compute or change them are not needed.
         With `alone`, statements that change process-wide settings are left out, although they may affect any statement.
-        If `trains` is set, the submitted statements train, and earlier random draws after the last seed, such as those
-        of a test run in the notebook, are ignored. Statements from `end` on are left out.
+        If `trains` is set, the submitted statements train; then earlier random draws after the last seed, such as those
+        of a test run in the notebook, are left out. `start` and `end` are indices; statements from `end` on are
+        ignored.
         """
         self._trains = trains
         self.history, self.captured = history, frozenset(captured)
@@ -85,14 +86,15 @@ class Slice:
     def compared(self) -> tuple[str, ...]:
         """Return the names of values that the submitted cell uses but does not change.
 
-        The job compares its own values with them. Names of functions, classes and imports are left out.
+        The job compares these values with those of the notebook, to detect differences. Names of functions, classes and
+        imports are left out.
         """
         used = {name for name, time in self._resolved if time >= self.start}
         return tuple(sorted(name for name in used if self._stays(name)))
 
     @property
     def taken_over(self) -> tuple[str, ...]:
-        """Return the names of values that the submitted cell uses as they are before it, also if it changes them then.
+        """Return the names of values from earlier cells that the submitted cell uses, even if it changes them later.
 
         Names of functions, classes and imports are left out.
         """
@@ -101,7 +103,8 @@ class Slice:
     def makers(self, name: str, captured: Iterable[str] = ()) -> set[int]:
         """Return the indices of all statements on which the value of `name` before the submitted cell depends.
 
-        Those on which only values of the names in `captured` depend are left out.
+        The values of the names in `captured` count as given: a statement that is needed only to compute them is left
+        out.
         """
         captured = self.captured.union(captured)
         return Slice(self.history, self.start, [name], captured, end=self.start, alone=True).needed
@@ -198,9 +201,10 @@ class Slice:
             self._take(changer, changer)
 
     def _binding(self, name: str, binders: Sequence[int]) -> list[int]:
-        """Return the indices of statements that may have bound `name`: from the last one that surely did to the end.
+        """Return the indices of statements that may have bound `name`, newest first, back to one that surely did.
 
-        `binders` are the indices of all statements that bind `name`, in order.
+        A conditional assignment, for example, may have bound it. `binders` are the indices of all statements that bind
+        `name`, in order. If the newest one is an import, earlier imports of submodules are added.
         """
         found: list[int] = []
         for time in reversed(binders):

@@ -16,7 +16,7 @@ from kernel_backend.secret_scan import find_secrets, is_secret, names_secret
 
 @lru_cache(maxsize=4096)
 def analyse(source: str) -> tuple[Parsed, tuple[Statement, ...]]:
-    """Parse a cell; return its text and its top-level statements in order. Results are cached by text."""
+    """Parse a cell; return its source lines and tree, and its top-level statements in order. Results are cached."""
     parsed = parse_cell(source)
     try:
         return parsed, tuple(_statements(parsed))
@@ -61,7 +61,11 @@ def _sets_secret(statement: Statement) -> bool:
 
 
 def _holds_secret(statement: ast.stmt) -> bool:
-    """Return True if a statement sets a secret. A literal name and value are judged together, else only names are."""
+    """Return True if a statement sets a secret, such as a password.
+
+    If it sets a name to a literal, as in `environ["TOKEN"] = "x"`, name and value are judged together. Otherwise it is
+    enough that some name or string in the statement names a secret.
+    """
     texts: set[str] = set()
     written = set[ast.AST]()
     for node in ast.walk(statement):

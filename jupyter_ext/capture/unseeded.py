@@ -47,8 +47,9 @@ class Unseeded:
 def unseeded(executed: Executed, sliced: Slice, namespace: Mapping[str, object] | None) -> Unseeded:
     """Capture the notebook values that the submitted cell needs and that would differ if computed again.
 
-    That holds also for data that the cell may change after it has used it: all that flows into a loss counts as such.
-    Initial weights of a torch module are drawn by the job's seed instead, unless a cell has trained the module.
+    This includes data that counts as changed by the cell, as the interpreter assumes of all data that flows into a
+    loss. Initial weights of a torch module are not captured: the job draws them with its own seed, unless a cell has
+    trained the module.
     """
     found, history = Unseeded(), sliced.history
     doubtful = (history.by_chance | history.by_hash) & sliced.needed
@@ -79,7 +80,7 @@ def unseeded(executed: Executed, sliced: Slice, namespace: Mapping[str, object] 
 
 
 def _hold(name: str, held: Values, namespace: Mapping[str, object]) -> str:
-    """Add the value of `name` to those that are sent; return why it cannot be, "" if it is."""
+    """Serialise the value of `name` into `held`; return the reason if this is impossible, else ""."""
     try:
         if name not in held.written:
             held.add(name, namespace, LIMIT)
@@ -89,11 +90,12 @@ def _hold(name: str, held: Values, namespace: Mapping[str, object]) -> str:
 
 
 def _origins(name: str, makers: set[int], sliced: Slice, namespace: Mapping[str, object]) -> list[str]:
-    """Return the names whose values to send instead of computing `name`, which the submitted cell may change.
+    """Return the names whose values to send, so that the job can rebuild `name`, which the submitted cell may change.
 
-    Plain data is sent itself. Loaders and other objects are made in the job, from the data that was drawn for them, so
-    that they keep sharing it. Loaders and datasets that draw their data themselves are sent. What is no data, such as a
-    writer of logs named after the time, is made anew, and weights are drawn by the job's seed.
+    `makers` are the indices of the statements that compute `name`. Plain data is sent itself. Loaders and other objects
+    are built in the job from the data that was drawn for them, which is sent, so that several objects still share it.
+    Loaders and datasets that draw their data themselves are sent. Other objects, such as a log writer named after the
+    time, are built in the job, and weights are drawn with the job's seed.
     """
     if _is_plain(namespace[name]):
         return [name]
@@ -108,7 +110,10 @@ def _origins(name: str, makers: set[int], sliced: Slice, namespace: Mapping[str,
 
 
 def _is_final(name: str, makers: set[int], sliced: Slice, namespace: Mapping[str, object]) -> bool:
-    """Return True if all `makers` that read `name` read the value that the notebook has."""
+    """Return True if all statements in `makers` that read `name` came after its last change before the submitted cell.
+
+    These statements, given by their indices, have then read the value that the notebook has now.
+    """
     if name not in namespace or not sliced.is_value(name):
         return False
     history = sliced.history
@@ -147,7 +152,7 @@ def _holds_weights(value: object) -> bool:
 
 
 def _parts(value: object) -> Iterator[object]:
-    """Yield a value and what it holds, in containers and attributes, as far as that is looked at."""
+    """Yield a value and the values in its containers and attributes, level by level, up to a limited number."""
     queue, seen = [value], {id(value)}
     for each in queue:
         yield each
@@ -216,16 +221,16 @@ class _NotSent(NamedTuple):
 
     @property
     def drawn(self) -> str:
-        """Return where the value is drawn, as the beginning of a message."""
+        """Return the beginning of a message: `'x' depends on what cell [2] line 3 draws without a seed`."""
         return f"'{self.name}' depends on what cell [{self.cell}] line {self.line} draws without a seed"
 
     @property
     def note(self) -> str:
-        """Return a note for users that the job draws its own."""
+        """Return a note for users that the job draws a value of its own, since the notebook's value cannot be sent."""
         return f"{self.drawn}, and the job draws its own: {self.why}. Seed it there to have the notebook's in the job"
 
     def problem(self, value: object) -> Problem:
-        """Return the problem that prevents the submission, with the ways out."""
+        """Return the problem that prevents the submission, with ways to solve it; `value` is the value not sent."""
         what = f"{self.drawn}, so that a job would have another, and it does not travel by itself: {self.why}"
         save, load = _lines(self.name, value)
         way_out = (

@@ -50,12 +50,12 @@ class Values:
         return own | {name: data for each in definitions for name, data in travelling(each).items()}
 
     def line(self, name: str, function: str) -> str:
-        """Return the line of Python with which the submitted module reads a value from its file."""
+        """Return the line of Python that assigns the value read from its file, by calling `function`, to `name`."""
         about = f"{self.kinds[name]}, {size(len(self.written[name].data))}, from the notebook"
         return f'{name} = {function}("{name}")  # {about}'
 
     def record(self, name: str, line: int) -> Captured:
-        """Return the record of a value for the snapshot; `line` is where the module reads it."""
+        """Return a value's entry in the snapshot: file, format, size, digest; `line` is where the module reads it."""
         written = self.written[name]
         digest, count = xxhash.xxh3_128_hexdigest(written.data), len(written.data)
         fields = {"format": written.format, "bytes": count, "digest": digest, "line": line}
@@ -74,7 +74,10 @@ def values(names: Iterable[str], namespace: Mapping[str, object] | None) -> Valu
 
 
 def read_times(sliced: Slice, found: Values) -> dict[str, int]:
-    """Return, for each captured value, the index of the statement before which the module reads it from its file."""
+    """Return, for each captured value, the index of the statement before which the module reads it from its file.
+
+    `found` are the captured values.
+    """
     history, placed = sliced.history, dict[str, int]()
     for name, written in found.written.items():
         after = _last(history.binders.get(name, []), sliced.start) + 1

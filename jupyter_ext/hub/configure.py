@@ -45,7 +45,11 @@ def service(
     options: Iterable[str] = (),
     environment: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Return Daylight's entry for `c.JupyterHub.services`; `options` are further options of `daylight serve`."""
+    """Return Daylight's entry for `c.JupyterHub.services`; the parameters are those of `daylight` below.
+
+    `options` are further options of `daylight serve`, and `environment` has further environment variables of the
+    service.
+    """
     # The hub logs the command, and every user of the machine can read it: a URL may have a password.
     database = {DB_URL: db_url} if db_url else {}
     counted = [f"--slots={slots}"] if slots else []

@@ -37,7 +37,10 @@ def offers(
 ) -> list[dict[str, Any]]:
     """Return a `profile_list` for KubeSpawner: no GPU (the default), then possible numbers of GPUs in each pool.
 
-    Each profile sets all settings that any profile uses, since the hub reuses a spawner for a user's next server.
+    `resource` is the name of the GPU resource, such as `nvidia.com/gpu`. `pools` maps each pool to the labels of its
+    nodes, and `images` maps display names to images. `default` is the maximum number of GPUs if neither quotas nor
+    nodes limit it. Each profile sets all settings that any profile uses, since the hub reuses a spawner for a user's
+    next server.
     """
     labels = {label: None for selector in pools.values() for label in selector}
 
@@ -64,9 +67,9 @@ def offers(
 
 
 def describe(context: OfferContext, slots: int, pool: str | None) -> str:
-    """Return a text about a server with this many slots: whether it may start now, or must wait, and why.
+    """Return a text for the profile list: whether a server with this many slots may start now, or must wait, and why.
 
-    "" if nothing is known about nodes and quotas.
+    "" if the service reports no nodes, and no account has a limit.
     """
     if not context.known:
         return "Daylight does not answer just now: how many are free is not known."
@@ -87,8 +90,8 @@ def describe(context: OfferContext, slots: int, pool: str | None) -> str:
 def refusal(asked: ServerRequest, context: OfferContext, beside: int = 0) -> str | None:
     """Return why a notebook server may not have the requested slots, with the nearest allowed number; None if it may.
 
-    `beside` is the number of slots of the user's other servers according to the hub, which the service may not have
-    recorded yet.
+    `asked` is the request. `beside` is the number of slots of the user's other servers according to the hub, which the
+    service may not have recorded yet.
     """
     if not asked.slots:
         return None
@@ -119,7 +122,10 @@ class _Left(NamedTuple):
 
 
 def _left(account: Account, held: int = 0) -> _Left | None:
-    """Return how many slots an account's limit leaves, at least 0; None if it has no limit."""
+    """Return how many slots an account's limit leaves, at least 0; None if it has no limit.
+
+    `held` is the number of slots in use as the hub knows it; the service's own number counts if it is larger.
+    """
     limit = account.quota.limit
     return None if limit is None else _Left(account, max(0, limit - max(held, account.use.held)))
 
@@ -155,7 +161,10 @@ def _nodes(context: OfferContext, pool: str | None) -> Iterable[NodeUse]:
 
 
 def _largest(context: OfferContext, pool: str | None) -> int:
-    """Return the number of slots of a pool's largest node, since a server runs on a single node."""
+    """Return the number of slots of the largest node in a pool, or of all nodes if `pool` is None; 0 without nodes.
+
+    A server runs on a single node, so it can have no more.
+    """
     return max((node.slots for node in context.nodes if pool is None or node.pool == pool), default=0)
 
 

@@ -31,9 +31,9 @@ def profiles(
 ) -> Callable[[Any], Awaitable[list[dict[str, Any]]]]:
     """Return a callable for `c.KubeSpawner.profile_list` that lists the numbers of GPUs a user may request.
 
-    `pools` maps each pool to the labels of its nodes, `images` maps display names to images. `most` is the maximum
-    number of GPUs of one server if neither a quota nor a node limits it. `url` is Daylight's URL, unless
-    `daylight(c)` has set it.
+    `resource` is the name of the GPU resource in Kubernetes. `pools` maps each pool to the labels of its nodes,
+    `images` maps display names to images. `most` is the maximum number of GPUs of one server if neither a quota nor a
+    node limits it. `url` is Daylight's URL, unless `daylight(c)` has set it.
     """
 
     async def of(spawner: Any) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from kernel_backend.model.views.overview import Overview
 
 
 class JobBase:
-    """Experiment of a job; its state is fetched from the service whenever it is read."""
+    """Base class of a job: the handle of an experiment, whose state is fetched from the service whenever it is read."""
 
     def __init__(self, number: int, client: Client | None = None) -> None:
         self.number = number
@@ -21,7 +21,7 @@ class JobBase:
 
     @property
     def overview(self) -> Overview:
-        """Return the current state of the experiment; raises NotFound."""
+        """Return the current state of the experiment; raises NotFound if the experiment no longer exists."""
         return self._client.experiment(self.number)
 
     @property

@@ -38,7 +38,7 @@ class _Same:
         self._compared: set[tuple[int, int]] = set()  # pairs under comparison, which count as equal
 
     def classes(self, one: type, other: type) -> bool:
-        """Return whether two classes have the same bases, methods and values."""
+        """Return whether two classes have equal names, and equivalent bases, methods and class attributes."""
         if one is other:
             return True
         if (id(one), id(other)) in self._compared:

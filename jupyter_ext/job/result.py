@@ -26,7 +26,7 @@ def result(data: bytes, name: str | None = None) -> Any:
 
 
 class _OfNotebook(pickle.Unpickler):
-    """Unpickler that looks up classes of the submitted module in the notebook."""
+    """Unpickler that loads instances of the submitted cell's classes with the notebook's classes of the same names."""
 
     def find_class(self, module: str, name: str) -> Any:
         if module != "definition":

@@ -137,8 +137,9 @@ class JobResults(JobBase):
         Returns
         -------
         Times
-            `whole` and `minute` (the last 60 seconds) have `steps`, `parts` in seconds by name, and `share("data")`;
-            `ranks` has the same for each rank, and `sentence` the cause and a remedy, "" if nothing stands out.
+            `whole` and `minute` (the last 60 seconds) have `steps`, `parts` in seconds by name, and `share("data")`,
+            the fraction of a part; `ranks` has the same for each rank, and `sentence` the cause and a remedy, "" if
+            nothing stands out.
         """
         return self._client.times(self.number, trial)
 

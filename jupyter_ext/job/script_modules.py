@@ -19,9 +19,10 @@ _USUAL = ("model", "net", "network")
 
 
 def chosen(found: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return modules of a program by name: the one called `name`, or for `auto` the most likely model.
+    """Return those torch modules of a program that are to be loaded, by the names of their variables.
 
-    `auto` selects the only module, else one with a usual name, else all. Raises InvalidRequest for an unknown name.
+    `found` has all of them. `name` selects one, or is `auto`: then it is the only module, else one with a usual name
+    such as `model`, else all. Raises InvalidRequest for an unknown name.
     """
     if name == "auto":
         likely = list(found) if len(found) == 1 else [each for each in _USUAL if each in found][:1]

@@ -25,7 +25,8 @@ class JobSearch(JobBase):
         Returns
         -------
         DataFrame
-            State, units, values, usage and hyperparameters, indexed by trial.
+            State, units trained (epochs or steps), newest and best value, slot-seconds used, hyperparameters and more,
+            indexed by trial.
 
         Raises
         ------
@@ -40,7 +41,7 @@ class JobSearch(JobBase):
         """Return a search as an Optuna study, for Optuna's plots, dashboard and importances.
 
         Paused and pruned trials become pruned trials of the study. A trial's value is its best, and its values at the
-        ends of units are intermediate values.
+        ends of the search's units (epochs or steps) are intermediate values.
 
         Returns
         -------
@@ -64,6 +65,8 @@ class JobSearch(JobBase):
 
     def promote(self, trial: int) -> Self:
         """Train a trial of a search on to its next rung with the next free slots, however good it is.
+
+        A rung is a length of training at which the search compares trials.
 
         Parameters
         ----------

@@ -79,7 +79,11 @@ def load(client: Client, number: int, choices: Sequence[CheckpointInfo], weights
 
 
 def _of_program(client: Client, number: int, choices: Sequence[CheckpointInfo], weights: Weights) -> Models | None:
-    """Return the torch modules of a program that runs unchanged; None for definitions of another form."""
+    """Return the trained torch modules of a program with a training loop of its own; None for other definitions.
+
+    `choices` are checkpoints in order of preference; a damaged one is skipped. `weights` is the variable of the wanted
+    module, or `auto`. A single module is returned itself, several as a dict by variable.
+    """
     for place, info in enumerate(choices, 1):
         try:
             manifest = _manifest(client, number, info)

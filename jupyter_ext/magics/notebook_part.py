@@ -23,7 +23,10 @@ class NotebookPart(NamedTuple):
 def notebook_part(
     cell: str, running: str, definition: Definition, module: ast.Module, transform: Callable[[str], str]
 ) -> NotebookPart:
-    """Return the part of a submitted cell that the notebook executes.
+    """Return the part of a submitted cell that the notebook executes itself.
+
+    It has the cell's definitions, which later cells may use. The training and what depends on it are left to the job.
+    A cell that consists of role functions is executed as a whole.
 
     Parameters
     ----------
@@ -55,5 +58,8 @@ def notebook_part(
 
 
 def _above(lines: tuple[str, ...], line: int | None) -> str | None:
-    """Return the lines above the one that trains, whose effects the notebook lacks like those of all below."""
+    """Return the lines above line `line`, which trains; None if `line` is None.
+
+    Only these are recorded for later captures, since the notebook runs neither the training nor what comes after it.
+    """
     return None if line is None else "\n".join(lines[: line - 1])

@@ -53,13 +53,17 @@ class Cell:
         return True
 
     def waits(self, asked: bool | None) -> bool:
-        """Return whether to wait for the experiment: `asked`, or if that is None, whether no user is present."""
+        """Return whether to wait for the experiment's end, as the user's option `asked` says.
+
+        Without the option, it is True in a notebook that runs without a user.
+        """
         return headless(this_shell()) if asked is None else asked
 
     def wait(self, client: Client, overview: Overview, captured: Sequence[str], quiet: bool = False) -> Waited:
         """Show the experiment until it has ended, as a live card, or as lines in a notebook that runs without a user.
 
-        Raises ExperimentFailed.
+        `captured` are sentences about its submission; with `quiet`, nothing is shown meanwhile. Raises
+        ExperimentFailed.
         """
         return Waited(wait(client, overview, captured, plain=headless(this_shell()), quiet=quiet))
 

@@ -69,7 +69,10 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _of_framework(definition: Definition, capture: Capture) -> Untrained:
-    """Return the model and its Trainer, or the model that a definition of functions has as a value."""
+    """Return the model and its Trainer of a cell for Lightning or Hugging Face, which only the job trains.
+
+    For a definition that consists of functions it is the model, if that is given as a value and not by a function.
+    """
     # A hint on lines that are not run says already how to load the model.
     loads = [] if any("job.load()" in each for each in definition.hints) else ["job.load()"]
     if definition.form == "lightning":
@@ -85,14 +88,21 @@ def _of_framework(definition: Definition, capture: Capture) -> Untrained:
 
 
 def _model(call: ast.Call) -> list[str]:
-    """Return the variable that a call gets as its model, as a list; an empty one for another expression."""
+    """Return the variable that a Trainer call gets as its model: `["net"]` for `Trainer(net)` or `fit(model=net)`.
+
+    The list is empty if the model is another expression, as in `Trainer(Net())`.
+    """
     given = next((each.value for each in call.keywords if each.arg == "model"), None)
     given = call.args[0] if given is None and call.args else given
     return [given.id] if isinstance(given, ast.Name) else []
 
 
 def _of_loop(dropped: Sequence[ast.stmt], module: ast.Module, held: Mapping[str, Any]) -> Untrained:
-    """Return the modules that statements of a loop train, and the values that they fill or count."""
+    """Return the modules and tensors that a training loop trains, and the other values that it fills or counts.
+
+    `dropped` are the statements that the notebook leaves to the job, `module` is the captured module, and `held` has
+    the notebook's values.
+    """
     nodes = sorted((node for each in dropped for node in ast.walk(each) if isinstance(node, ast.Name)), key=_position)
     order = dict.fromkeys(node.id for node in nodes)
     bound = {node.id for node in nodes if not isinstance(node.ctx, ast.Load)}
@@ -124,7 +134,11 @@ def _scopes(module: ast.Module) -> dict[str, FunctionNode | ast.ClassDef]:
 def _reached(
     names: Iterable[str], scopes: Mapping[str, FunctionNode | ast.ClassDef], held: Mapping[str, Any]
 ) -> set[str]:
-    """Return these names, and those that the functions and classes behind them refer to."""
+    """Return these names, and all names to which the functions and classes that they denote refer, directly or not.
+
+    `scopes` has the module's functions and classes by name, and `held` the notebook's values. An instance refers to
+    what its class refers to.
+    """
     found = set(names)
     queue = list(found)
     while queue:
@@ -137,7 +151,11 @@ def _reached(
 
 
 def _free(scope: FunctionNode | ast.ClassDef) -> set[str]:
-    """Return the names of the module to which a function or class refers, roughly: inner scopes count as one."""
+    """Return the module-level names to which a function or class refers.
+
+    This is an approximation: nested functions count as part of one scope, so that a local name of one hides a
+    module-level name that another uses.
+    """
     names = [node for node in ast.walk(scope) if isinstance(node, ast.Name)]
     stored = {node.id for node in names if not isinstance(node.ctx, ast.Load)}
     local = stored | {node.arg for node in ast.walk(scope) if isinstance(node, ast.arg)}
@@ -153,7 +171,10 @@ def _changed_globals(scope: FunctionNode | ast.ClassDef) -> set[str]:
 
 
 def _started(dropped: Sequence[ast.stmt]) -> set[str]:
-    """Return the variables that a cell sets to a first value, such as 0, [] or infinity, and then changes."""
+    """Return the variables that a cell sets to a first value, such as 0, [] or infinity, and then changes.
+
+    `dropped` are the statements of the cell that the notebook leaves to the job.
+    """
     found: set[str] = set()
     for each in dropped:
         if isinstance(each, ast.Assign | ast.AnnAssign) and each.value is not None and _is_first(each.value):
@@ -174,7 +195,7 @@ def _is_first(value: ast.expr) -> bool:
 
 
 def _counted(statement: ast.stmt) -> Iterator[str]:
-    """Yield the variables that a statement counts up from values of earlier cells."""
+    """Yield the variables that a statement changes only by `+=` and the like, such as counters."""
     plain = {
         target.id
         for node in ast.walk(statement)
@@ -196,7 +217,12 @@ def _optimised(statement: ast.stmt) -> Iterator[str]:
 
 
 def _aliases(dropped: Sequence[ast.stmt], modules: set[str], held: Mapping[str, Any]) -> set[str]:
-    """Return the variables that hold the module of another variable: a checkpoint names each module once."""
+    """Return the variables of `modules` that refer to the same module as another variable.
+
+    An example is `m` after `m = model.to(device)`. A checkpoint has each module under one name only. `dropped` are the
+    statements that the notebook leaves to the job, `modules` has variables of torch modules, and `held` the notebook's
+    values.
+    """
     first: dict[int, str] = {}
     for name, value in held.items():
         if name in modules:
@@ -211,7 +237,11 @@ def _aliases(dropped: Sequence[ast.stmt], modules: set[str], held: Mapping[str, 
 
 
 def _is_trained(value: object, kind: str) -> bool:
-    """Return True for a torch module with weights that can be trained, or for such a tensor, as `kind` says."""
+    """Return True if a value is a torch object of this kind that training would change.
+
+    With `kind` "Module" it must be a module with a parameter that requires gradients, with "Tensor" a leaf tensor that
+    does.
+    """
     torch = sys.modules.get("torch")
     if torch is None:
         return False

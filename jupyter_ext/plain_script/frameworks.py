@@ -56,10 +56,11 @@ _TRAINER = "Its numbers are those of the experiment on one slot, with as many th
 def framework_script(
     source: str, roles_from: int, definition: Definition, config: Config, params: Mapping[str, Value], command: str
 ) -> str:
-    """Return the script for a training definition of the form trainer or lightning; `params` are its hyperparameters.
+    """Return the script for a cell in which the Trainer of Hugging Face or Lightning trains.
 
-    Raises InvalidRequest for a cell that does not call a training, and for options that must be set in the code
-    instead.
+    `source` is the captured module, in which the submitted cell begins at line `roles_from`; `params` are its
+    hyperparameters, and `command` is the command line of the submission. Raises InvalidRequest for a cell that does not
+    call a training, and for options that must be set in the code instead.
     """
     changed = {name: value for name, value in params.items() if value != definition.defaults[name]}
     own = definition.settings
@@ -133,7 +134,10 @@ def _end(node: ast.expr | ast.keyword, begins: list[int]) -> int:
 
 
 def _of_trainer(config: Config, own: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the TrainingArguments for which the submission has other values than the cell, by name."""
+    """Return seed and length of the training as keyword arguments of TrainingArguments, if the submission changed them.
+
+    `own` has the settings that the cell's code gives to its TrainingArguments.
+    """
     found: dict[str, Any] = {"seed": config.seed} if config.seed != own["seed"] else {}
     if config.steps is not None and config.steps != own.get("steps"):
         found["max_steps"] = config.steps
@@ -145,7 +149,11 @@ def _of_trainer(config: Config, own: Mapping[str, Any]) -> dict[str, Any]:
 def _of_lightning(
     tree: ast.Module, roles_from: int, definition: Definition, config: Config, changed: Mapping[str, Value]
 ) -> dict[ast.Call, dict[str, Any]]:
-    """Return the arguments that the submission changes, by call: those of the cell's classes and of its Trainer."""
+    """Return the arguments that the submission changes, by call: those of the cell's classes and of its Trainer.
+
+    `tree` is the captured module, in which the submitted cell begins at line `roles_from`. `changed` has the
+    hyperparameters whose values differ from those in the code.
+    """
     cell = lightning_cell(tree, roles_from)
     if cell.fit is None or cell.trainer is None:
         raise InvalidRequest(

@@ -163,8 +163,8 @@ class FunctionsForm:
     def _make(self, name: str, given: Mapping[str, str] = {}) -> list[str]:
         """Return the statements that call a function of the definition and assign its result to a variable.
 
-        Statements for results that it takes as arguments come first; a function that is called already gives no
-        statements.
+        They are preceded by statements that compute its arguments, where these are results of other functions. If the
+        function was called before, the list is empty. `given` has the expressions of other arguments, by name.
         """
         if name in self._made:
             return []

@@ -50,7 +50,8 @@ def collect(
     Patterns are relative to the working folder of `place`. Modules in `modules` are treated as imported. `search` are
     folders in which modules of a file are searched first; for a notebook it is empty. With `elsewhere`, another Python
     runs the source: its packages are unknown here, and no module is reported as missing. `where` converts a line of
-    `source` to a location shown to users. No error is raised: problems are returned in `problems`.
+    `source` to a location shown to users. `limit` is the maximum size of all files in bytes. No error is raised:
+    problems are returned in `problems`.
     """
     try:
         tree = ast.parse(source)
@@ -94,7 +95,10 @@ class _Collector:
                 queue += [(deeper, False) for each in self._take(name, own) for deeper in _names(each)]
 
     def check(self, wanted: Sequence[Import]) -> None:
-        """Report a problem or a warning for each of these imports whose module cannot be found."""
+        """Report each unconditional import of a module that cannot be found here.
+
+        It is a problem, or only a warning if the module may be found when the job runs, as the code changes `sys.path`.
+        """
         for each in wanted:
             self._check(each)
 
@@ -112,7 +116,7 @@ class _Collector:
     def _take(self, name: str, own: bool) -> list[Import]:
         """Add a module's file, or a package's whole folder, if it is local; return what the module imports.
 
-        `own` is True if the source itself imports it, so that a module outside of the project is reported.
+        `own` is True if the submitted source itself imports it: then a module outside of the project causes a warning.
         """
         top = self.modules.find(name.split(".")[0])
         found = None if top is None or top.name in OURS or is_third_party(top) else self.modules.find(name)

@@ -19,7 +19,10 @@ class Tree:
         self._ignored = Ignored(root)
 
     def files(self, folder: Path, ignored: Ignored | None = None) -> Iterator[tuple[Path, int]]:
-        """Yield the regular files below a folder with their sizes in bytes; raises OSError for an unreadable folder."""
+        """Yield the regular files below a folder with their sizes in bytes; raises OSError for an unreadable folder.
+
+        Files that the rules `ignored` exclude are left out; by default these are the rules of the root folder.
+        """
         yield from self._files(folder, ignored or self._ignored, frozenset({folder.resolve()}))
 
     def _files(self, folder: Path, ignored: Ignored, above: frozenset[Path]) -> Iterator[tuple[Path, int]]:

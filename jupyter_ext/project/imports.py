@@ -69,7 +69,8 @@ def touches_path(tree: ast.AST) -> bool:
 def added_folders(tree: ast.AST, bases: Sequence[Path]) -> list[Path]:
     """Return existing folders that calls such as `sys.path.insert(0, "../src")` add, if they are literals.
 
-    `Path(__file__).parent / "lib"` means the folder `lib` next to the file.
+    They are searched relative to each of `bases`. `Path(__file__).parent / "lib"` means the folder `lib` next to the
+    file.
     """
     found: list[Path] = []
     for call in _path_changes(tree):

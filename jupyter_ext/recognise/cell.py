@@ -32,7 +32,10 @@ def _is_whole(lines: Sequence[str]) -> bool:
 
 
 def about(name: str, setup: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """Return the statements among `setup` that compute or mutate the value of `name`."""
+    """Return the statements among `setup` that compute or mutate the value of `name`, from its last new value on.
+
+    An assignment that does not read the old value makes the statements before it superfluous.
+    """
     found: list[ast.stmt] = []
     for each in setup:
         if isinstance(each, ast.Assign | ast.AnnAssign):
@@ -62,7 +65,10 @@ def _is(target: ast.expr, name: str) -> bool:
 
 
 def _reads(statement: ast.Assign | ast.AnnAssign, name: str) -> bool:
-    """Return True if an assignment to `name` reads its old value; moving it to a device does not count."""
+    """Return True if an assignment to `name` reads its old value, as `x = x + 1` does.
+
+    Moving it to a device, as in `x = x.to(device)`, does not count.
+    """
     value = without_devices(statement.value) if statement.value is not None else ast.Constant(None)
     return name in names(value)
 

@@ -27,9 +27,10 @@ class Fit:
 
 
 def first_fit(body: Sequence[ast.stmt], roles_from: int) -> Fit | None:
-    """Return the first `fit` call of a model that was compiled before.
+    """Return the first `fit` call at the submitted cell's top level, of a Keras model that was compiled before.
 
-    None if there is none, or if Keras is not imported.
+    `body` has the statements of the captured module, in which the submitted cell begins at line `roles_from`. Returns
+    None if there is no such call, or if Keras is not imported.
     """
     if not any(name.split(".")[0] in ("keras", "tensorflow") for each in body for name in _imported(each)):
         return None
@@ -55,8 +56,9 @@ def options(fit: Fit) -> list[str]:
 def cell(fit: Fit, roles_from: int, source: str) -> str | None:
     """Return the source of a cell of functions that replaces the call of `fit`; None if the cell cannot be rewritten.
 
-    Statements that create the model become the function `model`; other statements do not change. The cell cannot be
-    rewritten if one of these other statements uses the model, or if `fit` has arguments without an equivalent.
+    `source` is the captured module, in which the submitted cell begins at line `roles_from`. Statements that create the
+    model become the function `model`; other statements do not change. The cell cannot be rewritten if one of these
+    other statements uses the model, or if `fit` has arguments without an equivalent.
     """
     given = _given(fit.call)
     if given is None or "x" not in given or not given.keys() <= _WRITTEN:
@@ -78,7 +80,10 @@ def cell(fit: Fit, roles_from: int, source: str) -> str | None:
 
 
 def _data(given: Mapping[str, ast.expr]) -> list[str]:
-    """Return the source of functions that return the training and validation data, split as Keras splits them."""
+    """Return the source of the functions `train_data` and `validation_data`, split as Keras splits the data.
+
+    `given` has the arguments of `fit` by name. Without validation data there is only `train_data`.
+    """
     parts = [ast.unparse(given[name]) for name in ("x", "y", "sample_weight") if name in given]
     if "validation_data" in given:
         return [
@@ -110,7 +115,11 @@ def _given(call: ast.Call) -> dict[str, ast.expr] | None:
 
 
 def _assigned(value: ast.expr, setup: Sequence[ast.stmt]) -> tuple[ast.expr, list[ast.stmt]]:
-    """Return the value assigned to a name, with the assignment, if there is only one; else the expression itself."""
+    """Return the expression behind a variable, with the statement that assigns it, if `setup` has exactly one.
+
+    For example, for `callbacks` after `callbacks = [Stop()]` it is `[Stop()]`. Otherwise `value` itself is returned,
+    with an empty list. `setup` has the statements before the call of `fit`.
+    """
     if isinstance(value, ast.Name):
         found = [each for each in setup if value.id in binds(each)]
         if len(found) == 1 and isinstance(found[0], ast.Assign) and isinstance(found[0].targets[0], ast.Name):
@@ -119,7 +128,11 @@ def _assigned(value: ast.expr, setup: Sequence[ast.stmt]) -> tuple[ast.expr, lis
 
 
 def _literal(value: ast.expr, setup: Sequence[ast.stmt]) -> str:
-    """Return the text of an option's value: a number, or the expression in braces, which the notebook evaluates."""
+    """Return an argument of `fit` as the text of an option's value, such as `3` or `{epochs}`.
+
+    It is the constant if the expression `value` is one, or is a variable to which `setup` assigns one; otherwise the
+    expression in braces, which the notebook evaluates.
+    """
     number, _ = _assigned(value, setup)
     return str(number.value) if isinstance(number, ast.Constant) else f"{{{ast.unparse(value)}}}"
 

@@ -47,9 +47,10 @@ def in_other_cells(missing: Collection[str], own: str, namespace: Mapping[str, o
 
 
 def _name(role: str, namespace: Mapping[str, object]) -> str | None:
-    """Return the notebook variable that holds a role's value, None if there is none.
+    """Return the notebook variable that holds a role's value, such as the training data; None if there is none.
 
-    It is one of the role's own name, else a DataLoader, else the newest variable.
+    The variable with the role's own name comes first, then the newest DataLoader, then the newest variable with a usual
+    name for this role and a suitable value.
     """
     names = [name for name, value in namespace.items() if role in (name, role_of(name)) and _fits(role, value)]
     loaders = [name for name in names if type(namespace[name]).__name__ == "DataLoader"]

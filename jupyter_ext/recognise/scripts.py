@@ -42,7 +42,11 @@ class Script(NamedTuple):
 
 
 def scripts(source: str, roles_from: int, own: Sequence[ast.stmt]) -> Iterator[Script]:
-    """Yield the script files that are run by statements in `own`, or by magics from line `roles_from` on."""
+    """Yield the Python files that a cell runs, by magics or by calls such as `subprocess.run`.
+
+    `source` is the captured module, in which the submitted cell begins at line `roles_from`; `own` has the statements
+    of this cell.
+    """
     in_shell = False
     for number, line in enumerate(source.splitlines()[roles_from - 1 :], start=roles_from):
         magic = _MAGIC.match(line)

@@ -43,7 +43,7 @@ class Handler(JupyterHandler):
         self.proxy, self.path = proxy, path
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """Reply to a DaylightError with its status, and with the error as JSON."""
+        """Reply to an error with its HTTP status, and with the error as JSON in the service's format."""
         error = kwargs.get("exc_info", (None, None, None))[1]
         if isinstance(error, DaylightError):
             self.reply(error.http_status, error.to_json())
@@ -75,7 +75,7 @@ class Handler(JupyterHandler):
     def log_exception(
         self, typ: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None
     ) -> None:
-        """Log only internal errors with a traceback."""
+        """Log a DaylightError as one line, as a warning if its status is 500 or above; other errors as Jupyter does."""
         if isinstance(value, DaylightError):
             self.log.log(DEBUG if value.http_status < 500 else WARNING, "Daylight: %s", value.message)
         else:
@@ -225,7 +225,7 @@ class UnknownHandler(Api):
 
 
 def _read(kind: type[_Record], answer: Answer) -> _Record:
-    """Parse the service's reply as a record; raises OtherVersion if the versions are incompatible."""
+    """Parse the service's reply as a record of type `kind`; raises OtherVersion if the versions are incompatible."""
     return read_answer(kind, answer.body, answer.version)
 
 

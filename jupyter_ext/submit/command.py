@@ -25,8 +25,9 @@ NAMED_LIMIT = 1_000_000  # bytes of a file that is included because the command 
 def capture_command(words: Sequence[str], own_process: str | None = None) -> tuple[Capture, Path]:
     """Return the capture of a shell command, and the file in whose folder its modules are searched.
 
-    The file may not exist. `own_process` is the reason, given by an option, why a Python program must run in processes
-    of its own. Raises InvalidRequest for a command that names no program.
+    The file may not exist. A Python program normally runs within the process of a rank; `own_process` is the reason, if
+    an option gives one, why it must run in a process of its own. Raises InvalidRequest for a command that names no
+    program.
     """
     problems: list[Problem] = []
     program, interpreter = _interpreted(program_of(words), problems)

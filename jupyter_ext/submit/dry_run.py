@@ -21,7 +21,9 @@ from kernel_backend.text import counted
 def dry_run(checked: PreparedSubmission, asked: ParsedLine, command: str, tail: str = "") -> str:
     """Return, as text, everything that a submission would send.
 
-    `command` is `%%dlsubmit` or `daylight submit train.py`, and `tail` is appended to that line.
+    It ends with the submitted code, below a line with all options. `asked` has the options and arguments of the user's
+    line, and `command` is `%%dlsubmit` or `daylight submit train.py`. `tail` is the end of the line, for a shell
+    command the part from `--` on.
     """
     head = [f"# {line}" for line in _about(checked)]
     values = [f"{name}={value!r}" for name, value in checked.params.items() if name not in checked.space.names]
@@ -33,7 +35,10 @@ def dry_run(checked: PreparedSubmission, asked: ParsedLine, command: str, tail: 
 
 
 def as_script(checked: PreparedSubmission, asked: ParsedLine, command: str) -> str:
-    """Return a plain script equivalent to the submission; raise InvalidRequest for features that a script lacks."""
+    """Return a plain script equivalent to the submission; raise InvalidRequest for features that a script lacks.
+
+    `command` is the command line of the submission, which the script's description names.
+    """
     if checked.capture.captured or checked.space.parameters:
         what = "captured values travel" if checked.capture.captured else "a search trains several trials"
         raise InvalidRequest(f"--as-script writes code alone, and {what}: leave out what asks for it")

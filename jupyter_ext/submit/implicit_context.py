@@ -71,7 +71,10 @@ def _secrets(name: str, data: bytes, known: Sequence[str]) -> Iterator[tuple[int
 
 
 def _fitting(files: Mapping[str, bytes], warnings: list[str], budget: ArchiveBudget) -> ImplicitContext:
-    """Return the files that fit into the budget, smallest first; an editable package is included as a whole or not."""
+    """Return the files that fit into the budget, smallest first; an editable package is included as a whole or not.
+
+    A sentence about each file or package that is left out is added to `warnings`.
+    """
     groups: dict[str, dict[str, bytes]] = {}
     for name, data in files.items():
         parts = name.split("/")

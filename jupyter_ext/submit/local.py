@@ -107,7 +107,10 @@ def _run(checked: PreparedSubmission) -> dict[str, Any]:
 
 
 def _run_command(written: Written, command: Command, project: Project, main: ModuleType) -> None:
-    """Run the program of a command as `python train.py` does; `sys.exit()` without an error ends it normally."""
+    """Run the program of a command in the namespace of `main`, as `python train.py` runs it.
+
+    `written` is the program with hyperparameters written into it. A `sys.exit()` without an error ends it normally.
+    """
     from kernel_backend.runner.forms.script.start import Start
 
     assert command.program is not None

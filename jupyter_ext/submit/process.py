@@ -58,7 +58,10 @@ def notebook_process(capture: Capture, files: Mapping[str, bytes]) -> Process:
 
 
 def _changed_variables(code: str) -> Iterator[tuple[str, str | None]]:
-    """Yield relevant environment variables that changed since this process started, with value; None if deleted."""
+    """Yield environment variables that changed since this process started, with their values; None if deleted.
+
+    Only those are yielded that `code` names in quotes or that affect libraries' results, and no secrets.
+    """
     known, before = known_secrets(), _at_the_start()
     for name in sorted(before.keys() | os.environ.keys()):
         value = os.environ.get(name)

@@ -49,7 +49,8 @@ def trials_text(config: Config, space: Space) -> str:
 def bounds_text(config: Config, space: Space) -> str:
     """Return a text with the number and length of a search's trials, and the bounds of its cost.
 
-    For example `asha: 64 trials of 1 to 16 epochs on 2 slots, that is 128 to 2,048 epochs of a slot`.
+    For example `asha: 64 trials of 1 to 16 epochs on 2 slots, that is 128 to 2,048 epochs of a slot`: the least and the
+    most that all trials together may train.
     """
     search = config.search or Search()
     most, unit = (config.steps, "step") if config.steps else (config.epochs, "epoch")

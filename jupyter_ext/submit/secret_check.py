@@ -22,7 +22,8 @@ def find_leaks(
 ) -> Iterator[Problem]:
     """Yield a problem for each line of the definition, `files` or `given` that seems to contain a secret.
 
-    `given` holds hyperparameters by name, and options by flag.
+    `given` holds hyperparameters by name, and options by flag. `known` are secrets to search for literally, such as the
+    value of the environment variable `API_TOKEN`.
     """
     for line, kind in find_secrets(capture.source, known):
         place = capture.where(line)

@@ -201,10 +201,11 @@ def check(
 ) -> PreparedSubmission:
     """Check a capture: bind a value or a domain to each hyperparameter, and collect the files that it needs.
 
-    `file` is the captured file if the source is not a notebook: modules next to it are found first. `session` is the
-    notebook of the capture. `wrong` holds problems of the command line. Raises CaptureError with all problems
-    (InvalidRequest if `wrong` holds any, or a search needs longer trials), or InvalidDefinition if only the definition
-    is invalid or does not go with the options; all messages name cells and lines.
+    `given` has values of hyperparameters by name, and `asked` the submit options. `file` is the captured file if the
+    source is not a notebook: modules next to it are found first. `session` is the notebook of the capture. `wrong`
+    holds problems of the command line. Raises CaptureError with all problems (InvalidRequest if `wrong` holds any, or a
+    search needs longer trials), or InvalidDefinition if only the definition is invalid or does not go with the options;
+    all messages name cells and lines.
     """
     travelling = _travelling(capture, asked, file)
     declared, unreadable = _declared(asked)
@@ -260,11 +261,13 @@ def check(
 
 
 def _definition(capture: Capture, travelling: ProjectFiles, namespace: Mapping[str, object]) -> Definition:
-    """Return the parsed training definition of a capture; `namespace` holds the notebook's values.
+    """Return the parsed training definition of a capture.
 
-    Raises InvalidDefinition for a cell that is no definition, such as a call of Keras' `fit`. If the cell can be
-    rewritten as functions, or completed with values of other cells, the error suggests such a cell: `details["cell"]`
-    is the cell, `details["options"]` has options for its `%%dlsubmit` line, and the message ends with the cell.
+    `travelling` are the project files that are sent with it, and `namespace` holds the notebook's values. Raises
+    InvalidDefinition for a cell that is no definition, such as a call of Keras' `fit`. If the cell can be rewritten as
+    functions, or completed with values of other cells, the error suggests such a cell: `details["cell"]` is the cell,
+    `details["options"]` has options for its `%%dlsubmit` line, and `details["shown"]` is the end of the message, with
+    the cell.
     """
     try:
         modules = project_modules(travelling.files, travelling.project)
@@ -331,7 +334,10 @@ def _declared(asked: SubmitOptions) -> tuple[Declared, list[Problem]]:
 
 
 def _state(capture: Capture, session: Session) -> dict[str, State]:
-    """Return digests of the notebook values that the job must reproduce; values that contain secrets are left out."""
+    """Return digests of the notebook values that the job must reproduce, by name; secrets are left out.
+
+    The job computes these values itself, and compares their digests.
+    """
     known = known_secrets()
     values = {name: session.namespace[name] for name in capture.compared if name in session.namespace}
     states = {name: state_of(value) for name, value in values.items() if not is_secret(name, value)}
@@ -369,7 +375,9 @@ def submit(
 ) -> Overview:
     """Submit a capture and return the new experiment; start the service if none is running.
 
-    Raises CaptureError or InvalidDefinition before anything is sent, and errors of the service.
+    `given` has values of hyperparameters by name, and `asked` the submit options. If an identical experiment is active
+    already, that one is returned, unless `again` is set. Raises CaptureError or InvalidDefinition before anything is
+    sent, and errors of the service.
     """
     check_line(config, space)
     checked = check(capture, given, asked, file, space=space, config=config)
@@ -393,8 +401,8 @@ def send(
 ) -> SubmitResult:
     """Upload a checked capture and create an experiment; raise errors of the service.
 
-    If an identical experiment is active already, return that one, unless `again` is set. The variable DAYLIGHT_POOL
-    names the pool of submissions that name none.
+    `notebook` is the path of the notebook's file. If an identical experiment is active already, return that one, unless
+    `again` is set. The variable DAYLIGHT_POOL names the pool of submissions that name none.
     """
     config, own = checked.config, os.environ.get("DAYLIGHT_POOL")
     if config.pool is None and own:

@@ -20,7 +20,7 @@ from kernel_backend.text import same_text
 
 
 class Source(NamedTuple):
-    """File or command of a submission, as captured."""
+    """File or command that `daylight submit` submits, with its capture and the experiment's default name."""
 
     capture: Capture
     path: Path  # modules next to it are found
@@ -30,9 +30,10 @@ class Source(NamedTuple):
 
 
 def source_of(options: Namespace, program: Sequence[str] | None) -> Source:
-    """Return the command in `program`, else the file among the positional arguments, which is removed from them.
+    """Return the captured file or command that the command line of `daylight submit` names.
 
-    Raises InvalidRequest if there is neither, or both.
+    `program` has the words of the command after `--`; if it is None, the file is taken from the positional arguments in
+    `options.words`, and removed there. Raises InvalidRequest if there is no file, or a file besides a command.
     """
     if program is None:
         path = _file(options.words)
@@ -83,7 +84,10 @@ def submit(call: Call) -> Answer:
 
 
 def _file(words: list[str]) -> Path:
-    """Remove the file from the positional arguments and return it; raise InvalidRequest unless there is one."""
+    """Remove the file from the positional arguments `words` and return it.
+
+    The other arguments have the form `name=value`. Raises InvalidRequest unless exactly one existing file is named.
+    """
     files = [word for word in words if "=" not in word or _is_file(Path(word))]
     if len(files) != 1:
         found = f"not {len(files)}: {' '.join(files)[:500]}" if files else "which is missing"

@@ -17,7 +17,10 @@ QUIET_S = 30.0  # a plain log prints a line at least this often
 
 
 def show(client: Client, overview: Overview, captured: Sequence[str], *, widget: bool = False) -> None:
-    """Show the current state of the experiment as a card or, with `widget`, as a widget."""
+    """Show the current state of the experiment as a card or, with `widget`, as a widget.
+
+    `captured` are sentences about the submission.
+    """
     LiveView(client, captured, widget=widget).show(overview, final=True)
 
 
@@ -26,7 +29,8 @@ def wait(
 ) -> Overview | None:
     """Show progress until the experiment has ended, and return it; None after an interrupt. Raises ExperimentFailed.
 
-    `plain` prints lines, for frontends without a live card; `quiet` prints nothing.
+    `captured` are sentences about the submission. `plain` prints lines, for frontends without a live card; `quiet`
+    prints nothing. With `widget`, a widget is shown in place of the card.
     """
     number = overview.experiment.number
     try:

@@ -75,7 +75,10 @@ def bundle(
 
 
 def plain(overview: Overview, now: float, captured: Sequence[str] = ()) -> str:
-    """Return the experiment as a few lines of plain text, for outputs without HTML."""
+    """Return the experiment as a few lines of plain text, for outputs without HTML.
+
+    `now` is in seconds since the epoch, and `captured` are sentences about the submission.
+    """
     lines = [
         head_text(overview, now),
         *label_lines(overview.experiment),
@@ -93,7 +96,10 @@ def plain(overview: Overview, now: float, captured: Sequence[str] = ()) -> str:
 
 
 def html(overview: Overview, now: float, captured: Sequence[str] = (), picture: bytes | None = None) -> str:
-    """Return the experiment as an HTML card without scripts; all text from users is escaped."""
+    """Return the experiment as an HTML card without scripts; all text from users is escaped.
+
+    `now` is in seconds since the epoch, `captured` are sentences about the submission, and `picture` is a PNG.
+    """
     said = [*label_lines(overview.experiment), *captured, *_hint(overview, captured)]
     parts = [_head(overview, now), *map(_dim, said)]
     if overview.experiment.params:
@@ -112,9 +118,9 @@ def html(overview: Overview, now: float, captured: Sequence[str] = (), picture: 
 
 
 def _told(overview: Overview) -> Sequence[Trial]:
-    """Return the trials that the card shows: all of them, or of a search the best one.
+    """Return the trials that the card shows: all trials, but for a search only the best one.
 
-    If a search has failed, it is the newest failed trial.
+    If a search has failed, it is the newest failed trial instead.
     """
     if overview.experiment.config.search is None:
         return overview.trials
@@ -133,7 +139,11 @@ def _facts(overview: Overview) -> list[str]:
 
 
 def _hint(overview: Overview, captured: Sequence[str]) -> list[str]:
-    """Return a line with the next commands, if the experiment was just submitted."""
+    """Return a line that names the next commands, if the experiment was just submitted and has not ended.
+
+    Otherwise the list is empty. `captured` are sentences about the submission, which are given only for a new
+    experiment.
+    """
     number = overview.experiment.number
     goes_on = not overview.ended
     return [f"%dl show {number} looks again, %dl stop {number} ends it"] if captured and goes_on else []

@@ -27,9 +27,9 @@ class SavedSearch(Record):
 
 
 class Saved(Record):
-    """State saved in a notebook, from which an experiment is drawn without a service.
+    """State of an experiment that a notebook saves in its output, to draw the experiment without a service.
 
-    The frontend's types call it `Saved`, too.
+    The frontend's TypeScript type for it has the same name.
     """
 
     version: Literal[1] = 1
@@ -51,7 +51,8 @@ def saved_json(
 ) -> dict[str, Any]:
     """Return the state of an experiment that a notebook saves, as plain JSON with NaN as text.
 
-    An output has it under MIME_TYPE. `now` is in seconds since the epoch.
+    An output has it under MIME_TYPE. `now` is in seconds since the epoch, and `captured` are sentences about the
+    submission.
     """
     return Saved(
         number=overview.experiment.number,

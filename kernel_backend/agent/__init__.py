@@ -1,1 +1,1 @@
-"""Run an agent: a process of a Unix user that does the service's work on the files and processes of that user."""
+"""Run an agent: a process under a user's Unix account, through which the service works on the files and jobs there."""

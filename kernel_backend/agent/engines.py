@@ -1,4 +1,4 @@
-"""Hold the engines that run a user's gangs: one for this machine, and one for each pool that the service names."""
+"""Hold the engines that run one user's gangs (all ranks of an attempt): one for this machine, one per Slurm pool."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kernel_backend.model.cluster.pools import Pool
 
 
 class AgentEngines:
-    """Engines of one user's gangs; their state is in the user's workspace (the agent's home folder).
+    """Engines that run the gangs of one user; their state is in the user's workspace (the agent's home folder).
 
     The engine of a pool is created when it is first needed.
     """
@@ -23,11 +23,17 @@ class AgentEngines:
         self._guard = threading.Lock()
 
     def of(self, pool: str | None) -> LocalEngine | SlurmEngine:
-        """Return the engine of a pool, given by its record as JSON; for None, the engine of this machine."""
+        """Return the engine of a pool; for None, the engine of this machine.
+
+        `pool` is the pool's name and settings, a `Pool` as JSON text.
+        """
         return self.local if pool is None else self.of_pool(pool)
 
     def of_pool(self, pool: str) -> SlurmEngine:
-        """Return the engine of a pool, given by its record as JSON; a new one if the pool's settings have changed."""
+        """Return the engine of a pool; it is created at the first call, and anew if the pool's settings have changed.
+
+        `pool` is the pool's name and settings, a `Pool` as JSON text.
+        """
         name = Pool.model_validate_json(pool).name
         with self._guard:
             settings, engine = self._pools.get(name, ("", None))

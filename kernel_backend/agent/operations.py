@@ -28,8 +28,10 @@ T = TypeVar("T")
 class AgentOperations:
     """Operations that an agent performs when the service requests them by name.
 
-    Arguments are JSON values; records are passed as JSON text. `body` yields the bytes that follow the request. A
-    method returns a value that converts to JSON, or Contents (a stream of bytes).
+    Arguments are JSON values. Pydantic models (`job`, `pool`, `environment`) are passed as JSON text, and attempts as
+    their keys (`key`). `body` yields the bytes that follow the request. In the operations on checkpoints, `uid` is the
+    unique id of the trial, which its checkpoints record: checkpoints of an earlier trial with the same numbers are
+    ignored. A method returns a value that converts to JSON, or Contents (a stream of bytes).
     """
 
     def __init__(self, home: Path, loop: asyncio.AbstractEventLoop) -> None:
@@ -38,24 +40,24 @@ class AgentOperations:
         self._storage = CheckpointStorage(str(home / "checkpoints"))
 
     def hello(self, body: Iterator[bytes]) -> Greeting:
-        """Return this agent's uid, process id and home folder, by which the service sees that it answers."""
+        """Return this agent's uid, process id and home folder; the answer also shows that the agent works."""
         return Greeting(uid=os.getuid(), pid=os.getpid(), home=str(self._home))
 
     # Gangs
 
     def submit(self, body: Iterator[bytes], job: str, token: str, pool: str | None = None) -> None:
-        """Start the gang of an attempt, from its launch spec (JSON) and its secret token.
+        """Start the gang (all ranks) of an attempt, from its launch spec `job` and its secret token.
 
-        `pool` is the record of its pool as JSON, None for this machine.
+        `pool` is the attempt's pool as JSON; None means this machine.
         """
         self._done(self._engines.of(pool).submit(self._here(job), token))
 
     def statuses(self, body: Iterator[bytes], of: list[str], pool: str | None = None) -> Any:
-        """Return the statuses of the gangs of these attempts, given by their keys."""
+        """Return the statuses of the gangs of the attempts whose keys are in `of`, from the engine of one pool."""
         return self._done(self._engines.of(pool).statuses([parse_attempt(key) for key in of]))
 
     def release(self, body: Iterator[bytes], key: str, pool: str | None = None) -> None:
-        """Ask a gang to save a checkpoint and exit."""
+        """Make the gang of an attempt save a checkpoint and exit, without waiting for that."""
         self._done(self._engines.of(pool).release(parse_attempt(key)))
 
     def kill(self, body: Iterator[bytes], key: str, pool: str | None = None) -> None:
@@ -63,9 +65,10 @@ class AgentOperations:
         self._done(self._engines.of(pool).kill(parse_attempt(key)))
 
     def records(self, body: Iterator[bytes], key: str, after: int, begin: dict[str, int]) -> Any:
-        """Return a page of records from a gang's spool file: from offset `begin` on, with numbers above `after`.
+        """Return a page of the records that rank 0 has appended to the attempt's spool file.
 
-        The spool is the file to which rank 0 appends its records.
+        Reading begins at the position `begin` (`{"offset": BYTES, "number": N}`); records with numbers up to `after`
+        are left out.
         """
         return self._done(self._engines.local.records(parse_attempt(key), after, SpoolPosition.model_validate(begin)))
 
@@ -81,14 +84,14 @@ class AgentOperations:
         self._done(self._engines.of(pool).set_aside(parse_attempt(key)))
 
     def forget(self, body: Iterator[bytes], key: str, pool: str | None = None) -> None:
-        """Stop reporting the status of a gang that has ended."""
+        """Stop reporting the status of a gang that has ended, whose end the service has stored."""
         self._done(self._engines.of(pool).forget(parse_attempt(key)))
 
     def check(self, body: Iterator[bytes], pool: str, python: str, checkpoints: str, urls: list[str]) -> Any:
-        """Check a pool as this user and return the findings.
+        """Check a pool with this user's permissions and return the findings.
 
-        `checkpoints` is the folder or URL of checkpoints, "" for the folder in the user's workspace. `urls` are the
-        addresses of the service.
+        `python` is the path of the interpreter that runs trainings. `checkpoints` is the folder or URL of checkpoints,
+        "" for the folder in the user's workspace. `urls` are the addresses of the service.
         """
         context = CheckContext(python, checkpoints or str(self._home / "checkpoints"), tuple(urls))
         return self._done(self._engines.of_pool(pool).check(context))
@@ -96,42 +99,49 @@ class AgentOperations:
     # Code, artifacts, searches and environments
 
     def unpack(self, body: Iterator[bytes], job: str) -> Any:
-        """Unpack the archive in `body`, the code of an attempt, and return the attempt's working folder."""
+        """Unpack the archive in `body`, the code of the attempt that `job` describes, and return its working folder."""
         return self._workspace.unpack(self._here(job), b"".join(body))
 
     def largest_number(self, body: Iterator[bytes]) -> int:
-        """Return the largest number of an experiment that has a folder in the workspace."""
+        """Return the largest experiment number in the names of the workspace's folders; 0 if there is none."""
         return self._workspace.largest_number()
 
     def last_attempt(self, body: Iterator[bytes], experiment: int, trial: int, since: int) -> int:
-        """Return the number of the last attempt of a trial that has a folder, counted on from `since` without a gap.
+        """Return the number of a trial's last attempt: count up from `since` while the next number has a folder.
 
-        If attempt `since + 1` has none, return `since`.
+        If attempt `since + 1` has no folder, return `since`.
         """
         return self._workspace.last_attempt(experiment, trial, since)
 
     def usage(self, body: Iterator[bytes], experiment: int) -> dict[str, int]:
-        """Return the bytes of disk that the folders of an experiment use, by kind of folder."""
+        """Return how many bytes of disk the folders of an experiment use, except checkpoints, by kind of folder.
+
+        The kind is the name of the parent folder, such as `attempts`.
+        """
         return self._workspace.usage(experiment)
 
     def disk(self, body: Iterator[bytes]) -> Any:
-        """Return the bytes of disk that the folders of all experiments and environments use, and how many are free."""
+        """Return how many bytes of disk each experiment and all environments use, and the free and total bytes."""
         return self._workspace.disk()
 
     def remove(self, body: Iterator[bytes], experiment: int) -> None:
-        """Delete the folders of an experiment in the user's workspace."""
+        """Delete the folders of an experiment in the user's workspace, except its checkpoints."""
         self._workspace.remove(experiment)
 
     def remove_logs(self, body: Iterator[bytes], experiment: int) -> None:
-        """Delete the logs, records and unpacked code of an ended experiment."""
+        """Delete the logs, the spool records and the unpacked code of an ended experiment."""
         self._workspace.remove_logs(experiment)
 
     def artifact(self, body: Iterator[bytes], experiment: int, trial: int, name: str) -> Contents:
-        """Return the bytes of an artifact's file."""
+        """Return the content of the file `name` that a trial has stored as an artifact."""
         return self._workspace.artifact(experiment, trial, name)
 
     def asker(self, body: Iterator[bytes], asked: str) -> SearchClassProcess:
-        """Start a process with the user's search class; later requests on the same socket call its methods."""
+        """Prepare a process that runs the user's search class, whose code is the archive in `body`; return its client.
+
+        `asked` has the interpreter, the settings and the search space for it, a `SearchClass` as JSON. Later requests
+        on the same socket call the methods of the class.
+        """
         return self._workspace.asker(SearchClass.model_validate_json(asked), b"".join(body))
 
     def lock(self, body: Iterator[bytes], environment: str) -> Any:
@@ -155,48 +165,64 @@ class AgentOperations:
         return self._workspace.environments.build(Environment.model_validate_json(environment), Path(python))
 
     def interpreter(self, body: Iterator[bytes], python: str, packages: list[str]) -> Any:
-        """Return the interpreter `python` (the agent's own, if that is missing here), and which packages it lacks."""
+        """Return the path `python`, or that of the agent's own interpreter if this machine has no such file.
+
+        In the second case, the result also names those of `packages` (which a training imports) that the agent's lacks.
+        """
         return self._workspace.environments.interpreter(python, packages)
 
     def present(self, body: Iterator[bytes], python: str) -> Any:
-        """Return a description of the environment that an interpreter has now."""
+        """Return what is installed for the interpreter `python` now, and on which machine, as an Environment."""
         return self._workspace.environments.present(Path(python))
 
     # Checkpoints
 
     def free(self, body: Iterator[bytes], experiment: int, trial: int, uid: str) -> int | None:
-        """Return how many bytes are free in the file system of a trial's checkpoints; None if unknown."""
+        """Return how many bytes are free in the file system of a trial's checkpoints; None if unknown.
+
+        `uid` is the trial's unique id; `body` is not used.
+        """
         return self._place(experiment, trial, uid).free()
 
     def write(
         self, body: Iterator[bytes], experiment: int, trial: int, uid: str, checkpoint: str, name: str, size: int
     ) -> Any:
-        """Store one part (a file) of a checkpoint, whose bytes are in `body`, and return its entry for the manifest."""
+        """Store one part of a checkpoint, the file `name` of `size` bytes, whose content is in `body`.
+
+        Returns the part's entry for the checkpoint's manifest.
+        """
         return self._place(experiment, trial, uid).write(checkpoint, name, Streamed(size, lambda: body))
 
     def reuse(self, body: Iterator[bytes], experiment: int, trial: int, uid: str, checkpoint: str) -> bool:
-        """Store a part of a checkpoint as a link to an equal part of another one, which `body` describes.
+        """Add a part to a checkpoint by linking or copying an equal file of another checkpoint of the experiment.
 
-        Returns False if that is impossible.
+        This saves sending its bytes. `body` has that file's entry in the manifest of the other checkpoint. Returns
+        False if there is no such file or the storage cannot do it.
         """
         part = Part.model_validate_json(b"".join(body))
         return self._place(experiment, trial, uid).reuse(checkpoint, part)
 
     def commit(self, body: Iterator[bytes], experiment: int, trial: int, uid: str) -> None:
-        """Commit a checkpoint, by writing its manifest, which is in `body`."""
+        """Commit a checkpoint, by writing its manifest, which is in `body`.
+
+        `uid` is the unique id of the trial, given by the numbers `experiment` and `trial`.
+        """
         self._place(experiment, trial, uid).commit(parse(b"".join(body)))
 
     def committed(self, body: Iterator[bytes], experiment: int, trial: int, uid: str) -> list[ListedCheckpoint]:
-        """Return all committed checkpoints of a trial, oldest first."""
+        """Return all committed checkpoints of a trial, oldest first.
+
+        `uid` is the trial's unique id; `body` is not used.
+        """
         return [_listed(each) for each in self._place(experiment, trial, uid).committed()]
 
     def newest_verified(
         self, body: Iterator[bytes], experiment: int, trial: int, uid: str, fence: int | None, upto: list[int] | None
     ) -> Any:
-        """Return a trial's newest intact checkpoint (None without one), and what is wrong with newer ones.
+        """Return a trial's newest intact checkpoint (None without one), and a list of what is wrong with newer ones.
 
-        Checkpoints of attempts with numbers from `fence` on are ignored, and those newer than `upto`, a (step,
-        attempt).
+        Checkpoints that attempt `fence` or a later one has saved are ignored, and so are those newer than `upto`, a
+        pair (step, attempt).
         """
         limit = (upto[0], upto[1]) if upto else None
         found, problems = self._place(experiment, trial, uid).newest_verified(fence, limit)
@@ -205,15 +231,15 @@ class AgentOperations:
     def verify(self, body: Iterator[bytes], experiment: int, trial: int, uid: str) -> None:
         """Verify every byte of the checkpoint whose manifest is in `body`.
 
-        Raises CheckpointDamaged, which names the first damaged part.
+        `uid` is the trial's unique id. Raises CheckpointDamaged, which names the first damaged part.
         """
         place, manifest = self._kept(body, experiment, trial, uid)
         place.verify(manifest)
 
     def stream(self, body: Iterator[bytes], experiment: int, trial: int, uid: str, name: str, offset: int) -> Contents:
-        """Return the bytes of a part of a checkpoint from `offset` on, after the whole part was verified.
+        """Return the bytes of the part `name` of a checkpoint from `offset` on, after the whole part was verified.
 
-        The manifest of the checkpoint is in `body`.
+        The manifest of the checkpoint is in `body`. `uid` is the unique id of its trial.
         """
         place, manifest = self._kept(body, experiment, trial, uid)
         stream, part = place.stream(manifest, name, offset), manifest.part(name)
@@ -221,39 +247,63 @@ class AgentOperations:
         return Contents(max(0, part.size - offset), (bytes(piece) for piece in stream))
 
     def set_aside(self, body: Iterator[bytes], experiment: int, trial: int, uid: str, checkpoint: str) -> None:
-        """Move a damaged checkpoint to quarantine, so that it is not listed any more."""
+        """Move a damaged checkpoint of a trial to quarantine, so that it is not listed any more.
+
+        `uid` is the trial's unique id; `body` is not used.
+        """
         self._place(experiment, trial, uid).set_aside(checkpoint)
 
     def aside(self, body: Iterator[bytes], experiment: int, trial: int, uid: str) -> Any:
-        """Return the damaged checkpoints of a trial that are in quarantine."""
+        """Return the damaged checkpoints of a trial that are in quarantine.
+
+        `uid` is the trial's unique id; `body` is not used.
+        """
         return self._place(experiment, trial, uid).aside()
 
     def discard(self, body: Iterator[bytes], experiment: int, trial: int, uid: str, checkpoint: str) -> None:
-        """Delete a checkpoint, whether or not it is committed."""
+        """Delete a checkpoint of a trial, whether or not it is committed.
+
+        `uid` is the trial's unique id; `body` is not used.
+        """
         self._place(experiment, trial, uid).discard(checkpoint)
 
     def sweep(self, body: Iterator[bytes], experiment: int, trial: int, uid: str, attempt: int) -> None:
-        """Delete the uncommitted checkpoints of a trial that attempts with numbers below `attempt` have left."""
+        """Delete the unfinished (uncommitted) checkpoints of a trial that attempts before `attempt` have left."""
         self._place(experiment, trial, uid).sweep(attempt)
 
     def clear(self, body: Iterator[bytes], experiment: int, trial: int, uid: str) -> None:
-        """Delete the empty checkpoint folder of a trial, with its fences (records of which attempt may write there)."""
+        """Delete the checkpoint folder of an ended trial; do nothing if the trial has checkpoints.
+
+        The folder may contain fences: files that record which attempt was allowed to write there.
+        """
         self._place(experiment, trial, uid).clear()
 
     def pin(self, body: Iterator[bytes], experiment: int, trial: int, uid: str, checkpoint: str, pinned: bool) -> None:
-        """Pin a checkpoint, so that no rule deletes it, or unpin it."""
+        """Pin a checkpoint, so that no retention rule deletes it; with `pinned` False, unpin it.
+
+        `uid` is the trial's unique id; `body` is not used.
+        """
         self._place(experiment, trial, uid).pin(checkpoint, pinned)
 
     def claim(self, body: Iterator[bytes], experiment: int, trial: int, uid: str, attempt: int) -> None:
-        """Record that this attempt continues its trial; checkpoints of older attempts are then refused."""
+        """Record that attempt number `attempt` continues its trial; checkpoints of older attempts are then refused.
+
+        `uid` is the trial's unique id; `body` is not used.
+        """
         self._place(experiment, trial, uid).fence(attempt)
 
     def names(self, body: Iterator[bytes], experiment: int, trial: int, uid: str) -> Any:
-        """Return the names of all files and folders in a trial's checkpoint folder."""
+        """Return the names of all files and folders in a trial's checkpoint folder.
+
+        `uid` is the trial's unique id; `body` is not used.
+        """
         return self._place(experiment, trial, uid).names()
 
     def claimed(self, body: Iterator[bytes], experiment: int, trial: int, uid: str) -> int:
-        """Return the highest number of an attempt that was recorded by `claim` for a trial; 0 if none was."""
+        """Return the number of the last attempt for which `claim` was called in a trial; 0 if it never was.
+
+        `uid` is the trial's unique id; `body` is not used.
+        """
         return self._place(experiment, trial, uid).claimed()
 
     # Helpers
@@ -262,7 +312,10 @@ class AgentOperations:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def _here(self, text: str) -> LaunchSpec:
-        """Return a launch spec (JSON) with the folders of this workspace filled in, which the service does not know."""
+        """Return a launch spec, given as JSON, with the folders of this user's workspace, which the service lacks.
+
+        They are the home folder, the folder of the code, and that of checkpoints unless these are in an object store.
+        """
         job = LaunchSpec.model_validate_json(text)
         here = {"home": str(self._home), "code": str(attempt_folder(self._home, job.id) / "code")}
         if "://" not in job.checkpoints:

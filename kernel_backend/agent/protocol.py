@@ -89,7 +89,7 @@ class AnswerHead(Record):
 
 
 class OperationFailed(PlaceUnavailable):
-    """Error: an operation failed in the agent for a reason that is not of a known class; it may succeed later."""
+    """Error: an operation failed in the agent by an error of a class that is not sent as such; it may succeed later."""
 
 
 def error_reply(error: Exception) -> ErrorReply:
@@ -103,7 +103,10 @@ def error_reply(error: Exception) -> ErrorReply:
 
 
 def error_from_reply(reply: ErrorReply) -> Exception:
-    """Return the error that an agent has sent; OperationFailed if agents may not send errors of its class."""
+    """Return the error that an agent has sent, as an object of the same class.
+
+    It is an OperationFailed if the class is not one of those that agents may send.
+    """
     message = reply.message[:MESSAGE_LIMIT]
     if reply.error == "OSError" and reply.number is not None:
         return OSError(reply.number, message, reply.file)

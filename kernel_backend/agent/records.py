@@ -1,4 +1,4 @@
-"""Define the records that occur only in answers of agents."""
+"""Define the data types that occur only in answers of agents."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class Greeting(Record):
 
 
 class ListedCheckpoint(Record):
-    """Committed checkpoint, as an agent lists it.
+    """Committed checkpoint, as an agent lists it: its manifest, whether it is pinned, and a fingerprint of its files.
 
-    `files` is a fingerprint of its files: it changes if a program modifies one of them.
+    The fingerprint `files` changes if a program modifies one of the files.
     """
 
     manifest: str  # text of the manifest's file

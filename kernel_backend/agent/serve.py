@@ -1,4 +1,4 @@
-"""Run an agent's loop: for each request receive a socket over stdin, and answer in a thread of its own."""
+"""Run an agent's loop: each request comes as a new socket, passed over stdin, and is answered in its own thread."""
 
 from __future__ import annotations
 
@@ -99,7 +99,10 @@ def _answer(link: socket.socket, operations: AgentOperations) -> None:
 
 
 def _be_asked(link: socket.socket, asked: SearchClassProcess) -> None:
-    """Call methods of the user's search class, as requests on this socket ask for it, until the socket is closed."""
+    """Call methods of the user's search class as the service requests by this socket, until the socket is closed.
+
+    `asked` is the client of the process in which the class runs.
+    """
     try:
         send(link, AnswerHead())
         send_frame(link, b"null")

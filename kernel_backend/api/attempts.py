@@ -25,10 +25,13 @@ class AttemptHandler(ApiHandler):
 
 
 class RecordsHandler(AttemptHandler):
-    """Handler to which an attempt's launcher sends the records that the ranks have written to files (the spool)."""
+    """Handler to which an attempt's launcher delivers metrics, events and other records that the ranks have written."""
 
     async def post(self, key: str) -> None:
-        """Deliver records of an attempt (an empty list is a heartbeat), authenticated by the attempt's token."""
+        """Deliver records of an attempt, such as metrics, and get an instruction for its ranks.
+
+        An empty list of records is a heartbeat. The request needs the attempt's token.
+        """
         delivery = self.parse(Delivery, lambda value, place: True)  # unknown fields of a newer version are ignored
         self.reply(await self.service.attempts.deliver(parse_attempt(key), self.bearer, delivery))
 
@@ -37,9 +40,10 @@ class JoinHandler(AttemptHandler):
     """Handler through which the launchers of a gang's nodes agree to start their ranks together."""
 
     async def post(self, key: str) -> None:
-        """Offer to run a gang's ranks on a node; the launcher repeats this until the answer is `go` or `leave`.
+        """Report that a node is ready to run ranks of a gang; the reply is whether to wait, to start or to give up.
 
-        The request needs the attempt's token.
+        The node's launcher repeats the request until the reply is `go` or `leave`. The request needs the attempt's
+        token.
         """
         offer = self.parse(NodeOffer, lambda value, place: True)
         self.reply(await self.service.gang_nodes.join(parse_attempt(key), offer))
@@ -88,25 +92,28 @@ class WheelHandler(AttemptHandler):
     """Handler that gives the wheels of an environment to launchers whose nodes build the environment themselves."""
 
     async def get(self, key: str, wheel: str) -> None:
-        """Return a piece of a wheel from a byte offset on; at the end of the wheel the piece is empty."""
+        """Return a piece of the wheel with file name `wheel`, from a byte offset on; no bytes at the wheel's end."""
         self.set_header("Content-Type", "application/octet-stream")
         self.finish(await self.service.node_environments.wheel(parse_attempt(key), wheel, self.integer("offset", 0)))
 
 
 class FilesHandler(AttemptHandler):
-    """Handler that receives logs and records from launchers on nodes that cannot read the service's home directory."""
+    """Handler that stores logs and small JSON files of launchers on nodes that cannot read the service's home."""
 
     async def put(self, key: str, file: str) -> None:
-        """Append a piece to a log at an offset, or replace a record; return the size of the service's copy."""
+        """Append bytes at an offset to a log in the service's copy of an attempt's folder, or replace a small file.
+
+        The reply has the size in bytes of the service's copy of the file.
+        """
         offset = self.integer("offset", 0)
         self.reply(await self.service.staging.write(parse_attempt(key), file, offset, self.body))
 
 
 class StagedArtifactsHandler(AttemptHandler):
-    """Handler that receives artifacts' records from launchers on nodes that cannot read the service's home."""
+    """Handler that stores descriptions (name, digest) of artifacts on nodes that cannot write to the service's home."""
 
     async def post(self, key: str) -> None:
-        """Store an artifact if all of its bytes have arrived; otherwise return how many have arrived."""
+        """Add an artifact to its trial if all of its bytes have arrived; otherwise return how many have arrived."""
         saved = self.parse(ArtifactSaved, lambda value, place: True)
         self.reply(await self.service.staging.keep_artifact(parse_attempt(key), saved))
 
@@ -115,7 +122,7 @@ class StagedContentHandler(AttemptHandler):
     """Handler that receives artifacts' bytes from launchers on nodes that cannot read the service's home."""
 
     async def put(self, key: str, digest: str) -> None:
-        """Append a piece to the bytes of an artifact, at an offset; return how many bytes have arrived."""
+        """Append bytes at an offset to the artifact with this digest; return how many bytes of it have arrived."""
         offset = self.integer("offset", 0)
         self.reply(await self.service.staging.write_artifact(parse_attempt(key), digest, offset, self.body))
 

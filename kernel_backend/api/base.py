@@ -41,9 +41,9 @@ class MethodNotAllowed(DaylightError):
 
 @dataclass
 class Activity:
-    """Use of the service: time of the last request, open streams, and connections that are not authenticated.
+    """Use of the service: time of the last request, open streams, and connections that have not authenticated yet.
 
-    The service's idle timeout is measured from the last request, unless a stream is open.
+    The service ends itself after a time without use, which is measured from the last request, unless a stream is open.
     """
 
     last: float = field(default_factory=time.monotonic)
@@ -154,12 +154,15 @@ class AuthenticatedHandler(RequestHandler):
 
     @classmethod
     def methods(cls) -> list[str]:
-        """Return the HTTP methods that this handler implements."""
+        """Return the HTTP methods that this handler class implements, such as `["GET", "POST"]`."""
         own = ((method, getattr(cls, method.lower(), None)) for method in RequestHandler.SUPPORTED_METHODS)
         return [method for method, act in own if act is not None and act is not RequestHandler._unimplemented_method]
 
     def as_ours(self, status: int, error: BaseException | None) -> DaylightError:
-        """Convert any error to a DaylightError; clients that are not authenticated always get Unauthenticated."""
+        """Return the DaylightError to reply with: `error` itself if it is one, else one made from it and `status`.
+
+        For a client that is not authenticated, any other error becomes Unauthenticated, which reveals no details.
+        """
         if isinstance(error, DaylightError):
             return error
         if not self.known:  # unauthenticated clients get no other details
@@ -192,7 +195,7 @@ class ApiHandler(AuthenticatedHandler):
     body_limit = BODY_LIMIT
 
     def initialize(self) -> None:
-        """Prepare to collect the body of a request, which has not arrived yet."""
+        """Create the empty buffer in which `data_received` collects the body of the request."""
         self._body = bytearray()
 
     async def prepare(self) -> None:
@@ -204,9 +207,10 @@ class ApiHandler(AuthenticatedHandler):
         self.prepared = True
 
     def data_received(self, chunk: bytes) -> None:
-        """Collect a piece of the body, up to the limit.
+        """Append a piece of the body to the buffer, up to the limit.
 
-        The limit must be checked here, too, since a chunked body does not announce its length.
+        Checking Content-Length in `prepare` is not enough, since a body with chunked encoding does not announce its
+        length.
         """
         if len(self._body) <= self.body_limit:
             self._body += chunk
@@ -221,9 +225,10 @@ class ApiHandler(AuthenticatedHandler):
     def parse(self, kind: type[_Record], may_go: versions.MayGo | None = None) -> _Record:
         """Return the body as a record of class `kind`; raises InvalidRequest, which names each wrong field and value.
 
-        Fields that this version does not know, as a newer client may send, are dropped if `may_go` returns True for
-        them: by default, if their values have no effect. Raises OtherVersion for other such fields from a client of
-        another version.
+        A newer client may send fields that this version does not know. `may_go`, called with a field's value and place,
+        decides whether to drop it; by default it is dropped if its value is the client's default, which has no effect.
+        Another unknown field raises OtherVersion if the client has another version than this service, else
+        InvalidRequest.
         """
         defaults = frozenset(self.request.headers.get(DEFAULTS, "").split(","))
         try:

@@ -98,10 +98,10 @@ class DiskHandler(ApiHandler):
 
 
 class SpendingHandler(ApiHandler):
-    """Handler that reports slot-hours, energy and cost."""
+    """Handler that reports slot-hours, energy and cost of trainings."""
 
     async def get(self) -> None:
-        """Return slot-hours, energy and cost by user, group, month or experiment.
+        """Return slot-hours, energy and cost of trainings, summed by user, group, month or experiment.
 
         Admins get those of all users' experiments, others only of their own.
         """
@@ -113,10 +113,10 @@ class SpendingHandler(ApiHandler):
 
 
 class SpendingCsvHandler(SpendingHandler):
-    """Handler that exports slot-hours, energy and cost."""
+    """Handler that exports slot-hours, energy and cost of trainings as CSV."""
 
     async def get(self) -> None:
-        """Return slot-hours, energy and cost as CSV."""
+        """Return slot-hours, energy and cost of trainings as CSV, with one row per user, group, month or experiment."""
         report = await self._report()
         self.set_header("Content-Type", "text/csv; charset=utf-8")
         self.set_header("Content-Disposition", f'attachment; filename="usage-by-{report.by}.csv"')

@@ -39,9 +39,9 @@ class ClusterHandler(Page):
     """Handler of the cluster page's HTML document, which is the same for all users: its data comes from the API."""
 
     async def prepare(self) -> None:
-        """Require sign-in if the service runs on a hub; otherwise serve the document to all.
+        """Require sign-in if the service runs on a hub; otherwise serve the document to everybody.
 
-        It has no data: the page's API requests carry a token.
+        That is safe, since the document has no data: the page gets them by API requests, which carry a token.
         """
         if self.settings["browsers"] is None:
             self.prepared = self.known = True
@@ -63,10 +63,17 @@ class PublicPage(Page):
 
 
 class BundleHandler(PublicPage):
-    """Handler of the page's script and style, which browsers request differently from pages."""
+    """Handler of the page's script and style sheet, which are the same for all users.
+
+    They need no sign-in: browsers request them in another way than pages, so that a redirect to a sign-in page is of no
+    use.
+    """
 
     def get(self, name: str) -> None:
-        """Return a file of the bundle, cacheable for ever, since a new version has a new name."""
+        """Send the script or style sheet with the file name `name`; browsers may cache it without limit.
+
+        The name contains a digest of the content, so a new version has a new name.
+        """
         if name not in {path.name for path in BUNDLE.glob("main-*")}:
             raise NotFound(f"there is no {name}: the page has become a newer one, load it again")
         self.set_header("Cache-Control", f"public, max-age={YEAR_S}, immutable")
@@ -77,8 +84,8 @@ class BundleHandler(PublicPage):
 class SlashHandler(PublicPage):
     """Handler that redirects from the cluster page's URL without trailing slash, where relative links do not work.
 
-    The cookie of a sign-in has the path with the slash. To require sign-in here would redirect a browser that does not
-    send it to the hub again and again.
+    It must not require sign-in: the sign-in cookie is valid only for the path with the slash, so a browser does not
+    send it here and would be redirected to the hub's sign-in page again and again.
     """
 
     def get(self) -> None:

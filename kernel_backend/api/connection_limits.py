@@ -67,7 +67,7 @@ class UnauthenticatedConnections:
     def evict(self) -> int:
         """Close the oldest connections of the peer that has most of them, and return how many were closed.
 
-        At most a quarter of the limit is closed at once.
+        At most a quarter of the permitted number (but at least one) is closed in one call.
         """
         self._forget_closed()
         peers: defaultdict[Hashable, list[IOStream]] = defaultdict(list)
@@ -88,7 +88,10 @@ class LimitedServer(HTTPServer):
     """HTTP server that counts unauthenticated connections and survives a lack of file descriptors."""
 
     def initialize(self, app: Application, strangers: UnauthenticatedConnections, **options: Any) -> None:  # type: ignore[override]
-        """Set the application; its handlers report authenticated connections to `strangers`."""
+        """Set the application and the register of unauthenticated connections (`strangers`); `options` are tornado's.
+
+        The application's handlers remove a connection from `strangers` once its client has authenticated.
+        """
         self._strangers = strangers
         super().initialize(app, idle_connection_timeout=HEADER_S, **options)
 

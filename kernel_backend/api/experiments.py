@@ -30,11 +30,11 @@ class ExperimentsHandler(ApiHandler):
     """Handler that lists and creates experiments."""
 
     async def get(self) -> None:
-        """List experiments, newest first: the user's own by default, or an owner's or a group's.
+        """List experiments, newest first: the user's own by default, or those of another owner or of a group.
 
         `group=` (empty) lists all that the user may see. `tag=a,b` lists those that have all of these tags, and
         `notebook=a/b.ipynb` those from notebooks whose path ends with these names. To get the next page, set `before=`
-        to the last number of the present one.
+        to the smallest number on the present page.
         """
         state, search, owner, group, notebook = (
             self.get_query_argument(name, None) for name in ("state", "search", "owner", "group", "notebook")
@@ -74,7 +74,7 @@ class UsageHandler(ApiHandler):
     """Handler that reports an experiment's disk usage."""
 
     async def get(self, number: str) -> None:
-        """Return the disk usage of an experiment, and the bytes that deleting it would not free."""
+        """Return the disk usage of an experiment, and how many of these bytes would stay on disk if it were deleted."""
         self.reply(await self.service.deletion.usage(self.user, int(number)))
 
 
@@ -99,10 +99,13 @@ class RerunHandler(ApiHandler):
 
 
 class VerifyHandler(ApiHandler):
-    """Handler that reruns the steps between an experiment's first two checkpoints."""
+    """Handler that checks reproducibility: it trains the steps between an experiment's first two checkpoints again."""
 
     async def post(self, number: str) -> None:
-        """Train the steps between an experiment's first two checkpoints again; `diff` then compares the two."""
+        """Train the steps between an experiment's first two checkpoints again, as a new experiment.
+
+        `diff` of both experiments then shows whether the results are equal.
+        """
         asked = self.parse(RerunAsked) if self.body else RerunAsked()
         answer = await self.service.reruns.verify(self.user, int(number), asked)
         self.set_status(201)
@@ -134,7 +137,7 @@ class ReportsHandler(ApiHandler):
     """Handler that lists the reports (metrics) of a trial."""
 
     async def get(self, number: str) -> None:
-        """List a trial's reports after a sequence number."""
+        """List a trial's reports (metrics of one step each) with sequence numbers above `after`, in order."""
         trial, after = self.integer("trial", 1, least=1), self.integer("after", 0)
         limit = self.integer("limit", REPORTS_AT_ONCE, least=1, most=REPORTS_AT_ONCE)
         kind = _kind(self.get_query_argument("kind", None))
@@ -146,7 +149,7 @@ class ExportHandler(ApiHandler):
     """Handler that exports an experiment's reports or trials as CSV."""
 
     async def get(self, number: str) -> None:
-        """Export a trial's reports as CSV; for a search without a trial number, its trials."""
+        """Export a trial's reports as CSV; for a search without a trial number, export its trials, one per row."""
         trial = self.maybe_integer("trial", least=1)
         found = await self.service.export(self.user, int(number), trial)
         text = trials_csv(found.trials) if isinstance(found, SearchStatus) else metrics_csv(found)
@@ -171,9 +174,10 @@ class TimesHandler(ApiHandler):
     """Handler that shows how much time each part of a training takes."""
 
     async def get(self, number: str) -> None:
-        """Return the seconds that each part of a training takes, by rank, and the main cause of delay.
+        """Return the seconds that each part of a training (such as loading data) takes, and the main cause of delay.
 
-        For a search these are sums over all trials, or the times of one trial.
+        They are listed by rank. For a search they are sums over all trials, or with a trial number the times of that
+        trial.
         """
         trial = self.integer("trial", 0, least=0) or None
         self.reply(await self.service.times(self.user, int(number), trial))
@@ -202,7 +206,7 @@ class LogsHandler(ApiHandler):
     """Handler that serves pieces of a rank's log."""
 
     async def get(self, number: str) -> None:
-        """Read a rank's log from a byte offset on, or about its last bytes, beginning with a whole line."""
+        """Read a rank's log from a byte offset on, or about its last `tail` bytes, from the start of a line on."""
         trial, offset = self.integer("trial", 1, least=1), self.maybe_integer("offset")
         attempt, rank = self.maybe_integer("attempt", least=1), self.maybe_integer("rank")
         tail = self.integer("tail", 0, least=1, most=LARGEST_TAIL) or None
@@ -215,7 +219,7 @@ class SourceHandler(ApiHandler):
     """Handler that serves the submitted training definition."""
 
     async def get(self, number: str) -> None:
-        """Read the training definition, and the description of its snapshot."""
+        """Read the submitted code (the training definition), and the description of its snapshot."""
         definition, snapshot = await self.service.source(self.user, int(number))
         self.reply({"definition": definition, "snapshot": snapshot})
 
@@ -239,10 +243,13 @@ class ArchiveHandler(ApiHandler):
 
 
 class PictureHandler(ApiHandler):
-    """Handler that draws an experiment's curves as a PNG."""
+    """Handler that draws an experiment's learning curves as a PNG image."""
 
     async def get(self, number: str) -> None:
-        """Draw an experiment's curves as a PNG; for a search, its best value over time and its rungs."""
+        """Draw an experiment's learning curves as a PNG image.
+
+        For a search, draw its best value over time, and the results at each rung (length of training).
+        """
         dark = self.integer("dark", 0, most=1) == 1
         overview = await self.service.overview(self.user, int(number))
         if overview.experiment.config.search is None:

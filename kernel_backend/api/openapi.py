@@ -45,7 +45,7 @@ class OpenApiHandler(ApiHandler):
 
 
 def document(routes: Iterable[Route]) -> dict[str, Any]:
-    """Return the OpenAPI 3.1 document of these routes."""
+    """Return the OpenAPI 3.1 document that describes these routes, as a dict."""
     routes = list(routes)
     operations = [operation for route in routes for operation in route.operations.values()]
     refs, schemas = _schemas_of(_answers(operations), _OUT)
@@ -92,9 +92,9 @@ def _answers(operations: Iterable[Operation]) -> Iterator[object]:
 
 
 def _schemas_of(described: Iterable[object], mode: JsonSchemaMode) -> tuple[Refs, dict[str, Any]]:
-    """Return references to the schemas of records, and the schemas by name.
+    """Return the JSON schemas of the record classes in `described`: references by (class, mode), and schemas by name.
 
-    Of `described`, values that are no record classes are ignored.
+    `described` may contain other values, such as content types; they are ignored.
     """
     records = {each for each in described if isinstance(each, type) and issubclass(each, Record)}
     ordered = [(each, mode) for each in sorted(records, key=lambda each: each.__name__)]
@@ -111,9 +111,10 @@ def _summarised(schema: JsonSchemaValue) -> JsonSchemaValue:
 
 
 def _messages(plain: Mapping[str, Any], refs: Refs) -> dict[str, Any]:
-    """Return a schema for each type of message, and one for Message as the union of these, by name.
+    """Return a schema for each type of message in the stream, and one for Message as the union of these, by name.
 
-    `plain` is the schema of the class Message, where the type of `data` is left open.
+    `plain` is the schema of the class Message, where the type of `data` is left open; `refs` has the schemas of the
+    records in `data`.
     """
     found = {}
     for kind, record in DATA.items():

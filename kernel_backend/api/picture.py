@@ -64,7 +64,10 @@ DARK = Palette(
 
 
 def draw(overview: Overview, curves: Sequence[Curve], dark: bool = False) -> bytes:
-    """Return a PNG of 1800 x 600 pixels: losses left, up to three validation metrics right."""
+    """Return a PNG of 1800 x 600 pixels with an experiment's learning curves, on a dark background if `dark`.
+
+    Losses are on the left, up to three validation metrics on the right.
+    """
     palette = DARK if dark else LIGHT
     figure = Figure(figsize=INCHES, dpi=DPI, facecolor=palette.paper)
     FigureCanvasAgg(figure)
@@ -122,7 +125,7 @@ def line(host: Figure | Axes, words: Sequence[tuple[str, str, str]], place: tupl
 
 
 def _shown(text: str, most: int) -> str:
-    """Return the text on one line, shortened if it is too long."""
+    """Return the text on one line, cut to at most `most` characters, of which the last is then an ellipsis."""
     line = "".join(char if char.isprintable() else " " for char in text)
     return line if len(line) <= most else line[: most - 1] + "…"
 
@@ -159,7 +162,10 @@ def _curves(figure: Figure, curves: Sequence[Curve], palette: Palette) -> None:
 
 
 def _losses(curves: Sequence[Curve]) -> list[str]:
-    """Return the names of the metrics in the left panel: `loss`, else all `*_loss`, else the first metric."""
+    """Return the names of the metrics to draw in the left panel: `loss`; if there is none, names that end with `_loss`.
+
+    If there are none of these either, the first metric is drawn.
+    """
     names = list(dict.fromkeys(curve.metric for curve in curves))
     if "loss" in names:
         return ["loss"]
@@ -197,7 +203,7 @@ def _plot(axes: Axes, curve: Curve, color: str, palette: Palette) -> None:
 
 
 def dress(axes: Axes, values: Sequence[float], palette: Palette) -> None:
-    """Draw a light grid and unobtrusive tick labels in a panel that shows these values."""
+    """Draw a light grid and unobtrusive tick labels in a panel whose curves have these y values."""
     axes.set_facecolor(palette.paper)
     axes.grid(color=palette.grid, linewidth=0.8)
     axes.set_axisbelow(True)

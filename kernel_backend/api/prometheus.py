@@ -34,7 +34,7 @@ class RequestTimes:
         )
 
     def observe(self, handler: RequestHandler) -> None:
-        """Record a request that was answered; tornado calls this as its `log_function`."""
+        """Record the response time of a request that was answered; tornado calls this as its `log_function`."""
         route, status = self._routes.get(type(handler)), handler.get_status()
         if route is not None and status != STREAMS:
             seconds = handler.request.request_time()
@@ -42,7 +42,7 @@ class RequestTimes:
 
 
 class MetricsHandler(ApiHandler):
-    """Handler of requests ("scrapes") from a monitoring system."""
+    """Handler of `/metrics`, which a monitoring system such as Prometheus reads at intervals."""
 
     async def get(self) -> None:
         """Return the numbers of slots, queues, gangs and requests for Prometheus. For admins."""
@@ -54,14 +54,14 @@ class MetricsHandler(ApiHandler):
 
 
 class _Together(CollectorRegistry):
-    """Registry that combines the service's metrics for one scrape with those of another registry."""
+    """Registry for one request to `/metrics`: the service's metrics (`families`) with those of another registry."""
 
     def __init__(self, families: Sequence[Family], registry: CollectorRegistry) -> None:
         super().__init__()
         self._families, self._others = families, registry
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metrics of both registries."""
+        """Yield the service's metrics, then those of the other registry."""
         yield from map(_metric, self._families)
         yield from self._others.collect()
 

@@ -63,7 +63,7 @@ class _Nobody(Identity):
 
 
 def launcher_application(service: Service, use: Activity) -> Application:
-    """Return the application for launchers, probe programs and holders on other nodes, without routes for users."""
+    """Return the tornado application for launchers, probes and holders on other nodes, without routes for users."""
     routes = [route for route in ROUTES if route.path.startswith((ATTEMPT, PROBE, HOLDER))]
     return Application(
         [(route.pattern, route.handler) for route in routes],
@@ -87,10 +87,10 @@ def application(
     secret: str | None = None,
     pages: Iterable[tuple[str, type[RequestHandler]]] = (),
 ) -> Application:
-    """Return the tornado application of a service; requests and streams are recorded in `use`.
+    """Return the tornado application of a service; the times of requests and open streams are recorded in `use`.
 
-    With `browsers`, users of the pages are identified by cookies, which are signed with `secret`. All routes, and
-    `pages` (pairs of pattern and handler), are below the prefix.
+    With `browsers`, users of the pages are identified by cookies, which are signed with `secret`. `pages` are pairs of
+    (URL pattern, handler). The paths of all routes and pages begin with `prefix`.
     """
     below = re.escape(prefix)
     times = RequestTimes({route.handler: route.path for route in ROUTES})

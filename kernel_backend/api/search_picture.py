@@ -26,7 +26,8 @@ _SPREAD = 0.3  # fraction of a rung's width
 def draw_search(overview: Overview, status: SearchStatus, dark: bool = False) -> bytes:
     """Return a PNG of 1800 x 600 pixels: on the left the best value over time, on the right the rungs of a bracket.
 
-    The bracket is the one with the most results at its first rung.
+    A rung is a length of training at which trials are compared; a bracket is a sequence of rungs. If there are several
+    brackets, the one with the most results at its first rung is drawn.
     """
     palette = DARK if dark else LIGHT
     figure = Figure(figsize=INCHES, dpi=DPI, facecolor=palette.paper)
@@ -85,7 +86,7 @@ def _eta(status: SearchStatus) -> str:
 
 
 def _scale(axes: Axes, values: Sequence[float], mode: str) -> None:
-    """Set a logarithmic y axis if all values of a minimised metric are positive and span a wide range."""
+    """Set a logarithmic y axis for a minimised metric (`mode` "min") if all values are positive and far apart."""
     positive = [value for value in values if value > 0 and math.isfinite(value)]
     if mode == "min" and positive and len(positive) == len(values) and max(positive) > _WIDE * min(positive):
         axes.set_yscale("log")

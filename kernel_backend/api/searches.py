@@ -23,7 +23,7 @@ class SearchHandler(ApiHandler):
     """Handler that shows the status of a search."""
 
     async def get(self, number: str) -> None:
-        """Show the state of a search: its rungs, its best over time, and a page of its trials."""
+        """Show the status of a search: its rungs (lengths of training), best value over time, and a page of trials."""
         sort = self.get_query_argument("sort", "best")
         limit, offset = self.integer("limit", ROWS, least=0, most=MOST_ROWS), self.integer("offset", 0)
         self.reply(await self.service.search.status(self.user, int(number), sort, limit, offset))
@@ -33,7 +33,7 @@ class CurvesHandler(ApiHandler):
     """Handler that serves the learning curves of a search's trials."""
 
     async def get(self, number: str) -> None:
-        """Read the learning curves of a search's trials (metric by unit of training), the best trials first."""
+        """Read the learning curves of a search's trials, best first: the metric after each unit, such as an epoch."""
         limit = self.integer("limit", LINES, least=1, most=MOST_LINES)
         points = self.integer("points", POINTS, least=2, most=MOST_POINTS)
         self.reply(await self.service.search.curves(self.user, int(number), limit, points))

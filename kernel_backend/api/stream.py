@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class StreamHandler(AuthenticatedHandler, WebSocketHandler):
-    """Websocket that streams messages to one client.
+    """Websocket that streams messages about experiments, such as changes of state and new metrics, to one client.
 
     Tornado checks the Origin header and refuses pages that come from other hosts.
     """
@@ -46,7 +46,10 @@ class StreamHandler(AuthenticatedHandler, WebSocketHandler):
         )
 
     async def get(self, *args: str, **kwargs: str) -> None:
-        """Stream every message after a sequence number, one per websocket frame."""
+        """Open a websocket, and send every message about experiments with a sequence number above `after`.
+
+        Each message is one frame. With `experiment`, only messages about that experiment are sent.
+        """
         await super().get(*args, **kwargs)
 
     def on_message(self, message: str | bytes) -> None:

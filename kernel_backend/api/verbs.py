@@ -1,4 +1,4 @@
-"""Generate handlers for endpoints whose operations only call a method (verb) of the service."""
+"""Generate handlers for endpoints whose operations only call one method of the service (named by `Operation.verb`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ NUMBERS = ("number", "trial")  # path parameters that are integers
 
 
 def verb_handler(endpoint: Endpoint) -> type[ApiHandler] | None:
-    """Return a handler class whose methods call the service's verbs; None if any operation names no verb."""
+    """Return a handler class whose HTTP methods call the service's methods that the operations name (`verb`).
+
+    None if any of the endpoint's operations names none, and so needs a handler written by hand.
+    """
     if not all(each.verb for each in endpoint.operations.values()):
         return None
     methods = {name.lower(): _calling(endpoint, each) for name, each in endpoint.operations.items()}
@@ -21,10 +24,10 @@ def verb_handler(endpoint: Endpoint) -> type[ApiHandler] | None:
 
 
 def _calling(endpoint: Endpoint, operation: Operation) -> Callable[..., Awaitable[None]]:
-    """Return a handler method that calls the verb of `operation`.
+    """Return a handler method that calls the service's method named by `operation.verb`, and replies with its result.
 
-    The verb gets the user, the parameters in the path and the parsed body. The reply is its result, or the overview of
-    the experiment if the result is None.
+    The service's method gets the user, the parameters in the path and the parsed body. If its result is None, the reply
+    is the experiment's overview.
     """
     verb = attrgetter(operation.verb)
 

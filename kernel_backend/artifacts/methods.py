@@ -26,7 +26,7 @@ class Methods(Protocol):
 
     @property
     def step(self) -> int:
-        """Return the number of steps taken."""
+        """Return the number of steps taken before the current one."""
 
     @property
     def epoch(self) -> int:
@@ -37,7 +37,10 @@ class Methods(Protocol):
         """Return True once the loop should stop, for instance after all steps."""
 
     def register(self, parts: Mapping[str, Any]) -> bool:
-        """Register objects whose state checkpoints hold; return True if training continues from a checkpoint."""
+        """Register objects (`parts`, by name) whose state checkpoints hold, and restore them if there is a checkpoint.
+
+        Returns True if training continues from a checkpoint.
+        """
 
     def loader(
         self,
@@ -49,7 +52,7 @@ class Methods(Protocol):
         repeat: bool,
         validation: bool,
     ) -> Any:
-        """Return an iterable of this rank's batches."""
+        """Return an iterable of this rank's batches; `Run.loader` describes the arguments."""
 
     def epochs(self, count: int | None) -> Iterator[int]:
         """Yield the number of each epoch to train: `count` epochs in all, by default the number set by `--epochs`."""
@@ -58,7 +61,10 @@ class Methods(Protocol):
         """Yield the number of each step to train: `count` steps in all, by default the number set by `--steps`."""
 
     def report(self, values: Mapping[str, Any], step: int | None, validation: bool, epoch: int | None = None) -> None:
-        """Report metrics; `epoch` is set only by code that counts its epochs itself."""
+        """Report metrics, `values` by name, of a step; for None of the current step.
+
+        `epoch` is set only by code that counts its epochs itself.
+        """
 
     def log(self, text: str) -> None:
         """Add a note to the trial, which is shown to the user."""

@@ -38,7 +38,7 @@ class Outbox:
         self._folder = attempt / _FOLDER
 
     def put(self, source: ArtifactSource, step: int) -> None:
-        """Copy an artifact into the outbox.
+        """Copy an artifact, saved at training step `step`, into the outbox.
 
         Raises OSError, for instance if the disk is full, after removing the partial copy.
         """

@@ -77,7 +77,7 @@ class ProgramMethods:
         self._refuse("steps")
 
     def report(self, values: Mapping[str, Any], step: int | None, validation: bool, epoch: int | None = None) -> None:
-        """Report metrics to the supervising rank."""
+        """Send metrics, numbers by name, to the supervising rank; `step` and `epoch` are kept if they are given."""
         self.step = self.step if step is None else step
         self.epoch = self.epoch if epoch is None else epoch
         numbers = {str(name): _number(str(name), value) for name, value in values.items()}

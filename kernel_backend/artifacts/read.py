@@ -15,7 +15,10 @@ PIECE = 2**20
 
 
 def opened(folder: Path, name: str) -> IO[bytes]:
-    """Open an artifact's file; raise InvalidRequest for an invalid name, and NotFound if it does not exist."""
+    """Open the artifact's file `name` in `folder`, unless it is a link or no regular file.
+
+    Raises InvalidRequest for an invalid name, and NotFound if there is no such file.
+    """
     try:
         descriptor = os.open(folder / check_name(name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:

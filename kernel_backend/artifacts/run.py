@@ -243,7 +243,7 @@ class Run:
         epoch : int, optional
             Epoch that the values are of. The first one that a program names counts as its first.
         validation : bool, default False
-            Whether they are of a validation; in a command those with the name of `--metric` are, too.
+            True for values of a validation. In a shell command, values named like `--metric` always count as such.
         **values : number
             Values by name: numbers, or tensors of one element.
 

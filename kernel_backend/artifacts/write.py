@@ -50,13 +50,17 @@ class ArtifactSource(NamedTuple):
 
 
 class WrittenArtifact(NamedTuple):
-    """Size and digest of an artifact's file that was written."""
+    """Size in bytes and digest (xxh3-128, in hex) of an artifact's file that was written."""
 
     size: int
     digest: str
 
     def record(self, source: ArtifactSource, step: int, at: float = 0.0) -> ArtifactSaved:
-        """Return the artifact's record; if `at` is 0, its time is set when it is written for the service."""
+        """Return the record by which the service lists the artifact.
+
+        `step` is the training step at which it was saved, and `at` the time (Unix seconds); for 0, the time is set
+        when the record is written for the service.
+        """
         fields = {"name": source.name, "media": source.media, "file": source.file}
         return ArtifactSaved(size=self.size, digest=self.digest, step=step, at=at, **fields)
 

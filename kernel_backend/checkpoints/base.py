@@ -178,9 +178,9 @@ class Manifest(Record):
 
 
 class QuarantinedCheckpoint(NamedTuple):
-    """Damaged checkpoint that is not listed any more since time `since` (seconds since the epoch), but not yet deleted.
+    """Damaged checkpoint that listings leave out, but that is not deleted yet; `discard(name)` deletes it.
 
-    `discard(name)` deletes it.
+    `bytes` is its size, and `since` the time when it was quarantined (Unix seconds).
     """
 
     name: str
@@ -189,7 +189,10 @@ class QuarantinedCheckpoint(NamedTuple):
 
 
 class Checkpoints(Protocol):
-    """Storage of one trial's checkpoints. Checkpoints with another trial's uid are not listed."""
+    """Storage of one trial's checkpoints, which have names `<step>-<attempt>`.
+
+    Checkpoints with another trial's uid are not listed.
+    """
 
     @property
     def where(self) -> str:
@@ -205,7 +208,7 @@ class Checkpoints(Protocol):
         """
 
     def reuse(self, checkpoint: str, part: Part) -> bool:
-        """Store a part by linking or copying it from another checkpoint of the experiment, without sending its bytes.
+        """Store a part by linking or copying an equal part of another checkpoint, without sending its bytes again.
 
         Returns False, with nothing stored, if no equal part is found or the storage does not support it.
         """
@@ -227,8 +230,9 @@ class Checkpoints(Protocol):
     ) -> tuple[Manifest | None, list[str]]:
         """Return the newest intact checkpoint (None if there is none), and descriptions of the damage to newer ones.
 
-        Of these, the newest comes first. Every byte is verified, and damaged checkpoints are quarantined. Ignores
-        checkpoints of attempts from number `fence` on, and those newer than `upto`, a (step, attempt).
+        The descriptions are texts, that of the newest checkpoint first. Every byte is verified, and damaged
+        checkpoints are quarantined. Ignores checkpoints of attempts with the number `fence` or higher, and those
+        newer than `upto`, a (step, attempt).
         """
 
     def verify(self, manifest: Manifest) -> None:
@@ -269,9 +273,9 @@ class Checkpoints(Protocol):
         """Delete uncommitted checkpoints of attempts before `attempt`."""
 
     def clear(self) -> None:
-        """Delete the folder of an ended trial, with the files by which attempts fenced older ones.
+        """Delete the empty storage of an ended trial; do nothing if it still has checkpoints.
 
-        Does nothing if the trial has checkpoints.
+        Fences are deleted with it: files by which an attempt has declared checkpoints of older attempts unusable.
         """
 
     def pin(self, checkpoint: str, pinned: bool) -> None:
@@ -285,15 +289,15 @@ class Checkpoints(Protocol):
         """
 
     def claimed(self) -> int:
-        """Return the highest number of an attempt that has fenced older ones; 0 if there is none.
+        """Return the number of the newest attempt that has fenced older ones (see `fence`); 0 if there is none.
 
-        It is always read from storage.
+        It is read from storage at each call, never cached.
         """
 
     def names(self) -> Sequence[str]:
         """Return the names of all entries in the trial's storage; raise OSError.
 
-        They are checkpoints, fences (marks by which an attempt fences older ones) and others.
+        They are checkpoints, fences (marks by which an attempt makes checkpoints of older ones unusable) and others.
         """
 
 
@@ -305,8 +309,8 @@ def checkpoint_id(step: int, attempt: int) -> str:
 def bytes_stored(manifests: Collection[Manifest], linked: bool) -> int:
     """Return the total size of an experiment's checkpoints in bytes.
 
-    A frozen part has tensors that the training does not change. With `linked`, one that several checkpoints share is
-    counted once, as the storage has one file for all.
+    A frozen part is a file of tensors that the training does not change, so that it is equal in many checkpoints. If
+    `linked`, the storage keeps one file for all equal frozen parts, which is counted once.
     """
     if not linked:
         return sum(each.bytes for each in manifests)
@@ -328,7 +332,10 @@ def dump(manifest: Manifest) -> bytes:
 
 
 def parse(data: bytes, folder: str = "", pinned: bool = False) -> Manifest:
-    """Return the manifest in JSON that `dump` wrote; raise CheckpointDamaged if any bit of it has changed."""
+    """Return the manifest in JSON that `dump` wrote; raise CheckpointDamaged if any bit of it has changed.
+
+    `folder` and `pinned` are not in the JSON; they become the manifest's fields of these names.
+    """
     try:
         body = json.loads(data)
         if data != _written(body):  # the digest does not cover white space

@@ -19,10 +19,12 @@ def copy_checkpoint(
     *,
     or_newer: bool = False,
 ) -> None:
-    """Copy a checkpoint such as `41.1/500-2` to the storage of another trial, verify every byte, and commit it last.
+    """Copy the checkpoint `source`, such as `41.1/500-2`, to `place`, the storage of the trial `experiment`.`trial`.
 
-    For `41.1/500-2:weights` only the model's weights are copied (the averaged ones if there are any), as a checkpoint
-    of step 0. If the checkpoint was deleted and `or_newer` is set, a later one of the same trial is copied, since a
+    Every byte is verified, and the copy is committed last. For `41.1/500-2:weights` only the model's weights are copied
+    (the averaged ones if there are any), as a checkpoint of step 0.
+
+    If the checkpoint was deleted and `or_newer` is set, a later one of the same trial is copied, since a
     running trial deletes old checkpoints. Raises NotFound if there is none to copy, CheckpointDamaged, and OSError.
     """
     owner, _, what = source.partition("/")

@@ -129,7 +129,7 @@ class Directory(VerifyingCheckpoints):
                 shutil.rmtree(folder, ignore_errors=True)
 
     def clear(self) -> None:
-        """Delete the files by which attempts fenced older ones, if nothing else is left.
+        """Delete the fences (files `claim-<attempt>`, see `fence`) if the trial's folder has no other entries.
 
         Then delete the folders of the trial and of its experiment, if they are empty.
         """
@@ -158,7 +158,10 @@ class Directory(VerifyingCheckpoints):
         return [each.name for each in self._entries()]
 
     def fence(self, attempt: int) -> None:
-        """Fence older attempts: create the file `claim-<attempt>` and remove older ones; raise OSError."""
+        """Fence older attempts, whose new checkpoints are then ignored; raise OSError.
+
+        Creates the file `claim-<attempt>` and removes the files of older attempts.
+        """
         make_folder(self._root)
         _touch(self._root / fence_name(attempt))
         with contextlib.suppress(OSError):  # obsolete
@@ -186,7 +189,10 @@ class Directory(VerifyingCheckpoints):
             return file.read()
 
     def _same(self, part: Part) -> Iterator[Path]:
-        """Yield files with the same bytes as a part: one written by this process, then others, verified by digest."""
+        """Yield files of the experiment's checkpoints that have the same bytes as a part.
+
+        First comes a file that this process wrote, then frozen parts of other checkpoints, after verifying them.
+        """
         own = self._written.get((part.size, part.digest))
         if own is not None and _size(own) == part.size:
             yield own

@@ -125,7 +125,7 @@ class Remote(VerifyingCheckpoints):
                 self._delete(checkpoint, names)
 
     def clear(self) -> None:
-        """Delete the objects by which attempts fenced older ones, if no other object of the trial is left.
+        """Delete the fences (objects `claim-<attempt>`, see `fence`) if no other object of the trial is left.
 
         An object store has no folders to delete.
         """
@@ -150,7 +150,10 @@ class Remote(VerifyingCheckpoints):
         return [path.rstrip("/").rpartition("/")[2] for path in self._tried(self._beside)]
 
     def fence(self, attempt: int) -> None:
-        """Fence older attempts: create the object `claim-<attempt>` and remove older ones; raise OSError."""
+        """Fence older attempts, whose new checkpoints are then ignored; raise OSError.
+
+        Creates the object `claim-<attempt>` and removes the objects of older attempts.
+        """
         self._tried(partial(self._fs.pipe_file, f"{self._root}/{fence_name(attempt)}", b"claimed\n"))
         with contextlib.suppress(OSError):  # obsolete
             for older in fences_among(self.names()):
@@ -205,7 +208,10 @@ class Remote(VerifyingCheckpoints):
                 self._tried(partial(self._fs.rm_file, self._path(checkpoint, name)))
 
     def _objects(self, under: str = "") -> Mapping[str, set[str]]:
-        """Return the names of each checkpoint's objects, as the object store lists them now, without fsspec's cache."""
+        """Return the names of each checkpoint's objects, by checkpoint, from a new listing instead of fsspec's cache.
+
+        If `under` is the name of a checkpoint, only this one is listed.
+        """
         found: dict[str, set[str]] = {}
         for path in self._tried(partial(self._listed_paths, f"{self._root}/{under}".rstrip("/"))):
             checkpoint, _, name = path.removeprefix(f"{self._root}/").partition("/")
@@ -221,7 +227,7 @@ class Remote(VerifyingCheckpoints):
         return []
 
     def _beside(self) -> list[str]:
-        """Return the names at the top level of the trial's URL (checkpoints and fences), by one request."""
+        """Return the paths of the entries directly below the trial's URL (checkpoints and fences), by one request."""
         self._fs.invalidate_cache()
         with contextlib.suppress(FileNotFoundError):
             return list(self._fs.ls(self._root, detail=False))

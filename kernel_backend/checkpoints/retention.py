@@ -33,9 +33,9 @@ def decide_retention(
 ) -> list[RetentionDecision]:
     """Return, for each checkpoint of an experiment's trials, the decision whether to retain it, with reasons.
 
-    `trials` has the checkpoints of each trial, oldest first. A checkpoint that any rule selects is retained, as are
-    pinned ones and the two newest of a trial that may run again (`may_run`). Only checkpoints with a finite value of
-    the metric can be the best.
+    `trials` has the checkpoints of each trial, oldest first. A checkpoint that any of the rules `keep` selects is
+    retained, as are pinned ones and the two newest of a trial that may run again (`may_run` has these trials). Only
+    checkpoints with a finite value of the metric can be the best.
     """
     candidates = {trial: _candidates(trial, manifests, metric) for trial, manifests in trials.items()}
     overall = _best((each for own in candidates.values() for each in own), keep.best_overall or 0)
@@ -56,9 +56,10 @@ def decide_retention(
 
 
 def expendable(committed: Sequence[Manifest], keep: Keep, metric: Metric) -> list[Manifest]:
-    """Return the checkpoints of a running trial that may be deleted, of the `committed` ones (oldest first).
+    """Return those of a running trial's `committed` checkpoints (oldest first) that the rules `keep` allow to delete.
 
-    Checkpoints of other trials are not known here, so that `best_overall` is applied to this trial alone.
+    `metric` determines the best ones. Checkpoints of other trials are not known here, so that `best_overall` is applied
+    to this trial alone.
     """
     verdicts = decide_retention({0: committed}, keep, metric, may_run={0})
     return [verdict.manifest for verdict in verdicts if not verdict.reasons]

@@ -52,7 +52,7 @@ class VerifyingCheckpoints(ABC):
     def names(self) -> list[str]:
         """Return the names of all entries in the trial's storage; raise OSError.
 
-        They are checkpoints, fences (marks by which an attempt fences older ones) and others.
+        They are checkpoints, fences (marks by which an attempt makes checkpoints of older ones unusable) and others.
         """
 
     @abstractmethod
@@ -87,8 +87,9 @@ class VerifyingCheckpoints(ABC):
     ) -> tuple[Manifest | None, list[str]]:
         """Return the newest intact checkpoint (None if there is none), and descriptions of the damage to newer ones.
 
-        Of these, the newest comes first. Every byte is verified, and damaged checkpoints are quarantined. Ignores
-        checkpoints of attempts from number `fence` on, and those newer than `upto`, a (step, attempt).
+        The descriptions are texts, that of the newest checkpoint first. Every byte is verified, and damaged
+        checkpoints are quarantined. Ignores checkpoints of attempts with the number `fence` or higher, and those
+        newer than `upto`, a (step, attempt).
         """
 
         def asked(order: tuple[int, int]) -> bool:
@@ -101,9 +102,9 @@ class VerifyingCheckpoints(ABC):
         return found, [damage[order] for order in sorted(damage, reverse=True) if asked(order) and order > after]
 
     def claimed(self) -> int:
-        """Return the highest number of an attempt that has fenced older ones; 0 if there is none.
+        """Return the number of the newest attempt that has fenced older ones (see `fence`); 0 if there is none.
 
-        It is always read from storage.
+        It is read from storage at each call, never cached.
         """
         return max(fences_among(self.names()), default=0)
 
@@ -236,7 +237,10 @@ def fence_name(attempt: int) -> str:
 
 
 def fences_among(names: Iterable[str]) -> list[int]:
-    """Return the numbers of the attempts that have fenced older ones, from the names of all entries of the storage."""
+    """Return the numbers of the attempts whose fences are among the names of a trial's entries in the storage.
+
+    A fence is an entry `claim-<attempt>`, by which that attempt makes checkpoints of older attempts unusable.
+    """
     return [int(fence[1]) for name in names if (fence := _FENCE.fullmatch(name))]
 
 

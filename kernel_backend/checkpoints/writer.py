@@ -100,7 +100,7 @@ def unflatten(tree: Any, tensors: Mapping[str, Tensor]) -> Any:
 
 
 def load_model(place: Checkpoints, manifest: Manifest) -> dict[str, Any]:
-    """Return the verified `state_dict` of the model in a checkpoint; raises CheckpointDamaged."""
+    """Return the verified `state_dict` of the model in a checkpoint of the storage `place`; raise CheckpointDamaged."""
     tensors = tensors_of(manifest, MODEL, partial(place.read, manifest))
     state: dict[str, Any] = unflatten(manifest.state[MODEL], tensors)
     return state
@@ -146,7 +146,10 @@ def _memory(tensor: Tensor) -> bytes | memoryview:
 
 
 def _flatten(tree: Any, path: str, tensors: dict[str, Tensor], names: dict[int, str]) -> Any:
-    """Return a state as JSON; add its tensors to `tensors`, and their names by `id()` to `names`."""
+    """Return a state as JSON; add its tensors to `tensors`, and their names by `id()` to `names`.
+
+    `path` is the place of `tree` in the whole state, such as `optimizer.state.0`; tensors are named by it.
+    """
     if isinstance(tree, Tensor):
         if id(tree) not in names:
             names[id(tree)] = name = _free(path, tensors)
@@ -181,9 +184,9 @@ def _instead(value: object) -> str:
 
 
 def _free(path: str, tensors: Mapping[str, Tensor]) -> str:
-    """Return a name for the tensor at `path` that no other tensor in `tensors` has.
+    """Return a name for the tensor at `path` that no tensor in `tensors` has: the path, with primes if it is taken.
 
-    Two tensors have the same path in `{"a": {"b": one}, "a.b": two}`.
+    Two tensors have the path `a.b` in `{"a": {"b": one}, "a.b": two}`.
     """
     while path in tensors or path == _RESERVED:
         path += "'"

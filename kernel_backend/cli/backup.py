@@ -1,4 +1,4 @@
-"""Define the verbs backup and restore, which copy the service's database."""
+"""Define the verbs (subcommands) `backup` and `restore`, which copy the service's database."""
 
 from __future__ import annotations
 

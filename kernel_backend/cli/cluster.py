@@ -1,4 +1,4 @@
-"""Define the verb cluster, which sets up bare machines as a small Slurm cluster and maintains it."""
+"""Define the verb (subcommand) `cluster`, which sets up bare machines as a small Slurm cluster and maintains it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _join(call: Call, where: str) -> Answer:
 
 
 def _read_token() -> str:
-    """Return the token that the user types at a prompt, or that standard input contains.
+    """Return the secret token for joining a cluster, read from a prompt on a terminal, else from standard input.
 
     It is no argument of the command, since other users of this machine can read command lines.
     """

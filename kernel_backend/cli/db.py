@@ -1,4 +1,4 @@
-"""Define the verb db, which copies the service's database between SQLite and PostgreSQL."""
+"""Define the verb (subcommand) `db`, which copies the service's database between SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -49,9 +49,10 @@ def _url(text: str) -> URL:
 
 @contextlib.contextmanager
 def _unused(url: URL, running: bool) -> Iterator[None]:
-    """Lock the home directory of a SQLite database during the block, so that no service starts to use it.
+    """Lock the home directory of a SQLite database during the `with` block, so that no service starts to use it.
 
-    Raises Conflict if a service uses it. With `running`, or for another database, nothing is locked.
+    Raises Conflict if a service uses it already. Nothing is locked if `running` is set (copy although a service may use
+    the database), or for PostgreSQL, whose database is locked by the first connection.
     """
     file = Path(url.database or "")
     if url.get_backend_name() != "sqlite" or file.name != DATABASE or not file.parent.is_dir() or running:

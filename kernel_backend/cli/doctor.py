@@ -58,13 +58,13 @@ def _doctor(call: Call) -> Answer:
 
 
 def _pool(client: Client, name: str) -> list[Finding]:
-    """Let the service check a pool for trainings with this interpreter, and return its findings."""
+    """Let the service check whether this interpreter can train in the pool `name`, and return the findings."""
     found = client.check_pool(name, sys.executable).findings
     return [Finding(each.name, each.ok, each.says, each.todo) for each in found]
 
 
 def findings() -> Iterator[Finding]:
-    """Yield the result of each check, in order; the checks start nothing and change nothing."""
+    """Yield the result of each check of the installation, in order; the checks start nothing and change nothing."""
     yield Finding("daylight", True, __version__)
     yield _python()
     yield from _torch()

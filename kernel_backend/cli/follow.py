@@ -27,7 +27,10 @@ class Display(Protocol):
 
 
 def wait(client: Client, overview: Overview, stream: TextIO) -> tuple[Overview | None, int]:
-    """Wait until the experiment has ended; return it and an exit code, or None and 130 after an interrupt."""
+    """Show an experiment's progress on `stream` until it has ended; return its overview and an exit code.
+
+    It also returns if the training needs an action by the user. After an interrupt (Ctrl-C), return None and 130.
+    """
     number = overview.experiment.number
     try:
         ended = follow(client, overview, stream)

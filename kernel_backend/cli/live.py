@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def show_frames(frames: Frames) -> None:
-    """Show each frame until there are no more; an interrupt ends only the display."""
+    """Show each frame of a live display until there are no more; Ctrl-C ends the display, and nothing else."""
     with contextlib.suppress(KeyboardInterrupt):
         _draw(frames) if sys.stdout.isatty() else _print(frames)
 

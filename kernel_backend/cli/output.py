@@ -1,4 +1,4 @@
-"""Print answers: tables on a terminal, aligned lines for pipes, JSON for programs.
+"""Print answers of commands: tables on a terminal, aligned lines for pipes, JSON for programs.
 
 Names and messages may come from other users, so terminal control sequences are escaped.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def print_json(answer: Record | dict[str, Any]) -> None:
-    """Print one JSON document, and nothing else, on standard output."""
+    """Print a command's answer as one JSON document, and nothing else, on standard output."""
     print(json.dumps(answer, default=_plain, indent=2))
 
 

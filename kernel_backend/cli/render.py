@@ -1,4 +1,4 @@
-"""Render answers in a terminal, with a method for each kind of part, or as JSON."""
+"""Render the parts of a command's answer (table, text, log, ...) in a terminal, or the whole answer as JSON."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ from kernel_backend.text.terminal import hand_over
 
 
 class Terminal:
-    """Console of a command line: answers go to standard output, everything else to standard error."""
+    """Terminal in which a command runs: answers go to standard output, everything else to standard error."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self._json = getattr(arguments, "json", False)
         self._quiet = bool(getattr(arguments, "quiet", False))
 
     def show(self, answer: Answer) -> int:
-        """Print an answer, or only its body as JSON; return the exit code."""
+        """Print all parts of an answer, or with `--json` its JSON body; print its notes, and return the exit code."""
         if self._json and answer.body is not None:
             print_json(answer.body)
         else:
@@ -66,7 +66,7 @@ class Terminal:
         say(text)
 
     def note(self, text: str) -> None:
-        """Print a note about an experiment to standard error, as a terminal has no card that shows the note."""
+        """Print a note about an experiment to standard error; a notebook shows it on the experiment's card instead."""
         say(f"note: {text}")
 
     def agrees(self, question: str) -> bool:
@@ -74,11 +74,11 @@ class Terminal:
         return ask(question)
 
     def waits(self, asked: bool | None) -> bool:
-        """Return whether to wait for the experiment: only if the command line requests it."""
+        """Return whether to wait for a submitted experiment: only if the command line has `--wait`."""
         return bool(asked)
 
     def wait(self, client: Client, overview: Overview, captured: Sequence[str], quiet: bool = False) -> Waited:
-        """Show a progress bar or plain lines until the experiment has ended."""
+        """Show a progress bar or plain lines until the experiment has ended; return its overview and an exit code."""
         return Waited(*wait(client, overview, sys.stderr if self._json or self._quiet else sys.stdout))
 
     def table(self, table: Table) -> None:
@@ -91,7 +91,7 @@ class Terminal:
             tell(line)
 
     def file(self, file: File) -> None:
-        """Print the content of a file unchanged; on a terminal Python is highlighted."""
+        """Print the content of a file unchanged; on a terminal, print Python with syntax highlighting."""
         if file.python and sys.stdout.isatty():
             from rich.console import Console
             from rich.syntax import Syntax
@@ -128,7 +128,7 @@ class Terminal:
             console.print(Coloured(harmless(line), colours.get(line.strip()[:1], "") if detail else ""))
 
     def card(self, card: Card) -> None:
-        """Print the state of an experiment and its trials as lines."""
+        """Print the state of an experiment and its trials as lines (in a notebook this is a card)."""
         number, front = card.overview.experiment.number, card.overview.front
         facts = card.client.facts(number, front.index if front else 1)
         given = provenance_line(known(facts), card.client.source(number)[1])
@@ -155,9 +155,9 @@ _RENDERERS: dict[type[Shown], Callable[[Terminal, Any], None]] = {
 
 
 def _card(overview: Overview, given: str, failures: bool) -> list[str]:
-    """Return the lines about an experiment; one of them is `given`, which says what it was made from.
+    """Return the lines that describe an experiment and its trials, with the messages of failures if `failures` is set.
 
-    Failures are included if `failures` is set.
+    `given` is the line about the data that the training has read (see `provenance_line`); it is put among the others.
     """
     experiment = overview.experiment
     origin = experiment.rerun_of

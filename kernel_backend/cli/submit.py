@@ -1,4 +1,4 @@
-"""Define the verb submit (`daylight submit FILE.py`, `daylight submit -- python train.py`)."""
+"""Define the verb (subcommand) `submit`: `daylight submit FILE.py`, `daylight submit -- python train.py`."""
 
 from __future__ import annotations
 

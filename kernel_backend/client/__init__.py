@@ -61,7 +61,10 @@ class Client(ClusterCalls, NoticeCalls, AttemptCalls, MeasuredCalls):
 
     @classmethod
     def at_home(cls, home: Path) -> Self:
-        """Return a client of the service of `home`; it never starts the service and never retries a request."""
+        """Return a client of the service whose home directory is `home`.
+
+        It never starts the service and never retries a request.
+        """
         return cls(lambda: _running(home), patience=0.0)
 
     @classmethod
@@ -79,7 +82,11 @@ class Client(ClusterCalls, NoticeCalls, AttemptCalls, MeasuredCalls):
     def request(
         self, operation: Operation, method: str, path: str, body: Record | None = None, query: Mapping[str, Any] = {}
     ) -> dict[str, Any]:
-        """Return the JSON answer of an operation that `routes` declares, without fields unknown to this version."""
+        """Return the JSON answer of an operation of the API (one that `routes` declares).
+
+        `path` contains the operation's values, such as `/api/experiments/12`. Fields of the answer that this version
+        does not know, as a newer service may send, are left out.
+        """
         limit = READING_S if method == "GET" else ANSWER_S
         found = self._service.json(method, path, record=body, params=query, timeout=limit)
         if isinstance(operation.answer, type):
@@ -92,7 +99,7 @@ class Client(ClusterCalls, NoticeCalls, AttemptCalls, MeasuredCalls):
         return found
 
     def act(self, number: int, verb: str, body: Record | None = None) -> Overview:
-        """Call an operation on an experiment, such as `stop`, and return the experiment's overview.
+        """Call an operation (`verb`) on an experiment, such as `stop`, and return the experiment's overview.
 
         Raises NotFound, Forbidden, Conflict.
         """
@@ -118,7 +125,8 @@ class Client(ClusterCalls, NoticeCalls, AttemptCalls, MeasuredCalls):
     ) -> list[Overview]:
         """Return at most `limit` experiments, newest first: the user's own, or the visible ones of an owner or a group.
 
-        An empty `group` selects all that the user may see; `tags` selects those that have all of these tags.
+        An empty `group` selects all that the user may see; `state`, `search` (a text) and `tags` select among them: an
+        experiment must have all of these tags.
         """
         found: list[Overview] = []
         asked = given(state=state, search=search, owner=owner, group=group, tag=",".join(tags) or None)
@@ -140,7 +148,7 @@ class Client(ClusterCalls, NoticeCalls, AttemptCalls, MeasuredCalls):
         return self.act(number, "label", edit)
 
     def usage_of(self, number: int) -> DiskUsage:
-        """Return the disk usage of an experiment, and how much of it a deletion would not free; raises NotFound."""
+        """Return the disk usage of an experiment, and how much of it would stay if it were deleted; raises NotFound."""
         body = self._service.json("GET", f"/api/experiments/{number}/usage", timeout=READING_S)
         return self._read(DiskUsage, body)
 
@@ -184,9 +192,10 @@ class Client(ClusterCalls, NoticeCalls, AttemptCalls, MeasuredCalls):
         return self.act(number, "rerun", asked or Rerun())
 
     def retrain(self, number: int, asked: Rerun | None = None) -> Overview:
-        """Queue an experiment that repeats the steps between the first two checkpoints of `number`.
+        """Queue a new experiment that trains the steps between the first two checkpoints of `number` again.
 
-        `diff` then compares the results of both, to verify that the training is reproducible.
+        `diff` then compares the results of both, to verify that the training is reproducible. The record `Rerun` has
+        changes, such as another number of slots.
         """
         return self.act(number, "verify", asked or Rerun())
 
@@ -208,7 +217,10 @@ class Client(ClusterCalls, NoticeCalls, AttemptCalls, MeasuredCalls):
         after: int = 0,
         limit: int | None = None,
     ) -> list[StoredReport]:
-        """Return a trial's reports with sequence numbers above `after`, in order; without a limit, all of them."""
+        """Return a trial's reports (metrics of one step each) with sequence numbers above `after`, in order.
+
+        Without a limit, all of them are returned.
+        """
         found: list[StoredReport] = []
         while limit is None or len(found) < limit:
             page = PAGE if limit is None else min(PAGE, limit - len(found))
@@ -227,12 +239,18 @@ class Client(ClusterCalls, NoticeCalls, AttemptCalls, MeasuredCalls):
         return self._service.call("GET", path, params=given(trial=trial), timeout=READING_S).text
 
     def facts(self, number: int, trial: int = 1) -> list[StoredFact]:
-        """Return the provenance records of a trial's attempts, in the order reported; raises NotFound."""
+        """Return the provenance records (facts) of a trial's attempts, in the order reported; raises NotFound.
+
+        Facts are what a result depends on besides the submission, such as digests of the data and the hardware.
+        """
         body = self._service.json("GET", f"/api/experiments/{number}/facts", params={"trial": trial})
         return self._list(StoredFact, body, "facts")
 
     def trace(self, number: int, wanted: TraceRequest) -> Overview:
-        """Request that ranks of a running training record some steps; raises Conflict, Forbidden, NotFound."""
+        """Request that ranks of a running training record a profile (trace) of some steps.
+
+        Raises Conflict, Forbidden, NotFound.
+        """
         return self.act(number, "trace", wanted)
 
     def curves(self, number: int, trial: int = 1, points: int = 400) -> Curves:
@@ -259,7 +277,10 @@ class Client(ClusterCalls, NoticeCalls, AttemptCalls, MeasuredCalls):
         return self._read(SearchMethods, self._service.json("GET", "/api/search/methods"))
 
     def trial_rows(self, number: int, sort: str = "best", limit: int | None = None) -> list[TrialRow]:
-        """Return the trials of a search; without a limit, all of them. Raises the same errors as `search`."""
+        """Return the trials of a search, at most `limit` or all of them, sorted as by `search`.
+
+        Raises the same errors as `search`.
+        """
         found: list[TrialRow] = []
         while limit is None or len(found) < limit:
             page = ROWS if limit is None else min(ROWS, limit - len(found))
@@ -270,9 +291,9 @@ class Client(ClusterCalls, NoticeCalls, AttemptCalls, MeasuredCalls):
         return found
 
     def search_curves(self, number: int, limit: int = 100, points: int = 60) -> SearchCurves:
-        """Return learning curves (metric by unit) of at most `limit` trials, best first.
+        """Return learning curves of at most `limit` trials, best first, with at most `points` points each.
 
-        Raises the same errors as `search`.
+        A curve has the metric by unit of training (epoch or step). Raises the same errors as `search`.
         """
         query = {"limit": limit, "points": points}
         return self._read(
@@ -286,9 +307,9 @@ class Client(ClusterCalls, NoticeCalls, AttemptCalls, MeasuredCalls):
         return self._read(Importance, body)
 
     def promote(self, number: int, trial: int) -> Overview:
-        """Train a trial of a search on to its next rung with the next free slots, however good it is.
+        """Train a trial of a search on to its next rung (length of training) with the next free slots.
 
-        Raises NotFound, and Conflict if the trial has ended.
+        This happens however good the trial is. Raises NotFound, and Conflict if the trial has ended.
         """
         return self.act(number, f"trials/{trial}/promote")
 
@@ -297,7 +318,7 @@ class Client(ClusterCalls, NoticeCalls, AttemptCalls, MeasuredCalls):
         return self.act(number, f"trials/{trial}/prune")
 
     def extend(self, number: int, asked: Extension) -> Overview:
-        """Set new limits of a search: trials, slot time or duration.
+        """Set new limits of a search: number of trials, slot time or duration; a completed search is continued.
 
         Raises Conflict, and InvalidRequest if no limit is given.
         """
@@ -356,9 +377,9 @@ class Client(ClusterCalls, NoticeCalls, AttemptCalls, MeasuredCalls):
         return self._service.call("GET", _kept(number, trial, checkpoint)).content
 
     def part(self, number: int, trial: int, checkpoint: str, name: str) -> Iterator[bytes]:
-        """Yield the bytes of a checkpoint's part in pieces; after a lost connection continue where it stopped.
+        """Yield the bytes of a checkpoint's part (file) `name` in pieces; a lost connection continues where it broke.
 
-        The bytes are not verified: the caller must compare them with the manifest.
+        The bytes are not verified: the caller must compare their digest with the one in the manifest.
         """
         return self._service.pieces(f"{_kept(number, trial, checkpoint)}/parts/{name}", timeout=READING_S)
 
@@ -385,7 +406,7 @@ class Client(ClusterCalls, NoticeCalls, AttemptCalls, MeasuredCalls):
         return self._read(EnvironmentInfo, self._service.json("GET", f"/api/experiments/{number}/environment"))
 
     def picture(self, number: int, dark: bool = False) -> bytes:
-        """Return a picture of the experiment's curves as a PNG."""
+        """Return a picture of the experiment's learning curves as a PNG, on a dark background if `dark`."""
         return self._service.call("GET", f"/api/experiments/{number}/picture.png", params={"dark": int(dark)}).content
 
     def upload_snapshot(self, id: str, data: bytes) -> None:
@@ -396,11 +417,11 @@ class Client(ClusterCalls, NoticeCalls, AttemptCalls, MeasuredCalls):
             self._service.call("PUT", f"/api/snapshots/{id}", content=data, timeout=UPLOAD_S)
 
     def watch(self, after: int = 0, experiment: int | None = None) -> Iterator[Message]:
-        """Yield every message after number `after`, each once and in order, until the caller stops.
+        """Yield every message about experiments after number `after`, each once and in order, until the caller stops.
 
-        A lost connection is reopened after the last received message. The retry time `patience` starts again after each
-        connection that lasted a while. Calling `close` from another thread ends the iteration, even before the first
-        message.
+        With `experiment`, only messages about it are yielded. A lost connection is reopened after the last received
+        message. The retry time `patience` starts again after each connection that lasted a while. Calling `close` from
+        another thread ends the iteration, even before the first message.
         """
         return self._service.watch(after, experiment)
 

@@ -16,16 +16,19 @@ from kernel_backend.model.reports import ArtifactSaved, Delivery, Instruction
 
 
 class AttemptCalls(Calls):
-    """Operations of launchers, which are authenticated by their attempt's token."""
+    """Calls of programs on nodes: launchers, probes and holders, each authenticated by the token given to it."""
 
     def deliver(self, key: AttemptId | str, token: str, delivery: Delivery) -> Instruction:
-        """Upload records of an attempt, authenticated by the attempt's token; return an instruction for its ranks."""
+        """Send records of an attempt, such as metrics, to the service; return its instruction for the attempt's ranks.
+
+        Authenticated by the attempt's token.
+        """
         body = delivery.model_dump_json(exclude=None if delivery.notes else {"notes"}).encode()
         path = f"/api/attempts/{key}/records"
         return self._read(Instruction, self._service.json("POST", path, token=token, content=body))
 
     def join(self, key: AttemptId | str, token: str, offer: NodeOffer) -> JoinAnswer:
-        """Offer a node's slots for a gang that is being assembled; return whether to wait, to start or to leave.
+        """Offer a node's slots for a gang that is being assembled; return the service's answer: wait, start or leave.
 
         Authenticated by the attempt's token.
         """
@@ -43,7 +46,7 @@ class AttemptCalls(Calls):
         return self._read(NodeOrder, body)
 
     def probe_report(self, check: str, token: str, report: ProbeReport) -> ProbeOrders:
-        """Report what the probe program of a pool's check has found; return all orders that it got from the service.
+        """Report what a probe program has found on a node during a pool's check; return all orders that it has got.
 
         Waits up to `report.wait` seconds for a further order.
         """
@@ -53,9 +56,9 @@ class AttemptCalls(Calls):
         return self._read(ProbeOrders, body)
 
     def holder_report(self, allocation: str, token: str, report: HolderReport) -> HolderOrders:
-        """Report what has happened in a pod of a kept allocation, and return further orders of the service.
+        """Report which gangs began or ended in a pod that a search keeps for its trials; return further orders to it.
 
-        Waits up to `report.wait` seconds for an order.
+        `allocation` is the id of the search's kept pods. Waits up to `report.wait` seconds for an order.
         """
         body = self._service.json(
             "POST", f"/api/allocations/{allocation}", token=token, record=report, timeout=report.wait + ANSWER_S
@@ -72,32 +75,38 @@ class AttemptCalls(Calls):
         return self._service.call("GET", path, token=token, timeout=UPLOAD_S).content
 
     def attempt_environment(self, key: AttemptId | str, token: str, *, everything: bool) -> bytes:
-        """Return the locked environment of an attempt as JSON, with the wheels that no index has.
+        """Return the locked environment of an attempt as JSON, with the wheels that no package index has.
 
-        With `everything`, all wheels are included.
+        With `everything`, the wheels of all packages are included.
         """
         path, query = f"/api/attempts/{key}/environment.json", {"everything": int(everything)}
         return self._service.call("GET", path, token=token, params=query).content
 
     def attempt_wheel(self, key: AttemptId | str, token: str, wheel: str, offset: int) -> bytes:
-        """Return a piece of a wheel from a byte offset, empty at the end; the caller checks the wheel's digest."""
+        """Return a piece of the wheel with file name `wheel`, from a byte offset on; b"" at the wheel's end.
+
+        The caller checks the wheel's digest. Authenticated by the attempt's token.
+        """
         path, at = f"/api/attempts/{key}/wheels/{wheel}", {"offset": offset}
         return self._service.call("GET", path, token=token, params=at, timeout=UPLOAD_S).content
 
     def stage_file(self, key: AttemptId | str, token: str, name: str, offset: int, data: bytes) -> int:
-        """Send a piece of a file in an attempt's folder; return how many bytes of it the service has."""
+        """Send a piece of the file `name` in an attempt's folder, from byte `offset` on.
+
+        Returns how many bytes of the file the service has.
+        """
         path, at = f"/api/attempts/{key}/files/{name}", {"offset": offset}
         body = self._service.json("PUT", path, token=token, content=data, params=at, timeout=UPLOAD_S)
         return self._read(StagedFile, body).size
 
     def keep_artifact(self, key: AttemptId | str, token: str, saved: ArtifactSaved) -> StagedArtifact:
-        """Report an artifact to the service, which stores it once all of its bytes have been sent."""
+        """Describe an artifact (name, digest) to the service, which stores it once all of its bytes have been sent."""
         path = f"/api/attempts/{key}/artifacts"
         body = self._service.json("POST", path, token=token, record=saved, timeout=UPLOAD_S)
         return self._read(StagedArtifact, body)
 
     def stage_artifact(self, key: AttemptId | str, token: str, digest: str, offset: int, data: bytes) -> int:
-        """Send a piece of an artifact; return how many bytes of it the service has."""
+        """Send a piece of the artifact with this digest, from byte `offset` on; return how many bytes have arrived."""
         path, at = f"/api/attempts/{key}/artifacts/{digest}", {"offset": offset}
         body = self._service.json("PUT", path, token=token, content=data, params=at, timeout=UPLOAD_S)
         return self._read(StagedFile, body).size

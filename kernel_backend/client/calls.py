@@ -21,11 +21,11 @@ class Calls:
         self._service = service
 
     def _read(self, kind: type[_Answer], body: Mapping[str, Any]) -> _Answer:
-        """Return an answer's JSON as a record of class `kind`; raises OtherVersion if it does not fit."""
+        """Return an answer's JSON as a record of class `kind`; raises OtherVersion if it cannot be parsed as one."""
         return self._service.read(kind, body)
 
     def _list(self, kind: type[_Answer], body: Mapping[str, Any], name: str) -> list[_Answer]:
-        """Return the records of class `kind` in an answer's list `name`; raises OtherVersion if they do not fit."""
+        """Return the list `name` of an answer as records of class `kind`; raises OtherVersion if that is impossible."""
         return [self._read(kind, each) for each in self._service.listed(body, name)]
 
     def _overview(self, method: str, path: str, **request: Any) -> Overview:
@@ -33,5 +33,5 @@ class Calls:
 
 
 def given(**query: Any) -> dict[str, Any]:
-    """Return these arguments as query parameters, without those that are None."""
+    """Return the arguments that are not None as a dict of query parameters."""
     return {name: value for name, value in query.items() if value is not None}

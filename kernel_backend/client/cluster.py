@@ -42,9 +42,10 @@ class ClusterCalls(Calls):
         return self._list(sharing.Account, self._service.json("GET", "/api/accounts"), "accounts")
 
     def set_quota(self, kind: sharing.AccountKind, name: str, numbers: Mapping[str, Any]) -> sharing.Account:
-        """Set fields of an account's quota to a number, to `none` for no limit, or to None for the value from the hub.
+        """Set fields of an account's quota to the values in `numbers`, and return the account.
 
-        Raises Forbidden unless the user is an admin, and InvalidRequest for an invalid number.
+        A value is a number, "none" for no limit, or None to restore the hub's value. Raises Forbidden unless the user
+        is an admin, and InvalidRequest for an invalid number.
         """
         body = self._service.json("PUT", f"{_account(kind, name)}/quota", json=dict(numbers))
         return self._read(sharing.Account, body)
@@ -61,16 +62,19 @@ class ClusterCalls(Calls):
         until: float | None = None,
         points: int = 200,
     ) -> sharing.UseOverTime:
-        """Return how many slots an account held over time, by default in the last week; raises NotFound."""
+        """Return how many slots an account held over time, as averages of `points` periods from `since` to `until`.
+
+        Both are in seconds since the epoch; the default is the last week. Raises NotFound.
+        """
         whole = {"since": since and int(since), "until": until and int(until), "points": points}
         return self._read(
             sharing.UseOverTime, self._service.json("GET", f"{_account(kind, name)}/use", params=given(**whole))
         )
 
     def spending(self, by: By = "month", since: float | None = None, until: float | None = None) -> SpendingReport:
-        """Return slot-hours, energy and cost, summed by user, group, month or experiment.
+        """Return slot-hours, energy and cost of trainings, summed by user, group, month or experiment.
 
-        An admin gets those of all users, any other user only their own.
+        An admin gets those of all users' experiments, any other user only those of their own.
         """
         asked = given(by=by, since=since and int(since), until=until and int(until))
         return self._read(SpendingReport, self._service.json("GET", "/api/usage", params=asked, timeout=REPORT_S))
@@ -116,9 +120,10 @@ class ClusterCalls(Calls):
         return self._read(PoolStatus, self._service.json("DELETE", f"/api/pools/{_part(name)}"))
 
     def check_pool(self, name: str, python: str = "") -> PoolCheck:
-        """Check a pool by a probe on its nodes with this interpreter; takes up to two minutes.
+        """Run a probe program on nodes of a pool to check whether the interpreter `python` can train there.
 
-        Raises NotFound, Conflict for a pool that cannot be checked now, and Forbidden unless the user is an admin.
+        Takes up to two minutes. Raises NotFound, Conflict for a pool that cannot be checked now, and Forbidden unless
+        the user is an admin.
         """
         asked = checked(PoolCheckRequest, python=python)
         body = self._service.json("POST", f"/api/pools/{_part(name)}/check", record=asked, timeout=CHECK_S)

@@ -35,7 +35,7 @@ _UNKNOWN = "Extra inputs are not permitted"  # the service's message for an unkn
 
 
 class Conversation:
-    """HTTP connection to one service; every method raises the DaylightError that the service returned.
+    """HTTP connection to one service; requests raise the DaylightError that the service returned.
 
     The service's address is looked up before each request, so that a service which restarts on another port is found.
     Requests that are safe to repeat are retried for `patience` seconds before ServiceUnreachable is raised.
@@ -88,11 +88,11 @@ class Conversation:
                 return response
 
     def read(self, kind: type[_Answer], body: bytes | Mapping[str, Any]) -> _Answer:
-        """Return an answer's JSON as a record of class `kind`; raises OtherVersion if it does not fit."""
+        """Return an answer's JSON as a record of class `kind`; raises OtherVersion if it cannot be parsed as one."""
         return read_answer(kind, body, self._version)
 
     def listed(self, body: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
-        """Return the list `name` of an answer; raises OtherVersion if there is none."""
+        """Return the list `name` in the JSON object of an answer; raises OtherVersion if there is none."""
         found = body.get(name)
         if not isinstance(found, list):
             raise OtherVersion(_versions(self._version, f"its answer cannot be read: it lists no {name}"))
@@ -123,8 +123,9 @@ class Conversation:
     def watch(self, after: int, experiment: int | None) -> Iterator[Message]:
         """Yield the messages after number `after`, each once and in order, until the caller stops or calls `close`.
 
-        A lost connection is reopened after the last received message. The retry time `patience` starts again after each
-        connection that lasted a while, because a silent stream is no failure.
+        With `experiment`, only messages about it are yielded. A lost connection is reopened after the last received
+        message. The retry time `patience` starts again after each connection that lasted a while, because a silent
+        stream is no failure.
         """
         return self._watch(after, experiment, self._closed)
 
@@ -228,7 +229,7 @@ class Conversation:
 def read_answer(kind: type[_Answer], body: bytes | Mapping[str, Any], version: str) -> _Answer:
     """Return a service's answer as a record of class `kind`, ignoring fields that this version does not know.
 
-    Raises OtherVersion if the answer does not fit the record.
+    Raises OtherVersion, with the service's `version`, if the answer cannot be parsed as the record.
     """
     if not isinstance(body, bytes):  # removes most unknown fields, so that one pass suffices
         body = {name: value for name, value in body.items() if name in kind.model_fields}
@@ -242,7 +243,7 @@ def _known(address: Address, token: str | None = None, record: Record | None = N
     """Return arguments of httpx for a request: headers with the token, and a hook that checks the server.
 
     The hook runs before the headers are sent. It raises an error if the process that listens at the address belongs to
-    a user who must not get the token.
+    a user who must not get the token. `record` is the body; a header lists its fields that have their default values.
     """
     headers = {"Authorization": f"Bearer {token or address.token}", versions.VERSION: __version__}
     if record is not None:
@@ -264,7 +265,10 @@ def _known(address: Address, token: str | None = None, record: Record | None = N
 
 
 def _looked_at(address: Address) -> type[ClientConnection]:
-    """Return a websocket class that checks, before it sends the token, which user owns the listening process."""
+    """Return a websocket class for connections to `address`, which checks who owns the listening process.
+
+    The check comes before the token is sent, as only trusted users may get it. Encrypted connections need no check.
+    """
     from websockets.sync.client import ClientConnection
 
     class LookedAt(ClientConnection):
@@ -277,7 +281,10 @@ def _looked_at(address: Address) -> type[ClientConnection]:
 
 
 def _versions(theirs: str, detail: str) -> str:
-    """Return an error message on a client and a service of incompatible versions, with a remedy."""
+    """Return an error message saying that client and service have incompatible versions, with a remedy.
+
+    `theirs` is the service's version, "" if it reports none.
+    """
     who = f"Daylight {theirs}" if theirs else "an older Daylight"
     if os.environ.get("DAYLIGHT_URL"):
         way_out = "install the hub's version here, or ask the hub's admins for this one"

@@ -31,7 +31,7 @@ def httpx_module() -> Any:
 
 
 def hide_requests(address: str) -> None:
-    """Have httpx log no requests to a service: where a notebook logs at level INFO, each poll would print a line."""
+    """Make httpx log no requests to a service: in a notebook that logs at level INFO each poll would print a line."""
     if not _hidden:
         logging.getLogger("httpx").addFilter(_is_of_others)
     _hidden.add(address)

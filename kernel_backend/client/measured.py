@@ -19,7 +19,7 @@ class MeasuredCalls(Calls):
         return self._read(Times, body)
 
     def utilisation(self, number: int, trial: int | None = None, points: int = 200) -> Utilisation:
-        """Return how a trial used its slots, as curves of at most `points` periods.
+        """Return how a trial used its slots (GPU, CPU, memory), as curves over at most `points` periods.
 
         For a search without `trial`, it is the use by all trials together, without ranks.
         """

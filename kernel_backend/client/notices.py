@@ -12,7 +12,7 @@ TEST_S = 60.0  # for the answer of a test
 
 
 class NoticeCalls(Calls):
-    """Calls about notices; each raises the DaylightError that the service returned."""
+    """Calls about webhooks and ended experiments; each raises the DaylightError that the service returned."""
 
     def webhooks(self, everyone: bool = False) -> list[Webhook]:
         """Return the webhooks of the user or, with `everyone`, of all users.
@@ -23,12 +23,15 @@ class NoticeCalls(Calls):
         return self._list(Webhook, self._service.json("GET", "/api/webhooks", params=asked), "webhooks")
 
     def add_webhook(self, url: str, events: Sequence[str] = ENDS, secret: str = "", everyone: bool = False) -> Webhook:
-        """Add a webhook, and return it with its secret; raises InvalidRequest, Conflict and Forbidden."""
+        """Add a webhook for these events, and return it with its secret, which no later call returns.
+
+        With `everyone`, it gets the events of all users' experiments. Raises InvalidRequest, Conflict and Forbidden.
+        """
         asked = checked(NewWebhook, url=url, events=tuple(events), secret=secret, everyone=everyone)
         return self._read(Webhook, self._service.json("POST", "/api/webhooks", record=asked))
 
     def remove_webhook(self, id: int) -> Webhook:
-        """Remove a webhook and its waiting notices, and return its last state; raises NotFound."""
+        """Remove a webhook and its notices that are not sent yet, and return its last state; raises NotFound."""
         return self._read(Webhook, self._service.json("DELETE", f"/api/webhooks/{id}"))
 
     def test_webhook(self, id: int) -> Tried:

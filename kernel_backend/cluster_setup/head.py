@@ -104,7 +104,10 @@ def admit(request: JoinRequest, address: str, key: bytes, say: Say) -> JoinAnswe
 
 
 def state_of(request: StateRequest, address: str) -> StateAnswer:
-    """Return the state of a node according to Slurm, and whether its slurmd accepts connections at `address`."""
+    """Return the state that Slurm reports for the requested node, and whether its slurmd accepts connections.
+
+    The connection is tried at `address`, that of the node.
+    """
     blocked = connection_error(address, NODE_PORT)
     try:
         found = next((node for node in nodes() if node.name == request.name), None)

@@ -53,7 +53,7 @@ class Token(NamedTuple):
 
 
 def draw_token(fingerprint: bytes, draw: Callable[[int], bytes] = secrets.token_bytes) -> Token:
-    """Return a token with a new random secret, for the certificate with this digest.
+    """Return a token with a new random secret, for the certificate whose digest is `fingerprint`.
 
     No token begins with a dash, as `--token -x` would be read as two options.
 
@@ -130,7 +130,11 @@ class Invitation(ThreadingHTTPServer):
     timeout = 1.0  # seconds between checks of the time limit
 
     def __init__(self, secret: bytes, certificate: Path, key: Path, handlers: Handlers, port: int = PORT) -> None:
-        """Listen on all addresses; `certificate` and `key` are the paths of PEM files."""
+        """Create a server that listens on all addresses.
+
+        A request must have the `secret`. `certificate` and `key` are the paths of PEM files, and `handlers` answer the
+        requests.
+        """
         super().__init__(("0.0.0.0", port), _Handler)
         self.secret, self.handlers, self.refusals = secret, handlers, 0
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -24,7 +24,7 @@ _DAEMONS = {CONTROLLER_PORT: "slurmctld", NODE_PORT: "slurmd"}
 
 
 class Choices(NamedTuple):
-    """Options of the setup commands, as the user gave them."""
+    """Options of `daylight cluster init` and `daylight cluster join`, as the user gave them."""
 
     address: str | None = None
     name: str | None = None
@@ -47,8 +47,8 @@ def read_member() -> Member | None:
 def checked_machine(head: bool, choices: Choices, say: Say) -> Machine:
     """Return the properties of this machine; raise InvalidRequest, with all problems, if it cannot be set up.
 
-    `head` says whether it is to be the head or another node. If the user chose so, missing packages are installed
-    first.
+    `head` is True if it is to be the head, False for another node. With the choice `install`, missing packages are
+    installed first.
     """
     machine = read_machine()
     if choices.install and machine.root and missing(machine, head) and (command := install_command(machine, head)):
@@ -64,7 +64,7 @@ def checked_machine(head: bool, choices: Choices, say: Say) -> Machine:
 
 
 def refuse(problems: Sequence[Problem]) -> None:
-    """Raise InvalidRequest with all of these problems; do nothing if there are none."""
+    """Raise an InvalidRequest that lists all of these problems; do nothing if there are none."""
     if problems:
         raise InvalidRequest("\n  ".join(map(str, problems)))
 
@@ -79,7 +79,10 @@ def connection_error(host: str, port: int) -> str:
 
 
 def _holder(port: int) -> str:
-    """Return which process occupies a port of Slurm; "" if it is free, or the right Slurm daemon has it."""
+    """Return the name of the program that occupies a TCP port which Slurm needs.
+
+    "" if the port is free, or the Slurm daemon to which it belongs has it.
+    """
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -75,7 +75,8 @@ def join(head: str, token: str, choices: Choices, say: Say) -> Member:
 def _wait(client: HeadClient, name: str, head: str, begun: int) -> None:
     """Wait until the head lists this machine as able to run jobs.
 
-    Raises SetupFailed, with the reason, if it does not do so within a minute.
+    `begun` is the size in bytes that slurmd's log had before this setup. Raises SetupFailed, with the reason, after a
+    minute.
     """
     deadline = time.monotonic() + IDLE_S
     while True:

@@ -27,9 +27,9 @@ _CONTROLLER, _NODE = "/usr/sbin/slurmctld", "/usr/sbin/slurmd"
 
 
 def head_steps(cluster: Cluster, key: bytes, systemd: bool) -> list[Step]:
-    """Return the steps that set up the head, and that may be repeated.
+    """Return the steps that make a machine the head of a cluster; carrying them out again does no harm.
 
-    `key` is the key of munge, Slurm's authentication service.
+    `key` is the key of munge, Slurm's authentication service. `systemd` says whether systemd is process 1 there.
     """
     return [
         Folder("/etc/daylight"),
@@ -45,7 +45,7 @@ def head_steps(cluster: Cluster, key: bytes, systemd: bool) -> list[Step]:
 
 
 def head_start() -> list[Step]:
-    """Return the steps that start the daemons of the head which do not run."""
+    """Return the steps that start those daemons of the head that do not run yet."""
     return [
         *_start_munge(),
         Folder(STATE, "slurm", 0o700),
@@ -60,7 +60,8 @@ def head_start() -> list[Step]:
 def member_steps(member: Member, key: bytes, systemd: bool) -> list[Step]:
     """Return the steps on a machine that joins a cluster; its slurmd reads Slurm's configuration from the head.
 
-    `key` is the key of munge (Slurm's authentication service), which all machines of the cluster have.
+    `key` is the key of munge (Slurm's authentication service), which all machines of the cluster have. `systemd` says
+    whether systemd is process 1 on the machine.
     """
     return [
         Folder("/etc/daylight"),
@@ -73,7 +74,7 @@ def member_steps(member: Member, key: bytes, systemd: bool) -> list[Step]:
 
 
 def member_start(member: Member) -> list[Step]:
-    """Return the steps that start the daemons of a machine that has joined, as far as they do not run."""
+    """Return the steps that start those daemons of a machine in a cluster that do not run yet."""
     return [
         *_start_munge(),
         Folder(LOGS, "slurm"),
@@ -83,7 +84,10 @@ def member_start(member: Member) -> list[Step]:
 
 
 def leave_steps(head: bool) -> list[Step]:
-    """Return the steps that undo the setup of a machine, the head or another one; jobs on the machine end."""
+    """Return the steps that undo the setup of a machine; running jobs on it end.
+
+    `head` says whether the machine is the head of the cluster or another node.
+    """
     controller: list[Step] = [Stop("slurmctld", CONTROLLER_PID)] if head else []
     # The head's munge key stays: it is the machine's own, and other programs may use it.
     files = (CLUSTER, CONTROLLER_UNIT) if head else (MEMBER, MUNGE_KEY)
@@ -109,9 +113,9 @@ def _server(member: Member) -> tuple[str, ...]:
 
 
 def _unit(path: str, command: str) -> list[Step]:
-    """Return the steps that make a unit of systemd start a daemon by `command`; `path` is the file to add for this.
+    """Return the steps that make systemd start a daemon by `command`, whatever the distribution's unit file says.
 
-    The units of some distributions require slurm.conf, which nodes do not have.
+    `path` is the drop-in file to write. The unit files of some distributions require slurm.conf, which nodes lack.
     """
     # Restart: slurmd exits if the head does not answer, for example if the head boots later after a power cut.
     text = f"""{MARK}

@@ -32,7 +32,10 @@ class Problem(NamedTuple):
 
 
 def install_command(machine: Machine, head: bool) -> str:
-    """Return the command that installs the packages a machine needs; "" if its distribution is not known."""
+    """Return the command that installs the packages that a machine needs; "" if its distribution is not known.
+
+    `head` says whether the machine is to be the head or another node.
+    """
     manager = next((_MANAGERS[each] for each in machine.distribution if each in _MANAGERS), "")
     return f"{_INSTALL[manager]} {' '.join(_PACKAGES[manager][0 if head else 1])}" if manager else ""
 
@@ -69,9 +72,9 @@ def before_setup(machine: Machine, head: bool, slurm_conf: bytes | None, force: 
 
 
 def choose_address(addresses: tuple[str, ...], wanted: str | None, default: str) -> str | Problem:
-    """Return the address for the head: `wanted` if that is given, else that of the default route, else the first.
+    """Return the address for the head: `wanted` if given, else `default` (that of the default route), else the first.
 
-    Returns a problem if the machine does not have the wanted address.
+    `addresses` are those of the machine; if it has not the wanted one, a problem is returned.
     """
     if wanted is not None and wanted not in addresses:
         return Problem(f"{wanted} is no address of this machine", f"--address takes one of {', '.join(addresses)}")

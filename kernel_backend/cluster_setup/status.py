@@ -29,7 +29,7 @@ class NodeStatus(NamedTuple):
 
 
 def parse_nodes(text: str) -> list[NodeStatus]:
-    """Return the nodes in the output of the command SINFO, each once."""
+    """Return the nodes in the output of the command SINFO; a node in several partitions is returned once."""
     found = {}
     for line in text.splitlines():
         if line.count("|") >= 6:
@@ -40,10 +40,9 @@ def parse_nodes(text: str) -> list[NodeStatus]:
 
 
 def slurmd_start(text: str) -> float:
-    """Return when the slurmd of a node started, from the output of `scontrol show node`.
+    """Return when the slurmd that a node has registered at the head was started, from `scontrol show node`.
 
-    That is the slurmd which has last registered with the head: one that was started later does not count until it has
-    registered, too.
+    A slurmd that was restarted since then is not taken into account before it has registered itself.
 
     Parameters
     ----------

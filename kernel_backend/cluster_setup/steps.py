@@ -64,7 +64,7 @@ class Remove:
 
 @dataclass(frozen=True)
 class Run:
-    """Step: call a command, again and again until the daemon that it needs answers.
+    """Step: call a command, and repeat it until it succeeds, since the daemon that it needs may not answer yet.
 
     With `after`, it is called only if one of these files was changed by an earlier step.
     """

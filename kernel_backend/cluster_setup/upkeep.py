@@ -37,8 +37,8 @@ def start(say: Say) -> Cluster | Member:
     """Start the daemons of this machine that do not run, such as after a reboot without systemd.
 
     Returns the cluster if this machine is its head, else the record of the cluster that it has joined. Waits until jobs
-    can run here and this machine's new slurmd is registered at the head: a job that began earlier would wait for the
-    slurmd from before the reboot.
+    can run here and the newly started slurmd has registered at the head. Before that, the head would send jobs to the
+    slurmd from before the reboot, and they would hang.
     """
     mine, steps = _parts()
     machine = read_machine()
@@ -121,7 +121,7 @@ def _wait_for_head(member: Member) -> None:
 def _wait_until_usable(name: str, since: float) -> None:
     """Wait until the head lists this machine as able to run jobs, with a slurmd that started at `since` or later.
 
-    Raises SetupFailed after REGISTER_S seconds.
+    `since` is in seconds since 1970, 0.0 for any slurmd. Raises SetupFailed after REGISTER_S seconds.
     """
     deadline = time.monotonic() + REGISTER_S
     while True:

@@ -31,7 +31,7 @@ class Text(NamedTuple):
 
 
 class File(NamedTuple):
-    """Content of a file, such as a lock or Python code, printed unchanged."""
+    """Content of a file, such as a lock file of packages or Python code, which is printed unchanged."""
 
     text: str
     python: bool = False
@@ -123,4 +123,7 @@ class Console(Protocol):
         """Return whether to wait for an experiment: `asked` if it is not None, else what is usual for this console."""
 
     def wait(self, client: Client, overview: Overview, captured: Sequence[str], quiet: bool = False) -> Waited:
-        """Show an experiment until it has ended; an interrupt stops only the waiting, not the experiment."""
+        """Show an experiment until it has ended; an interrupt stops only the waiting, not the experiment.
+
+        `captured` are sentences about its submission. With `quiet`, a notebook cell shows nothing meanwhile.
+        """

@@ -31,10 +31,10 @@ def listed(client: Client, reference: Reference) -> list[Artifact]:
 
 
 def brought(client: Client, reference: Reference, found: Sequence[Artifact], options: argparse.Namespace) -> list[Path]:
-    """Download the artifacts that the options select to `DIR/<trial>/<file>`; return the paths.
+    """Download the artifacts selected by the options `get` and `out` to `DIR/<trial>/<file>`; return the paths.
 
-    Existing files are replaced. Raises NotFound if no artifact has the requested name, and InvalidRequest if a file
-    cannot be written.
+    `options.get` is the name of the wanted artifacts, and `options.out` the folder DIR. Existing files are replaced.
+    Raises NotFound if no artifact has the requested name, and InvalidRequest if a file cannot be written.
     """
     wanted = [each for each in found if options.get in (None, each.name)]
     if options.get is not None and not wanted:

@@ -1,6 +1,7 @@
 """Attribute a difference between two experiments to its causes (`diff --attribute`).
 
-The second experiment is rerun several times, with more and more of the causes restored to those of the first.
+The second experiment is rerun several times. Each rerun sets one more group of causes, such as code or seeds, as in the
+first experiment.
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ Back = frozenset[DifferenceKind]
 def attribute(client: Client, a: int, b: int, tell: Callable[[str], None]) -> Attribution:
     """Find which differences between experiments `a` and `b` cause the difference of their results.
 
-    Experiment `b` is rerun several times, with more and more groups of differences from `a` undone; all reruns are
-    waited for. `tell` is called with progress. An interrupt ends only the waiting, not the reruns. Raises NotFound,
-    InvalidRequest if `a` or `b` has not ended or after an interrupt, and errors of the service.
+    Experiment `b` is rerun several times. The first rerun sets one group of differences, such as code, as in `a`; each
+    further one sets one more group in addition. All reruns are started and then waited for. `tell` is called with a
+    line for each started rerun. An interrupt ends only the waiting, not the reruns. Raises NotFound, InvalidRequest if
+    `a` or `b` has not ended or after an interrupt, and errors of the service.
     """
     diff, before, after = client.diff(a, b), client.experiment(a), client.experiment(b)
     for overview in (before, after):
@@ -80,9 +82,9 @@ def _submitted(client: Client, overview: Overview) -> Submitted:
 
 
 def _train(client: Client, a: Submitted, b: Submitted, step: Step, missing: dict[str, None]) -> Overview:
-    """Start a rerun of `b` in which the causes that `step` names are restored to those of `a`; return its overview.
+    """Start a rerun of `b` in which the kinds of differences in `step.back` are set as in `a`; return its overview.
 
-    Declared data that cannot be restored is added to `missing`.
+    A sentence on declared data that cannot be restored is added to the keys of `missing`.
     """
     seen = RestoredData(params(a.experiment, b.experiment, step.back), b.experiment.config.data_at)
     if "data" in step.back:

@@ -76,9 +76,10 @@ def chosen(found: CheckpointList, action: str, options: argparse.Namespace) -> l
 def act_on(
     client: Client, found: CheckpointList, action: str, infos: list[CheckpointInfo], options: argparse.Namespace
 ) -> list[tuple[CheckpointInfo, str]]:
-    """Apply an action, such as pin or delete, to checkpoints; return each with a sentence on the result.
+    """Apply an action, such as pin or delete, to the checkpoints `infos`; return each with a sentence on the result.
 
-    If there are several checkpoints, those deleted meanwhile are skipped.
+    If the action applies to all checkpoints, those deleted meanwhile are skipped. Raises NotFound if a single one was
+    deleted.
     """
     done = []
     for info in infos:
@@ -101,7 +102,10 @@ def _means_all(action: str, options: argparse.Namespace) -> bool:
 def act(
     client: Client, found: CheckpointList, action: str, info: CheckpointInfo, options: argparse.Namespace
 ) -> tuple[CheckpointInfo, str]:
-    """Apply an action, such as pin or delete, to a checkpoint; return its new record, and a sentence on the result."""
+    """Apply an action, such as pin or delete, to a checkpoint; return its new record, and a sentence on the result.
+
+    `found` is the list that contains the checkpoint; `options.to` and `options.force` are those of `download`.
+    """
     number, trial, name = found.number, info.trial, found.name(info)
     match action:
         case "verify":

@@ -66,7 +66,7 @@ def _find(call: Call, name: str) -> PoolStatus | None:
 
 
 def _option(name: str) -> Option:
-    """Return the option of a field of PoolSettings, with the field's description as its help."""
+    """Return the command-line option that sets a field of PoolSettings, with the field's description as its help."""
     field = PoolSettings.model_fields[name]
     kind: Any = field.annotation
     more: dict[str, Any] = {"metavar": "NAME"}

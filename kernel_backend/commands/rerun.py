@@ -98,8 +98,8 @@ def plan(
 def _searched(before: Search | None, other: Mapping[str, Any]) -> dict[str, Any]:
     """Return the search options of a rerun: those of the original search `before`, with those in `other` replaced.
 
-    If the method changes, only limits that suit any method are taken from the original. Raises InvalidRequest if the
-    original was no search and `other` names no method.
+    If the method changes, only limits that any method has (`parallel`, `budget`, `max_time`) are taken from the
+    original. Raises InvalidRequest if the original was no search and `other` names no method.
     """
     if before is None and "method" not in other:
         raise InvalidRequest(f"--{next(iter(other)).replace('_', '-')} belongs to a search, and there was none")
@@ -114,7 +114,8 @@ def _data(
 ) -> RestoredData:
     """Return the locations from which a rerun of an experiment reads its declared data.
 
-    The snapshot's archive is downloaded only if there is declared data.
+    Each of `moved` is `NAME=PLACE`, a current location of data; `params` are the rerun's hyperparameters, of which some
+    may hold locations. The snapshot's archive is downloaded only if there is declared data.
     """
     if not snapshot.data and not moved:
         return RestoredData(params, experiment.config.data_at)
@@ -123,13 +124,13 @@ def _data(
 
 
 def outcome_text(diff: Diff, verifies: bool = False) -> str:
-    """Return a sentence such as `#97 is a rerun of #41: bit-identical: ...`."""
+    """Return a sentence such as `#97 is a rerun of #41: bit-identical: ...`; `verifies` replaces the verb."""
     what = "verifies" if verifies else "is a rerun of"
     return f"#{diff.b} {what} #{diff.a}: {diff.results.text}"
 
 
 def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert some fields of Config to the values that they have in JSON."""
+    """Return these fields of Config in the form that they have in JSON."""
     given = Config.model_validate(settings).to_json()
     return {name: given[name] for name in settings}
 
@@ -198,8 +199,8 @@ def _waited(
 ) -> Answer:
     """Wait for a rerun to end; return an answer that says how it ended.
 
-    With `compared`, the answer also says whether the results are bit-identical to the original's. With `verifies`,
-    other results give the exit code of a failure.
+    `captured` are sentences about its submission. With `compared`, the answer also says whether the results are
+    bit-identical to the original's. With `verifies`, other results give the exit code of a failure.
     """
     ended, code = call.console.wait(call.client, overview, captured, bool(getattr(call.arguments, "quiet", False)))
     if ended is None or code != OK:

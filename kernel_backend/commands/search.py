@@ -46,7 +46,7 @@ def extension(trials: int | None, budget: str | float | None, max_time: str | fl
 
 
 def best_rows(client: Client, number: int, count: int, sort: str = "best") -> tuple[Sequence[str], list[list[str]]]:
-    """Return column names and rows of the table of a search's trials, best first unless `sort` is set."""
+    """Return column names and up to `count` rows of the table of a search's trials, best first unless `sort` is set."""
     status = client.search(number, sort, min(count, 1000))
     rows = status.trials if count <= 1000 else client.trial_rows(number, sort, count)
     return trials_head(status), [trial_cells(status, row) for row in rows]

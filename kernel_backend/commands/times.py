@@ -47,9 +47,10 @@ def _ranks(text: str) -> tuple[int, ...]:
 
 
 def record_trace(client: Client, number: int, wanted: TraceRequest) -> str:
-    """Record a trace on ranks of a running training, and wait until it is stored; return the note about it.
+    """Record a trace on ranks of a running training, as `wanted` says, and wait until it is stored.
 
-    Raises Conflict if no training runs, or if it ends before the trace is recorded.
+    Returns the note of the service about it. Raises Conflict if no training runs, or if it ends before the trace is
+    recorded.
     """
     before = client.trace(number, wanted)
     asked = next(each for each in reversed(before.attempts) if each.trace is not None)
@@ -86,7 +87,10 @@ def _top(call: Call) -> Answer:
 
 
 def _frames(client: Client, number: int, trial: int | None) -> Iterator[Frame]:
-    """Yield the frames of a live display at intervals, until the training has ended or needs an action by the user."""
+    """Yield the frames of `daylight top` every two seconds, until the training has ended or needs the user.
+
+    A frame shows where the time of each rank went since the previous frame, and the current use of its slots.
+    """
     trial = trial or client.front(number)
     before = client.times(number, trial)
     while True:

@@ -90,7 +90,10 @@ class Verb:
         return parser
 
     def parse(self, tokens: Sequence[str], host: Host) -> argparse.Namespace:
-        """Return the verb's arguments, parsed from the tokens after the verb; raises InvalidRequest."""
+        """Return the verb's arguments, parsed from the tokens after the verb; raises InvalidRequest.
+
+        `host` is `terminal` or `notebook`, which have different options.
+        """
         own, program = split_words(tokens) if self.runs else (tokens, None)
         try:
             found = self.parser(host).parse_mixed(own)
@@ -146,7 +149,11 @@ def _usage(option: Option) -> str:
 def argument(
     *flags: str, help: str, complete: Candidates = "", host: Host = "both", group: str = "", **kwargs: Any
 ) -> Option:
-    """Return the declaration of a verb's argument; `kwargs` are those of `argparse.add_argument`."""
+    """Return the declaration of a verb's argument; `kwargs` are those of `argparse.add_argument`.
+
+    `complete` is the kind of values that completion offers, `host` says where the argument exists (`terminal`,
+    `notebook` or `both`), and `group` is its heading in the help.
+    """
     return Option(flags, group, help, kwargs, host=host, complete=complete)
 
 

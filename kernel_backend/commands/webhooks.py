@@ -65,7 +65,11 @@ def _test(call: Call, id: int) -> Answer:
 
 
 def _find(client: Client, named: str, command: str) -> int:
-    """Return the id of a webhook that is named by its id or address; raises InvalidRequest."""
+    """Return the id of the webhook that `named` names by its id or address.
+
+    `command` is the beginning of the command line, for the message of the error. Raises InvalidRequest unless exactly
+    one webhook has this address.
+    """
     if named.isdecimal():
         return int(named)
     hidden = redacted(named)

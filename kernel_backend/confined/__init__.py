@@ -45,10 +45,11 @@ class Confined:
         self._children: dict[int, _Child] = {}  # by the id of the thread that uses it
 
     async def call(self, user: str, function: Callable[..., A], *arguments: Any, size: int | None = None) -> A:
-        """Call a function of a module for a user, and return its result; raise the errors that it raises.
+        """Call a function in a confined process for a user, and return its result; raise the errors that it raises.
 
-        Raises InvalidRequest if it exceeds the limits. `size` is the number of bytes of source that it parses, None if
-        unknown: small sources are parsed in a thread of this process instead.
+        The function must be importable (it is pickled). Raises InvalidRequest if it exceeds the limits. `size` is the
+        number of bytes of source that the function parses, None if unknown; a small source is parsed in a thread of
+        this process instead.
         """
         lock = self._locks.setdefault(user, asyncio.Lock())
         async with lock:
@@ -85,10 +86,7 @@ class Confined:
         raise from_json(value, value["status"])
 
     def _begin(self) -> _Child:
-        """Start and return a process for the calls of this thread.
-
-        It is registered before anything else, so that `close` ends it, too.
-        """
+        """Start, register and return a process for the calls of this thread; `close` ends all registered ones."""
         child = self._children[threading.get_ident()] = _Child(*self._limits)
         return child
 
@@ -98,7 +96,7 @@ class Confined:
 
 
 def shallow(function: Callable[..., A], *arguments: Any) -> A:
-    """Call a function that parses source, and return its result.
+    """Call a function that parses source in this process, and return its result.
 
     Raises InvalidRequest if the source is nested too deeply, or needs too much memory.
     """

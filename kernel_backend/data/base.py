@@ -58,9 +58,9 @@ def fingerprint_of(files: Iterable[File], read: int = 0) -> Fingerprint:
 
 
 def changed_text(path: str, before: bytes, now: bytes) -> str:
-    """Return a text on how two lists of files differ; "" if they are equal.
+    """Return a text on how the files of declared data at `path` have changed; "" if they have not.
 
-    Example: `/data/leslie: 112 files were added (img_0931.png, ...), ...`.
+    `before` and `now` are two stored lists of files. Example: `/data/leslie: 112 files were added (img_0931.png, ...)`.
     """
     said = changes_text(changes(read_list(before), read_list(now)))
     return f"{path}: {said}" if said else ""

@@ -83,7 +83,7 @@ class StatCache:
             return {}
 
     def change(self, learned: Mapping[bytes, CacheEntry], forgotten: Collection[bytes] = ()) -> None:
-        """Store the entries `learned`, and remove those of deleted files, `forgotten`."""
+        """Store the entries `learned` by path, and remove the entries of the deleted files `forgotten`."""
         if not learned and not forgotten:
             return
         rows = ((path, *entry.looks, entry.digest) for path, entry in learned.items())

@@ -18,7 +18,7 @@ CACHE = "fingerprints.db"  # file in the home
 
 
 class Declared(NamedTuple):
-    """Declared data of a submission: records, lists of files for the snapshot, and warnings."""
+    """Fingerprints of a submission's declared data: a record and a list of files for each path, and warnings."""
 
     data: tuple[Data, ...] = ()
     files: dict[str, bytes] = {}  # the lists, by name in the snapshot
@@ -37,9 +37,10 @@ def fingerprint(path: str, say: Say = lambda text: None, at: Path | None = None)
 
 
 def declare(names: Iterable[str], cwd: Path, say: Say = lambda text: None) -> Declared:
-    """Fingerprint the data that `--data` declares; return records and lists of files, with each path only once.
+    """Fingerprint the data that `--data` declares; return a record and a list of files for each path, without repeats.
 
-    Relative paths start at `cwd`. `say` is called with progress. Raises InvalidRequest if nothing exists at a path.
+    `names` are the values of `--data`: paths, of which relative ones start at `cwd`, and URLs. `say` is called with
+    progress. Raises InvalidRequest if nothing exists at a path.
     """
     data: list[Data] = []
     files: dict[str, bytes] = {}
@@ -61,7 +62,11 @@ def declare(names: Iterable[str], cwd: Path, say: Say = lambda text: None) -> De
 
 
 def changed_since(data: Data, listed: bytes, at: Path | None = None) -> str:
-    """Return a text on how declared data differs from its list in the snapshot; "" if it is unchanged."""
+    """Return a text on how declared data has changed since the submission; "" if it is unchanged.
+
+    `data` is its record, `listed` its stored list of files, and `at` the home directory with the cache of digests, by
+    default the user's.
+    """
     try:
         found = fingerprint(data.path, at=at)
     except InvalidRequest as error:

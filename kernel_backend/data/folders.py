@@ -27,9 +27,10 @@ NOWHERE = StatSignature(0, 0, 0, 0, 0)  # metadata of inaccessible files
 
 
 def fingerprint(root: Path, cache: StatCache, say: Say) -> Fingerprint:
-    """Return the fingerprint of a file, or of all files below a folder (links are followed).
+    """Return the fingerprint of the file `root`, or of all files below the folder `root` (links are followed).
 
-    `say` is called with progress if it takes long. Raises InvalidRequest if there is no file.
+    `cache` has digests of files that have not changed. `say` is called with progress if it takes long. Raises
+    InvalidRequest if there is no file.
     """
     began = time.time_ns()
     top = os.fsencode(root)
@@ -97,9 +98,9 @@ def _read(entry: CacheEntry) -> bool:
 def _read_all(
     unread: list[tuple[bytes, StatSignature]], threads: ThreadPoolExecutor, told: str, say: Say
 ) -> Iterator[tuple[bytes, CacheEntry]]:
-    """Read files in several threads, and yield (path, cache entry) of each file that still exists.
+    """Read the files `unread` in several threads, and yield (path, cache entry) of each that still exists.
 
-    `say` is called with progress: the text `told` with the number of files read.
+    `say` is called with progress: the format string `told`, with the number of files read so far in place of `{}`.
     """
     done, next_word = 0, time.monotonic() + TOLD_S
     chunks = [unread[begin : begin + AT_ONCE] for begin in range(0, len(unread), AT_ONCE)]
@@ -121,7 +122,10 @@ class _Folder(NamedTuple):
 
 
 def _files(top: bytes, threads: ThreadPoolExecutor) -> Iterator[tuple[bytes, StatSignature]]:
-    """Yield path and metadata of every file at or below a path; NOWHERE is the metadata of inaccessible files."""
+    """Yield the path and metadata of every file at or below the path `top`.
+
+    Files that cannot be accessed get the constant NOWHERE as their metadata. Slow drives are read by `threads`.
+    """
     try:
         status = os.stat(top)
     except OSError:

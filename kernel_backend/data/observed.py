@@ -30,7 +30,7 @@ _OWN = tuple(str(_ROOT / name) for name in ("kernel_backend", "jupyter_ext", "da
 def is_data(path: str, ours: Iterable[str]) -> bool:
     """Return True if a file that a training has opened may be data.
 
-    Files of the system, of Python, of packages and in the folders `ours` are none.
+    Files of the system, of Python, of packages, of Daylight, or in one of the folders `ours`, are no data.
     """
     if any(part in _PACKAGES for part in path.split("/")):
         return False
@@ -47,8 +47,8 @@ def observed(
 ) -> Observed:
     """Return records of the files that a training has read, with their present content; deleted files are left out.
 
-    As soon as `hurry()` returns True, the remaining files get no digest. `overlay` is the root folder of the training's
-    overlay, or ""; files below it get their real names.
+    As soon as `hurry()` returns True, the remaining files get no digest. `home` is the home directory with the cache
+    of digests. `overlay` is the root folder of the training's overlay, or ""; files below it get their real names.
     """
     found = sorted(set(paths))
     cache = StatCache(home / CACHE)
@@ -64,7 +64,10 @@ def real_name(path: str, overlay: str) -> str:
 
 
 class _Reading:
-    """Reader that records files one by one, and digests them until it has read as many bytes as it may."""
+    """Reader that records files one by one, and digests them until it has read `ALTOGETHER` bytes.
+
+    `learned` has new entries for the cache of digests, by path.
+    """
 
     def __init__(self, known: Mapping[bytes, CacheEntry], hurry: Callable[[], bool], overlay: str) -> None:
         self._known, self._hurry, self._overlay = known, hurry, overlay

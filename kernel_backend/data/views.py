@@ -48,10 +48,10 @@ def _leads_out(name: str) -> bool:
 
 
 def _free(folders: Path, digest: str, names: Collection[str]) -> Path:
-    """Return a folder in `folders`, named by the digest, that has no files besides `names`; it need not exist.
+    """Return the path of a folder in `folders`, named by the digest, that has no files besides `names`.
 
-    A training may have written other files, such as its output, into a folder that was created earlier: then the name
-    has a number, too.
+    The folder need not exist. If a training has written other files, such as its output, into an existing folder
+    `<digest>`, the first of `<digest>-2`, `<digest>-3` ... without such files is returned.
     """
     for number in count(1):
         folder = folders / (digest if number == 1 else f"{digest}-{number}")
@@ -62,11 +62,11 @@ def _free(folders: Path, digest: str, names: Collection[str]) -> Path:
 
 
 def led(data: Data, place: str, cwd: str, params: Mapping[str, Value], before: str) -> dict[str, Value] | None:
-    """Return the hyperparameters with which a training in the folder `cwd` reads its data from `place`.
+    """Return the hyperparameters changed so that a training in the folder `cwd` reads its data from `place`.
 
-    Values that are the data's path, or the path `before` from which the previous run read it, are replaced. A relative
-    path stays, as an overlay of `cwd` redirects it by links. Returns None if no hyperparameter has the path, so that
-    only the code can contain it.
+    Values that are the data's declared path, or the path `before` from which the previous run read it, become `place`:
+    `{"root": "/data/a"}` becomes `{"root": "/views/1"}`. A relative path stays, as an overlay of `cwd` redirects it by
+    links. Returns None if no hyperparameter has the path, so that it must be in the code, which is not changed.
     """
     relative = can_be_led(data.name, place, cwd)
     paths = [data.path, before, *([] if relative else [data.name])]
@@ -75,7 +75,7 @@ def led(data: Data, place: str, cwd: str, params: Mapping[str, Value], before: s
 
 
 def _moved(value: Value, paths: Sequence[str], place: str) -> Value:
-    """Return a hyperparameter's value; where it begins with one of `paths`, `place` replaces this path."""
+    """Return a hyperparameter's value, with `place` instead of the path with which it begins, if that is in `paths`."""
     if not isinstance(value, str):
         return value
     for path in (each.rstrip("/") for each in paths):
@@ -87,7 +87,7 @@ def _moved(value: Value, paths: Sequence[str], place: str) -> Value:
 
 
 def _link(place: Path, target: Path) -> None:
-    """Make `place` a symbolic link to `target`; it exists at any time, since a training may be reading it."""
+    """Make `place` a symbolic link to `target`, atomically, since a training may be reading an existing link."""
     if place.is_symlink() and place.readlink() == target:
         return
     place.parent.mkdir(parents=True, exist_ok=True)

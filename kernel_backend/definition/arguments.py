@@ -35,9 +35,10 @@ class FoundFunctions:
 
 
 def called_functions(tree: ast.Module, roles_from: int, names: Sequence[str]) -> dict[str, Function]:
-    """Return the cell's functions with these names, which a framework such as Keras calls, and functions that they use.
+    """Return those of the cell's functions that a framework such as Keras calls, and the functions that they use.
 
-    The cell begins at line `roles_from` of the module.
+    A function uses another if it takes its result as an argument. `names` are the names by which the framework knows
+    the functions. The cell begins at line `roles_from` of the module.
     """
     nodes = {node.name: node for node in tree.body if isinstance(node, FunctionNode)}
     found = FoundFunctions(nodes, {}, (), guesses=False)

@@ -111,9 +111,10 @@ def _is_given(parameter: Parameter, space: Space) -> bool:
 
 
 def _fitted(definition: Definition, given: Mapping[str, Value], parameter: Parameter, space: Space) -> Parameter:
-    """Return a parameter with the values in its domain converted to the types that the user's functions take.
+    """Return a searched parameter with the values in its domain converted to the types that the user's functions take.
 
-    Raises ValueError if a value cannot be converted.
+    `given` has the hyperparameters with a fixed value. Raises ValueError if a value cannot be converted, for an unknown
+    name, for a parameter that is also in `given`, and for a conditional one without a default for the other trials.
     """
     if parameter.each is not None:
         return parameter  # values in a block's dictionary are not checked here

@@ -43,7 +43,7 @@ _SHOWN = 500  # maximum length of the quoted line
 def functions_definition(tree: ast.Module, roles_from: int, contract: int) -> Definition:
     """Return the definition of the cell's role functions, which begin at line `roles_from`.
 
-    Raises InvalidDefinition.
+    `contract` is the version of the rules for definitions under which the snapshot was made. Raises InvalidDefinition.
     """
     nodes = {node.name: node for node in tree.body if isinstance(node, FunctionNode)}
     own = [node for node in nodes.values() if node.lineno >= roles_from]
@@ -81,7 +81,8 @@ def functions_definition(tree: ast.Module, roles_from: int, contract: int) -> De
 def _values(tree: ast.Module, roles_from: int, roles: Collection[str]) -> dict[str, Assigned]:
     """Return the roles to which the cell assigns values, as in `model = Net()`.
 
-    Raises InvalidDefinition if the cell also contains a training loop.
+    `roles` are those that the cell defines as functions. Raises InvalidDefinition if the cell also contains a training
+    loop.
     """
     values = value_roles(tree, roles_from, roles)
     if values and (trained := trains_itself(tree, roles_from)):
@@ -166,9 +167,9 @@ def _keys(value: ast.expr | None) -> Iterator[str]:
 
 
 def _of_adamw(functions: Mapping[str, Function]) -> dict[str, Parameter]:
-    """Return the hyperparameter `lr` of AdamW, the default optimizer, by its name.
+    """Return the hyperparameter `lr` of AdamW, which trains if the cell defines no optimizer, by its name.
 
-    Empty if the definition has an optimizer, or an argument `lr`.
+    Empty if the definition has an optimizer, or if one of its functions has an argument `lr`.
     """
     if "optimizer" in functions or any(each.name == "lr" for one in functions.values() for each in one.parameters):
         return {}

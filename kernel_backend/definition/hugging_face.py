@@ -38,12 +38,15 @@ def _imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
 
 
 def is_made(node: ast.AST, trainers: Collection[str]) -> bool:
-    """Return True if a node is a call of one of these classes."""
+    """Return True if a node is a call of one of the classes `trainers`, which creates a Trainer."""
     return isinstance(node, ast.Call) and ast.unparse(node.func) in trainers
 
 
 def check_kind(call: ast.Call, trainers: dict[str, str]) -> None:
-    """Raise InvalidDefinition if a call creates a Trainer of a kind that a job cannot train."""
+    """Raise InvalidDefinition if a call creates a Trainer of a kind that a job cannot train.
+
+    `trainers` has the Trainer classes by name, each with the name of the library's class.
+    """
     kind = trainers[ast.unparse(call.func)]
     if kind in _GENERATING:
         text = f"{ast.unparse(call.func)}(...)"

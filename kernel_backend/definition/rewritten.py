@@ -11,7 +11,8 @@ _CALLED = {"loss": ("output", "target"), "collate": ("batch",)}
 def as_function(role: str, value: str, hyperparameter: str = "") -> str:
     """Return source such as `def optimizer(params, lr=1e-3): return Adam(params, lr=lr)`.
 
-    It is made from the expression `value`, here `Adam(model.parameters(), lr=1e-3)`.
+    It is made from the expression `value`, here `Adam(model.parameters(), lr=1e-3)`, for the function `role`, here
+    `optimizer`. `hyperparameter`, here `lr`, is a keyword argument in it that becomes an argument of the function.
     """
     expression = ast.parse(value, mode="eval").body
     arguments: list[str] = []

@@ -12,7 +12,10 @@ from kernel_backend.model.values import nearest
 
 
 def understood_as(tree: ast.Module, own: Sequence[FunctionNode], roles: Sequence[str]) -> dict[str, str]:
-    """Return the roles of functions whose names are aliases of roles that the cell lacks, by name of the function."""
+    """Return the roles of functions whose names are aliases of roles that the cell lacks, by name of the function.
+
+    For example `{"criterion": "loss"}`. `own` are the functions of the submitted cell.
+    """
     names, used = {node.name for node in own}, names_used(tree)
     asked = {each.arg for node in own for each in node.args.args}
     taken: dict[str, str] = {}
@@ -50,7 +53,8 @@ def _local(node: FunctionNode | ast.Lambda) -> set[str]:
 def bound(tree: ast.Module, roles_from: int) -> Iterator[tuple[str, int, str | None]]:
     """Yield each name that the cell binds, with the line and kind of its last binding.
 
-    The kind is None for a function.
+    The cell begins at line `roles_from`. The kind is a word such as `assigned`, `imported` or `a class`; it is None for
+    a function.
     """
     last: dict[str, tuple[int, str | None]] = {}
     for node in tree.body:
@@ -69,7 +73,10 @@ def bound(tree: ast.Module, roles_from: int) -> Iterator[tuple[str, int, str | N
 
 
 def _idle(tree: ast.Module, own: Sequence[FunctionNode], taken: Mapping[str, str]) -> Iterator[FunctionNode]:
-    """Yield the cell's functions that have no role and to which no code refers."""
+    """Yield the cell's functions that have no role and to which no code refers.
+
+    `own` are the functions of the cell, and `taken` are those that have a role by an alias, such as `criterion`.
+    """
     asked = {node.arg for each in tree.body if isinstance(each, FunctionNode) for node in each.args.args}
     busy = names_used(tree) | asked | set(taken)
     return (node for node in own if not is_role(node.name) and node.name not in busy)
@@ -78,7 +85,8 @@ def _idle(tree: ast.Module, own: Sequence[FunctionNode], taken: Mapping[str, str
 def hints(tree: ast.Module, own: Sequence[FunctionNode], taken: Mapping[str, str]) -> Iterator[str]:
     """Yield hints about unused functions whose names slightly resemble a role's.
 
-    Closer ones are reported by `unused`.
+    Those that resemble it closely are reported by `unused`. `own` are the functions of the cell, and `taken` those that
+    have a role by an alias.
     """
     for node in _idle(tree, own, taken):
         near = nearest(node.name, ROLES)
@@ -89,7 +97,11 @@ def hints(tree: ast.Module, own: Sequence[FunctionNode], taken: Mapping[str, str
 def unused(
     tree: ast.Module, own: Sequence[FunctionNode], taken: Mapping[str, str], roles: Sequence[str], roles_from: int
 ) -> Iterator[str]:
-    """Yield warnings about unused functions and assignments that were probably meant as roles."""
+    """Yield warnings about unused functions and assignments that were probably meant as roles.
+
+    `own` are the functions of the cell, which begins at line `roles_from`; `taken` are those that have a role by an
+    alias, and `roles` are the roles that the cell has.
+    """
     for node in _idle(tree, own, taken):
         if meant := looks_like(node.name):
             yield f"{node.name} (line {node.lineno}) is no role, and nothing uses it: did you mean {meant}?"

@@ -63,7 +63,10 @@ def value_roles(tree: ast.Module, roles_from: int, present: Collection[str]) -> 
 
 
 def value_functions(found: Mapping[str, Assigned]) -> dict[str, Function]:
-    """Return roles that are values as `Function` records without hyperparameters, by role."""
+    """Return roles that are values as `Function` records without hyperparameters, by role.
+
+    `found` has the assignments of the values, by role.
+    """
     return {
         role: Function(
             name=role,
@@ -98,7 +101,8 @@ def check_values(functions: Mapping[str, Function]) -> None:
 def settings_of(found: Mapping[str, Assigned]) -> dict[str, Any]:
     """Return the configuration fields that the values imply: `schedule_per`, if a schedule steps once per epoch.
 
-    Whether it does is known from the documentation of its class.
+    `found` has the assignments of the values, by role. Whether a schedule steps once per epoch is known from the
+    documentation of its class.
     """
     schedule = found.get("schedule")
     return {"schedule_per": "epoch"} if schedule is not None and _is_per_epoch(schedule.value) else {}
@@ -134,7 +138,10 @@ def _fits(call: ast.Call, models: Collection[str]) -> bool:
 
 
 def _takes(call: ast.Call, models: Collection[str], optimizers: Collection[str]) -> bool:
-    """Return True if a call receives both a model and its optimizer, as in `train_one_epoch(model, optimizer)`."""
+    """Return True if a call receives both a model and its optimizer, as in `train_one_epoch(model, optimizer)`.
+
+    `models` and `optimizers` have the names of the variables that hold them.
+    """
     given = {each.id for each in [*call.args, *(one.value for one in call.keywords)] if isinstance(each, ast.Name)}
     return bool(given & set(models)) and bool(given & set(optimizers))
 

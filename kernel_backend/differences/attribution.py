@@ -24,9 +24,10 @@ _UNDECLARED = {"delivered", "observed", "external"}
 
 
 class Step(NamedTuple):
-    """Training of experiment `b` in which some groups of causes are set as in `a`.
+    """Rerun of experiment `b` in which some groups of causes are set as in experiment `a`.
 
-    `back` has all kinds of differences that are restored in it, including those of the steps before.
+    `back` has all kinds of differences that are set as in `a`, including those of the steps before. `label` names the
+    group that this step adds, such as `+ libraries and seeds`.
     """
 
     label: str
@@ -34,7 +35,10 @@ class Step(NamedTuple):
 
 
 def steps(differences: Sequence[Difference]) -> list[Step]:
-    """Return the trainings to run, in order: each restores one more group of causes in which the experiments differ."""
+    """Return the reruns of `b` to make, in order; each sets one more group of causes as in `a`.
+
+    Groups in which the experiments do not differ are left out.
+    """
     differ = {each.kind for each in differences if not each.harmless}
     found: list[Step] = []
     back: frozenset[DifferenceKind] = frozenset()
@@ -46,7 +50,10 @@ def steps(differences: Sequence[Difference]) -> list[Step]:
 
 
 def beyond(differences: Sequence[Difference]) -> list[str]:
-    """Return the texts of differences that no rerun can undo; declared data is left out, as each rerun checks it."""
+    """Return the texts of differences that no rerun can undo, such as other hardware or data that was not declared.
+
+    Differences of declared data are left out, as each rerun checks this data.
+    """
     declared = any(each.kind == "data" and each.name not in _UNDECLARED for each in differences)
     found = []
     for each in differences:
@@ -58,7 +65,10 @@ def beyond(differences: Sequence[Difference]) -> list[str]:
 
 
 def _is_given(difference: Difference) -> bool:
-    """Return whether a difference cannot be undone by a lock file, as with hardware or an environment variable."""
+    """Return True if no rerun can undo a difference.
+
+    These are differences of hardware, environment variables, pretrained weights and the checkpoint to start from.
+    """
     if difference.kind == "hardware":
         return difference.name != "threads"
     variable = difference.kind == "environment" and difference.name.isupper()
@@ -66,9 +76,10 @@ def _is_given(difference: Difference) -> bool:
 
 
 def params(a: Experiment, b: Experiment, back: frozenset[DifferenceKind]) -> dict[str, Value]:
-    """Return the hyperparameters that the code of a training takes.
+    """Return the hyperparameters of a rerun in which the kinds of differences in `back` are set as in `a`.
 
-    Their values are those of `a` if "hyperparameters" is in `back`, else those of `b`.
+    The names are those of `a` if "code" is in `back`, else those of `b`; the values likewise with "hyperparameters".
+    A hyperparameter that only one experiment has gets the value from there.
     """
     names = (a if "code" in back else b).params
     values = {**b.params, **a.params} if "hyperparameters" in back else {**a.params, **b.params}
@@ -76,7 +87,7 @@ def params(a: Experiment, b: Experiment, back: frozenset[DifferenceKind]) -> dic
 
 
 def config(a: Experiment, b: Experiment, back: frozenset[DifferenceKind]) -> dict[str, Any]:
-    """Return the configuration of a training as JSON: options whose kind is in `back` as in `a`, others as in `b`."""
+    """Return the configuration of a rerun as JSON: options whose kind is in `back` as in `a`, others as in `b`."""
     theirs, ours = a.config.to_json(), b.config.to_json()
     kinds: dict[str, DifferenceKind] = {"seed": "seed", "threads": "hardware"}
     return {name: (theirs if kinds.get(name, "configuration") in back else ours)[name] for name in ours}

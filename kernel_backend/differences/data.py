@@ -19,7 +19,10 @@ _DETAILS = 40  # lines of details that are shown
 
 
 def data(a: Side, b: Side) -> Iterator[Difference]:
-    """Yield differences of data: declared files, versions of external data, samples, and files that were read."""
+    """Yield differences of the data of experiments `a` and `b`.
+
+    These are declared files, versions of external data, samples, and files that were read.
+    """
     yield from _declared(a, b)
     if a.snapshot.commits != b.snapshot.commits:
         before, after = (" ".join(side.snapshot.commits) or "none" for side in (a, b))
@@ -29,7 +32,7 @@ def data(a: Side, b: Side) -> Iterator[Difference]:
 
 
 def pretrained(a: Side, b: Side) -> Iterator[Difference]:
-    """Yield differences of files with pretrained weights, and of the model's weights at step 0."""
+    """Yield differences of `a` and `b` in files with pretrained weights, and in the model's weights at step 0."""
     found = _between(a, b, weights=True)
     if any(found):
         yield _files("weights", "pretrained", "pretrained files: ", found)
@@ -60,7 +63,10 @@ def _declared(a: Side, b: Side) -> Iterator[Difference]:
 
 
 def _paired(a: tuple[Data, ...], b: tuple[Data, ...]) -> Iterator[tuple[Data | None, Data | None]]:
-    """Yield pairs of declared data with equal names; pair the rest by position, since a folder may have moved."""
+    """Yield pairs of declared data of `a` and `b`: first those with equal names, then the rest by position.
+
+    A folder may have moved, and so have another name. Where one side has no more data, its entry is None.
+    """
     names = {each.name for each in a} & {each.name for each in b}
     for name in [each.name for each in a if each.name in names]:
         yield next(each for each in a if each.name == name), next(each for each in b if each.name == name)
@@ -115,8 +121,8 @@ def _between(a: Side, b: Side, *, weights: bool) -> Changes:
 def _contents(side: Side, observed: Observed, weights: bool) -> dict[str, tuple[int, str | None]]:
     """Return (size, digest) of each file that a training read, by path.
 
-    If `weights` is True, these are the files with pretrained weights, else all others. Declared data may have been read
-    from another place; then its declared path is given.
+    If `weights` is True, these are the files with pretrained weights, else all others. A file of declared data that was
+    read from another place has its declared path here.
     """
     places = {place: data.path for data in side.snapshot.data if (place := _led(side, data.path))}
     files = [each for each in observed.files if (PurePath(each.path).suffix in _PRETRAINED) == weights]
@@ -131,15 +137,16 @@ def _declared_path(path: str, places: dict[str, str]) -> str:
 
 
 def _led(side: Side, path: str) -> str | None:
-    """Return the place from which the declared data at `path` was really read; None if that is its declared path."""
+    """Return the place from which a rerun read the data declared at `path`; None if it read from the path itself."""
     data_at = side.experiment.config.data_at
     return next((data_at.get(data.name) for data in side.snapshot.data if data.path == path), None)
 
 
 def _leave_out(path: str, *sides: dict[str, tuple[int, str | None]], compared: bool) -> None:
-    """Remove the files below a declared path from each of `sides`, since lists of declared files are compared instead.
+    """Remove the files below the declared path `path` from `sides`, the files that each training read, by path.
 
-    If `compared` is True, and all sides have files below the path, these stay.
+    The stored lists of declared files are compared instead. Nothing is removed if `compared` is True and all sides have
+    files below the path.
     """
     below = [[name for name in side if PurePath(name).is_relative_to(path)] for side in sides]
     if compared and all(below):
@@ -150,7 +157,10 @@ def _leave_out(path: str, *sides: dict[str, tuple[int, str | None]], compared: b
 
 
 def _fill(contents: dict[str, tuple[int, str | None]], names: Iterable[str], side: Side) -> None:
-    """Add those of the files `names` that the experiment's snapshot has: its training may have read them there."""
+    """Add to `contents` the size and digest of those files `names` that are in the experiment's snapshot.
+
+    The training may have read the snapshot's copies, which are not among the observed files.
+    """
     if side.snapshot.project is None:
         return
     folder = PurePosixPath(PROJECT) / side.snapshot.project.cwd

@@ -25,7 +25,7 @@ _UNKNOWN = {
 
 
 def diff(a: Side, b: Side) -> Diff:
-    """Return the differences, the likeliest cause first and harmless ones last; empty if there are none."""
+    """Return how experiment `b` differs from `a`: the likeliest cause first, harmless ones last, and the results."""
     found, came = causes(a, b), results(a, b)
     if came.identical is False and all(each.harmless or each.name in _FOLLOWS for each in found):
         # If results differ and nothing else does, a harmless difference must be the cause.
@@ -41,6 +41,9 @@ def _unknown(side: Side) -> list[str]:
 
 
 def causes(a: Side, b: Side) -> tuple[Difference, ...]:
-    """Return the differences that may cause different results, the likeliest first."""
+    """Return the differences of `b` from `a` that may cause different results, the likeliest first.
+
+    Harmless ones come last.
+    """
     found = [difference for each in _CLASSES for difference in each(a, b)]
     return tuple(sorted(found, key=lambda each: (each.harmless, each.name in _FOLLOWS)))

@@ -46,9 +46,9 @@ def environment(a: Side, b: Side) -> Iterator[Difference]:
 
 
 def _seen_by_ranks(a: Side, b: Side, told: set[str]) -> Iterator[Difference]:
-    """Yield differences in what only ranks report: builds of libraries, and environment variables.
+    """Yield differences in what only running ranks report: builds of libraries, and environment variables.
 
-    Names in `told` are left out, as their differences are listed already.
+    Names in `told` are left out, as their differences were yielded before.
     """
     before, after = ({name: str(value) for name, value in side.facts["runtime"].items()} for side in (a, b))
     for name in {**before, **after}:
@@ -58,9 +58,9 @@ def _seen_by_ranks(a: Side, b: Side, told: set[str]) -> Iterator[Difference]:
 
 
 def hardware(a: Side, b: Side) -> Iterator[Difference]:
-    """Yield differences of machine and threads.
+    """Yield differences of the machines (devices, CPU, CUDA, driver) and of the number of threads.
 
-    They are compared as the ranks of both experiments reported them, or as configured if one has not started.
+    Compares what the ranks of both experiments reported or, if one has not started, what was recorded at submission.
     """
     begun = all("runtime" in side.facts for side in (a, b))
     before, after = (_machine(side, begun) for side in (a, b))

@@ -29,9 +29,10 @@ def results(a: Side, b: Side) -> Results:
 def _parted(
     key: tuple[int, str], before: Mapping[str, float], after: Mapping[str, float], shared: Sequence[tuple[int, str]]
 ) -> Results | None:
-    """Compare two reports of the same step and kind, `key`; return None if the values that both have are equal.
+    """Return a description of how two reports of the same step and kind differ; None if they are equal.
 
-    `shared` has the steps and kinds of the reports that both trainings have.
+    `key` is (step, kind), `before` and `after` are the metrics in the reports of `a` and `b`, and `shared` has the keys
+    of all reports that both trainings have. Only metrics that both have are compared.
     """
     (step, kind), names = key, [name for name in before if name in after]
     name = next((name for name in names if repr(before[name]) != repr(after[name])), None)
@@ -50,7 +51,10 @@ def _both(a: float, b: float) -> str:
 
 
 def _ends(a: Side, b: Side, shared: Sequence[tuple[int, str]]) -> Results:
-    """Compare the checkpoints of two trainings at the same steps, given that all their common reports are equal."""
+    """Compare the checkpoints of two trainings at the same steps; called if all their common reports are equal.
+
+    `shared` has (step, kind) of each common report.
+    """
     equal_to = shared[-1][0] if shared else None
     count = f"all {len(shared)} reports of the same steps are equal" if len(shared) > 1 else "a report is equal"
     told = count if shared else "they have reported nothing in common"

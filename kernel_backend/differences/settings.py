@@ -39,7 +39,7 @@ LONGEST = 80  # characters of a value that are shown
 
 
 def hyperparameters(a: Side, b: Side) -> Iterator[Difference]:
-    """Yield differences of hyperparameters, including defaults; domains are compared for searched ones."""
+    """Yield differences of hyperparameters, including defaults; of a searched one, the domains are compared."""
     before, after = ({**side.experiment.params, **_searched(side.experiment.space)} for side in (a, b))
     for name in {**before, **after}:
         old, new = before.get(name, _UNSET), after.get(name, _UNSET)
@@ -52,9 +52,10 @@ def _searched(space: Space) -> dict[str, Parameter]:
 
 
 def _meant(side: Side, value: Any) -> Any:
-    """Return a hyperparameter's value as it is compared with another experiment's.
+    """Return a hyperparameter's value in the form in which it is compared with the other experiment's.
 
-    In a path of declared data that was read from another place, the declared path replaces this place.
+    If the value is a path within a place from which declared data was read, the declared path replaces that place.
+    All other values are unchanged.
     """
     for data in side.snapshot.data:
         place = side.experiment.config.data_at.get(data.name)
@@ -71,9 +72,9 @@ def seed(a: Side, b: Side) -> Iterator[Difference]:
 
 
 def configuration(a: Side, b: Side) -> Iterator[Difference]:
-    """Yield differences of options that no other function compares.
+    """Yield differences of the options that no other function of this module compares.
 
-    Those that affect no result come last, marked as harmless.
+    Options that affect no result come last, marked as harmless.
     """
     before, after = a.experiment.config, b.experiment.config
     differing = [name for name in Config.model_fields if getattr(before, name) != getattr(after, name)]
@@ -90,7 +91,7 @@ def configuration(a: Side, b: Side) -> Iterator[Difference]:
 
 
 def _batch_size(side: Side) -> int | None:
-    """Return the batch size, also one that `--batch-size auto` has found; None if it is not known."""
+    """Return the batch size, given or found by `--batch-size auto`; None if it has not been found yet."""
     if side.experiment.config.auto_batch is None:
         return side.experiment.config.batch_size
     found = side.facts.get("batch")

@@ -20,7 +20,7 @@ from kernel_backend.model.views.overview import LogChunk
 
 
 class Caps(Record):
-    """Capabilities of an engine: the tasks that it does itself, and that the service therefore leaves to it."""
+    """Capabilities of an engine: what it does itself (such as choosing nodes), so that the service need not do it."""
 
     atomic_gang: bool
     preemption: bool
@@ -31,9 +31,9 @@ class Caps(Record):
 
 
 class GangStatus(Record):
-    """Status of a gang as its engine reports it.
+    """Status of a gang (all ranks of an attempt) as its engine reports it.
 
-    It does not depend on earlier statuses, so that the service may miss some of them.
+    Each status is complete in itself, so that it does no harm if the service has not seen earlier ones.
     """
 
     key: AttemptId
@@ -55,7 +55,7 @@ class EngineUnavailable(DaylightError):
 
 
 class CheckContext(NamedTuple):
-    """Context of a check of a pool: facts about the service, and the user who requested the check."""
+    """Facts about the service that a check of a pool needs, and the user who requested the check."""
 
     python: str  # path of the Python interpreter that runs trainings
     checkpoints: str  # folder or URL of all checkpoints; "" if each owner has their own
@@ -74,7 +74,7 @@ class CheckedEngine(Protocol):
 
 @runtime_checkable
 class AllocatingEngine(Protocol):
-    """Engine that can keep an allocation, a job of an external queue or pods, for several trials of a search."""
+    """Engine that can keep an allocation (a job of a queue such as Slurm's, or pods) for several trials of a search."""
 
     keeps: bool  # whether searches can keep allocations in its pool
 
@@ -126,7 +126,7 @@ class Engine(Protocol):
         """Return the status of each gang that was submitted and for which `forget` was not called."""
 
     async def release(self, key: AttemptId) -> None:
-        """Ask a gang to save a checkpoint and exit, without waiting for that.
+        """Make a gang save a checkpoint and exit, without waiting for that.
 
         An unknown or ended gang is ignored.
         """

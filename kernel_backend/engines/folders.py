@@ -1,4 +1,4 @@
-"""Read and write the folders of attempts for an engine: records, logs, and the mark of gangs that it lists."""
+"""Read and write the folders of attempts for an engine: records, logs, and the file that marks gangs to report on."""
 
 from __future__ import annotations
 
@@ -154,8 +154,8 @@ def withheld(env: str) -> tuple[str, ...]:
 def never_launched(folder: AttemptFolder, others: tuple[str, ...] = ()) -> AttemptResult:
     """Return the result "failed" for an attempt whose launcher exited before it had started the ranks.
 
-    The message has the last line of the launcher's log, and a way out if that line shows a known cause. Lines that
-    begin with one of `others` are skipped, as another program (such as srun) printed them.
+    The message has the last line of the launcher's log, and advice if that line shows a known cause. Lines that begin
+    with one of `others` are skipped, as another program (such as srun) printed them.
     """
     text = folder.launcher_log.read_text(errors="replace") if folder.launcher_log.exists() else ""
     lines = [line for line in text.strip().splitlines() if not line.startswith(others)]

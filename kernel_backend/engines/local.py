@@ -69,7 +69,7 @@ class LocalEngine(FolderEngine):
         return await asyncio.to_thread(lambda: [self._known_status(key) for key in self._folders.listed(of)])
 
     async def release(self, key: AttemptId) -> None:
-        """Ask a gang to save a checkpoint and exit, by SIGTERM to its launcher."""
+        """Make a gang save a checkpoint and exit, by SIGTERM to its launcher."""
         launcher = self._folders.of(key).launcher()
         if launcher is not None and launcher.alive():
             with contextlib.suppress(ProcessLookupError):
@@ -118,9 +118,9 @@ class LocalEngine(FolderEngine):
         return self._gone(key, Outcome.FAILED, never_launched(folder))
 
     def _gone(self, key: AttemptId, outcome: Outcome, result: AttemptResult | None) -> GangStatus:
-        """Kill what remains of a gang whose launcher has ended, and return its status with this outcome and result.
+        """Kill processes that are left of a gang whose launcher has ended; return the gang's status.
 
-        If a process survives, the gang is reported as running instead.
+        The status has this outcome and result. If a process survives the kill, the gang is reported as running instead.
         """
         try:
             self._kill(key)

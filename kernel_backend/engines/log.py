@@ -53,7 +53,10 @@ def read_tail(path: Path, tail: int, ended: bool) -> Piece:
 
 
 def _from_line(data: bytes) -> bytes:
-    """Return the bytes after the first line break; if there is none, all from the first complete character on."""
+    """Return the bytes after the first line break; without one, all from the first complete UTF-8 character on.
+
+    It is applied to data that was cut out of a log and may begin within a line.
+    """
     _, _, lines = data.partition(b"\n")
     return lines or data[1:].lstrip(_CONTINUES)
 

@@ -13,13 +13,13 @@ from kernel_backend.model.cluster.pools import Pool
 
 
 class EngineMaker:
-    """Maker of engines for a service's pools; all its Slurm engines share one cache of Slurm's queue."""
+    """Factory of engines for the pools of a service; all its Slurm engines share one cache of Slurm's queue."""
 
     def __init__(self, home: Path) -> None:
         self._home, self._controller = home, Controller()
 
     def __call__(self, pool: Pool) -> SlurmEngine | KubernetesEngine:
-        """Return a new engine for a pool of Kubernetes or Slurm."""
+        """Return a new engine for a pool: a KubernetesEngine or a SlurmEngine, according to the pool's settings."""
         if pool.settings.engine == "kubernetes":
             return KubernetesEngine(self._home, pool, service_id(self._home))
         return self.slurm(pool)

@@ -16,10 +16,10 @@ MARK = "listed"  # file in the folder of each gang that an engine lists; its con
 
 
 class Marks(Protocol):
-    """Interface for reading which gangs earlier processes of the service have submitted, and to which pools."""
+    """Interface to find out which gangs earlier processes of the service have submitted, and to which pools."""
 
     def by_pool(self) -> dict[str, list[AttemptId]]:
-        """Return the submitted gangs that were not forgotten, by name of their pool; the local pool is left out."""
+        """Return the gangs that were submitted and not forgotten yet, by name of their pool, without the local pool."""
 
     def pool(self, key: AttemptId) -> str:
         """Return the name of the pool to which a gang was submitted; if nothing is recorded, that of the local pool."""
@@ -32,7 +32,7 @@ class FolderMarks:
         self._home = home
 
     def by_pool(self) -> dict[str, list[AttemptId]]:
-        """Return the submitted gangs that were not forgotten, by name of their pool; the local pool is left out."""
+        """Return the gangs that were submitted and not forgotten yet, by name of their pool, without the local pool."""
         found: dict[str, list[AttemptId]] = {}
         for mark in sorted(self._home.glob(f"attempts/*/{MARK}")):
             with contextlib.suppress(InvalidRequest, OSError, UnicodeDecodeError):

@@ -122,10 +122,10 @@ class PoolEngines:
         return found is not None and found.engine is not None and found.engine.caps.per_user_identity
 
     def most_waiting(self) -> dict[str, int]:
-        """Return how many gangs may wait in the queue of a pool's engine (such as Slurm's), by pool.
+        """Return, by pool, how many gangs may wait in the queue of the pool's engine (such as Slurm) at the same time.
 
-        Pools whose nodes Daylight chooses are left out. Each free allocation that a search keeps adds one, as the gang
-        that gets it does not wait in the queue.
+        Pools in which Daylight chooses the nodes are left out. The limit is raised by one for each free allocation that
+        a search keeps, as the gang that gets it does not wait in the queue.
         """
         free = Counter(each.pool for each in self.allocations() if each.running and not each.gang and not each.closing)
         pools = {name: each.pool.settings for name, each in self._pools.items() if not self.places(name)}
@@ -146,7 +146,7 @@ class PoolEngines:
         return {name: engine for name, engine in engines.items() if isinstance(engine, SharedEngine)}
 
     def allocations(self) -> list[HeldAllocation]:
-        """Return the allocations of all pools that searches keep or wait for."""
+        """Return the allocations that searches keep or have requested, in all pools."""
         return [held for engine in self.keeping().values() for held in engine.allocations()]
 
     def problems(self) -> dict[str, str]:
@@ -191,7 +191,7 @@ class PoolEngines:
     # The interface of an engine
 
     async def nodes(self) -> Sequence[Node]:
-        """Return the nodes of all pools; a node whose name a previous pool has, too, is renamed to `name@pool`."""
+        """Return the nodes of all pools; a node whose name occurs in an earlier pool is renamed to `NAME@POOL`."""
         found = list(await self._local.nodes())
         self._local_pools = {LOCAL, *(node.pool for node in found)}
         if not self._pools:
@@ -234,7 +234,7 @@ class PoolEngines:
         return list({status.key: status for status in found}.values())
 
     async def release(self, key: AttemptId) -> None:
-        """Ask a gang to save a checkpoint and exit; do nothing if the gang's pool cannot be used now."""
+        """Make a gang save a checkpoint and exit; do nothing if the gang's pool cannot be used now."""
         pool = await self._pool_of(key)
         if pool == LOCAL:
             await self._local.release(key)
@@ -316,15 +316,18 @@ class PoolEngines:
             self._marked[pool] = [other for other in self._marked[pool] if other != key]
 
     async def _adopt(self) -> None:
-        """Report the gangs of an earlier process of the service as running, until the engines of their pools answer."""
+        """Take over the gangs that an earlier process of the service submitted.
+
+        They are reported as running until the engines of their pools answer.
+        """
         self._marked = await asyncio.to_thread(self._marks.by_pool)
         for name, pool in self._pools.items():
             pool.gangs.last = {**_unknown(self._marked.pop(name, [])), **pool.gangs.last}
 
     def _distinct(self, node: Node, pool: str) -> Node:
-        """Return the node under the name `name@pool`.
+        """Return a copy of the node under the name `NAME@POOL`, as another pool has a node of the same name.
 
-        As long as the node is unchanged, the same object is returned, which makes comparisons fast.
+        As long as the node is unchanged, the same copy is returned, which makes comparisons fast.
         """
         known, renamed = self._renamed.get((pool, node.name), (None, node))
         if known is not node:
@@ -334,7 +337,7 @@ class PoolEngines:
 
 
 class _Latest(Generic[_T]):
-    """Cache of an engine's newest answer to one question, such as for its nodes; it waits only briefly."""
+    """Cache of an engine's newest answer to one request, such as for its nodes; a read waits only briefly."""
 
     def __init__(self, pool: str, ask: Callable[[], Awaitable[_T]], last: _T) -> None:
         self.last, self.problem = last, ""
@@ -343,9 +346,9 @@ class _Latest(Generic[_T]):
         self._since, self._patience = 0.0, FIRST_S
 
     async def newest(self) -> _T:
-        """Ask the engine, and return its answer if it comes in about a second, else the previous answer.
+        """Request the value from the engine; return its answer if that comes in about a second, else the last answer.
 
-        The first answer is waited for somewhat longer. A late answer is returned by a later call.
+        The very first answer is awaited for five seconds. An answer that comes later is returned by a later call.
         """
         if self._task is None:
             self._task, self._since = asyncio.create_task(self._answer(), name=f"pool {self._pool}"), time.monotonic()
@@ -361,7 +364,7 @@ class _Latest(Generic[_T]):
         return self.last
 
     def drop(self) -> None:
-        """Ignore the answer that is awaited now, as it may not yet show a change that was just made."""
+        """Ignore the answer to the request that is in progress, as it may not show a change that was just made."""
         if (task := self._task) is not None:
             self._task = None
             task.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -386,7 +389,7 @@ class _Latest(Generic[_T]):
 class _PoolEngine:
     """Engine of one pool, with its last known nodes and statuses.
 
-    The engine is None if it could not be created; `fault` then says why.
+    If the engine could not be created, `engine` is None, and `problem` says why.
     """
 
     def __init__(self, pool: Pool, engine: Engine | None, fault: str = "") -> None:
@@ -444,9 +447,9 @@ class _PoolEngine:
 
 
 def _unknown(keys: Iterable[AttemptId]) -> dict[AttemptId, GangStatus]:
-    """Return the status "running" for each of these gangs.
+    """Return the status "running" for each of these gangs, until their engine reports the real one.
 
-    It is reported until their engine has answered, so that the gangs are not started a second time.
+    Otherwise the service would start them a second time.
     """
     return {key: GangStatus(key=key, phase="running") for key in keys}
 

@@ -24,7 +24,10 @@ from kernel_backend.model.versions import read
 
 
 class End(Record):
-    """End of a gang, derived from the engine's state; it is stored, as engines forget what has ended."""
+    """How a gang ended, derived from the state of the engine.
+
+    It is stored, as engines soon forget jobs and pods that have ended.
+    """
 
     outcome: Outcome
     failure: Failure | None = None
@@ -33,7 +36,7 @@ class End(Record):
 
     @property
     def result(self) -> AttemptResult | None:
-        """Return the end as a result such as launchers write it; None if the gang ended without a failure."""
+        """Return this end in the form of a result that launchers write; None if the gang ended without a failure."""
         if self.failure is None:
             return None
         lost = self.outcome in (Outcome.LOST, Outcome.KILLED)
@@ -47,7 +50,7 @@ class End(Record):
 
 
 class QueuedGang(Record):
-    """Fields that the records of gangs have in all engines with a queue."""
+    """Record of a gang that was submitted to an engine with a queue; each such engine adds fields of its own."""
 
     at: float  # time of the submission
     delay: str = ""  # why the engine did not accept the gang, which is submitted again; "" if it did
@@ -55,7 +58,7 @@ class QueuedGang(Record):
     end: End | None = None
 
     def ended(self, outcome: Outcome, failure: Failure | None = None, problems: tuple[NodeProblem, ...] = ()) -> Self:
-        """Return a copy of this record with the end of its gang in it."""
+        """Return a copy of this record in which the gang has ended now, with this outcome, failure and node faults."""
         end = End(outcome=outcome, failure=failure, problems=problems, at=time.time())
         return self.model_copy(update={"end": end})
 
@@ -77,7 +80,8 @@ class AllocatedGang(QueuedGang):
 def by_signal(result: AttemptResult) -> bool:
     """Return whether, according to a launcher's result, a rank was killed by SIGKILL or SIGTERM.
 
-    The launcher cannot know who sent the signal; of a kill for lack of memory, the engine may know how to get more.
+    The launcher cannot know who sent the signal, but the engine may: after a kill for lack of memory, it can advise
+    which setting to raise.
     """
     failure = result.failure
     return result.outcome == "failed" and failure is not None and failure.type in ("SIGKILL", "SIGTERM", OUT_OF_MEMORY)
@@ -87,7 +91,7 @@ G = TypeVar("G", bound=QueuedGang)
 
 
 class SubmissionFile(Generic[G]):
-    """File with an engine's record of a gang, in the folder of each attempt."""
+    """Access to the file, in the folder of each attempt, that has an engine's record of the gang."""
 
     def __init__(self, name: str, kind: type[G]) -> None:
         """Set the name of the file, and the class of the records in it."""

@@ -56,10 +56,10 @@ def make(environment: Environment, python: Path, folder: Path) -> Lock:
 
 
 class Plan(Record):
-    """Plan for locking an environment; each of its packages is in one of these mappings.
+    """Plan for locking an environment: each of its packages is a key of one of these mappings.
 
-    `wanted` are to be found in package indexes, `files` are wheels installed from a file, by digest, `pinned` are
-    version control requirements at a commit, and `unlocked` cannot be locked, with the reason.
+    `wanted` has the requirement to find in package indexes, `files` the digest of the wheel file from which the package
+    was installed, `pinned` the URL and commit in version control, and `unlocked` the reason why locking is impossible.
     """
 
     wanted: dict[str, str] = {}  # name -> name==version, to be found in an index
@@ -103,7 +103,10 @@ def _compile(wanted: Mapping[str, str], version: str, python: Path, folder: Path
 
 
 def local_hashes(folders: list[Path], wanted: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return the sha256 digests of wheels in local folders, by `name==version`, since uv does not report them."""
+    """Return the sha256 digests of wheels in local folders, by `name==version`, since uv does not report them.
+
+    Only wheels of the packages `wanted` (requirements by name of package) are included.
+    """
     found: dict[str, list[str]] = {}
     for wheel in sorted(each for folder in folders for each in folder.glob("*.whl")):
         try:

@@ -19,7 +19,8 @@ _SECONDS = 60.0  # enough for a cold network file system
 def present(python: Path, variables: Mapping[str, str] = os.environ) -> Environment:
     """Return a description of an interpreter's present environment, without git state; takes a tenth of a second.
 
-    Raises NoEnvironment if the interpreter cannot be run.
+    Of the environment variables `variables` it includes those that math libraries read. Raises NoEnvironment if the
+    interpreter cannot be run.
     """
     told = json.loads(_ask(python, installed.__file__))
     return Environment(**told, **machine(), variables=numerics_variables(variables))

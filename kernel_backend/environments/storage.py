@@ -68,8 +68,9 @@ class Environments:
         """Return the lock of an environment; if there is none, make and store it, with the wheels that no index has.
 
         `python` is the interpreter whose environment was recorded. A lock that lacks packages which an index should
-        have is made again if it is older than `after` seconds, as indexes change. Takes seconds. Raises NoEnvironment;
-        in particular if the recorded files of Daylight no longer exist, although other wheels are stored even then.
+        have is made again if it is older than `after` seconds, as indexes change. Takes seconds. Raises NoEnvironment
+        if no index can be reached, or if neither this installation nor that of `python` has the recorded version of
+        Daylight; wheels that were installed from files are stored in any case.
         """
         with self._alone(environment):
             unkept = self._keep_files(environment)

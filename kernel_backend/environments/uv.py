@@ -36,10 +36,10 @@ def find() -> str | None:
 
 
 def run(*arguments: str, folder: Path, python: Path, stdin: str = "", index: Path | None = None) -> str:
-    """Run a uv command in `folder` with the package indexes of `python`'s pip; return the command's output.
+    """Run the command `uv *arguments` in `folder` with the package indexes of `python`'s pip; return its output.
 
-    With `index`, packages come only from this folder, and the network is not used. Raises NoEnvironment if uv is
-    missing, or with uv's message if it fails.
+    `stdin` is its input. With `index`, packages come only from this folder, and the network is not used. Raises
+    NoEnvironment if uv is missing, or with uv's message if it fails.
     """
     executable = find()
     if executable is None:
@@ -81,7 +81,7 @@ def only(index: Path) -> dict[str, str]:
 
 
 def offline(said: str = "") -> bool:
-    """Return True if uv may not use the network, as UV_OFFLINE or its error message `said` says."""
+    """Return True if uv must not use the network: if UV_OFFLINE is set, or if `said`, uv's error message, says so."""
     return os.environ.get("UV_OFFLINE", "0").lower() not in ("", "0", "false") or "network was disabled" in said
 
 

@@ -49,7 +49,10 @@ class Wheelhouse:
         self._home, self._environments = home, Environments(home)
 
     def offer(self, environment: Environment) -> NodeEnvironment:
-        """Return an environment's lock, with those wheels that no index has; raises NoEnvironment without a lock."""
+        """Return an environment's lock, and the wheels that a node must fetch from the service, as no index has them.
+
+        Raises NoEnvironment if the lock is not stored.
+        """
         lock = self._environments.lock(environment)
         if lock is None or environment.daylight is None:
             raise NoEnvironment("the lock of this environment is gone: submit it again")
@@ -82,7 +85,7 @@ class Wheelhouse:
         return self._environments.folder(environment) / "wheels.txt"
 
     def piece(self, key: str, offset: int, size: int) -> bytes:
-        """Return at most `size` bytes of a wheel from an offset; raises NotFound."""
+        """Return at most `size` bytes of a wheel from an offset; `key` is that of `Wheel`. Raises NotFound."""
         file = self._file(key)
         if file is None:
             raise NotFound(f"there is no wheel {key}")
@@ -132,6 +135,6 @@ def _with_pip(python: Path) -> str:
 
 
 def sha256_of(file: Path) -> str:
-    """Return the SHA-256 of a file."""
+    """Return the SHA-256 of a file's content, in hex."""
     with file.open("rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()

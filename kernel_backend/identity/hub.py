@@ -33,7 +33,11 @@ class HubIdentity:
         self._known: dict[str, Person] = {}  # digest of the token -> user in the hub's last answer, however old
 
     async def who(self, token: str, *, remembered: bool = False) -> Person | None:
-        """Return the user of a token; None if it is unknown. Raises Forbidden for a token without access."""
+        """Return the user of a token; None if it is unknown. Raises Forbidden for a token without access.
+
+        If the hub does not answer, ServiceUnreachable is raised or, with `remembered`, the user of an earlier answer
+        returned.
+        """
         if not _TOKEN.fullmatch(token):
             return None  # hub tokens have another form
         return await self.verified(token, self._auth.user_for_token(token, sync=False), remembered)

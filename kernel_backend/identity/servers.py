@@ -25,6 +25,6 @@ class HubServers:
         return servers_of(await self._api.all("users", "list:users read:servers", state="active"))
 
     async def stop(self, server: Server) -> None:
-        """Ask the hub to stop a server, which may take a while; raises ServiceUnreachable if the hub refuses."""
+        """Request that the hub stops a server, which may take a while; raise ServiceUnreachable if the hub refuses."""
         named = f"servers/{quote(server.name, safe='')}" if server.name else "server"
         await self._api.ask("DELETE", f"users/{quote(server.owner, safe='')}/{named}", "delete:servers")

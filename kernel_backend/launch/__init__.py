@@ -1,4 +1,4 @@
-"""Launch an attempt's ranks on one node, deliver their records to the service, and end all of them together.
+"""Launch the ranks of an attempt on one node, deliver their records to the service, and end all of them together.
 
-Instructions that the service gives in return, such as to save a checkpoint and exit, are passed on to the ranks.
+The service's answers contain instructions, such as to save a checkpoint and exit, which are passed on to the ranks.
 """

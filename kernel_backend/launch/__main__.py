@@ -1,4 +1,7 @@
-"""Launch the ranks of the attempt in FOLDER: `python -m kernel_backend.launch FOLDER [--step ENGINE]`."""
+"""Launch the ranks of the attempt in FOLDER: `python -m kernel_backend.launch FOLDER [--step ENGINE]`.
+
+With `--step slurm` or `--step kubernetes`, that engine has started such a process on each node of the gang.
+"""
 
 from __future__ import annotations
 

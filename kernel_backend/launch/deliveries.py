@@ -23,12 +23,19 @@ _log = logging.getLogger(__name__)
 
 
 class Deliveries:
-    """Deliveries of one launcher to the service; each also has the measurements that are due. For use by one thread."""
+    """Sender of one launcher's deliveries to the service: records of rank 0, notes, and the measurements that are due.
+
+    Use it from one thread only.
+    """
 
     def __init__(
         self, folder: AttemptFolder, job: LaunchSpec, instruct: Callable[[str], None], measuring: Measuring
     ) -> None:
-        """Set up the deliveries; `instruct` is called with each instruction for the ranks of this node."""
+        """Set up the deliveries for the attempt in `folder`.
+
+        `instruct` is called with each instruction for the ranks of this node, and `measuring` has the measurements to
+        send.
+        """
         self._folder, self.job, self.instruct, self._measuring = folder, job, instruct, measuring
         self._traces = TraceRelay(instruct)
 
@@ -53,7 +60,7 @@ class Deliveries:
 
 
 class MeasurementsUploader(threading.Thread):
-    """Thread that delivers the measurements of a node without rank 0; on node 0 `SpoolUploader` does so."""
+    """Thread that delivers the measurements of a node other than node 0, where `SpoolUploader` does it."""
 
     def __init__(self, deliveries: Deliveries) -> None:
         super().__init__(name="measurements uploader", daemon=True)
@@ -61,7 +68,10 @@ class MeasurementsUploader(threading.Thread):
         self._over = threading.Event()
 
     def finish(self) -> None:
-        """End the thread: the service reads the final measurements from the attempt's folder."""
+        """End the thread without a last delivery.
+
+        The service reads the final measurements from the attempt's folder.
+        """
         self._over.set()
 
     def run(self) -> None:

@@ -74,12 +74,12 @@ class AttemptFolder(NamedTuple):
 
     @property
     def node_log(self) -> Path:
-        """Return the path of the log of this node's launcher, for engines with one log per launcher."""
+        """Return the path of the log of this node's launcher, for engines that give each launcher a log of its own."""
         return self.path / self._own("launcher.log")
 
     @property
     def end_file(self) -> str:
-        """Return the name of the file in which this node's launcher records how its ranks ended."""
+        """Return the name of the file in which this node's launcher records how the ranks on its node ended."""
         return self._own("end.json")
 
     def rank_log(self, rank: int) -> Path:
@@ -87,9 +87,10 @@ class AttemptFolder(NamedTuple):
         return self.path / f"rank-{rank}.log"
 
     def tick(self, rank: int) -> Tick | None:
-        """Return a rank's newest heartbeat; before the first one, BEGINNING, a heartbeat at step 0.
+        """Return a rank's newest heartbeat (step and phase), read from its progress file.
 
-        None if the disk was too full for the rank to write any.
+        Before the first heartbeat, return BEGINNING, which has step 0. None if the file is incomplete, as on a full
+        disk.
         """
         try:
             return read_tick((self.path / progress_file(rank)).read_bytes())
@@ -97,7 +98,10 @@ class AttemptFolder(NamedTuple):
             return BEGINNING
 
     def times(self, rank: int) -> Clocked | None:
-        """Return how much time a rank has spent on each part of its steps; None before its second step."""
+        """Return how many seconds a rank has spent on each part of its steps; None if it has written no times yet.
+
+        A rank begins to write them at its second step.
+        """
         try:
             return read_times((self.path / times_file(rank)).read_bytes)
         except FileNotFoundError:
@@ -147,7 +151,7 @@ class AttemptFolder(NamedTuple):
         return result_of([first, *(end for end in others if end is not None)]) if None not in others else None
 
     def refusal(self) -> AttemptResult | None:
-        """Return how the attempt ended if a launcher refused to start its ranks, else None."""
+        """Return how the attempt ended if a launcher has recorded that it did not start its ranks, else None."""
         refused = [end for end in self._ends() if end.refused is not None]
         return result_of(refused) if refused else None
 
@@ -170,11 +174,11 @@ class AttemptFolder(NamedTuple):
         self.write(self.end_file, json.dumps(end.to_json()).encode())
 
     def write_measured(self, measured: Measurements) -> None:
-        """Write the final measurements of this node's ranks that no delivery will contain any more."""
+        """Write the final measurements of this node's ranks, those that were not delivered to the service before."""
         self.write(self._own("measured.json"), measured.model_dump_json().encode())
 
     def write_launcher(self, record: LauncherRecord) -> None:
-        """Write the identity of this node's launcher."""
+        """Write the pid and start time of this node's launcher, by which other processes recognise it."""
         self.write(self._own("launcher.json"), record.model_dump_json().encode())
 
     def write_pids(self, pids: Mapping[int, int]) -> None:
@@ -234,9 +238,9 @@ class AttemptFolder(NamedTuple):
         return sorted((end for end in found if end is not None), key=lambda end: end.node)
 
     def _own(self, name: str) -> str:
-        """Return the name of this node's own file for a name such as `end.json`: `end.json` on node 0.
+        """Return the name that a file such as `end.json` has for this node, as the nodes share the folder.
 
-        On node 1 it is `end-node-1.json`.
+        It is unchanged on node 0, and `end-node-1.json` on node 1.
         """
         stem, dot, kind = name.partition(".")
         return f"{stem}-node-{self.node}{dot}{kind}" if self.node else name
@@ -253,8 +257,8 @@ class AttemptFolder(NamedTuple):
 
 
 def _others(first: NodeEnd) -> range:
-    """Return the numbers of all nodes but the first, whose records the result needs besides that of the first.
+    """Return the numbers of the nodes, besides node 0, whose records are needed to compute the attempt's result.
 
-    Empty if the first node refused to start its ranks.
+    `first` is the record of node 0. If it refused to start its ranks, no other records are needed.
     """
     return range(1, len(first.names) if first.refused is None else 1)

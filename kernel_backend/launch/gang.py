@@ -34,9 +34,9 @@ _log = logging.getLogger(__name__)
 def rank_env(
     base: Mapping[str, str], job: LaunchSpec, assignment: RankAssignment, rendezvous: RendezvousInfo
 ) -> dict[str, str]:
-    """Return a rank's environment; it has the variables of torch.distributed, Horovod and TensorFlow.
+    """Return a rank's environment: `base`, and variables by which the rank finds its peers.
 
-    Whichever of them the rank uses finds its peers by its own variables.
+    There are variables for torch.distributed, Horovod and TensorFlow, of which the rank uses those of its library.
     """
     plain = process_env(base, assignment, _common_env(base, job))
     plain |= torch.env(assignment, rendezvous) | horovod.env(assignment, rendezvous)
@@ -44,7 +44,7 @@ def rank_env(
 
 
 def forkserver_env(base: Mapping[str, str], job: LaunchSpec) -> dict[str, str]:
-    """Return the environment of the forkserver: the variables that ranks of this and of later attempts share."""
+    """Return the environment of the forkserver: variables that are the same for the ranks of all attempts it serves."""
     common = {**base, "PYTHONUNBUFFERED": "1", "DAYLIGHT_HOME": job.home, **_common_env(base, job)}
     return {name: value for name, value in common.items() if name != _MARK}
 
@@ -54,15 +54,18 @@ def _common_env(base: Mapping[str, str], job: LaunchSpec) -> dict[str, str]:
 
 
 def _uses_horovod(job: LaunchSpec) -> bool:
-    """Return whether a gang's ranks may use Horovod: there are several, torch is not requested, it is installed."""
+    """Return whether a gang's ranks may use Horovod.
+
+    They may if there are several ranks, Horovod is installed, and the user has not chosen the backend `torch`.
+    """
     size = sum(len(share.slots) for share in job.placement)
     return size > 1 and job.config.backend != "torch" and horovod.installed()
 
 
 def _ports_of_ranks(job: LaunchSpec, here: int) -> int:
-    """Return how many ports to reserve for ranks on this node, which has `here` ranks.
+    """Return how many ports to reserve for the `here` ranks on this node.
 
-    That is one for each, if the attempt runs a command on several ranks, and else 0.
+    That is one per rank if the attempt runs a command on several ranks, as TensorFlow needs it, and else 0.
     """
     size = sum(len(share.slots) for share in job.placement)
     return here if job.config.form == "command" and size > 1 else 0
@@ -77,12 +80,12 @@ class Peers(NamedTuple):
 
 
 def reserve(job: LaunchSpec, address: str, node: int, ranks: int) -> Ports:
-    """Reserve the ports that a node with this number of ranks needs at `address`, and return them."""
+    """Reserve the ports that node number `node`, with this number of ranks, needs at `address`; return them."""
     return Ports(address, node == 0, _uses_horovod(job), _ports_of_ranks(job, ranks))
 
 
 def alone(job: LaunchSpec, ports: Ports) -> Peers:
-    """Return the nodes of a gang that runs on this machine only, with its reserved ports."""
+    """Return the nodes of a gang that runs on this machine only (one node), with its reserved ports."""
     share = job.placement[0]
     here = GangNode(
         name=share.node,
@@ -109,10 +112,11 @@ def _info(peers: Peers, horovod_port: int | None) -> RendezvousInfo:
 
 @contextlib.contextmanager
 def own_forkserver(job: LaunchSpec) -> Iterator[Forkserver | None]:
-    """Start a forkserver for this launcher alone, and end it after the block; it imports torch while other nodes join.
+    """Start a forkserver for this launcher alone, and end it after the block.
 
-    Yields None if ranks cannot be forked. A forkserver that launchers share would not do: it would keep a job step of
-    the engine from ending, or would be killed with it while ranks of another step need it.
+    It imports torch while the launcher waits for other nodes. Yields None if ranks cannot be forked. A forkserver that
+    several launchers share cannot be used where launchers run in job steps: it would keep a step from ending, or would
+    be killed with the step while ranks of another step need it.
     """
     if not supported(os.environ):
         yield None
@@ -235,9 +239,9 @@ class Gang:
         return ColdRanks(self._job.python, self._request)
 
     def _note(self) -> None:
-        """When all ranks exist, write their process IDs to the folder, and close this process's copies of files.
+        """When all ranks exist, write their process IDs to the folder.
 
-        The files are those that the ranks have open.
+        The ranks then have their own copies of their pipes and logs, and those of this process are closed.
         """
         if self._known or not self.pids():
             return

@@ -34,10 +34,10 @@ def gang_outcome(
 ) -> AttemptResult:
     """Return how a gang ended: completed, released (with a checkpoint), lost or failed, and the failure that caused it.
 
-    `codes` has the exit code of each rank, and `failures` the records that ranks wrote before they exited. The ranks
-    `ended_by_us` were killed because another rank had failed, so that the signals that ended them do not count. `steps`
-    has the last step of each rank, and `hung` is the failure if the gang was ended because it made no progress.
-    `through` is True if all ranks had completed their steps.
+    `codes` has the exit code of each rank, and `failures` the failure records that ranks wrote, by rank. The ranks
+    `ended_by_us` were killed because another rank had failed, so that the signals that ended them do not count. `at` is
+    the time of the end, in seconds since the epoch. `steps` has the last step of each rank, and `hung` is the failure
+    if the gang was ended because it made no progress. `through` is True if all ranks had completed their steps.
     """
     codes = tuple(codes)
     # No rank exits normally before all have passed the barrier after the last checkpoint. Once one has, the work is
@@ -55,7 +55,8 @@ def gang_outcome(
 def result_of(ends: Sequence[NodeEnd]) -> AttemptResult:
     """Return how a gang ended, from the records of its nodes' launchers; some of these may be missing.
 
-    A node without a record counts as lost. The gang is then lost, too, unless a rank's own failure ended it.
+    A node without a record counts as lost. In that case the gang counts as lost as well, unless a rank has failed by
+    itself.
     """
     for end in ends:
         if end.refused is not None:
@@ -85,7 +86,11 @@ def result_of(ends: Sequence[NodeEnd]) -> AttemptResult:
 
 
 def _explained(failure: Failure | None, ends: Sequence[NodeEnd]) -> Failure | None:
-    """Return a failure with its cause, if a process was killed on a node whose kernel has killed one for its memory."""
+    """Return the failure; if it is a kill for lack of memory, with a message that says so.
+
+    That is so if its message mentions a killed process, and the kernel has killed one on that rank's node for lack of
+    memory.
+    """
     if failure is None or not any(word in failure.message for word in _KILLED):
         return failure
     lack = next((end.memory for end in ends if end.memory and failure.rank in end.codes), "")
@@ -99,7 +104,10 @@ def _explained(failure: Failure | None, ends: Sequence[NodeEnd]) -> Failure | No
 
 
 def _problems(ends: Sequence[NodeEnd], missing: Sequence[str]) -> Iterator[NodeProblem]:
-    """Yield the faults of the gang's nodes; `missing` has the names of the nodes without a record."""
+    """Yield the faults of nodes that ended the gang: lost nodes, and broken GPUs.
+
+    `ends` are the records of the nodes' launchers; `missing` has the names of the nodes without a record.
+    """
     for name in missing:
         yield NodeProblem(node=name, kind="lost", reason=f"node {name} was lost")
     for end in ends:
@@ -108,7 +116,7 @@ def _problems(ends: Sequence[NodeEnd], missing: Sequence[str]) -> Iterator[NodeP
 
 
 def lost(result: AttemptResult, reason: str, cause: str = "ForkserverLost") -> AttemptResult:
-    """Return `result` with the outcome "lost", since a fault of the node or of Daylight itself ended the gang.
+    """Return `result` with the outcome "lost", for a gang that ended by a fault of the node or of Daylight itself.
 
     `reason` is the message of the failure, and `cause` its type.
     """

@@ -10,7 +10,7 @@ from kernel_backend.launch.rendezvous import RankAssignment, RendezvousInfo
 
 
 def installed() -> bool:
-    """Return True if Horovod is installed for this interpreter; it is not imported to find out."""
+    """Return True if Horovod is installed for this interpreter, without importing it."""
     return importlib.util.find_spec("horovod") is not None
 
 

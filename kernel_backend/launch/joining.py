@@ -1,4 +1,4 @@
-"""Let the launchers of a gang's nodes find each other through the service, and learn of ranks that fail elsewhere."""
+"""Let the launchers of a gang's nodes find each other through the service, and report failed ranks to each other."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ _log = logging.getLogger(__name__)
 
 
 class Left(Exception):
-    """Error: the gang does not start, so that this launcher must exit without starting its ranks."""
+    """Error: the gang does not start, so that this launcher must exit without starting its ranks.
+
+    `outcome` is that of the attempt.
+    """
 
     def __init__(self, reason: str, outcome: Literal["failed", "lost", "released"]) -> None:
         super().__init__(reason)
@@ -45,12 +48,16 @@ class Left(Exception):
 
 
 class Joining:
-    """Participation of this launcher in forming the gang: it offers its node and its reserved ports to the service."""
+    """Part of this launcher in forming the gang: it offers its node and reserved ports until all nodes have joined."""
 
     def __init__(
         self, job: LaunchSpec, index: NodeIndex, here: Node, client: Client, token: str, tell: Callable[[str], None]
     ) -> None:
-        """Reserve the ports; `tell` is called with each new reason why the ranks do not start yet."""
+        """Reserve the ports for the ranks of this node.
+
+        `index` is the number of this node, `here` its name and slots. `tell` is called with each new reason why the
+        ranks do not start yet.
+        """
         self._job, self._index, self._here, self._client, self._token = job, index, here, client, token
         self._tell, self._told = tell, ""
         self.process = secrets.token_hex(8)
@@ -61,8 +68,8 @@ class Joining:
     def join(self, asked: threading.Event) -> Peers:
         """Wait until the launchers of all nodes have joined and all can reach node 0; return the gang's nodes.
 
-        Raises Left if the gang does not start: it was asked to exit meanwhile (`asked` is set), the service refuses it,
-        or the service cannot be reached.
+        Raises Left if the gang does not start: the event `asked` is set, which means that the gang is to exit, the
+        service refuses it, or the service cannot be reached.
         """
         reached: tuple[Reached, ...] | None = None
         heard, begun = False, time.monotonic()
@@ -145,7 +152,10 @@ class PeerWatch(threading.Thread):
         self.fenced = ""  # why the service no longer accepts this attempt; "" while it does
 
     def tell(self, broken: str, *, ended: bool = False) -> None:
-        """Report that this node's ranks cannot continue (`broken` says why) or have ended; return without waiting."""
+        """Report to the service that this node's ranks cannot continue or have ended; return without waiting.
+
+        `broken` says why they cannot continue, "" if they can; with `ended`, all of them have ended.
+        """
         if broken != self._told or ended:
             self._told = broken
             state = NodeState(node=self._index.node, process=self._process, broken=broken[:500], ended=ended)
@@ -160,7 +170,10 @@ class PeerWatch(threading.Thread):
             each.join(max(0.0, deadline - time.monotonic()))
 
     def run(self) -> None:
-        """Repeat the reports until `finish` is called; while the service cannot be reached, the ranks continue."""
+        """Report the state of this node's ranks, and wait for news of other nodes, until `finish` is called.
+
+        While the service cannot be reached, the ranks continue.
+        """
         client = self._connect()
         while not self._over.is_set():
             state = NodeState(node=self._index.node, process=self._process, broken=self._told[:500], wait=POLL_S)
@@ -181,9 +194,9 @@ class PeerWatch(threading.Thread):
 
 
 class Probed(threading.Thread):
-    """Thread on node 0 that answers each connection with the launcher's id.
+    """Thread on node 0 that answers each TCP connection with the id of node 0's launcher.
 
-    Other nodes thus verify that an address is that of node 0.
+    By this id, other nodes verify that an address is really that of node 0.
     """
 
     def __init__(self, answer: str) -> None:
@@ -209,9 +222,10 @@ class Probed(threading.Thread):
 
 
 def reached_addresses(addresses: Sequence[str], port: int, expected: str) -> tuple[Reached, ...]:
-    """Return those addresses at which node 0 answers with the id `expected`.
+    """Return those of node 0's addresses that this node can connect to.
 
-    Each is returned with the address that this node has in the connection.
+    An address counts only if the answer at `port` is the id `expected`. Each is returned together with the address that
+    this node has in the connection.
     """
     with ThreadPoolExecutor(PROBES) as threads:  # an address that drops packets takes the whole timeout
         found = threads.map(lambda address: _reach(address, port, expected), addresses)

@@ -76,7 +76,7 @@ def launch(path: Path, index: NodeIndex | None = None) -> None:
 
 
 class _Started(NamedTuple):
-    """Ranks that were started on this node, with the names of all nodes, and the thread that watches other nodes."""
+    """Ranks that were started on this node, with what is needed to watch them."""
 
     job: LaunchSpec  # with the actual placement
     gang: Gang
@@ -85,7 +85,7 @@ class _Started(NamedTuple):
 
 
 def _alone(job: LaunchSpec, folder: AttemptFolder) -> _Started:
-    """Start the ranks of a gang that runs on this node only."""
+    """Start the ranks of a gang that runs on this node only; return them with their job."""
     return _Started(job, Gang(job, folder), ("",))
 
 
@@ -94,7 +94,8 @@ def _together(
 ) -> _Started:
     """Wait until the launchers of all nodes have joined, then start the ranks of this node.
 
-    `asked` is set when the gang is asked to exit. Functions that clean up at the end are added to `until`.
+    The event `asked` is set when the gang is to exit. `until` is closed after the ranks have ended, and then closes
+    what is opened here.
     """
     forkserver = until.enter_context(own_forkserver(job))
     token = folder.token()
@@ -109,7 +110,10 @@ def _together(
 
 
 def _run(started: _Started, folder: AttemptFolder, asked: threading.Event, record: Callable[[NodeEnd], None]) -> None:
-    """Watch the ranks of this node until they have ended; then call `record` with how they ended."""
+    """Watch and measure the ranks of this node until they have ended; then call `record` with how they ended.
+
+    The event `asked` is set when the gang is to exit.
+    """
     job, gang, names, peers = started
     gpus, memory = GpuWatch(), MemoryWatch()
     here = job.placement[folder.node]
@@ -138,9 +142,10 @@ def _write_measured(folder: AttemptFolder, measuring: Measuring) -> None:
 def _whatever_happens(
     gang: Gang, folder: AttemptFolder, job: LaunchSpec, asked: threading.Event, peers: PeerWatch | None
 ) -> NodeEnd:
-    """Watch the ranks until they have ended, and return how.
+    """Watch the ranks of this node until they have ended, and return how.
 
-    If the launcher itself fails, kill the ranks and return that they are lost.
+    If the launcher itself fails, the ranks are killed, and the result says that they are lost. The event `asked` is set
+    when the gang is to exit, and `peers` watches the other nodes.
     """
     try:
         return _until_the_end(gang, folder, job, asked, peers)
@@ -153,7 +158,10 @@ def _whatever_happens(
 def _until_the_end(
     gang: Gang, folder: AttemptFolder, job: LaunchSpec, asked: threading.Event, peers: PeerWatch | None
 ) -> NodeEnd:
-    """Watch this node's ranks until they have ended; return how, with the log lines that match log policies."""
+    """Watch this node's ranks until they have ended; return how, with the log lines that match the user's patterns.
+
+    The event `asked` is set when the gang is to exit, and `peers` watches the other nodes.
+    """
     watch = Watch(folder, gang.ranks, job.config.hang_timeout)
     logs = LogWatch(folder, gang.ranks, job.config.on_log)
     hung = _watch(gang, folder, asked, watch, logs, peers)
@@ -185,8 +193,8 @@ def _watch(
 ) -> Failure | None:
     """Watch this node's ranks until all have exited; if a rank of any node fails, or ranks hang, kill the running ones.
 
-    Returns the failure if they hang, else None. When `asked` is set, the ranks are sent `release`: save a checkpoint
-    and exit.
+    Returns the failure if they hang, else None. When the event `asked` is set, the ranks are sent `release`: save a
+    checkpoint and exit. `watch` follows their progress, `logs` searches their logs, and `peers` watches other nodes.
     """
     first_exit: float | None = None
     while None in (codes := gang.codes()).values():
@@ -229,9 +237,10 @@ def _show_stacks(gang: Gang, ranks: Collection[int]) -> None:
 
 
 def _over(codes: Mapping[int, int | None], folder: AttemptFolder, since: float, elsewhere: str) -> bool:
-    """Return True if the ranks that still run must be killed; `since` is how many seconds ago the first rank exited.
+    """Return True if the ranks that still run must be killed, as other ranks have failed or exited.
 
-    `elsewhere` describes a failure on another node; "" if there is none.
+    `since` is how many seconds ago the first rank exited. `elsewhere` describes a failure on another node; "" if there
+    is none. After a failure, other ranks get a second to record theirs; after a normal exit, a minute to exit.
     """
     broken = [rank for rank, code in codes.items() if failed(code)]
     if not broken and not elsewhere:

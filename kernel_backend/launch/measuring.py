@@ -18,7 +18,7 @@ class Measuring:
         self._use.start()
 
     def due(self) -> Measurements:
-        """Return the measurements that the next delivery should have; they are empty if none are due yet."""
+        """Return the measurements for the next delivery to the service; step times are left out until they are due."""
         return Measurements(times=self._times.due(), use=self._use.due())
 
     def delivered(self, sent: Measurements) -> None:
@@ -27,5 +27,5 @@ class Measuring:
         self._use.delivered(sent.use)
 
     def finish(self) -> Measurements:
-        """Stop measuring, as the ranks have ended; return the final measurements, with all use not delivered yet."""
+        """Stop measuring, as the ranks have ended; return the final step times, and all slot use not delivered yet."""
         return Measurements(times=self._times.end(), use=self._use.finish())

@@ -22,7 +22,9 @@ _KEPT = frozenset({"SLURM_JOB_ID", "SLURM_CONF", "SLURM_CLUSTER_NAME", "SLURM_TM
 
 
 def node_index(step: str, environ: Mapping[str, str]) -> NodeIndex:
-    """Return the number of this node in its gang, and how many nodes there are; `step` is `slurm` or `kubernetes`.
+    """Return the number of this node in its gang, and how many nodes there are.
+
+    `step` is the engine that has started this process: `slurm` or `kubernetes`.
 
     Raises
     ------
@@ -75,7 +77,7 @@ def share(environ: Mapping[str, str], index: NodeIndex) -> Node:
 
 
 def counts(text: str) -> list[int]:
-    """Return the number for each node, from Slurm's short form for repeated numbers.
+    """Return the number of slots of each node, from text in which Slurm abbreviates repeated numbers.
 
     Examples
     --------
@@ -90,5 +92,8 @@ def counts(text: str) -> list[int]:
 
 
 def rank_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment variables for ranks: those of the launcher, without those about an engine's task."""
+    """Return the environment variables for ranks: the launcher's, without those that describe a task of the engine.
+
+    With variables such as SLURM_NTASKS, frameworks would take a rank for a task that Slurm has started.
+    """
     return {name: value for name, value in environ.items() if name in _KEPT or not _OF_TASKS.match(name)}

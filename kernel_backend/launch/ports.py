@@ -18,9 +18,9 @@ def reserved_port(address: str) -> socket.socket:
 
 
 class Ports:
-    """Ports that one launcher reserves for ranks.
+    """Ports that one launcher reserves for the ranks of the gang.
 
-    The first node has one for torch and one for Horovod; each node has one for each of its ranks that runs a command.
+    The first node has one for torch and one for Horovod. Each node has one per rank if ranks run a user's command.
     """
 
     def __init__(self, address: str, first: bool, horovod: bool, ranks: int) -> None:

@@ -53,7 +53,7 @@ Order = TypeVar("Order", PeerAddresses, AllReduceOrder)
 
 
 class Channel(Protocol):
-    """Channel between a probe program and the check that started it."""
+    """Channel by which a probe program sends its answers to the check that started it, and gets orders from it."""
 
     def tell(self, **part: Any) -> None:
         """Send some answers to the check, without waiting for a reply."""
@@ -90,7 +90,7 @@ def versions() -> Versions:
 
 
 def probe(request: ProbeRequest, index: NodeIndex, channel: Channel) -> None:
-    """Send the answers about this node to the check, then carry out the orders that follow."""
+    """Test this node, and send the answers through `channel`; then take part in the network tests of the check."""
     tell = channel.tell
     tell(name=node_name(os.environ), versions=versions().to_json())
     tell(home=write_test(Path(request.folder), request.nonce).to_json())
@@ -150,7 +150,10 @@ def store_test(url: str) -> WriteTest:
 
 
 def service_test(url: str) -> ServiceTest:
-    """Return whether the service answers at a URL; as the request has no token, its answer must have status 401."""
+    """Return whether the service answers at a URL.
+
+    The request has no token, so that the service must answer with status 401; any other status is a problem.
+    """
     try:
         with connected(url) as connection:
             connection.settimeout(CONNECT_S)
@@ -217,7 +220,10 @@ def _devices() -> dict[str, Any]:
 
 
 def _exchange(request: ProbeRequest, index: NodeIndex, channel: Channel) -> None:
-    """Wait for node 0's address, connect to it and report the result; then run an all-reduce if that is ordered."""
+    """Take part in the network tests: connect to node 0, then run an all-reduce, each when the check orders it.
+
+    The answers are sent by `channel`. Node 0 answers the connections of the others.
+    """
     ports = Ports("", index.node == 0, horovod=False, ranks=0)
     probed = Probed(request.nonce) if index.node == 0 else None
     port = probed.port if probed is not None else 0

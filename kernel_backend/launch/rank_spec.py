@@ -17,7 +17,7 @@ class RankSpec(NamedTuple):
 
 
 class RankRequest(NamedTuple):
-    """Request to start the ranks of one node; `orders` has what each rank needs, in order of rank."""
+    """Request to start the ranks of one node; `orders` has the environment and files of each rank, in order of rank."""
 
     folder: str  # attempt's folder, the only argument of the runner
     cwd: str
@@ -32,7 +32,7 @@ class RankRequest(NamedTuple):
 
 
 class RankProcesses(Protocol):
-    """Interface to the rank processes that were started for a request."""
+    """Interface to the rank processes of one node, whether they are new interpreters or were forked."""
 
     lost: str | None
     """Reason why the ranks' exit codes are unavailable; None while they are available."""

@@ -70,9 +70,9 @@ def interface_of(address: str) -> str | None:
 
 
 def process_env(base: Mapping[str, str], assignment: RankAssignment, common: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a rank, still without the variables by which it finds its peers.
+    """Return the environment of a rank, without the variables by which it finds its peers, which are added later.
 
-    It consists of `base`, the variables `common` to all ranks, and the variables that make only the rank's own device
-    visible.
+    It consists of `base`, the variables `common` to all ranks, and variables that make only the rank's own device
+    visible, such as CUDA_VISIBLE_DEVICES.
     """
     return {**base, "PYTHONUNBUFFERED": "1", **common, **devices.visible(assignment.kind, (assignment.slot,))}

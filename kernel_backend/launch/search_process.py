@@ -1,4 +1,4 @@
-"""Call a search method that the user has written as a class in a cell: in a child process, with a time limit per call.
+"""Run a search method that the user has written as a class in a cell, in a child process, with a time limit per call.
 
 The process runs as the Unix user who runs the trainings, with the experiment's interpreter and code, and ends when the
 service does.
@@ -51,10 +51,11 @@ class ChildSearchProcess:
         answer_s: float = ANSWER_S,
         start_s: float = START_S,
     ) -> None:
-        """Create the client; `code` is the folder of the experiment's unpacked code.
+        """Create the client; the first call starts the process.
 
-        `log` is the file for the process's output. `answer_s` limits the seconds of each call, and `start_s` those for
-        importing the code.
+        `python` is the interpreter, `code` the folder of the experiment's unpacked code, and `cwd` the working folder.
+        `settings` and `space` are passed to the class. `log` is the file for the process's output. `answer_s` limits
+        the seconds of each call, and `start_s` those for importing the code.
         """
         self._command = [python, "-P", "-m", "kernel_backend.runner.search_process", str(code), str(cwd)]
         self._cwd, self._log, self._env = cwd, log, env
@@ -65,17 +66,24 @@ class ChildSearchProcess:
         self._unread = b""
 
     def interval(self) -> Any:
-        """Return the value of the attribute `interval` of the user's search class."""
+        """Return how many units (epochs or steps) a trial trains before the user's class judges it.
+
+        It is the attribute `interval` of the class, unchecked; None if the class has none, so that trials train to the
+        end.
+        """
         return self._call("interval")
 
     def ask(self, trial: int) -> Any:
-        """Call the method `ask` of the user's search class for a trial, and return its result."""
+        """Call the class's `ask` for trial number `trial`, and return its result as JSON.
+
+        That is the hyperparameters of the trial, the number of a paused trial to resume, or None for nothing now.
+        """
         return self._call("ask", trial)
 
     def tell(self, trial: int, params: dict[str, Value], unit: int, value: float) -> Any:
-        """Call the method `tell` of the user's search class with a result of a trial, and return what it returns.
+        """Report a result of a trial to the class's `tell`, and return its answer: None to continue, "pause" or "stop".
 
-        `value` is the metric of the trial after `unit` epochs or steps.
+        `value` is the metric of the trial after `unit` epochs or steps. The answer is returned as it is, unchecked.
         """
         return self._call("tell", trial, params, unit, value)
 
@@ -160,7 +168,10 @@ class ChildSearchProcess:
         return line
 
     def _where(self) -> str:
-        """Return the line that the user's class is executing, as ` (it is at cell [4] line 3)`; "" if it is unknown."""
+        """Return the line that the user's class is executing, as ` (it is at cell [4] line 3)`, for an error message.
+
+        "" if it is unknown.
+        """
         self._send({"call": "where"})
         line = self._line(WHERE_S)
         where = json.loads(line).get("where") if line else None

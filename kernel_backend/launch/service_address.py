@@ -24,7 +24,10 @@ SURE_S = 5.0  # for how long a reached address is used without another test
 
 
 def connection(job: LaunchSpec, token: str) -> Client:
-    """Return a client of the service to which an attempt belongs; it neither starts a service nor retries requests."""
+    """Return a client of the service to which an attempt belongs, which authenticates by `token`.
+
+    It neither starts a service nor retries requests.
+    """
     from kernel_backend.client import Client  # imported late, since it is slow and ranks should start first
 
     if job.service_urls:
@@ -37,8 +40,8 @@ def connection(job: LaunchSpec, token: str) -> Client:
 def client_of(urls: Sequence[str], token: str, user: int | None, home: Path | None = None) -> Client:
     """Return a client of the service at the first URL that accepts a connection.
 
-    The URLs that the service has announced in its home folder (`home`) are tried first, then `urls`. A service on this
-    machine must belong to `user`, to this process's user, or to root.
+    The URLs that the service has announced in its home folder (`home`) are tried first, then `urls`. If the service
+    runs on this machine, its process must belong to the Unix user `user`, to this process's user, or to root.
     """
     from kernel_backend.client import Client
 
@@ -46,7 +49,10 @@ def client_of(urls: Sequence[str], token: str, user: int | None, home: Path | No
 
 
 class _Finder:
-    """Search for a URL at which the service can be reached from this node, among its announced and earlier ones."""
+    """Search for a URL at which the service can be reached from this node.
+
+    It tries those that the service has announced in its home, then those in the launch spec.
+    """
 
     def __init__(self, urls: Sequence[str], token: str, user: int | None, home: Path | None) -> None:
         self._urls, self._token, self._user, self._home = urls, token, user, home

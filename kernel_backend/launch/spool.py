@@ -27,7 +27,7 @@ _BEGINNING = re.compile(rb'\{"type":"[a-z]{1,20}","number":([0-9]{1,19}),')  # b
 
 
 class Refused(NamedTuple):
-    """Record of a spool that the service refuses, with the error."""
+    """Spool record that the service has refused, with the error."""
 
     record: SpoolRecord
     error: Exception
@@ -103,7 +103,7 @@ def send_in_parts(
 
 
 class _Page:
-    """Page of records that is being built from the lines of a spool."""
+    """Page of records that is being built, line by line, from a spool file."""
 
     def __init__(self, begin: SpoolPosition, after: int) -> None:
         self._offset, self._number, self._after = begin.offset, begin.number, after

@@ -45,9 +45,9 @@ class SpoolUploader(threading.Thread):
         self._note = ""  # note to deliver to the user
 
     def finish(self) -> None:
-        """Upload the remaining records for a few seconds at most, and end the thread; the ranks have ended.
+        """Upload the remaining records for a few seconds at most, and end the thread; called when the ranks have ended.
 
-        If the service cannot read the spool afterwards, the limit is `DELIVERY_S` seconds instead.
+        If the service cannot read the spool file afterwards, the limit is `DELIVERY_S` seconds instead.
         """
         self._ending.set()
         self.join(self._last_words + 1)
@@ -124,9 +124,10 @@ class SpoolUploader(threading.Thread):
             self._deliveries.instruct(f"until {answer.until}")
 
     def _leave_out(self, count: int, problem: str) -> None:
-        """Count lines or records that are left out, and prepare a note to the user at the first.
+        """Count spool lines or records that were skipped or refused, and prepare a note about them to the user.
 
-        Another note follows when there are ten times as many. `problem` describes one of them.
+        There is a note for the first one, and another whenever their number has grown tenfold. `problem` says what is
+        wrong with one of them.
         """
         self._left_out += count
         if self._left_out >= TOLD_AGAIN * self._told:

@@ -8,7 +8,10 @@ from kernel_backend.launch.rendezvous import RankAssignment, RendezvousInfo
 
 
 def env(assignment: RankAssignment, rendezvous: RendezvousInfo) -> dict[str, str]:
-    """Return the variable `TF_CONFIG` for a rank; {} unless the attempt runs a command on several ranks."""
+    """Return the variable `TF_CONFIG` for a rank, with the addresses of all ranks and the rank's own number.
+
+    {} unless the attempt runs a command on several ranks.
+    """
     if not rendezvous.workers:
         return {}
     task = {"type": "worker", "index": assignment.rank}

@@ -39,11 +39,11 @@ class TimesReader:
         self._lock = threading.Lock()
 
     def due(self) -> tuple[RankTimes, ...]:
-        """Return the times of all ranks if they should be delivered now (every two seconds), else ()."""
+        """Return the times of all ranks if two seconds have passed since the last delivery, else ()."""
         return self.read() if self._now() >= self._next else ()
 
     def delivered(self) -> None:
-        """Record that the service has received the times that `due` returned."""
+        """Record that the service has received the times that `due` returned; the next ones are due in two seconds."""
         if self._now() >= self._next:
             self._next = self._now() + PERIOD_S
 
@@ -83,7 +83,10 @@ class TimesReader:
 
 
 def _split(newest: _Sample, earlier: _Sample) -> Split:
-    """Return the seconds spent on each part of a step between two samples; parts that took no time are left out."""
+    """Return the number of steps between two samples, and the seconds spent in them on each part of a step.
+
+    Parts that took no time are left out.
+    """
     pairs = zip(PARTS, newest.seconds, earlier.seconds, strict=True)
     parts = {part: round(after - before, 4) for part, after, before in pairs if after - before >= 5e-5}
     return Split(steps=max(0, newest.steps - earlier.steps), parts=parts)

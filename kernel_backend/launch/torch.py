@@ -8,8 +8,8 @@ from kernel_backend.launch.rendezvous import RankAssignment, RendezvousInfo
 def env(assignment: RankAssignment, rendezvous: RendezvousInfo) -> dict[str, str]:
     """Return the variables that `init_process_group("gloo" | "nccl")` of `torch.distributed` reads.
 
-    On one machine NCCL chooses the network device itself. On several nodes it must use the one at which the nodes have
-    reached each other.
+    On several nodes, NCCL must use the network device by which the nodes have reached each other. On one machine it
+    chooses the device itself.
     """
     device = {"GLOO_SOCKET_IFNAME": rendezvous.interface} if rendezvous.interface else {}
     if assignment.local_size < assignment.size:

@@ -13,7 +13,7 @@ AT_ONCE_S = 60.0  # an attempt lost sooner than this after its start counts as l
 
 
 def rest(trial: ScheduledTrial, attempts: Sequence[Attempt]) -> float:
-    """Return how many seconds after the end of a trial's newest attempt the next one may start.
+    """Return the backoff of a trial: how many seconds after the end of its newest attempt the next one may start.
 
     A single crash causes no delay. After a failure that repeats immediately (a full disk, unreachable storage), the
     delay leaves time to recover, so that retries are not used up within a minute. Causes that also kill the launcher (a

@@ -9,22 +9,23 @@ from kernel_backend.model.trial import PROGRAM_FAILED, USAGE_ERROR, Failure
 
 
 def unsaved(failure: Failure | None) -> TypeGuard[Failure]:
-    """Return whether the failure is only that the last checkpoint could not be written (full disk, dead storage)."""
+    """Return True if an attempt failed only because its last checkpoint could not be written, as on a full disk."""
     return failure is not None and failure.type == CheckpointFailed.__name__
 
 
 def of_storage(failure: Failure | None) -> TypeGuard[Failure]:
-    """Return whether a failure is given and is an error of checkpoint storage."""
+    """Return True if a failure is an error of checkpoint storage, such as a full disk; False for None."""
     return failure is not None and failure.of_storage
 
 
 def would_repeat(failure: Failure | None, before: Failure | None, progress: bool) -> TypeGuard[Failure]:
-    """Return whether a retry would fail again in the same way.
+    """Return True if a retry of an attempt with this failure would fail again in the same way.
 
-    It would after an invalid definition or command line, after a loss that is not finite, and if the previous attempt
-    had the same error of code or data (`before`) at the same step. Before the first step only errors of the user's own
-    program count: other errors come from data, checkpoint storage or the network, which may recover. A program that
-    reports no steps counts as being before its first step, unless it made `progress`.
+    `before` is the failure of the previous attempt. True after an invalid definition or command line, after a loss that
+    is not finite, and if both attempts had the same error of code or data at the same step. For errors before the first
+    step this holds only if they are from the user's own program: others come from data, checkpoint storage or the
+    network, which may recover. A program that reports no steps counts as being before its first step; its repeated
+    error may be retried if the attempt made `progress`.
     """
     if failure is None or of_storage(failure):
         return False

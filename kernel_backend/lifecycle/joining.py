@@ -25,7 +25,7 @@ class Wanted(NamedTuple):
 class Pending(NamedTuple):
     """Decision: the gang cannot start yet.
 
-    Nodes are missing, or have not tried yet to connect to the addresses `probe` of node 0.
+    Some nodes have not joined yet, or have not yet tried to connect to node 0 at the addresses `probe`.
     """
 
     reason: str
@@ -50,10 +50,10 @@ class Impossible(NamedTuple):
 def joined(
     offers: Mapping[int, NodeOffer], wanted: Wanted, waited: float, all_there: float
 ) -> Pending | Joined | Impossible:
-    """Decide whether a gang can start, from the offers of its nodes' launchers so far, by index of the node.
+    """Decide whether the gang `wanted` can start, from the offers of its launchers so far, by index of the node.
 
-    `waited` is the number of seconds since the first launcher joined, `all_there` since the last one joined (0 before
-    that).
+    An offer has the slots, addresses and version of a node. `waited` is the number of seconds since the first launcher
+    joined, `all_there` since the last one joined (0 before that).
     """
     nodes = max(offer.nodes for offer in offers.values())
     if any(offer.nodes != nodes for offer in offers.values()):
@@ -79,7 +79,10 @@ def joined(
 
 
 def _unfit(offers: Mapping[int, NodeOffer], wanted: Wanted) -> Impossible | None:
-    """Return why one of the nodes cannot run its ranks, whatever the other nodes offer; None if all can."""
+    """Return why one of the nodes cannot run its ranks; None if all can.
+
+    A node cannot if it has another version of Daylight, or another kind of slots, than the gang requires.
+    """
     for _, offer in sorted(offers.items()):
         if offer.version != wanted.version:
             theirs = f"{offer.name} has Daylight {offer.version}"
@@ -92,9 +95,9 @@ def _unfit(offers: Mapping[int, NodeOffer], wanted: Wanted) -> Impossible | None
 
 
 def _lacking(offers: Mapping[int, NodeOffer], wanted: Wanted) -> str:
-    """Return the name of the first node with fewer slots than its share of the gang.
+    """Return the name of the first node with fewer slots than its equal share of the gang's slots.
 
-    Returns "" if there is none, or if the slots cannot be shared evenly, so that the engine chose the shares.
+    Returns "" if there is none, or if the slots cannot be divided equally: the engine has then chosen the shares.
     """
     if wanted.slots % len(offers):
         return ""
@@ -103,9 +106,10 @@ def _lacking(offers: Mapping[int, NodeOffer], wanted: Wanted) -> str:
 
 
 def wrong_clocks(offers: Collection[NodeOffer], at: float, tolerance: float) -> dict[str, str]:
-    """Return a description of each node's wrong clock, by name of node.
+    """Return descriptions of clocks that differ from the service's, by name of node.
 
-    If the clocks of several nodes are all wrong, the service's own clock is suspected and the result is empty.
+    `at` is the service's time, and a difference of up to `tolerance` is permitted, both in seconds. If the clocks of
+    several nodes are all wrong, the service's own clock is suspected and the result is empty.
 
     Examples
     --------
@@ -123,7 +127,10 @@ def wrong_clocks(offers: Collection[NodeOffer], at: float, tolerance: float) -> 
 
 
 def _reachable(offers: Mapping[int, NodeOffer], wanted: Wanted, all_there: float) -> Pending | Joined | Impossible:
-    """Decide by which address the other nodes reach node 0: the first one to which all of them can connect."""
+    """Decide by which address the other nodes reach node 0: the first one to which all of them can connect.
+
+    `all_there` is the number of seconds since the last launcher joined; after a time limit the gang cannot start.
+    """
     first, others = offers[0], [offer for number, offer in sorted(offers.items()) if number]
     possible = usable_addresses(first.addresses, wanted.interface)
     if not possible:

@@ -38,7 +38,7 @@ _GPU = re.compile(
 
 
 def suspicions(faults: Iterable[NodeFault], sizes: Mapping[str, int], now: float) -> dict[NodeName, Suspicion]:
-    """Return why nodes are suspect at time `now`, by name, from all faults and the number of nodes of each pool.
+    """Return why nodes are suspect at time `now`, by name, from all faults; `sizes` has each pool's number of nodes.
 
     In each pool, at most half of the nodes are excluded from new gangs: those that became suspect first. In the records
     of the others, `left_out` is False. A pool's only node is never suspect, as no other node can be compared with it.
@@ -61,9 +61,9 @@ def suspicions(faults: Iterable[NodeFault], sizes: Mapping[str, int], now: float
 
 
 def _counted(faults: Collection[NodeFault]) -> Iterator[NodeFault]:
-    """Yield the faults that count.
+    """Yield the faults that make a node suspect.
 
-    Faults that one trial had on many nodes do not count, since then no node can be the cause.
+    Faults of one kind that the same trial had on more than `MOST_NODES` nodes are left out: no node is their cause.
     """
     nodes: defaultdict[tuple[FaultKind, tuple[int, int]], set[NodeName]] = defaultdict(set)
     for fault in faults:
@@ -92,9 +92,10 @@ def _suspicion(faults: Sequence[NodeFault]) -> Suspicion | None:
 def faults_of(
     attempt: Attempt, outcome: Outcome, result: AttemptResult | None, away: Collection[str], at: float
 ) -> list[NodeFault]:
-    """Return the node faults that ended an attempt; `away` has the nodes of its pool that do not answer now.
+    """Return the node faults that ended an attempt at time `at`; empty if no node was the cause.
 
-    A loss without a recorded cause is attributed to the gang's only node, or to those of its nodes in `away`.
+    `away` has the nodes of the attempt's pool that do not answer now. A loss without a recorded cause is attributed to
+    the gang's only node, or to those of its nodes in `away`.
     """
     found = list(_problems(attempt, outcome, result, away))
     return [node_fault(each.kind, NodeName(attempt.pool, each.node), attempt.id, at, each.reason) for each in found]

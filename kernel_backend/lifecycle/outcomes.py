@@ -44,10 +44,11 @@ def attempt_end(
 ) -> AttemptEnd:
     """Return the consequence of an attempt's end for its trial, which still holds the attempt's slots.
 
-    A retry is used up by an attempt without `progress` (the trial has not got further than before); a lost gang uses up
-    no retry. The trial fails at once if its program rejects its command line, if the same error occurs twice in a row
-    at the same step (before the first step, only an error in the user's own program), or if a log policy among
-    `matched` cancels retries. Errors of storage never fail a trial: it is paused when its retries are used up.
+    The trial fails after more than `max_restarts` failed attempts in a row; an attempt with `progress` (the trial got
+    further than before) begins the count anew, and a lost gang is not counted. The trial fails at once if its program
+    rejects its command line, if the same error occurs twice in a row at the same step (before the first step, only an
+    error in the user's own program), or if a log policy among `matched` cancels retries. Errors of storage never fail a
+    trial: it is paused when its retries are used up.
     """
     if trial.state is TrialState.STOPPING:
         # Only a trial that its search pruned has this hold; one that a user stopped does not.
@@ -125,7 +126,7 @@ def _paused(trial: Trial, failure: Failure) -> str:
 
 
 def _left_unsaved(failure: Failure | None) -> tuple[str, ...]:
-    """Return a note if a gang that was asked to exit could not save its newest steps; else an empty tuple."""
+    """Return a note if a gang that was requested to exit could not save its newest steps; else an empty tuple."""
     return (f"its newest steps are not saved: {failure.message}",) if unsaved(failure) else ()
 
 

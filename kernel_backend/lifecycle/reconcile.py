@@ -14,7 +14,10 @@ from kernel_backend.model.trial import ScheduledTrial
 
 
 class Action(NamedTuple):
-    """Action on a trial: an event (None if only its holds change), and new values of other fields."""
+    """Action on a trial: an event that changes its state (None if there is none), and new values of other fields.
+
+    The other fields include its holds: the reasons why it must not run, such as a pause by the user.
+    """
 
     event: e.Event | None
     changes: dict[str, Any]
@@ -23,8 +26,8 @@ class Action(NamedTuple):
 def reconcile(wanted: ExperimentState, trial: ScheduledTrial, feasible: bool, misplaced: bool = False) -> Action | None:
     """Return the next action that takes `trial` towards its experiment's desired state `wanted`; None if none.
 
-    `feasible` says whether a gang of its size could ever be placed, `misplaced` whether its gang runs in a pool from
-    which the experiment was moved.
+    `feasible` says whether a gang of the trial's size could ever be placed, `misplaced` whether its gang runs in a pool
+    from which the experiment was moved.
     """
     if trial.state in TRIAL_ENDED:
         return None
@@ -60,9 +63,9 @@ def terminal_event(
 ) -> e.Event | None:
     """Return the event that ends an experiment whose trials have all ended; None if none is due.
 
-    `counts` has the number of trials by state. For a search, `over` says whether it starts no more trials; paused
-    trials may then stay paused, so that the search can be extended. A search that has `failed` ends as failed,
-    whatever its trials' states.
+    `counts` has the number of trials by state. `over` is None without a search; for a search it says whether no more
+    trials are started. Paused trials may then stay paused, so that the search can be extended. A search that has
+    `failed` ends as failed, whatever its trials' states.
     """
     states = {state for state, count in counts.items() if count}
     if wanted in EXPERIMENT_ENDED:

@@ -1,4 +1,4 @@
-"""Choose the checkpoint from which a trial resumes: the newest after which attempts did not fail again and again."""
+"""Choose the checkpoint from which a trial resumes: the newest from which attempts have not failed repeatedly."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Resume(NamedTuple):
 
 
 def resume_point(attempts: Sequence[Attempt], committed: Sequence[str]) -> Resume:
-    """Return where a trial's next attempt starts, from its attempts and its stored checkpoints.
+    """Return where a trial's next attempt starts, from its attempts and the names of its `committed` checkpoints.
 
     The note, if any, says why the trial resumes from an older checkpoint than its newest, or that the checkpoint's
     attempt is not in the store.
@@ -62,7 +62,10 @@ def lineage(attempts: Sequence[Attempt], committed: Sequence[str]) -> list[str]:
 
 
 def suspects(attempts: Sequence[Attempt]) -> dict[str, Place]:
-    """Return the checkpoints after which three attempts failed at the same place, with that place (step or phase)."""
+    """Return the checkpoints from which three attempts resumed and failed at the same place, each with that place.
+
+    The place is a step, or "start" for a crash before the first step.
+    """
     ends = Counter(
         (attempt.resume_from, place)
         for attempt in attempts

@@ -34,7 +34,10 @@ class Artifact(Record):
 
 
 def check_name(name: str) -> str:
-    """Return an artifact's name; raises InvalidRequest if it is invalid in file names or URLs."""
+    """Return `name` unchanged if an artifact may have this name, which must be valid in file names and URLs.
+
+    Raises InvalidRequest otherwise.
+    """
     if not isinstance(name, str) or re.fullmatch(NAME, name) is None:
         raise InvalidRequest(
             f"{str(name)[:120]!r} is no name of an artifact: write up to 100 letters (a to z), digits, spaces "

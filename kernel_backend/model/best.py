@@ -11,7 +11,7 @@ from kernel_backend.model.trial import Best
 
 
 class Validated(Protocol):
-    """Trial, or a part of its fields, with the best of its validations."""
+    """Protocol of objects that have a trial's number and its best validation, such as a `Trial`."""
 
     @property
     def index(self) -> int:
@@ -25,7 +25,8 @@ class Validated(Protocol):
 def better(best: Best | None, report: Report | StoredReport, metric: Metric) -> Best | None:
     """Return the better of two validation values: a trial's best so far, and the value in one more report.
 
-    The earlier step wins a tie. Values that are not finite are ignored. Returns None if there is neither.
+    The earlier step wins a tie. Values that are not finite are ignored. Returns None if neither exists: `best` is None,
+    and the report has no finite value of the metric.
     """
     value = report.metrics.get(metric.name)
     if value is None or not metric.better(value, None):
@@ -46,7 +47,7 @@ def best_first(values: Mapping[int, float], metric: Metric) -> list[int]:
 
 
 def best_of(values: Mapping[int, float], metric: Metric) -> int | None:
-    """Return the index of the trial with the best value, None if none has one. A tie goes to the lower index."""
+    """Return the index of the trial with the best value; None if `values` is empty. A tie goes to the lower index."""
     if not values:
         return None
     top = max(values.values()) if metric.mode == "max" else min(values.values())

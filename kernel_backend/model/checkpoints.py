@@ -78,8 +78,9 @@ class GarbageRequest(Record):
 
 
 def candidates(found: Sequence[CheckpointInfo], metric: Metric, which: CheckpointSelector) -> list[CheckpointInfo]:
-    """Return the checkpoints that match `which`, best match first, so that callers can skip damaged ones.
+    """Return those of the `found` checkpoints that match `which`, best match first: callers may skip damaged ones.
 
+    `metric` ranks them if `which` selects the best.
     Raises InvalidRequest unless exactly one criterion is set, and if checkpoints of several trials match `latest` or
     `step`. Raises NotFound if none matches.
     """
@@ -96,7 +97,7 @@ def candidates(found: Sequence[CheckpointInfo], metric: Metric, which: Checkpoin
 
 
 def choose(found: Sequence[CheckpointInfo], metric: Metric, which: CheckpointSelector) -> CheckpointInfo:
-    """Return the first match of a selector; raises the same errors as `candidates`."""
+    """Return the one of the `found` checkpoints that matches `which` best; raises the same errors as `candidates`."""
     return candidates(found, metric, which)[0]
 
 

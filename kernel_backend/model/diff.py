@@ -62,7 +62,8 @@ class AttributionRow(Record):
 class Attribution(Record):
     """Attribution of the difference between experiments `a` and `b` to its causes.
 
-    Reruns of `b` have more and more groups of causes, such as the code or the seed, set as in `a`.
+    Experiment `b` is rerun several times. Each rerun takes one more group of causes from `a` than the rerun before it:
+    for example first the code, then the code and the seed.
     """
 
     a: int
@@ -74,9 +75,9 @@ class Attribution(Record):
 
 
 class HistoryEntry(Record):
-    """Experiment in a history, with its differences from an earlier one.
+    """Experiment in a history, with its differences from an earlier experiment.
 
-    That is the experiment that it reruns, or else the previous one of the same notebook or name.
+    The earlier one is the experiment of which this one is a rerun, else the previous one of the same notebook or name.
     """
 
     number: int

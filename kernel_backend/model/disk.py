@@ -21,7 +21,7 @@ Bytes = Annotated[int, Field(ge=0)]
 
 
 class DiskUsage(Record):
-    """Disk usage of an experiment in bytes, and how many bytes stay in use if the experiment is deleted."""
+    """Disk usage of an experiment in bytes, and how many of them its deletion does not free, since they are needed."""
 
     experiment: int
     name: str
@@ -42,14 +42,17 @@ class DiskUsage(Record):
 
 
 def nearly_full(free: int, size: int) -> str:
-    """Return a warning if less than a tenth of a file system is free, else ""."""
+    """Return a warning if less than a tenth of a file system is free, else ""; `free` and `size` are in bytes."""
     if free >= size * LEAST_FREE:
         return ""
     return f"the disk is nearly full, {free / max(size, 1):.0%} is free: daylight delete and daylight gc make room"
 
 
 class WorkspaceUsage(Record):
-    """Disk usage of a workspace in bytes, and size and free space of its file system."""
+    """Disk usage in bytes of a workspace, the folder with all files of one owner's trainings.
+
+    `free` and `size` are those of its file system.
+    """
 
     experiments: dict[int, dict[str, Bytes]]  # by number and folder
     environments: Bytes

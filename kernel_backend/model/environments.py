@@ -35,7 +35,7 @@ class Interpreter(Record):
 class Change(Record):
     """Difference between a recorded environment and the present one.
 
-    A value is None where that environment has none.
+    `recorded` and `present` are the two values, such as versions of a package; None if that environment lacks the item.
     """
 
     kind: Kind

@@ -49,7 +49,7 @@ class Invalid(Event):
 
 @dataclass(frozen=True)
 class Release(Event):
-    """Event: the gang is asked to commit a checkpoint and release its slots."""
+    """Event: the gang is requested to commit a checkpoint and release its slots."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Lifted(Event):
 
 @dataclass(frozen=True)
 class Stop(Event):
-    """Event: a user asked to stop the trial or experiment for good."""
+    """Event: a user requested that the trial or experiment be stopped for good."""
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,10 @@ def parse_duration(text: str) -> float:
 
 
 def parse_slot_time(text: str) -> float:
-    """Parse `20gpuh`, `2slot-h` or `30m` into slot-seconds; raises InvalidRequest for any other text."""
+    """Parse a budget of slot time into slot-seconds; raises InvalidRequest for an invalid text.
+
+    `20gpuh` are 20 hours of one slot, `2slot-h` 2 hours, `30m` 30 minutes.
+    """
     found = _SLOT_TIME.fullmatch(text.strip())
     if found is None or float(found[1]) <= 0:
         raise InvalidRequest(f"{text!r} is no time of slots: write 20gpuh, 2slot-h or 30m")
@@ -116,7 +119,10 @@ def parse_metric(text: str) -> Metric:
 
 
 class LogPolicy(Record):
-    """Action on a failed attempt in whose log a line matches `pattern` (a regular expression)."""
+    """User's rule on failures: the action on a failed attempt if a line of its log matches `pattern`.
+
+    The pattern is a regular expression.
+    """
 
     pattern: str
     action: LogAction

@@ -80,7 +80,10 @@ class BatchSize(Record):
     reason: str  # why it is no larger: `104 does not fit in 2.0 GB`
 
     def text(self, per_slot: bool) -> str:
-        """Format the size with its reason: `batch size 96 per slot (104 does not fit in 2.0 GB)`."""
+        """Format the size with its reason: `batch size 96 per slot (104 does not fit in 2.0 GB)`.
+
+        `per_slot` says whether it is the size per slot or that over all slots.
+        """
         return f"batch size {self.size}{' per slot' if per_slot else ''} ({self.reason})"
 
 

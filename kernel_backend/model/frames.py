@@ -37,7 +37,7 @@ class Sources(NamedTuple):
 def users_frame(call: Call, sources: Sources) -> Frame | None:
     """Convert a frame of a stack trace to a `Frame` that names the user's notebook cell or file.
 
-    Returns None if the frame is not in the user's code.
+    `sources` has the folders of the user's code; returns None if the frame is in none of them.
     """
     if call.file.startswith("<"):  # <frozen importlib>, <string>
         return None

@@ -11,7 +11,7 @@ _REFERENCE = re.compile(r"#?(\d{1,9})(?:\.(\d{1,9})(?:-(\d{1,9}))?)?")
 
 
 class AttemptId(NamedTuple):
-    """Identifier of an attempt; engines use its text, such as `12.3-2`, as the key of the attempt's gang."""
+    """Identifier of an attempt; its text, such as `12.3-2`, is the key of the attempt's gang in engines like Slurm."""
 
     experiment: int
     trial: int
@@ -47,9 +47,9 @@ def parse_attempt(key: str) -> AttemptId:
 
 
 def whole(reference: Reference) -> int:
-    """Return the experiment's number, where a user must refer to a whole experiment.
+    """Return the number of the experiment in a reference, for a command that acts on whole experiments only.
 
-    Raises InvalidRequest if the reference names a trial other than the first.
+    The first trial is accepted as well (`12.1` means experiment 12); raises InvalidRequest for any other trial.
     """
     if reference.trial not in (None, 1):
         raise InvalidRequest(f"{reference.experiment}.{reference.trial}: name the experiment, {reference.experiment}")

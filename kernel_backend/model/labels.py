@@ -30,7 +30,7 @@ class LabelEdit(Record):
 
 
 def apply_edit(before: Experiment, edit: LabelEdit) -> dict[str, Any]:
-    """Return the fields of an experiment that an edit changes, with their new values.
+    """Return the fields of the experiment `before` (its state before the edit) that change, with their new values.
 
     Raises InvalidRequest for an invalid tag or too many tags.
     """

@@ -89,7 +89,11 @@ class Fact(Record):
 
 
 class Guarantee(Record):
-    """Reproducibility guarantee that replaces the one reported at the start, for example after a rehearsal."""
+    """Reproducibility guarantee that replaces the one reported at the start.
+
+    It is reported for example after a rehearsal: a test, during the training, of whether a restart from a checkpoint
+    repeats its steps exactly.
+    """
 
     type: Literal["guarantee"] = "guarantee"
     number: Count = 0
@@ -127,7 +131,10 @@ SpoolRecord = Annotated[
 
 
 class SpoolPosition(Record):
-    """Position in a spool file: the byte offset from which to read, and the largest number of a record before it."""
+    """Position in a spool, the file to which rank 0 appends its records for the service.
+
+    It is the byte offset from which to read, and the largest number of a record before it.
+    """
 
     offset: Count = 0  # in bytes
     number: Count = 0  # largest number of a record before the offset
@@ -141,7 +148,7 @@ class Measurements(Record):
 
 
 class SpoolPage(Record):
-    """Page of a spool: its records in ascending order, and where the next page begins."""
+    """Page of a spool, the file of an attempt's records: some records in order, and where the next page begins."""
 
     records: tuple[SpoolRecord, ...]
     end: SpoolPosition
@@ -174,7 +181,7 @@ class Instruction(Record):
 
 
 class LogMatch(Record):
-    """First line of a rank's log that matches a log policy."""
+    """First line of a rank's log that matches a log policy, a rule for failed attempts."""
 
     pattern: str
     action: LogAction
@@ -191,7 +198,7 @@ class NodeProblem(Record):
 
 
 class AttemptResult(Record):
-    """The launcher's record of an attempt's end (`outcome.json`). The engine may report an outcome too."""
+    """How an attempt ended, as its launcher records it in `outcome.json`; the engine may report an outcome as well."""
 
     outcome: Literal["ok", "released", "failed", "lost"]
     exit_codes: tuple[int | None, ...]  # one per rank; negative: minus the signal's number

@@ -52,7 +52,10 @@ class Node(Record):
 
     @property
     def engine_name(self) -> str:
-        """Return the node's name in its engine: without the suffix `@pool` that a node in two pools has here."""
+        """Return the node's name in its engine (such as Slurm).
+
+        It lacks the suffix `@pool`, which Daylight adds to the name of a node that belongs to two pools.
+        """
         return self.name.removesuffix(f"@{self.pool}")
 
     @property

@@ -17,7 +17,10 @@ GIT_DIFF = "git.diff"
 
 
 class Piece(Record):
-    """Consecutive lines of `definition.py` that come from one notebook cell or file; line numbers start at 1."""
+    """Consecutive lines of a snapshot's `definition.py` (its training code) that come from one notebook cell or file.
+
+    Line numbers start at 1.
+    """
 
     cell: int | None  # execution count; None for a file
     file: str | None = None
@@ -27,7 +30,7 @@ class Piece(Record):
 
 
 class Origin(NamedTuple):
-    """Location of a line of `definition.py` in the user's notebook or files."""
+    """Location, in the user's notebook or files, of a line of a snapshot's `definition.py` (its training code)."""
 
     cell: int | None
     file: str | None

@@ -157,7 +157,7 @@ class Attempt(Record):
 
     @property
     def actual(self) -> Placement:
-        """Return the nodes where the gang runs; before its engine has chosen nodes, the requested placement."""
+        """Return the placement of the gang on nodes; the requested one as long as no engine has chosen other nodes."""
         return placement_of(self.nodes) if self.nodes else self.placement
 
     @property

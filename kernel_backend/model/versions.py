@@ -26,14 +26,18 @@ def says_nothing(value: Any) -> bool:
 
 
 def changes_nothing(defaults: Collection[str]) -> MayGo:
-    """Return a predicate for a request's unknown fields that can be ignored: unused, or with a path in `defaults`."""
+    """Return a predicate of an unknown field in a request: True if the field can be ignored without effect.
+
+    That is so if the field is null, false or empty, or if its path is in `defaults`, the paths of fields that have the
+    sender's default values.
+    """
     return lambda value, place: says_nothing(value) or place in defaults
 
 
 def at_defaults(record: BaseModel, place: str = "") -> Iterator[str]:
     """Yield the paths of a record's fields that have default values, such as `config.seed`.
 
-    Fields in lists are skipped.
+    Fields in lists are skipped. `place` is the prefix of all paths, such as `config.`.
     """
     for name, field in type(record).model_fields.items():
         value = getattr(record, name)
@@ -46,7 +50,8 @@ def at_defaults(record: BaseModel, place: str = "") -> Iterator[str]:
 def read(kind: type[A] | TypeAdapter[A], data: bytes | Any, may_go: MayGo = lambda value, place: True) -> A:
     """Parse a record of class `kind` from JSON bytes or Python values, ignoring unknown fields.
 
-    Raises ValidationError for any other error, and for an unknown field for which `may_go` returns False.
+    `may_go` gets the value and the path of each unknown field, and returns whether it may be ignored. Raises
+    ValidationError if it returns False, and for any other error.
     """
     adapter: TypeAdapter[A] = kind if isinstance(kind, TypeAdapter) else _adapter(cast("Hashable", kind))
     try:

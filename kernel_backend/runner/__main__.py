@@ -29,8 +29,8 @@ LEAVE_S = 300.0  # time for the user's threads and exit handlers after the train
 def main(folder: Path) -> int:
     """Run the rank that the environment variable RANK names, and return its exit code.
 
-    `folder` is the attempt's folder, with the launch spec `job.json`. Handlers for signals and for the launcher's
-    instructions are set up first, since importing torch may take seconds.
+    `folder` is the attempt's folder, which holds its launch spec `job.json`. Handlers for signals and for the
+    launcher's instructions are installed before torch is imported, because that import may take seconds.
     """
     # The parent is the launcher, or the forkserver, which kills the ranks of a launcher that died.
     die_with(os.getppid())
@@ -77,9 +77,9 @@ def main(folder: Path) -> int:
 def leave(status: int) -> NoReturn:
     """End the process with exit code `status`, without the interpreter's teardown.
 
-    Unless `status` is 1 (a failure), the user's threads and exit handlers first get `LEAVE_S` seconds, and open files
-    are flushed. The teardown would unload all modules, which takes most of the time of an exit, while the next trial
-    waits for these slots.
+    Unless `status` is 1 (a failure), the user's threads and exit handlers first get up to `LEAVE_S` seconds to finish,
+    and open files are flushed. The teardown is skipped because unloading all modules is slow, and the next trial waits
+    for the slots of this process.
     """
     sys.stdout.flush()
     sys.stderr.flush()

@@ -24,7 +24,10 @@ from kernel_backend.runner.ranks.backends import Choice, Ranks
 
 @dataclass(frozen=True)
 class RankContext:
-    """Objects from which a rank builds its training: launch spec, user functions, process group, device."""
+    """Objects from which a rank builds its training: launch spec, user functions, process group, device.
+
+    Every form of training (functions, plain cell, Lightning, Keras ...) is built from one RankContext.
+    """
 
     job: LaunchSpec
     loaded: Loaded
@@ -45,7 +48,10 @@ class RankContext:
 
     @property
     def loader_workers(self) -> int | AutoWorkers:
-        """Return the number of loader processes by `--loader-workers`, or the settings by which the number is tuned."""
+        """Return the number of loader processes set by `--loader-workers`.
+
+        With `--loader-workers auto`, return the settings for tuning that number during the training.
+        """
         config = self.config
         if config.loader_workers is not None:
             return config.loader_workers

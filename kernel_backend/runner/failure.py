@@ -118,7 +118,10 @@ def _traceback(error: BaseException) -> str:
 
 
 def _is_way(file: str) -> bool:
-    """Return True for source files of Daylight and of importlib, whose frames `_traceback` leaves out."""
+    """Return True for a source file of Daylight or importlib, whose frames `_traceback` leaves out.
+
+    These are the frames on the way to the user's code.
+    """
     return Path(file).is_relative_to(OURS) or file.startswith("<frozen importlib")
 
 

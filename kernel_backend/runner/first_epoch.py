@@ -68,19 +68,22 @@ class FirstEpoch:
                 self._say_files()
 
     def validated(self) -> None:
-        """Report the opened files after the first validation that follows the first epoch; do nothing after others."""
+        """Report the opened files after the validation that follows the first epoch; do nothing after others."""
         if self._delivered and not self._over:
             self._say_files()
 
     def finish(self) -> None:
-        """Report the samples and files recorded so far, unless they were reported; called when the training ends."""
+        """Report the samples and files recorded so far, unless done already; called when the training ends."""
         if not self._delivered:
             self._say_delivered(whole=False)
         if not self._over:
             self._say_files()
 
     def close(self) -> None:
-        """Stop computing digests of the opened files; wait up to `LAST_WORDS_S` seconds for the report on them."""
+        """Wait up to `LAST_WORDS_S` seconds for the digests of the opened files to be reported.
+
+        The thread that computes them is requested to end early.
+        """
         self._ended.set()
         if self._looking is not None:
             self._looking.join(LAST_WORDS_S)
@@ -106,10 +109,10 @@ class FirstEpoch:
             opened_files.add(state["files"])
 
     def _all_ranks(self) -> tuple[SampleDigests | None, list[str]]:
-        """Exchange the records of all ranks; return the digest of all samples and the sorted paths of all opened files.
+        """Exchange the records of all ranks; return the digest of all samples and the sorted paths of opened files.
 
-        The digest is None if an earlier attempt's is unknown. On ranks other than 0, the paths are those of this rank
-        alone.
+        The digest is None if that of an earlier attempt is unknown. On ranks other than 0, the paths are those of this
+        rank alone.
         """
         mine = self._own, opened_files.heard(), opened_files.made()
         found = self._before
@@ -147,7 +150,7 @@ class FirstEpoch:
             self._looking.start()
 
     def _look(self, files: list[str]) -> None:
-        """Compute the digests of the opened files and report them, in a thread so that the training goes on."""
+        """Compute the digests of the opened files and report them; runs in a thread so that the training goes on."""
         found = observed(files, Path(self._job.home), hurry=self._ended.is_set, overlay=_overlay(self._job))
         self._spool.say(Fact(name="observed", value=found.to_json()))
 

@@ -34,7 +34,10 @@ class LocalTraining(FormTraining, Protocol):
     """Training that can also run in the notebook's own process, and then returns the trained models to it."""
 
     def models(self, best: bool) -> nn.Module | dict[str, nn.Module]:
-        """Return the trained modules; with `best`, with the weights of the best validation if these were kept."""
+        """Return the trained modules: one, or several by name.
+
+        With `best`, they have the weights of the best validation if these were kept, else the newest weights.
+        """
 
 
 def _trainer(rank: RankContext) -> LocalTraining:
@@ -113,7 +116,11 @@ def _trained(job: LaunchSpec, folder: Path, tell: Callable[[str], None]) -> Any:
 
 @contextmanager
 def _process_as_before(code: Path) -> Iterator[None]:
-    """Restore random states, torch's settings, the module search path and the user's `run` object after the block."""
+    """Restore the process's state after the `with` block in which a training ran.
+
+    This covers random states, torch's settings, the module search path and the user's `run` object. Modules imported
+    from the folder `code` are forgotten.
+    """
     path, before, threads = list(sys.path), dict(vars(run)), torch.get_num_threads()
     deterministic = torch.are_deterministic_algorithms_enabled()
     warns = torch.is_deterministic_algorithms_warn_only_enabled()

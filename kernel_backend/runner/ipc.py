@@ -38,7 +38,7 @@ class Instructions:
     def beyond(self, units: int, seconds: float) -> int | None:
         """Wait up to `seconds` for an instruction to train further than `units`, a number of steps or epochs.
 
-        Return the new target; None if none arrived in time or the rank was asked to exit (`release`).
+        Return the new target; None if none arrived in time or the rank must exit (`release`).
         """
         # No lock or event, as a signal handler may interrupt this thread anywhere.
         deadline = time.monotonic() + seconds
@@ -47,10 +47,11 @@ class Instructions:
         return self.until if self.until > units and not self.release else None
 
     def listen(self, descriptor: int = 0) -> None:
-        """Read instructions from `descriptor` in a thread, and treat SIGTERM as `release`; call from the main thread.
+        """Read instructions from file descriptor `descriptor` (stdin) in a thread, and treat SIGTERM as `release`.
 
-        When the input ends, the launcher is dead. This process then kills itself, as it would otherwise hold its slot
-        unnoticed. The user's code and its processes find an empty stdin, from which `input()` raises EOFError.
+        Call it in the main thread. When the input ends, the launcher is dead. This process then kills itself, as it
+        would otherwise hold its slot unnoticed. The user's code and its processes find an empty stdin, from which
+        `input()` raises EOFError.
         """
         signal.signal(signal.SIGTERM, self._asked)
         own = os.dup(descriptor)
@@ -118,7 +119,7 @@ class Spool:
     def say(self, record: Said) -> None:
         """Append a record to the spool file, with its number and the time.
 
-        If the record reports a loss that has jumped and stayed high, append a warning to the user too.
+        If the record is a report by which a loss has jumped and stayed high, append a warning to the user as well.
         """
         self._write(record)
         if not (isinstance(record, Report) and record.kind == "training"):

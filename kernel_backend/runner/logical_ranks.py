@@ -27,9 +27,10 @@ class LogicalRanks:
     """Module buffers (such as BatchNorm's) of the logical ranks that this process computes: `mine` of all `count`."""
 
     def __init__(self, model: nn.Module, mine: range, count: int, beside: Beside = MappingProxyType({})) -> None:
-        """Give each logical rank in `mine` a copy of the modules' current buffers.
+        """Give each logical rank in `mine` a copy of the current buffers of `model` and of the modules in `beside`.
 
-        `beside` has modules outside the model that have buffers too, such as a stateful loss, by name.
+        `count` is the number of all logical ranks. `beside` has modules outside the model that have buffers too, such
+        as a stateful loss, by name.
         """
         self.mine, self.count = mine, count
         self.beside = dict(beside)
@@ -40,7 +41,10 @@ class LogicalRanks:
         self._agree()
 
     def live(self) -> Buffers:
-        """Return the modules' current buffers by name, looked up on each call: a forward pass may replace a tensor."""
+        """Return the modules' current buffers by name.
+
+        They are looked up on each call, as a forward pass may replace a buffer by a new tensor.
+        """
         return {
             f"{prefix}{name}": tensor
             for prefix, module in self._modules.items()
@@ -59,7 +63,7 @@ class LogicalRanks:
         self._now = rank
 
     def share(self, ranks: Ranks) -> None:
-        """Copy the buffers of logical rank 0 to those of all processes, which must all call this at the same steps."""
+        """Give the buffers of logical rank 0 to all logical ranks of all processes; all processes call it together."""
         self.take(self.mine.start)
         share(list(self.live().values()), ranks)
         self._agree()
@@ -99,7 +103,7 @@ class LogicalRanks:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Restore, after the block, the buffers that each logical rank of this process had before it."""
+        """Restore, after the `with` block, the buffers that each logical rank of this process had before it."""
         own = {rank: {name: tensor.clone() for name, tensor in self._of(rank).items()} for rank in self.mine}
         yield
         self.restore(own)
@@ -128,7 +132,7 @@ class LogicalRanks:
                 _keep(kept, name, tensor)
 
     def _put(self, name: str, tensor: Tensor) -> None:
-        """Set the buffer `name`, of the model or of a module in `beside`, to the values of `tensor`."""
+        """Set the buffer called `name`, of the model or of a module in `beside`, to the values of `tensor`."""
         prefix = max((each for each in self._modules if name.startswith(each)), key=len)
         path, _, leaf = name.removeprefix(prefix).rpartition(".")
         module = self._modules[prefix].get_submodule(path)
@@ -149,7 +153,7 @@ def _copy(tensor: Tensor) -> Tensor:
 
 
 def _keep(kept: Buffers, name: str, tensor: Tensor) -> None:
-    """Copy `tensor` into the tensor `kept[name]`; create that tensor if it is missing or has another shape."""
+    """Store a copy of `tensor` in `kept` under `name`, in the memory of the earlier copy if that has the same shape."""
     if name in kept and kept[name].shape == tensor.shape:
         kept[name].copy_(tensor.detach())
     else:

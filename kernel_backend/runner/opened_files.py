@@ -29,7 +29,10 @@ _hooked = False
 
 
 def watch(keep: Keep) -> None:
-    """Start recording opened files for which `keep` returns True, in this process and in those forked from it later."""
+    """Start recording the files that this process, and those forked from it later, open.
+
+    Only paths for which `keep` returns True are recorded.
+    """
     global _keep, _hooked, _working
     _keep, _working = keep, os.path.join(os.getcwd(), "")
     if not _hooked:
@@ -49,7 +52,7 @@ def stop() -> None:
 
 @contextlib.contextmanager
 def unheard() -> Iterator[None]:
-    """Suspend the recording of opened files during the block."""
+    """Suspend the recording of opened files during the `with` block."""
     global _keep
     keep, _keep = _keep, None
     try:
@@ -78,7 +81,10 @@ def made() -> list[str]:
 
 
 def add(paths: Iterable[str]) -> None:
-    """Add paths recorded by another process, such as a loader worker; ignore them if this process records nothing."""
+    """Add paths that another process, such as a loader worker, has recorded.
+
+    They are ignored if this process records nothing.
+    """
     for path in paths if _keep is not None else ():
         _remember(path)
 

@@ -16,5 +16,5 @@ __all__ = ["FigureCanvas", "FigureManager", "show"]
 
 
 def show(*args: Any, **kwargs: Any) -> None:
-    """Keep and close all open figures; the arguments of `pyplot.show` have no meaning here."""
+    """Save all open figures as artifacts and close them; `pyplot.show` calls this, and its arguments are ignored."""
     plots.show()

@@ -17,10 +17,11 @@ _BACKEND = "module://kernel_backend.runner.plot_backend"
 
 
 class Plots:
-    """Keeper of the figures that matplotlib shows: each becomes an artifact, and is closed as in a notebook.
+    """Keeper of the figures that matplotlib shows: each is saved as an artifact, and closed as in a notebook.
 
-    A figure that was never shown is kept at the end, as a notebook displays it at the end of the cell. The n-th figure
-    after step 200 is called `plot n 200`: so the view shows those of an epoch loop as one, with a slider over steps.
+    A figure that was never shown is saved at the end of the training, as a notebook displays it at the end of the cell.
+    The n-th figure after step 200 is called `plot n 200`, so that the user interface can show the n-th figures of all
+    steps as one, with a slider over the steps.
     """
 
     def __init__(self, keep: Writer | None, folder: Path, step: Callable[[], int], warn: Callable[[str], None]) -> None:
@@ -32,7 +33,7 @@ class Plots:
         self._kept, self._at, self._place = 0, -1, 0
 
     def show(self) -> None:
-        """Keep and close all open figures."""
+        """Save all open figures of pyplot as artifacts, and close them."""
         from matplotlib import pyplot
 
         for number in pyplot.get_fignums():
@@ -67,18 +68,21 @@ _plots: Plots | None = None
 
 
 def show() -> None:
-    """Keep and close all open figures."""
+    """Save all open figures of pyplot as artifacts and close them, if `begin` was called."""
     if _plots is not None:
         _plots.show()
 
 
 def draws(code: Path) -> bool:
-    """Return whether code in a folder seems to draw with matplotlib, which is slow to import for nothing."""
+    """Return True if code in the folder seems to draw with matplotlib.
+
+    Otherwise matplotlib, which is slow to import, is not imported for it.
+    """
     return any(_DRAWS.search(path.read_text(errors="replace")) for path in code.rglob("*.py"))
 
 
 def begin(plots: Plots) -> None:
-    """Let matplotlib show figures by `plots` from now on, unless the user's code chooses another backend."""
+    """Let `plots` keep the figures that matplotlib shows from now on, unless the user chooses another backend."""
     global _plots
     import matplotlib
 

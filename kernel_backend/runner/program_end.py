@@ -14,7 +14,7 @@ _BY_SHELL = 128  # a shell adds it to the signal that ended its command
 
 
 def end_of(log: Path) -> str:
-    """Return the last part of a program's log, where its usage error or traceback is, if there is one."""
+    """Return the last part of a program's log; if the program failed, its usage error or traceback is there."""
     with log.open("rb") as file:
         file.seek(max(0, file.seek(0, 2) - END))
         return file.read().decode(errors="replace")

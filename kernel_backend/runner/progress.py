@@ -31,7 +31,7 @@ class Progress:
         self.listener: Callable[[Phase, int], None] | None = None  # called with each heartbeat
 
     def tick(self, phase: Phase, step: int) -> None:
-        """Write a heartbeat: the phase of the rank's work, and the number of the current or last step."""
+        """Write a heartbeat: `phase` is the kind of work that the rank does now, `step` the current or last step."""
         self._count += 1
         self.step = step
         self.steps += phase in ("first step", "step")
@@ -47,9 +47,9 @@ class Progress:
 
 
 def show_stacks_on_demand(folder: Path, rank: int) -> None:
-    """Install a handler that writes the stacks of all threads to a file when the launcher signals, to diagnose a hang.
+    """Install a signal handler that writes the stacks of all threads to a file, to diagnose a hang.
 
-    The handler works even while native code holds the interpreter lock.
+    The launcher sends the signal. The handler works even while native code holds the interpreter lock.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
     descriptor = os.open(folder / stacks_file(rank), flags, 0o600)

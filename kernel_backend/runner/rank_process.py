@@ -159,7 +159,7 @@ def work(
 
 
 def _keep_plots(job: LaunchSpec, keep: ArtifactWriter | None, spool: Spool, training: FormTraining) -> None:
-    """Have the plots that the user's code shows kept as artifacts."""
+    """Save the plots that the user's code shows as artifacts from now on, if the code seems to draw any."""
     if plots.draws(Path(job.code)):
 
         def warn(text: str) -> None:

@@ -26,10 +26,10 @@ from kernel_backend.runner.definition.load import load, read_snapshot
 
 
 class Pipes:
-    """Pipes by which the process of a search class receives requests and sends answers.
+    """Pipes by which the process of a search class receives requests from the service and sends answers.
 
-    A thread reads the requests. So the process can answer, even while the class is busy, which line the class is
-    executing.
+    A thread reads the requests. So the process can report which line the class is executing, even while the class is
+    busy.
     """
 
     def __init__(self, sources: Sources) -> None:
@@ -44,11 +44,14 @@ class Pipes:
         threading.Thread(target=self._listen, daemon=True).start()
 
     def next(self) -> dict[str, Any]:
-        """Wait for the next request and return it."""
+        """Wait for the next request, and return its decoded JSON."""
         return self._waiting.get()
 
     def answer(self, **answer: Any) -> None:
-        """Send an answer; raise TypeError for values outside JSON, and ValueError for text that is not Unicode."""
+        """Send an answer, given as keywords, as a line of JSON.
+
+        Raises TypeError for values outside JSON, and ValueError for text that is not Unicode.
+        """
         line = json.dumps(answer, default=_plain, ensure_ascii=False).encode() + b"\n"
         if os.getpid() != self._mine:
             os._exit(0)  # the class has forked, and this is the child
@@ -66,7 +69,7 @@ class Pipes:
         os._exit(0)
 
     def _where(self) -> str | None:
-        """Return which line of the user's search class the main thread is executing; None if it is executing none."""
+        """Return text on the line of the user's search class that the main thread executes; None if it is elsewhere."""
         frame: FrameType | None = sys._current_frames()[self._main]
         while frame is not None:
             found = users_frame(Call(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name), self._sources)

@@ -49,7 +49,7 @@ class Recording:
         self.profile.start()
 
     def step(self, number: int) -> bool:
-        """Tell the profiler that step `number` begins; return True once all requested steps are recorded."""
+        """Report to the profiler that step `number` begins; return True once all requested steps are recorded."""
         self.profile.step()
         self.first = self.first or number
         self.last = number - 1
@@ -60,7 +60,10 @@ class Recording:
         self.profile.stop()
 
     def result(self, rank: int) -> RankTrace:
-        """Return the numbers of the first and last recorded step, and the operations that took longest."""
+        """Return the numbers of the first and last recorded step, and the operations that took longest.
+
+        `rank` is the number of this rank.
+        """
         rows = [
             TracedOperation(
                 name=each.key,
@@ -88,7 +91,11 @@ class Tracer:
         rank: int,
         device: torch.device,
     ) -> None:
-        """Set up the tracer of a rank; `keep` stores a file as an artifact, and is used on rank 0."""
+        """Set up the tracer of rank `rank`, whose traces are written to `folder`.
+
+        `instructions` receives the requests of the launcher. `keep` stores a file as an artifact on rank 0, None on
+        other ranks. `experiment` is the experiment's number, for notes to the user.
+        """
         self._folder, self._experiment, self._instructions, self._spool = folder, experiment, instructions, spool
         self._keep, self._rank, self._device = keep, rank, device
         self._thread = threading.get_ident()
@@ -98,7 +105,7 @@ class Tracer:
         self._over: float | None = None  # when the training ended
 
     def phase(self, phase: Phase, step: int) -> None:
-        """Begin, continue or end a recording when a heartbeat says that a step begins; ignore other heartbeats."""
+        """Begin, continue or end a recording if a heartbeat says that a step begins; ignore other heartbeats."""
         if phase not in ("step", "first step") or threading.get_ident() != self._thread:
             return
         trace = self._instructions.trace
@@ -110,7 +117,10 @@ class Tracer:
                 self._begin(trace)
 
     def close(self) -> None:
-        """Write the steps recorded until the end of the training; answer a request that came after the last step."""
+        """End the recording at the end of the training: write the steps recorded so far.
+
+        A request that came after the last step is answered with an error.
+        """
         trace = self._instructions.trace
         if self._recording is not None:
             self._end(self._recording)
@@ -207,7 +217,7 @@ class Tracer:
 
 
 def traced_text(experiment: int, results: list[RankTrace]) -> str:
-    """Return the note to the user about a recording: which steps and ranks it has, and why other ranks are missing."""
+    """Return the note to the user about a recording: which steps and ranks were traced, and why a rank was not."""
     good = [each for each in results if not each.problem]
     parts = [f"no trace of rank {each.rank}: {each.problem}" for each in results if each.problem]
     if good:

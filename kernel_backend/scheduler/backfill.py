@@ -13,7 +13,7 @@ from kernel_backend.scheduler.reservations import Plan
 class Fit(NamedTuple):
     """Free slots of one kind of device on which a request can start.
 
-    `passed` is True if some of these slots are reserved for another request, and may be taken back for it.
+    `passed` is True if some of these slots are reserved for another request, which may preempt the gang to get them.
     """
 
     kind: str
@@ -34,6 +34,7 @@ def fit(
 ) -> Fit | None:
     """Return free slots on which a request can start at time `at`; None if there are too few.
 
+    `capacities` has the free slots by kind of device, `plans` the reservations of other requests.
     Slots that are not reserved are preferred, then reserved slots that can be used without delaying their reservation.
     `chance` returns the probability that the request would delay a planned reservation. If the request gets reserved
     slots, that probability is subtracted from the plan's `risk` (the probability of a delay that is still accepted).

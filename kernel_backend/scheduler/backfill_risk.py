@@ -22,7 +22,7 @@ def due(missing: int, held: Sequence[tuple[int, Allocation]], since: float, leng
     """Return the times at which a reservation that lacks `missing` slots may start, each with its probability.
 
     `held` has the running gangs on the reserved nodes, each with the number of slots that it holds there. Three kinds
-    of gangs are assumed to end at any time: those of unknown length, those that were asked to exit, and those that
+    of gangs are assumed to end at any time: those of unknown length, those that were requested to exit, and those that
     started after the reservation was made (at time `since`). The times are therefore early rather than late, so that
     gangs which use reserved slots meanwhile do not postpone the reservation.
     """
@@ -84,7 +84,9 @@ def late(due: Due, chance_to_last: Callable[[float], float]) -> float:
 def risk_of(runs: Iterable[Allocation], since: float, lengths: PastLengths, at: float, due: Due) -> float:
     """Return an upper bound of the probability that any of the gangs in `runs` delays a reservation.
 
-    Only gangs that started after the reservation was made (at time `since`) count.
+    `due` has the times at which the reservation may start, with their probabilities; `lengths` has past run lengths,
+    from which the end of a gang is predicted. Only gangs that started after the reservation was made (at time `since`)
+    count.
     """
 
     def lasts(run: Allocation, seconds: float) -> float:

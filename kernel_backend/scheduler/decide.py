@@ -91,7 +91,8 @@ def _beyond_limits(cluster: ClusterState, ledger: Ledger) -> Iterator[Preempt]:
 def _preempt(source: Source, reason: str, at: float) -> Preempt:
     """Return the decision to preempt a gang, which gives up the slots of `source`.
 
-    If that is a part of the slots of an elastic gang, its least number is reserved, so that it can restart at once.
+    If an elastic gang gives up only a part of its slots, it restarts with its minimum number of slots, which is
+    reserved for it meanwhile.
     """
     if source.whole:
         return Preempt(source.run, reason)
@@ -226,7 +227,8 @@ class _Pass:
     def _over(self, guaranteed: bool) -> bool:
         """Return whether serving more requests is pointless, because none could start or get a reservation any more.
 
-        With `guaranteed`, this is asked for requests within a guarantee, which may still preempt other gangs.
+        With `guaranteed`, return this for requests within a guarantee, which may preempt other gangs even if no slot is
+        free.
         """
         if guaranteed:
             return len(self._plans) >= MOST_KEPT
@@ -286,8 +288,8 @@ class _Pass:
     def _serves(self, request: SlotRequest) -> bool:
         """Return whether this pool is the one that serves a request, which may wait in several pools.
 
-        The first of the request's pools that has room now serves it. If no pool has room, it is the first pool that
-        could ever hold the request, so that only one pool makes a reservation and preempts gangs for it.
+        The first of the request's pools with enough free slots now serves it. If there is none, it is the first pool
+        that could ever hold the request, so that only one pool makes a reservation and preempts gangs for it.
         """
         if not request.pools:
             return True
@@ -325,7 +327,7 @@ class _Pass:
         return self._take(request, fit(request, self._capacities, self._plans, self._at))
 
     def _start_at_risk(self, request: SlotRequest) -> bool:
-        """Start a request on slots reserved for another if it will probably have ended before that one needs them.
+        """Start a request on slots that are reserved for another one, if it will probably end before they are needed.
 
         Return whether it was started.
         """
@@ -452,7 +454,7 @@ class _Pass:
         return made
 
     def _leaving(self) -> list[Source]:
-        """Return the slots that gangs of the pool give up, because they were asked to before or are asked to now."""
+        """Return the slots that gangs of the pool give up, by an earlier decision to preempt them or by this one."""
         leaving = [Source(run, run.freed) for run in self._runs if run.leaving is not None]
         preempts = (each for each in self._across.preempts.values() if each.run.pool == self._pool)
         return [*leaving, *(Source(each.run, each.freed) for each in preempts)]
@@ -471,9 +473,10 @@ class _Pass:
 
     @cached_property
     def _site(self) -> Site | None:
-        """Return the pool as the external scheduler (site) that chooses its nodes sees it, once all starts are decided.
+        """Return the pool as its external scheduler (site), such as Slurm, sees it with the gangs that start now.
 
-        None if Daylight itself chooses the nodes, or if the external scheduler's load is not known.
+        Call it when all starts are decided. None if Daylight itself chooses the nodes, or if the site's load is not
+        known.
         """
         load = self._cluster.site_loads.get(self._pool)
         return None if load is None or load.problem else site_of(self._cluster, self._pool, load, self.starts)

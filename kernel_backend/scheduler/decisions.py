@@ -43,10 +43,10 @@ class Start:
 
 @dataclass(frozen=True)
 class Preempt:
-    """Decision to preempt a gang: to ask it to commit a checkpoint and release its slots.
+    """Decision to preempt a gang: it is requested to commit a checkpoint and release its slots.
 
     If `change` is `shrink` or `grow`, an elastic gang restarts at once with another number of slots. `kept` is the
-    reservation of its least number of slots until it has restarted.
+    reservation of its minimum number of slots until it has restarted.
     """
 
     run: Allocation
@@ -56,7 +56,10 @@ class Preempt:
 
     @property
     def freed(self) -> int:
-        """Return how many slots of the gang become free for others; an elastic gang keeps its least number."""
+        """Return how many slots of the gang become free for other requests.
+
+        A gang that only changes its size keeps its minimum number of slots.
+        """
         return self.run.slots if self.change == "exit" else self.run.surplus
 
 
@@ -64,7 +67,8 @@ class Preempt:
 class Decisions:
     """Decisions about one cluster state.
 
-    They are starts and preemptions in order, and all reservations that are in force afterwards.
+    They are starts and preemptions, each in the order in which they were decided, and all reservations that are in
+    force afterwards.
     """
 
     starts: tuple[Start, ...]

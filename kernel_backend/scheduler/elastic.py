@@ -24,8 +24,9 @@ WORTH = 2.0  # a gang grows if that is expected to save so many times the restar
 def larger_sizes(least: int, most: int, logical_workers: int | None) -> Sequence[int]:
     """Return the numbers of slots above `least` and up to `most` with which an elastic gang may run.
 
-    With `logical_workers`, the slots compute the logical workers in rounds. A number of slots that needs as many rounds
-    as a smaller number is left out, as it would not be faster.
+    With `logical_workers`, each step has this many shares of work, and a slot computes one share per round: 8 shares
+    take 3 rounds on 3 slots, and 2 rounds on 4 to 7. A number of slots that needs as many rounds as a smaller number is
+    left out, as it would not be faster.
 
     Examples
     --------
@@ -41,7 +42,7 @@ def larger_sizes(least: int, most: int, logical_workers: int | None) -> Sequence
 
 
 def divided(free: int, requests: Sequence[SlotRequest]) -> list[int]:
-    """Divide `free` slots among elastic requests that have their least numbers already.
+    """Divide `free` slots, in turn, among elastic requests in addition to their minimum numbers of slots.
 
     Return the total number of slots of each request, in the same order.
 
@@ -166,15 +167,18 @@ def unplaced(runs: Iterable[Allocation], placed: Container[RequestKey], rules: R
 
 
 def kept_for(run: Allocation, at: float) -> Reservation:
-    """Return the reservation that a gang has while it restarts with another size: its own one, else a new one."""
+    """Return the reservation by which an elastic gang gets slots again after its restart with another size.
+
+    It is the reservation that the gang's request had when it started, else a new one made at time `at`.
+    """
     return run.reservation or Reservation(run.key, run.kind, None, at)
 
 
 def may_grow(run: Allocation, rules: Rules, at: float) -> bool:
     """Return whether an elastic gang may be restarted with more slots now.
 
-    It must have run long enough since its last start to be preempted, and so that restarts take a small part of its
-    time.
+    It must have run long enough since its last start that it may be preempted, and that the time of a restart is a
+    small fraction (`rules.restarts`) of its running time.
     """
     when, progress = preemptible_at(run, rules), run.progress
     if run.elastic is None or run.leaving is not None or run.waiting or when is None or when > at or progress is None:
@@ -187,7 +191,7 @@ def may_grow(run: Allocation, rules: Rules, at: float) -> bool:
 
 
 def worth_growing(run: Allocation, more: int) -> float | None:
-    """Return the seconds that training on `more` slots instead of the present number is expected to save.
+    """Return the seconds that training on `more` slots in total, instead of the present number, is expected to save.
 
     None if that is too little compared with the time that a restart takes, or if it is unknown.
     """
@@ -198,7 +202,10 @@ def worth_growing(run: Allocation, more: int) -> float | None:
 
 
 def growth_reason(run: Allocation, more: int, gain: float) -> str:
-    """Return a text for the gang's owner about why it grows: the expected gain, and the measured time of a restart."""
+    """Return a text for a gang's owner about why it restarts with `more` slots, its new total number.
+
+    The text has the expected gain (`gain`, in seconds) and the measured time of a restart.
+    """
     slots = more - run.slots
     restart = run.progress.restart if run.progress is not None else 0.0
     which = f"{slots} more slot{'' if slots == 1 else 's'}"

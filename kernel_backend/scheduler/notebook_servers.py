@@ -57,7 +57,7 @@ def take_back_at(cluster: ClusterState, server: Server) -> float | None:
 
 
 def _stands(cluster: ClusterState, server: Server) -> bool:
-    """Return whether the cluster state already has this server's slots as they are, on nodes that still exist."""
+    """Return whether the cluster state already has this server's slots as the hub reports them, on existing nodes."""
     held = [cluster.runs[each] for each in (key(server), key(server, 1)) if each in cluster.runs]
     theirs = (server.owner, server.group, server.pool, server.since)
     if any((run.owner, run.group, run.pool, run.since) != theirs for run in held):
@@ -80,10 +80,10 @@ def _runs(cluster: ClusterState, server: Server, name: str | None) -> Iterator[A
 
 
 def _node(cluster: ClusterState, server: Server) -> str | None:
-    """Return the name of a notebook server's node: the one that the hub reports, else a node with room for the server.
+    """Return the name of a notebook server's node: the one that the hub reports, else one with enough free slots.
 
-    Of the nodes with enough free slots the one with the fewest is chosen; if no node has enough, the one with the most
-    free slots. None if the node that the hub reports is not in the cluster state.
+    Of several, the one with the fewest free slots is chosen; if no node has enough, the one with the most free slots.
+    None if the node that the hub reports is not in the cluster state.
     """
     if server.node is not None:
         return server.node if server.node in cluster.nodes else None

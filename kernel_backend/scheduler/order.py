@@ -37,7 +37,7 @@ def _fair_order(cluster: ClusterState, pool: str) -> Iterator[SlotRequest]:
     served: set[RequestKey] = set()
 
     def next_of(line: UserQueue) -> SlotRequest | None:
-        """Return the first request of a user queue that has not been yielded yet; None if there is none."""
+        """Return the first request of a user queue that is not in the order yet; None if all are."""
         requests = waiting.setdefault(line.key, iter(line.requests))
         head = heads.get(line.key) or next(requests, None)
         while head is not None and head.key in served:
@@ -46,7 +46,7 @@ def _fair_order(cluster: ClusterState, pool: str) -> Iterator[SlotRequest]:
         return head
 
     def guaranteed_of(line: UserQueue) -> SlotRequest | None:
-        """Return a user queue's first request within a guarantee; None if there is none.
+        """Return the first request of a user queue that is not in the order yet and lies within a guarantee, or None.
 
         Of several requests of one shape, which fit all or none, only the first is checked.
         """

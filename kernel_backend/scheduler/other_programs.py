@@ -41,9 +41,9 @@ def located(servers: Iterable[Server], nodes: Iterable[Node]) -> tuple[Server, .
 class _Program(NamedTuple):
     """Program that holds slots on a node.
 
-    An engine's own scheduler may run a gang on other nodes than those on which the cluster state has placed it. The
-    program can therefore find its slots taken in the state. It then gets other slots of the pool there, so that the
-    pool's total is right.
+    An engine's own scheduler may run a gang on other nodes than those on which the cluster state has placed it. In the
+    state, the slots that the program really holds may therefore be those of a gang. The program is then given other
+    slots of the pool in the state, so that the number of free slots in the pool is right.
     """
 
     node: Node

@@ -24,7 +24,10 @@ def largest_gang(nodes: Iterable[Node], one_node: bool = False) -> int:
 
 
 def largest(counts: Iterable[tuple[str, int]], one_node: bool = False) -> int:
-    """Return the number of slots of the largest gang, like `largest_gang`, given (kind, slots) of each node."""
+    """Return the number of slots of the largest gang, like `largest_gang`, given (kind of device, slots) of each node.
+
+    With `one_node`, all slots of the gang are on one node.
+    """
     totals: dict[str, int] = {}
     for kind, slots in counts:
         of_kind = totals.get(kind, 0)
@@ -62,7 +65,8 @@ class Capacity:
     ) -> SlotsByNode | None:
         """Return free slots for a gang of `slots`, as (node, number of slots) pairs; None if the gang does not fit.
 
-        Nodes in `excluded` are not used, and of a node in `spare` at most the number of slots given there.
+        With `one_node`, all slots are on one node. Nodes in `excluded` are not used, and of a node in `spare` at most
+        the number of slots given there.
         """
         if self._future and (found := self._place(slots, one_node, self._future.union(excluded), spare)) is not None:
             return found
@@ -118,7 +122,8 @@ class Capacity:
     def _tightest(self, slots: int, odd: Mapping[str, int], beside: Collection[str] = ()) -> str | None:
         """Return the node with the fewest free slots among those with at least `slots`; None if there is none.
 
-        Among equal nodes it is the first by name. `odd` replaces the numbers of free slots of some nodes.
+        Among equal nodes it is the first by name. Nodes in `beside` are left out. `odd` has, for some nodes, a number
+        of free slots to use instead of the real one.
         """
         even = ((count, name) for count in range(slots, len(self._nodes)) for name in self._nodes[count])
         best = next((each for each in even if each[1] not in odd and each[1] not in beside), None)
@@ -126,7 +131,10 @@ class Capacity:
         return min([*others, *([best] if best else [])])[1] if others or best else None
 
     def _roomiest(self, odd: Mapping[str, int]) -> Iterator[tuple[int, str]]:
-        """Yield (free slots, node) for all nodes, those with the most free slots first."""
+        """Yield (free slots, node) for all nodes with free slots, those with the most first.
+
+        `odd` has, for some nodes, a number of free slots to use instead of the real one.
+        """
         even = (
             (count, name)
             for count in range(len(self._nodes) - 1, 0, -1)

@@ -109,8 +109,8 @@ def _least(
 ) -> list[Source] | None:
     """Return the first candidates that together free `missing` slots, without those that turn out not to be needed.
 
-    `held` has the number of slots that count of each candidate and of each gang in `leaving`, which gives up slots
-    anyway. None if all of them together free too few.
+    `held` says how many useful slots each candidate would free, and each gang in `leaving`, which gives up slots in any
+    case. None if all of them together free too few.
     """
     missing -= sum(held[each.run.key] for each in leaving)
     chosen: list[Source] = []

@@ -59,8 +59,8 @@ Order = tuple[float, int, int, int]
 class SlotRequest:
     """Request for the slots of a gang, by a queued trial, or by a search that could train another trial.
 
-    A request is elastic if it has `larger` numbers of slots: it starts with `slots`, its least number, or with a larger
-    number if nobody else waits for the additional slots.
+    A request is elastic if `larger` is not empty: it starts with `slots`, its minimum number of slots, or with one of
+    the `larger` numbers if nobody else waits for the additional slots.
     """
 
     experiment: int
@@ -173,7 +173,10 @@ class Allocation:
 
     @property
     def freed(self) -> int:
-        """Return how many of the gang's slots become free for other requests once it has exited as it was asked to."""
+        """Return how many of the gang's slots become free for other requests if it exits as requested.
+
+        A gang that exits only to restart with another size keeps its minimum number of slots.
+        """
         return self.surplus if self.returns else self.slots
 
     @cached_property

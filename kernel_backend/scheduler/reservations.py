@@ -42,9 +42,9 @@ class Plan:
     risk: float = 0.0  # remaining probability with which backfilled gangs may delay it
 
     def held_by(self, run: Allocation) -> int:
-        """Return how many of the slots that this plan reserves a gang holds.
+        """Return how many slots the gang `run` holds where this plan reserves slots.
 
-        The plan reserves slots of a node, or of any nodes with one kind of device.
+        That is one node, or all nodes with one kind of device.
         """
         if self.node is not None:
             return run.by_node[self.node]
@@ -202,10 +202,11 @@ def _on_a_node(
 
 
 def _reached(free: int, needed: int, coming: Sequence[tuple[float, int, bool]]) -> tuple[float | None, int]:
-    """Return when `needed` slots will be free, and how many more than these will be free then.
+    """Return the time at which `needed` slots will be free, and how many slots more than `needed` will be free then.
 
-    `free` slots are free now; `coming` has later releases as (time, slots, sure). If the time is unknown, return None
-    and a negative number: how many slots are lacking.
+    The time is 0 if enough of the `free` slots are free now. `coming` has later releases as (time, slots, sure), in
+    order of time; those that are not sure do not count as additional slots. If there are too few releases, return None
+    and a negative number: minus the number of missing slots.
     """
     if free >= needed:
         return 0.0, free - needed

@@ -54,7 +54,10 @@ class PastLengths(Mapping[str, Lengths]):
         self._whole: defaultdict[tuple[str, int], Sample] = defaultdict(Sample)
 
     def add(self, owner: str, slots: int, begun: float, ended: float | None, outcome: Outcome | None) -> None:
-        """Add the run of an attempt; attempts that failed or still run are ignored."""
+        """Add the run of an attempt from `begun` to `ended` (None: it still runs), in seconds since the epoch.
+
+        Attempts that failed or still run are ignored.
+        """
         if ended is None or outcome not in TELLING:
             return
         self._seconds[owner].append(max(0.0, ended - begun))

@@ -39,8 +39,8 @@ def given_back(
 def _unwanted(cluster: ClusterState, pool: str, each: HeldAllocation, active: Collection[int]) -> str:
     """Return why an allocation must be given back; "" if it may be kept.
 
-    A reason is that its search is not active, or that it has been idle for a while and no trial of the search, or
-    another experiment, waits for it.
+    It must be given back if its search is not active. It must also be given back if it has been idle for a while and
+    either no trial of its search waits for it, or another experiment waits for slots of the pool.
     """
     if each.experiment not in active and (each.running or not each.gang):  # a waiting gang is withdrawn first
         return f"search #{each.experiment} does not go on"
@@ -66,10 +66,10 @@ def _others_wait(cluster: ClusterState, pool: str, experiment: int) -> bool:
 def _make_room(
     cluster: ClusterState, pool: str, held: Sequence[HeldAllocation], active: Mapping[int, SearchOwner]
 ) -> dict[str, str]:
-    """Return kept allocations to give back, with the reason, for gangs that wait in the pool's external queue.
+    """Return kept allocations to give back, so that gangs in the pool's external queue can start: the reason, by id.
 
     Only users with more usage than the waiting gang's user give allocations back, and no more than the gangs need.
-    Allocations that are being given back already count.
+    Slots of allocations that are already being given back count as available to these gangs.
     """
     rivals = [run for run in cluster.runs.values() if run.waiting and run.key.is_gang and run.pool == pool]
     rivals = [run for run in rivals if cluster.at - run.since >= RIVAL_S]
@@ -91,9 +91,9 @@ def _make_room(
 def _behind(
     ledger: Ledger, rival: Allocation, held: Iterable[HeldAllocation], active: Mapping[int, SearchOwner]
 ) -> list[HeldAllocation]:
-    """Return the running allocations of users with more usage, relative to their weight, than the owner of `rival`.
+    """Return the kept allocations of users with more usage, relative to their weight, than the owner of `rival`.
 
-    Idle allocations come first.
+    `rival` is a gang that waits. Allocations in which no gang runs come first; those that wait for slots are left out.
     """
 
     def share(owner: str, group: str) -> float:

@@ -64,7 +64,10 @@ def site_of(cluster: ClusterState, pool: str, load: SiteLoad, starts: Sequence[S
 
 
 def _asked(run: Allocation, slots: int) -> SlotRequest:
-    """Return a request for as many slots as a gang requests from the site; a gang on one node needs a single node."""
+    """Return a slot request that stands for a gang in the site's queue, to find out whether free slots suffice for it.
+
+    It is for `slots` slots, all on one node if the gang's planned placement has one node.
+    """
     excluded = run.elastic.excluded if run.elastic is not None else frozenset[str]()
     return SlotRequest(0, 0, slots, 0.0, excluded, one_node=len(run.placement) == 1)
 
@@ -116,10 +119,11 @@ def given_back(
 def planned_starts(
     starts: Sequence[Start], where: Mapping[RequestKey, SlotsByNode], capacities: Mapping[str, Capacity]
 ) -> dict[RequestKey, SlotsByNode]:
-    """Return slots in Daylight's own plan of a pool for gangs that start now, by the request's key.
+    """Return new placements in Daylight's own plan of a pool for gangs that start now, by the request's key.
 
-    `where` says how the site would place the gangs. A gang is left out if the plan has no slots like these.
-    `capacities`, the free slots in the plan, are updated.
+    `where` says how the site would place the gangs. A new placement has as many nodes, with as many slots on each, as
+    the site's; a gang is left out if the plan has no such free slots. `capacities`, the free slots in the plan, are
+    updated.
     """
     found: dict[RequestKey, SlotsByNode] = {}
     for start in starts:

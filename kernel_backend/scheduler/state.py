@@ -225,7 +225,7 @@ class ClusterState:
         self.runs[key] = replace(self.runs[key], **changes)
 
     def ask_to_exit(self, preempt: Preempt) -> None:
-        """Record that a gang is asked to exit now; if it only changes its size, reserve slots for its restart."""
+        """Record that a gang is requested to exit now; if it only changes its size, reserve slots for its restart."""
         self.change(preempt.run.key, leaving=self.at)
         self.keep_for_return(preempt)
 

@@ -14,7 +14,10 @@ class Meter:
     """
 
     def __init__(self, half_life: float, window: float = 0.0) -> None:
-        """Create a meter; `window` is the number of seconds back that `within` can look, and can be increased later."""
+        """Create a meter; `half_life`, in seconds, is that of decayed usage.
+
+        `window` is the number of seconds back that `within` can look. It can be increased later.
+        """
         self._rate = log(2) / half_life
         self.window = window
         self._at = 0.0

@@ -35,7 +35,8 @@ class _Climber(Progress):
 class Asha(BaseSearcher[_Climber]):
     """Searcher for asynchronous successive halving.
 
-    With `settings.stopping`, a trial that is not among the best at a rung is pruned, and never resumed.
+    At a rung (a training length at which trials are compared), all but the best trials pause. With `settings.stopping`
+    they are pruned instead, and never resumed.
     """
 
     def __init__(
@@ -49,7 +50,8 @@ class Asha(BaseSearcher[_Climber]):
     ) -> None:
         """Create a searcher that starts `trials` trials in total (None: as many as the budget allows).
 
-        `asks` is the largest number of proposals that the sampler can make, such as the size of a grid.
+        New trials are distributed over `brackets` by their weights. `asks` is the largest number of proposals that the
+        sampler can make, such as the size of a grid.
         """
         super().__init__(settings.units, seen, trials)
         self._eta, self._stopping = settings.eta, settings.stopping
@@ -122,9 +124,9 @@ class Asha(BaseSearcher[_Climber]):
     # Reports of trials
 
     def _record(self, trial: int, known: _Climber, unit: int, value: float) -> None:
-        """Record the value in every rung that the trial has reached.
+        """Record the value in every rung that the trial has reached since its last report.
 
-        Afterwards the trial can be promoted only from the highest of them.
+        Afterwards the trial can be promoted only out of the highest of these rungs.
         """
         passed = [rung for rung in known.bracket.rungs if known.reached < rung.unit <= unit]
         for rung in passed:

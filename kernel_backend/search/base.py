@@ -17,8 +17,8 @@ class Searcher(Protocol):
     """Interface of a search method, which decides which trial trains next, and how far.
 
     The service stores each call and each decision, and replays them after a restart. The same calls must therefore
-    lead to the same state: read no clock, do no I/O, and draw from `stream` alone. `sampled` makes a searcher that
-    trains each trial to its end.
+    lead to the same state: an implementation must not read a clock or do I/O, and must take all random numbers from
+    `stream`. The function `sampled` makes a searcher that trains each trial to its end.
 
     Examples
     --------
@@ -33,7 +33,7 @@ class Searcher(Protocol):
     """
 
     def wants(self) -> int:
-        """Return how many more gangs the search could use now.
+        """Return how many more gangs (sets of slots, each for one trial) the search could use now.
 
         Returns
         -------
@@ -42,7 +42,7 @@ class Searcher(Protocol):
         """
 
     def on_slot(self) -> Create | Resume | None:
-        """Decide which trial gets a gang that was granted.
+        """Decide which trial gets a gang (the slots to train one trial) that the scheduler has granted to the search.
 
         Returns
         -------
@@ -62,7 +62,8 @@ class Searcher(Protocol):
     def on_report(self, trial: int, unit: int, value: float) -> Continue | Pause | Prune | Complete:
         """Process a report of a trial, and decide what the trial does next.
 
-        Before its target a trial continues to the same target. Of two reports of one unit, the first is used.
+        The decision is about a trial that has reached its target, the unit set by the last decision; before that, the
+        trial continues to the same target. If a trial reports twice for one unit, only the first report counts.
 
         Parameters
         ----------
@@ -82,7 +83,7 @@ class Searcher(Protocol):
     def on_exit(self, trial: int, reason: Reason) -> None:
         """Process the end of a trial that was not decided by the search.
 
-        Preemption and restarts are not reported.
+        It is not called if a trial is preempted or restarted.
 
         Parameters
         ----------
@@ -98,7 +99,7 @@ class Searcher(Protocol):
         Parameters
         ----------
         trial : int
-            Number of the trial; below 1 for a result of another search, which this call adds.
+            Number of the trial; below 1 for a trial of an earlier search, which this call adds to the observations.
         params : dict of str to Any
             Hyperparameters by name.
         """
@@ -151,16 +152,16 @@ class Searcher(Protocol):
 
 
 class Plan(NamedTuple):
-    """The most that a search will train, for a dry run.
+    """Upper bound of what a search will train, displayed in a dry run.
 
     Parameters
     ----------
     trials : int or None
-        Number of trials at most; None if a budget or the method limits it.
+        Maximum number of trials; None if a budget or the method limits it.
     shortest : int
-        Units of the trial that is trained least.
+        Length of the shortest training of a trial, in units (epochs or steps).
     reports : int
-        Number of reports, of all trials, after which something may be decided; 0 if that is unknown.
+        Number of reports of all trials together at which the search decides about a trial; 0 if unknown.
 
     Examples
     --------

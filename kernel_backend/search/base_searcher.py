@@ -60,7 +60,7 @@ class BaseSearcher(ABC, Generic[P]):
     units : int
         Units (epochs or steps) of a whole training.
     seen : Observations
-        Observations, which the base keeps up to date.
+        Trials and results so far; this base class adds to them.
     trials : int or None
         Number of trials in all; None for as many as the budget allows.
 
@@ -124,7 +124,7 @@ class BaseSearcher(ABC, Generic[P]):
     # Assigning free gangs
 
     def wants(self) -> int:
-        """Return how many more gangs the search could use now.
+        """Return how many more gangs (sets of slots, each for one trial) the search could use now.
 
         Returns
         -------
@@ -137,7 +137,7 @@ class BaseSearcher(ABC, Generic[P]):
     def _wanted(self) -> int: ...
 
     def on_slot(self) -> Create | Resume | None:
-        """Decide which trial gets a gang that was granted.
+        """Decide which trial gets a gang (the slots to train one trial) that the scheduler has granted to the search.
 
         Returns
         -------
@@ -306,7 +306,7 @@ class BaseSearcher(ABC, Generic[P]):
 
     @abstractmethod
     def _fail(self, trial: int, known: P) -> None:
-        """Record the failure of a trial, in most searchers as the worst result."""
+        """Record that a trial has failed; most subclasses record the worst result for it."""
 
     def told(self, trial: int, params: dict[str, Value]) -> None:
         """Record the hyperparameters with which a trial really runs; they may differ from those proposed.
@@ -359,7 +359,7 @@ class BaseSearcher(ABC, Generic[P]):
         self._in_vain.clear()
 
     def close(self) -> None:
-        """Close the search: it uses no more gangs. Trials that are training resume first if it is extended."""
+        """Close the search: it uses no more gangs. If it is extended later, trials that train now resume first."""
         self._closed = True
         for trial in sorted(self._seen.training):
             self._rest(trial)

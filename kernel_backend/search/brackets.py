@@ -11,7 +11,10 @@ LATE_BLOOMERS = 0.1  # fraction of all training for trials that are not compared
 
 
 class Bracket:
-    """Ladder of rungs; `weight` is the fraction of new trials that start in this bracket."""
+    """Ladder of rungs, which are training lengths at which trials are compared, and only the best train on.
+
+    `weight` is the fraction of new trials that start in this bracket.
+    """
 
     def __init__(self, units: Sequence[int], weight: float) -> None:
         self.rungs = [Rung(unit) for unit in units]
@@ -19,15 +22,15 @@ class Bracket:
         self.begun = 0
 
     def above(self, unit: int) -> Rung:
-        """Return the lowest rung above `unit`, which must be below the top rung."""
+        """Return the lowest rung above `unit`; `unit` must be below the top rung."""
         return next(rung for rung in self.rungs if rung.unit > unit)
 
     def below(self, unit: int) -> Rung:
-        """Return the highest rung at or below `unit`, which must not be below the first rung."""
+        """Return the highest rung at or below `unit`; `unit` must not be below the first rung."""
         return next(rung for rung in reversed(self.rungs) if rung.unit <= unit)
 
     def leave(self, trial: int, unit: int) -> None:
-        """Exclude a trial from promotion out of any rung up to `unit`."""
+        """Exclude a trial from promotion out of any rung up to and including `unit`."""
         for rung in self.rungs:
             if rung.unit <= unit:
                 rung.leave(trial)
@@ -43,10 +46,10 @@ def cost(units: Sequence[int], eta: int) -> float:
 
 
 def with_late_bloomers(units: Sequence[int], eta: int) -> list[Bracket]:
-    """Return two brackets: that of ASHA, and one that starts two rungs below the top and gets a tenth of all training.
+    """Return two brackets: that of ASHA, and one with only its two highest rungs, which gets a tenth of all training.
 
-    The second one protects late bloomers: a trial that learns slowly at first fails every early comparison. With fewer
-    than three rungs, there is only the bracket of ASHA.
+    The second one protects trials that learn slowly at first, and so would fail every early comparison. With fewer than
+    three rungs, there is only the bracket of ASHA. `units` are the rungs, and one of `eta` trials is promoted at each.
     """
     late = units[-2:]
     if len(units) < 3:

@@ -32,16 +32,28 @@ Wish = Literal["pause", "stop"]
 
 
 class SearchProcess(Protocol):
-    """Process that runs a custom search class. Its methods raise SearchFailed if the class fails or answers wrongly."""
+    """Process that runs a user's search class; its methods call those of the class.
+
+    They raise SearchFailed if the class raises an exception, takes too long, or returns an invalid value.
+    """
 
     def interval(self) -> Any:
-        """Return the class's attribute `interval`; None if it has none."""
+        """Return the class's attribute `interval`, the number of units after which a trial is judged; None if missing.
+
+        The value is unchecked. A unit is an epoch or a step.
+        """
 
     def ask(self, trial: int) -> Any:
-        """Return the result of the class's `ask`, as JSON."""
+        """Return what the class's `ask` returns for trial number `trial`, as a JSON value that is unchecked.
+
+        Valid are a dictionary of hyperparameters, the number of a paused trial to resume, or None.
+        """
 
     def tell(self, trial: int, params: dict[str, Value], unit: int, value: float) -> Any:
-        """Return the result of the class's `tell`, as JSON."""
+        """Pass the metric of a trial at the end of `unit` to the class's `tell`; return its result, unchecked.
+
+        Valid are None (the trial continues), "pause" and "stop".
+        """
 
 
 @dataclass(kw_only=True)
@@ -63,9 +75,10 @@ class Custom(BaseSearcher[_Trial]):
     # Assigning free gangs
 
     def _wanted(self) -> int:
-        """Return how many gangs could be used: by trials to resume first, and by trials that the class might choose.
+        """Return how many gangs the search could use: one per trial that resumes first, and those that `ask` may use.
 
-        The class might choose one while new trials are allowed or trials are paused, unless `ask` last returned None.
+        The latter are as many as new trials are allowed, but at least 1 if another trial is paused; none if the last
+        call of the class's `ask` returned None.
         """
         if self.failure:
             return 0
@@ -148,9 +161,9 @@ class Custom(BaseSearcher[_Trial]):
     # Reports of trials
 
     def on_report(self, trial: int, unit: int, value: float) -> Verdict:
-        """Process a report, and pass it to the class, even one of a result of another search.
+        """Process a trial's report, and pass it to the class's `tell`; so are the results of an earlier search.
 
-        The newest answer of the class about a trial is applied when the trial reaches its target.
+        The newest answer of `tell` about a trial is applied when the trial reaches its target.
         """
         if trial not in self._trials and trial in self._seen.params:
             self._tell(trial, unit, value)

@@ -17,7 +17,7 @@ from kernel_backend.model.search.space import Parameter, Space, in_order
 
 
 class Dimension(NamedTuple):
-    """Coordinate of the cube, named after its parameter, as `lr` or for a parameter of one block `blocks[2].kind`."""
+    """Coordinate of the unit cube, named after its hyperparameter: `lr`, or `blocks[2].kind` for one of a block."""
 
     name: str
     choices: int  # number of choices; 0: numeric
@@ -134,6 +134,7 @@ class Encoder:
 def _places(parameters: Sequence[Parameter], prefix: str, dimensions: list[Dimension]) -> list[_Place]:
     """Append a coordinate to `dimensions` for each parameter, and return the parameters with their coordinates.
 
+    A parameter with a single value gets none. `prefix` precedes the names, such as `blocks[2].` for those of a block.
     Each parameter comes after the one on which it depends.
     """
     found = {}
@@ -156,7 +157,10 @@ def _decoded(places: list[_Place], point: Sequence[float]) -> dict[str, Value]:
 
 
 def _encode(places: list[_Place], params: Mapping[str, Value], point: list[float], prefix: str) -> set[str]:
-    """Write the coordinates of hyperparameters into `point`; return the names of the active ones."""
+    """Write the coordinates of hyperparameters into `point`; return the names of the active ones.
+
+    Raises ValueError if an active one is missing or invalid; `prefix` precedes its name in the message.
+    """
     counted = set[str]()
     for name, at, _, unit, domain, when, values in places:
         if when is not None and not (when in counted and params[when] in values):

@@ -99,7 +99,11 @@ class _Counter:
 
 
 def values(domain: Domain) -> Sequence[Value]:
-    """Return the grid's values of a domain: all, or for a range its count of evenly spaced values."""
+    """Return the values of a domain that a grid search tries.
+
+    These are all choices, or for a range `domain.count` values, evenly spaced on its scale. Without a count they are
+    all integers (on the scale `log2` all powers of two) in the range.
+    """
     if isinstance(domain, Choices):
         return domain.values
     if domain.scale == "log2":
@@ -155,7 +159,7 @@ def _combinations(parameters: Sequence[Parameter]) -> Iterator[dict[str, Value]]
 def _each(makers: Sequence[Callable[[], Iterator[T]]]) -> Iterator[tuple[T, ...]]:
     """Yield the product of iterators, as `itertools.product` does, but without storing their items.
 
-    Each of `makers` returns a new iterator, and is called again instead.
+    Each of `makers` is called for a new iterator over the same items whenever they are needed again.
     """
     if not makers:
         yield ()

@@ -72,7 +72,10 @@ class Pbt(BaseSearcher[Progress]):
         return len(self._paused) + len(self._open())
 
     def _open(self) -> list[int]:
-        """Return the units from which new trials may start in free places of the population, lowest first."""
+        """Return, for each new trial that may take a free place in the population, the unit at which it starts.
+
+        The units are in ascending order. There are at most as many as new trials are still allowed.
+        """
         return sorted(self._free)[: self._left()]
 
     def _choose(self) -> Create | Resume | None:
@@ -167,7 +170,10 @@ class Pbt(BaseSearcher[Progress]):
         return encoder.decode(point)
 
     def _domain(self, dimension: str) -> Domain:
-        """Return the domain of the parameter behind a coordinate, named `lr` or `blocks[2].kind`."""
+        """Return the values (range or choices) of the parameter that belongs to a coordinate of the unit cube.
+
+        `dimension` is the coordinate's name: `lr`, or `blocks[2].kind` for a parameter of a block.
+        """
         blocks, bracket, inner = dimension.partition("[")
         return self._domains[(blocks, inner.partition("].")[2]) if bracket else (None, dimension)]
 

@@ -68,7 +68,10 @@ class Ranking:
 
 
 class Rung(Ranking):
-    """Ranking of all results recorded at one unit; a trial that leaves the rung keeps its result."""
+    """Ranking of all results at one rung, a unit (epoch or step) at whose end trials are compared.
+
+    A trial that leaves the rung cannot be promoted out of it any more, but its result stays in the ranking.
+    """
 
     def __init__(self, unit: int) -> None:
         super().__init__()

@@ -11,7 +11,7 @@ from kernel_backend.model.trial import Best
 
 
 def settings_of(config: Config) -> Settings:
-    """Return the settings of an experiment's searcher; without a search, those of a single trial."""
+    """Return the settings of an experiment's searcher; for an experiment that is no search, those of a single trial."""
     asked = config.search or Search()
     units = config.steps if config.steps is not None else config.epochs
     return Settings(**asked.model_dump(), units=units, mode=config.metric.mode, seed=config.seed)

@@ -22,10 +22,10 @@ from kernel_backend.spec.config_text import duration_word
 
 
 def check_searcher(search: Search, space: Space) -> None:
-    """Raise InvalidRequest for a search whose searcher (which proposes and prunes trials) could not be created.
+    """Raise InvalidRequest for a search whose searcher (which proposes and prunes trials) cannot be created.
 
-    The same holds for one that would fail at its first proposal. Examples are a grid with too many points, and a method
-    or sampler whose package is not installed.
+    The same holds for a searcher that would fail at its first proposal. Examples of both are a grid with too many
+    points, and a method or sampler whose package is not installed.
     """
     method = method_of(search.method)
     if method.space == "counted":
@@ -53,7 +53,7 @@ def group_of(who: Person, config: Config, taken: Container[str] = ()) -> str:
 
 
 def check_possible(cluster: ClusterState, config: Config, owner: str, group: str) -> None:
-    """Raise ImpossibleAsk for a gang that none of its pools could ever hold, or that exceeds a quota for one trial.
+    """Raise ImpossibleAsk for a gang that is too large for every one of its pools, or for the user's or group's quota.
 
     Raises InvalidRequest for an unknown pool, and Conflict for pools that cannot be used now and whose nodes have never
     been seen.
@@ -108,7 +108,10 @@ def check_elastic(config: Config, refusal: str) -> None:
 
 
 def check_staging(pool: str, settings: PoolSettings | None, checkpoints: str) -> None:
-    """Raise InvalidRequest if a training needs files on the service's disk that the nodes of a pool cannot read."""
+    """Raise InvalidRequest if a training needs files on the service's disk that the nodes of a pool cannot read.
+
+    `settings` are those of the pool (None for the local pool); `checkpoints` is the place of the checkpoints.
+    """
     if settings is not None and not settings.shared and (problem := staging_problem(checkpoints)):
         raise InvalidRequest(f"--pool {pool}: {problem}")
 
@@ -116,7 +119,7 @@ def check_staging(pool: str, settings: PoolSettings | None, checkpoints: str) ->
 def check_keeping(config: Config, pool: str, settings: PoolSettings | None, keeps: bool) -> None:
     """Raise InvalidRequest if `--keep-allocation` is set for a search, and its pool does not support that.
 
-    The option keeps an allocation for several trials; `keeps` is True if the pool supports it.
+    With that option a search keeps its jobs or pods between trials. `keeps` is True if the pool's engine supports it.
     """
     if keeps or config.search is None or not config.search.keep_allocation:
         return

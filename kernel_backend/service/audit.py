@@ -14,7 +14,8 @@ from kernel_backend.store.base import Store
 def audit_entry(who: Person, experiment: Experiment, act: str, detail: str = "", on: str = "") -> AuditEntry | None:
     """Return the audit entry for what a user does to another user's experiment; None if the user owns the experiment.
 
-    `act` is a verb such as `stop`; `on` names the changed object, such as a trial, by default the experiment itself.
+    `act` is a verb such as `stop`; `detail` says more in words. `on` names the changed object, such as a trial, by
+    default the experiment itself.
     """
     if who.name == experiment.owner:
         return None

@@ -30,11 +30,11 @@ class CheckpointCopies:
         self.lookups = Lookups(wake)
 
     def wait(self, owner: str, trial: ScheduledTrial, source: str | None, *, or_newer: bool = False) -> str:
-        """Return why a trial must still wait for the copy of its start checkpoint `source`; "" if it need not.
+        """Return why a trial must still wait for its copy of the checkpoint `source`; "" if it need not.
 
-        Does not block: the copy is made in a thread. If `source` was deleted and `or_newer` is set, a newer checkpoint
-        of the same trial is copied. "" is also returned if the copy can never be made; `missing` then returns the
-        reason.
+        The trial starts from that checkpoint of another trial. Does not block: the copy is made in a thread. If
+        `source` was deleted and `or_newer` is set, a newer checkpoint of the other trial is copied. "" is also returned
+        if the copy can never be made; `missing` then returns the reason.
         """
         key = trial.experiment, trial.index
         if source is None or trial.attempt or self.missing(*key) is not None:
@@ -43,15 +43,15 @@ class CheckpointCopies:
         return f"checkpoint {source}, from which it begins, is being copied" if found is None else found
 
     def missing(self, experiment: int, trial: int) -> NotFound | CheckpointDamaged | None:
-        """Return why a trial can never get the checkpoint from which it starts, as an error; None if it can.
+        """Return the error because of which a trial can never get the checkpoint from which it starts; None if it can.
 
-        Such a checkpoint is deleted or damaged.
+        The reason is that the checkpoint is deleted (NotFound) or damaged.
         """
         _, error = self._failed.get((experiment, trial), (0.0, None))
         return error if isinstance(error, NotFound | CheckpointDamaged) else None
 
     def forget(self, experiment: int, trial: int) -> None:
-        """Drop what is remembered of a trial's copy, once the trial has its first attempt."""
+        """Drop the state of the copy for a trial, which is no longer needed once the trial has its first attempt."""
         self.lookups.forget((experiment, trial))
         self._failed.pop((experiment, trial), None)
 

@@ -102,12 +102,15 @@ class Context:
         return f"there is no pool {wrong[0]}{nearest(wrong[0], names)}" if wrong else ""
 
     def wake(self) -> None:
-        """Have the control loop begin its next round now instead of after its usual wait."""
+        """Make the control loop begin its next round now instead of after its usual wait."""
         self.next_round.set()
 
 
 def _pools(configured: Mapping[str, Any], store: Store) -> tuple[list[Pool], dict[str, str]]:
-    """Return the configured and the stored pools; also, by name of the pool, what is wrong with invalid settings."""
+    """Return the configured and the stored pools; also, by name of the pool, why its configured settings are invalid.
+
+    A stored pool with the name of a configured one is ignored.
+    """
     found: dict[str, Pool] = {}
     invalid: dict[str, str] = {}
     for name, settings in configured.items():

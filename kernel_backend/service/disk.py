@@ -76,7 +76,10 @@ class DiskMeter:
         )
 
     def _measured(self, owners: set[str], warnings: list[str]) -> Mapping[str, WorkspaceUsage]:
-        """Return the disk usage by owner; owners who share one workspace get the same measurement."""
+        """Return the disk usage of each owner's workspace; owners who share one workspace get the same measurement.
+
+        If a workspace cannot be read, its owner is left out, and a sentence that says so is appended to `warnings`.
+        """
         done: dict[Workspace, WorkspaceUsage] = {}
         found = {}
         for owner in sorted(owners):
@@ -109,6 +112,6 @@ def _totals(usages: Sequence[DiskUsage]) -> Iterator[UserDisk]:
 
 
 def _unknown(workspaces: Sequence[WorkspaceUsage], known: set[int]) -> int:
-    """Return the total bytes of folders of experiments that the database does not have (not in `known`)."""
+    """Return the bytes in folders of experiments whose numbers are not in `known`, the experiments in the database."""
     rest = (sizes for each in workspaces for number, sizes in each.experiments.items() if number not in known)
     return sum(sum(sizes.values()) for sizes in rest)

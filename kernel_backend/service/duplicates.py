@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 class DuplicateFinder:
-    """Finder of the unfinished experiment of which a submission is a duplicate.
+    """Finder of an unfinished experiment that is equal to a new submission, so that the submission is a duplicate.
 
     It caches the normalised code, environment and data of each snapshot, since a snapshot never changes.
     """
@@ -29,7 +29,7 @@ class DuplicateFinder:
         self._known: dict[str, str] = {}  # snapshot id -> text of its normalised content
 
     async def learn(self, draft: NewExperiment) -> None:
-        """Read into the cache what `find` will compare: the snapshots of the draft and of similar experiments.
+        """Read the snapshots that `find` will compare into the cache: those of the draft and of similar experiments.
 
         A snapshot that cannot be read is treated as different from all others.
         """

@@ -16,9 +16,9 @@ Key = tuple[AccountKind, str]
 
 
 class EffectiveQuotas(Protocol):
-    """Quotas in force, and drained nodes, as the scheduler reads them in every round.
+    """Quotas in force, and names of drained nodes, as the scheduler reads them in every round.
 
-    Reads are cheap. The mappings are never modified: a change replaces them.
+    Reads are cheap. The mappings are never modified: a change replaces them by new ones.
     """
 
     @property
@@ -66,13 +66,13 @@ class StoredQuotas:
         self._settle()
 
     def give(self, directory: Directory) -> None:
-        """Replace all users, groups and groups' quotas that the hub has named by those in `directory`."""
+        """Replace the users, groups and groups' quotas that the hub has reported before by those in `directory`."""
         if directory != self._directory:
             self._directory = directory
             self._settle()
 
     def given(self, kind: AccountKind, name: str) -> Quota | None:
-        """Return an account's quota without the changes by admins; None if there is none.
+        """Return an account's quota without the fields that admins have set in this service; None if there is none.
 
         A group's quota is that of the hub, a user's that of the service's settings.
         """

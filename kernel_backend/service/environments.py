@@ -82,7 +82,8 @@ class Preparation:
     def keep(self, owner: str, snapshot: str, python: str) -> None:
         """Begin to lock a snapshot's environment and to store its wheels, in a thread, unless that is done already.
 
-        A failure, perhaps for lack of a network, is logged; the next submission after `AGAIN_S` seconds tries again.
+        A failure, perhaps for lack of a network, is logged. It is tried again at the first submission that comes more
+        than `AGAIN_S` seconds later.
         """
         environment = self.recorded(snapshot)
         whose = owner, environment.id
@@ -153,11 +154,11 @@ class Preparation:
         return self._own_python(pool) or experiment.python
 
     def note(self, experiment: Experiment, attempts: int) -> str | None:
-        """Return a note about packages that are missing, or that differ from the snapshot's; None if there are none.
+        """Return a note about packages that are missing or have other versions than in the snapshot; None for none.
 
-        An unlocked environment is not compared right after a new submission, when it cannot have changed yet. But if
-        the service's interpreter replaces the submission's, packages of another version are named even then. `attempts`
-        is the number of earlier attempts.
+        An unlocked environment is not compared right after a new submission (when `attempts`, the number of earlier
+        attempts, is 0), as it cannot have changed yet. But if the service's interpreter replaces the submission's,
+        packages of another version are named even then.
         """
         if experiment.config.env == "locked":
             return self._lacking(experiment)
@@ -224,8 +225,8 @@ class Preparation:
     def _find(self, owner: str, environment: Environment, python: Path, here: bool) -> str:
         """Build an environment on this machine (if `here`) or only lock it, unless that is done or has failed recently.
 
-        Return the reason of a failure, "" if there is none. An environment that is only locked is built by the nodes
-        later.
+        Return the reason of a failure, "" if there is none. An environment that is only locked is built later by the
+        nodes.
         """
         try:
             kept = self._kept(owner)
@@ -268,7 +269,7 @@ def _some(named: Sequence[str]) -> str:
 def _in_thread(
     work: Callable[[str, Environment, Path], None], owner: str, environment: Environment, python: Path
 ) -> None:
-    """Run `work` with the other arguments in a daemon thread.
+    """Call `work(owner, environment, python)` in a daemon thread.
 
     The thread is not from a pool: a process waits for its pools at exit, and a download may take long.
     """

@@ -46,7 +46,7 @@ def trial_checkpoints(store: Store, storage: CheckpointStorage, experiment: int)
 def reasons(
     experiment: Experiment, found: Sequence[TrialCheckpoints], damaged: Damaged
 ) -> Mapping[tuple[int, str], tuple[str, ...]]:
-    """Return the reasons to retain each checkpoint, by trial and checkpoint id; those without reasons may go.
+    """Return the reasons to retain each checkpoint, by (trial, checkpoint id); those without reasons may be deleted.
 
     Damaged checkpoints, and those that a trial discarded by resuming from an older one, do not count for the rules:
     `latest:2` must retain two usable checkpoints.
@@ -87,10 +87,10 @@ def collect(
     dry_run: bool = False,
     damaged: Damaged = lambda place, manifest: False,
 ) -> GarbageReport:
-    """Delete the checkpoints that no rule retains, and report them; with `dry_run` only report them.
+    """Delete the checkpoints that no retention rule retains, and report them; with `dry_run` only report them.
 
-    Also deletes damaged checkpoints that were quarantined a week ago, and saves that were never committed. Running
-    trials are skipped: their ranks apply the rules themselves, and may be reading checkpoints.
+    Also deletes damaged checkpoints that were quarantined a week ago, and the files of saves that were never committed.
+    Running trials are skipped: their ranks apply the rules themselves, and may be reading checkpoints.
     """
     found = trial_checkpoints(store, storage, experiment.number)
     why = reasons(experiment, found, damaged)
@@ -136,7 +136,7 @@ def _decision(manifest: Manifest, reasons: tuple[str, ...]) -> CheckpointDecisio
 
 
 def _set_aside(checkpoints: TrialCheckpoints, now: float) -> list[CheckpointDecision]:
-    """Return decisions to delete those damaged checkpoints that were quarantined more than a week before `now`."""
+    """Return decisions to delete damaged checkpoints that were put into quarantine more than a week before `now`."""
     return [
         CheckpointDecision(
             experiment=checkpoints.trial.experiment,

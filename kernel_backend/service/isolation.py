@@ -23,8 +23,8 @@ _log = logging.getLogger(__name__)
 class IsolatedTasks:
     """Runner of asynchronous work for experiments; each experiment has at most one task at a time.
 
-    `together` waits only a limited time; if a task ends after that, `wake` is called. `failed` is called after each
-    error.
+    The methods that run work wait only a limited time; if a task ends after that, `wake` is called. `failed` is called
+    after each error.
     """
 
     def __init__(self, wake: Callable[[], None], failed: Callable[[], None]) -> None:
@@ -37,10 +37,10 @@ class IsolatedTasks:
         return number in self._under_way
 
     async def retried(self, number: int, what: str, work: Work) -> None:
-        """Run `work` on one experiment and wait at most `ROUND_WAIT_S`; slower work continues in the background.
+        """Run `work` on experiment `number` and wait at most `ROUND_WAIT_S`; slower work continues in the background.
 
-        Does nothing while earlier work on that experiment runs, or in the wait after an error. `what` names the work in
-        the log.
+        Does nothing while earlier work on that experiment runs. After an error, the work named `what` is skipped until
+        a wait is over. `what` also names the work in the log.
         """
         await self.together({number: [(what, work)]})
 

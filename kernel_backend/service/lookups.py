@@ -32,7 +32,7 @@ class _Question(NamedTuple):
 
 
 class Lookups:
-    """Cache of facts that threads read from users' files, which may be slow.
+    """Cache of texts that threads find in users' files, such as why a trial must wait; reading the files may be slow.
 
     `wake` is called in the event loop when the result for a key has changed.
     """
@@ -48,7 +48,7 @@ class Lookups:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def start(self) -> None:
-        """Remember the running event loop, in which `wake` will be called."""
+        """Remember the running event loop, in which threads will call `wake`."""
         self._loop = asyncio.get_running_loop()
 
     @property
@@ -77,7 +77,10 @@ class Lookups:
             self._answers.pop(key, None)
 
     async def settle(self) -> None:
-        """Wait up to `ROUND_WAIT_S` seconds for lookups of keys that have no result yet; a healthy disk needs less."""
+        """Wait up to `ROUND_WAIT_S` seconds for lookups of keys that have no result yet.
+
+        On a healthy disk they end sooner, so that the caller has the results in the same round of the control loop.
+        """
         with self._guard:
             first, self._first = self._first, []
         waited = [asyncio.wrap_future(each) for each in first if not each.done()]

@@ -25,7 +25,7 @@ class Servers(Protocol):
         """Return the running notebook servers, each with the slots that its spawn options request."""
 
     async def stop(self, server: Server) -> None:
-        """Ask the hub to stop a server, without waiting until it has stopped."""
+        """Request that the hub stops a server, without waiting until it has stopped."""
 
 
 class Notebooks:
@@ -38,7 +38,7 @@ class Notebooks:
         self._store, self._stored_quotas, self._servers, self._changed = store, stored_quotas, servers, changed
 
     def give(self, present: Sequence[Server]) -> None:
-        """Replace the known notebook servers by those that the hub reports now."""
+        """Replace the known notebook servers by `present`, those that the hub reports now."""
         before, self._stored_quotas.servers = self._stored_quotas.servers, present
         if _held(before) != _held(present):
             self._changed()
@@ -64,5 +64,8 @@ class Notebooks:
 
 
 def _held(servers: Sequence[Server]) -> set[Server]:
-    """Return the servers without the times of last activity, so that two results differ only if slots have changed."""
+    """Return copies of the servers whose times of last activity are all 0.
+
+    Two results then differ only if servers or their slots have changed.
+    """
     return {server.model_copy(update={"last_activity": 0.0}) for server in servers}

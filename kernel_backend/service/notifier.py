@@ -17,9 +17,9 @@ class Notifier:
         self._event = asyncio.Event()
 
     def listen(self) -> asyncio.Event:
-        """Return an event that the next `notify` sets.
+        """Return an event that the next call of `notify` sets.
 
-        To miss no change, call this first, then read the store, then wait for the event.
+        To miss no change, call this before reading the store, and wait for the event after reading.
         """
         return self._event
 

@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class Numbering:
-    """Provider of numbers above which new experiments are numbered, so that no folder of an earlier one is used again.
+    """Provider of the number above which new experiments are numbered, so that they do not reuse an old folder.
 
     A database restored from a backup may lack experiments that have folders. The folders of each owner are read once.
     `note` is a warning if the database is older than the folders in the service's home directory, else "".

@@ -49,15 +49,15 @@ def meaning(root: Path, id: str) -> str:
 
 
 def causes_of(pairs: Sequence[Sequence[Side]]) -> list[tuple[Difference, ...]]:
-    """Return the differences between the two experiments of each pair; an empty tuple if one is missing."""
+    """Return the differences between the two experiments of each pair, as a tuple per pair.
+
+    The tuple is empty for a pair with only one experiment.
+    """
     return [_causes(*sides) if len(sides) == 2 else () for sides in pairs]
 
 
 def unread(which: str, error: Exception) -> Difference:
-    """Return a `Difference` that says that a snapshot could not be read, in place of the differences.
-
-    `which` names the experiment.
-    """
+    """Return the difference to show in place of all others if the snapshot of the experiment `which` cannot be read."""
     text = f"the snapshot of {which} cannot be read ({type(error).__name__}): not compared"
     return Difference(kind="code", name="snapshot", text=text)
 

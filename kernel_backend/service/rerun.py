@@ -18,10 +18,11 @@ from kernel_backend.model.views.overview import CheckpointInfo
 
 
 def as_requested_by(who: Person, before: Experiment, asked: Rerun) -> Experiment:
-    """Return the experiment `before` as user `who` may rerun it; without its group if the user is not in that group.
+    """Return the experiment `before` with the changes that let user `who` rerun it.
 
-    Without a group the user's default group applies. Raises Forbidden for another user's experiment unless
-    `asked.trust` names its owner, because its code would run with the caller's permissions.
+    Its group is removed if the user is not in that group, so that the user's default group applies. Raises Forbidden
+    for another user's experiment unless the field `trust` of the request names its owner, because its code would run
+    with the caller's permissions.
     """
     if asked.trust != before.owner != who.name:
         raise Forbidden(
@@ -34,7 +35,7 @@ def as_requested_by(who: Person, before: Experiment, asked: Rerun) -> Experiment
 
 
 def single_trial(before: Experiment, trial: Trial, asked: Rerun) -> Submission:
-    """Return the submission that reruns one trial of a search by itself, with that trial's hyperparameters.
+    """Return the submission that reruns one trial of the search `before` by itself, with that trial's hyperparameters.
 
     Raises InvalidRequest for options of a search, and for unknown options.
     """
@@ -48,9 +49,10 @@ def single_trial(before: Experiment, trial: Trial, asked: Rerun) -> Submission:
 
 
 def choose_checkpoint(before: Experiment, asked: Rerun, listed: Sequence[CheckpointInfo]) -> CheckpointInfo:
-    """Return the checkpoint from which to continue training, chosen among an experiment's checkpoints in `listed`.
+    """Return the checkpoint that a request to continue training names, from an experiment's checkpoints in `listed`.
 
-    Raises InvalidRequest for a search without a trial number, and NotFound if there is no such checkpoint.
+    It may be named as `newest`, `best`, a step or an id. Raises InvalidRequest for a search without a trial number, and
+    NotFound if there is no such checkpoint.
     """
     if before.config.search is not None and asked.trial is None:
         raise InvalidRequest(f"#{before.number} is a search: name the trial to train on, such as {before.number}.1")
@@ -71,9 +73,9 @@ def choose_checkpoint(before: Experiment, asked: Rerun, listed: Sequence[Checkpo
 
 
 def continuation(before: Experiment, trial: Trial, asked: Rerun, found: CheckpointInfo) -> Submission:
-    """Return the submission that continues a trial from checkpoint `found`, up to the length in the request `asked`.
+    """Return the submission that continues a trial from the checkpoint `found`, up to the length in the request.
 
-    Raises InvalidRequest if the checkpoint has reached that length already.
+    `before` is the trial's experiment. Raises InvalidRequest if the checkpoint has reached that length already.
     """
     submission = single_trial(before, trial, asked.model_copy(update={"name": asked.name or f"#{trial.id} continued"}))
     config = submission.config
@@ -88,7 +90,7 @@ def continuation(before: Experiment, trial: Trial, asked: Rerun, found: Checkpoi
 
 
 def rerun_submission(before: Experiment, asked: Rerun) -> Submission:
-    """Return the submission that trains an experiment's snapshot again, with its configuration changed as in `asked`.
+    """Return the submission that trains the snapshot of the experiment `before` again, with the requested changes.
 
     Raises InvalidRequest for an unknown option.
     """

@@ -32,7 +32,7 @@ class Retention:
     """Task that removes expired logs, attempt records and unpacked code, and a part of expired training reports.
 
     Validations, curves, provenance records, snapshots, checkpoints and artifacts stay: reruns and comparisons need no
-    log, and a curve no more than a thousand points.
+    log, and a curve needs no more than a thousand points.
     """
 
     def __init__(self, context: Context) -> None:

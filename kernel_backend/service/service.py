@@ -214,8 +214,9 @@ class Service:
         """Return the newest `limit` experiments of a user, newest first.
 
         They are the caller's own by default, else those of `owner` or `group` that the caller may see. An empty `group`
-        selects all experiments that the caller may see; `tags` selects those that have all of these tags, `notebook`
-        those from notebooks whose path ends with these names, and `before` those with lower numbers.
+        selects all experiments that the caller may see. `state` and the text `search` select among them; so do `tags`
+        (an experiment must have all of these), `notebook` (the last names of a notebook's path), and `before` (lower
+        numbers only).
         """
         mine = who.name if owner is None and group is None else owner
         chosen = mine, state, search, limit, group or None, who, tags, notebook, before
@@ -223,7 +224,10 @@ class Service:
         return await self._overviews.complete(who, known)
 
     async def ended(self, who: Person, since: float) -> EndedExperiments:
-        """Return the user's own experiments that ended after `since`, and whether any has not ended yet."""
+        """Return the user's own experiments that ended after `since` (seconds since the epoch): at most the newest 20.
+
+        The result also says whether any of the user's experiments is still active.
+        """
         return await asyncio.to_thread(read_ended, self._store, who.name, since, time.time())
 
     async def reports(
@@ -237,7 +241,7 @@ class Service:
         return await asyncio.to_thread(self._store.reports, number, trial, kind, after, limit)
 
     async def export(self, who: Person, number: int, trial: int | None) -> SearchStatus | Sequence[StoredReport]:
-        """Return what is exported: the reports of a trial, by default of the first.
+        """Return the data that a CSV export contains: the reports of a trial, by default of the first.
 
         For a search without `trial` it is the search's status with all its trials.
         """
@@ -253,7 +257,7 @@ class Service:
         return await asyncio.to_thread(self._store.facts, number, trial)
 
     async def times(self, who: Person, number: int, trial: int | None) -> Times:
-        """Return how much time each part of a trial's work took.
+        """Return how much time each part of a trial's work, such as loading data, took.
 
         For a search without `trial`, the times are summed over all its trials.
         """
@@ -261,7 +265,7 @@ class Service:
         return await asyncio.to_thread(read_times, self._store, experiment, trial, time.time())
 
     async def curves(self, who: Person, number: int, trial: int, points: int) -> Curves:
-        """Return a trial's curves, of at most `points` points each."""
+        """Return a trial's learning curves, one per metric, downsampled to at most `points` points each."""
         await self._visible(who, number)
         return await self._curves.curves(number, trial, points)
 
@@ -275,7 +279,7 @@ class Service:
         offset: int = 0,
         tail: int | None = None,
     ) -> LogChunk:
-        """Return a piece of a rank's log: from a byte offset on, or about its last `tail` bytes from a line's start on.
+        """Return a piece of a rank's log: from a byte offset on, or about its last `tail` bytes from a line start on.
 
         By default it is the log of the newest attempt, and of the rank that failed, else of rank 0.
         """

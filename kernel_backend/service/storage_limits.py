@@ -49,7 +49,7 @@ class StorageLimits:
         self._measuring = asyncio.Lock()
 
     async def check(self, owner: str, group: str) -> None:
-        """Measure the storage that a user and a group use; raise Forbidden if either has reached its limit."""
+        """Raise Forbidden if a user or a group uses as much storage as its limit allows; measure it if necessary."""
         if not any(each.used >= each.limit for each in await self._look(owner, group, FRESH_S)):
             return
         for each in await self._look(owner, group, 0.0):
@@ -57,7 +57,7 @@ class StorageLimits:
                 raise Forbidden(f"{each.text}: {_MAKES_ROOM}")
 
     async def warnings(self, owner: str, group: str) -> tuple[str, ...]:
-        """Return a warning for each storage limit of which at least 80 % is used."""
+        """Return a warning for each storage limit, of the user or the group, of which at least 80 % is used."""
         found = await self._look(owner, group, FRESH_S)
         return tuple(f"{each.text}: {_MAKES_ROOM}" for each in found if each.used >= WARNED_FROM * each.limit)
 

@@ -12,7 +12,7 @@ REMEMBERED = 10_000  # checkpoints in the cache
 
 
 class VerificationCache:
-    """Cache of verification results by storage location and checkpoint.
+    """Cache of the results of verifying checkpoints, by storage location and checkpoint.
 
     A result is "" for an intact checkpoint, else a description of the damage.
     """
@@ -37,7 +37,7 @@ class VerificationCache:
         return problem
 
     def remember(self, place: Checkpoints, manifest: Manifest, problem: str) -> None:
-        """Cache the result of a verification made elsewhere: `problem` describes the damage, "" if there is none."""
+        """Cache a result that another verification has found: `problem` describes the damage, "" if there is none."""
         self._remember(place, manifest, files_of(manifest), problem)
 
     def _remember(self, place: Checkpoints, manifest: Manifest, files: str, problem: str) -> None:

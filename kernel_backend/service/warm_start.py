@@ -17,7 +17,7 @@ from kernel_backend.store.base import Store
 
 
 def named(search: Search | None) -> list[int]:
-    """Return the numbers of the experiments whose results a search uses as prior data, each once."""
+    """Return the numbers of the experiments (without duplicates) whose results a search uses as prior data."""
     references = [parse_reference(each) for each in (search.warm if search else ())]
     return list(dict.fromkeys(each.experiment for each in references if each.trial is None))
 

@@ -51,7 +51,10 @@ def pack(files: Mapping[str, bytes]) -> tuple[str, bytes]:
 
 
 def pack_snapshot(source: str, snapshot: Snapshot, files: Mapping[str, bytes] | None = None) -> tuple[str, bytes]:
-    """Return the id and the bytes of a snapshot's archive: definition, description, and additional `files`."""
+    """Return the id and the bytes of a snapshot's archive.
+
+    It contains the training definition `source`, the description `snapshot`, and additional `files` by name.
+    """
     own = {DEFINITION: source.encode(), DESCRIPTION: snapshot.model_dump_json(indent=1).encode()}
     return pack({**(files or {}), **own})
 

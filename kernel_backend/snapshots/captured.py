@@ -32,8 +32,8 @@ class WrittenValue(NamedTuple):
     """Captured value, serialised as the content of a file.
 
     `needs` has the names of the notebook's classes and functions to which the value refers. `definitions` has the
-    folders of training definitions whose classes it uses, as those of a model that `job.load()` returned (see
-    `snapshots/loaded`).
+    folders of earlier jobs' training definitions whose classes the value uses, for example because it is a model that
+    `job.load()` returned (see `snapshots/loaded`).
     """
 
     format: str
@@ -191,7 +191,10 @@ def _as_json(value: Any) -> WrittenValue | None:
 
 
 def _is_json(value: Any, seen: set[int]) -> bool:
-    """Return True if JSON restores a value exactly: it has plain types only, and contains no object twice."""
+    """Return True if JSON restores a value exactly: it has plain types only, and contains no object twice.
+
+    `seen` has the ids of the lists and dicts found so far; it is updated.
+    """
     if value is None or type(value) in (bool, int, str):
         return not isinstance(value, int) or abs(value) < 10**4000  # Python parses longer numbers only if configured to
     if type(value) is float:

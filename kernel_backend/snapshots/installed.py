@@ -205,9 +205,10 @@ def _origin(distribution: Distribution) -> tuple[str | None, str | None]:
 
 
 def _hash(archive: dict[str, Any], fragment: str) -> str | None:
-    """Return the `sha256=...` of the file from which a package was installed; None if unknown.
+    """Return the digest `sha256=...` of the file from which a package was installed; None if unknown.
 
-    uv writes it into the fragment of the URL, other installers into `archive`.
+    `archive` is the `archive_info` of the package's `direct_url.json` (PEP 610), where most installers write the
+    digest; uv writes it into the `fragment` of the URL.
     """
     if sha256 := archive.get("hashes", {}).get("sha256"):
         return f"sha256={sha256}"

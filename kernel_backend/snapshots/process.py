@@ -46,7 +46,7 @@ class Setting(NamedTuple):
 
     @property
     def concerns_all(self) -> bool:
-        """Return True if the setting also affects code that does not import its library."""
+        """Return True if the setting affects all code, not only code that imports its library."""
         return self.library in ("torch", "locale", "sys", "warnings")
 
     def line(self, value: str) -> str:
@@ -122,7 +122,10 @@ def _is_users(namespace: dict[str, Any]) -> bool:
 
 
 def _attribute(path: str, begins: str, said: str = "") -> Setting:
-    """Return the record of a setting that is the attribute of torch at the dotted `path`; `begins` is its default."""
+    """Return the record of a setting that is the attribute of torch at the dotted `path`; `begins` is its default.
+
+    `said` is a regular expression for code that sets it, if that is no assignment.
+    """
     name = f"torch.{path}"
     return Setting(name, "torch", lambda torch: repr(attrgetter(path)(torch)), begins, f"{name} = {{}}", said)
 
@@ -136,7 +139,8 @@ def _precision(path: str, begins: str) -> Setting:
 def _older(name: str, read: Callable[[Any], object], begins: str, statement: str) -> Setting:
     """Return the record of a float32 precision setting that only torch versions without `fp32_precision` have.
 
-    In later versions it is not read, as using both ways to set the precision raises an error.
+    In later versions it is not read, as using both ways to set the precision raises an error. The arguments are fields
+    of `Setting`; `read` returns the value from the module torch.
     """
 
     def value(torch: Any) -> str:
@@ -148,7 +152,10 @@ def _older(name: str, read: Callable[[Any], object], begins: str, statement: str
 
 
 def _told(name: str, read: str, begins: str, statement: str) -> Setting:
-    """Return the record of a setting of torch whose value the function at the dotted path `read` returns."""
+    """Return the record of a setting of torch whose value the function at the dotted path `read` returns.
+
+    `begins` is the default, and `statement` the call in torch that sets it, such as `set_default_dtype({})`.
+    """
     return Setting(name, "torch", lambda torch: str(attrgetter(read)(torch)()), begins, f"torch.{statement}")
 
 

@@ -83,7 +83,10 @@ def _overlay(cwd: Path, data_at: Mapping[str, Path], others: Mapping[str, Path],
 
 
 def _changed(cwd: Path, others: Mapping[str, Path]) -> str:
-    """Return a sentence that names files, `others`, which have changed or are gone since the submission."""
+    """Return a sentence that names the files `others`, which differ in `cwd` from the submission.
+
+    It says that they are gone if `cwd` has none of them, else that they have changed.
+    """
     named = ", ".join(sorted(others)[:_NAMED]) + (f" and {len(others) - _NAMED} more" if len(others) > _NAMED else "")
     return f"{named} {'is gone' if _gone(cwd, others) else 'has changed'} since it was submitted"
 

@@ -171,7 +171,10 @@ def _range(word: _Word) -> Range:
 
 
 def _count(word: _Word, digits: str) -> int:
-    """Return the number of values that a grid takes from a range; raises InvalidRequest if it is out of bounds."""
+    """Parse the number of values that a grid takes from a range, as in `lr=1e-4..1e-1:log:5`.
+
+    `digits` is its text. Raises InvalidRequest, which names the argument `word`, if it is out of bounds.
+    """
     count = int(digits[:20])
     if count < 2:
         raise InvalidRequest(f"{word.token!r}: a grid has two values of a range or more")
@@ -190,9 +193,9 @@ def _number(text: str) -> int | float | None:
 
 
 def _checked(token: str, kind: type[T], **fields: Any) -> T:
-    """Return a Range or Choices with these fields.
+    """Return a Range or Choices, as `kind` says, with these fields.
 
-    Raises InvalidRequest, which names the token, if they are invalid.
+    Raises InvalidRequest if they are invalid; the message names the argument `token` from which they were parsed.
     """
     try:
         return kind(**fields)
@@ -230,16 +233,17 @@ def parse_value(text: str, token: str | None = None) -> Value:
 
 
 class _NotFinite(ast.NodeTransformer):
-    """Rewriter of a syntax tree: it replaces `inf`, `infinity` and `nan` in lists and dictionaries by floats.
+    """Rewriter of a syntax tree that replaces the names `inf`, `infinity` and `nan` by constants.
 
-    If `number` is given, it replaces them instead.
+    This allows them in lists and dictionaries, which are parsed as literals. The constants are the floats that the
+    names mean, or `number` if that is given.
     """
 
     def __init__(self, number: float | None = None) -> None:
         self._number = number
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
-        """Return the constant for a name that means infinity or NaN; other names stay, and are refused later."""
+        """Return the constant for a name that means infinity or NaN; other names stay, so that parsing fails."""
         if not _NOT_FINITE.fullmatch(node.id):
             return node
         return ast.Constant(float(node.id) if self._number is None else self._number)

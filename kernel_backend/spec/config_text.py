@@ -165,9 +165,9 @@ def _metric_patterns(texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def _batch_size(text: str) -> Any:
-    """Parse the value of `--batch-size`.
+    """Parse the value of `--batch-size`: a number is returned as text, unchanged.
 
-    Returns a number as the user wrote it, and fields of Config for `auto` and `auto:256`.
+    For `auto` and `auto:256`, fields of Config are returned as a dict.
     """
     word, colon, most = str(text).partition(":")
     if word != "auto":
@@ -181,9 +181,9 @@ def _batch_size(text: str) -> Any:
 
 
 def _slots(text: str) -> Any:
-    """Parse the value of `--slots`.
+    """Parse the value of `--slots`: a number is returned as text, unchanged.
 
-    Returns a number as the user wrote it, and fields of Config for a range such as `1..4`.
+    For a range such as `1..4`, fields of Config are returned as a dict.
     """
     return parse_range(str(text))._asdict() if ".." in str(text) else text
 
@@ -195,7 +195,10 @@ def _references(texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def _own_options(texts: Sequence[str]) -> dict[str, Value]:
-    """Return a search method's own options, such as `temperature=2`, by name."""
+    """Parse the values of `--search-option`, such as `temperature=2`, to a dict by name.
+
+    These are options that only one search method has.
+    """
     found: dict[str, Value] = {}
     for text in texts:
         name, _, value = text.partition("=")
@@ -206,9 +209,10 @@ def _own_options(texts: Sequence[str]) -> dict[str, Value]:
 
 
 def _allocation_length(text: str) -> float:
-    """Return the length of a kept allocation in seconds, from `4h`, or 0 from `no`.
+    """Return the value of `--keep-allocation` in seconds: `4h` gives 14400, and `no` gives 0.
 
-    Raises InvalidRequest if it is too short.
+    It is the length of a cluster's job in which trials of a search run one after another. Raises InvalidRequest if it
+    is too short.
     """
     if text == "no":
         return 0.0
@@ -219,7 +223,7 @@ def _allocation_length(text: str) -> float:
 
 
 def _validation_cadence(text: str) -> Cadence:
-    """Return the interval of validations, in epochs or steps; raises InvalidRequest for one in seconds."""
+    """Parse the interval between validations, such as `500steps` or `1epoch`; raises InvalidRequest for seconds."""
     every = parse_cadence(text)
     if every.seconds is not None:
         raise InvalidRequest("validations are counted in epochs or steps: write 1epoch or 500steps")
@@ -262,9 +266,9 @@ def to_options(config: Config) -> list[str]:
 
 
 def _value(config: Config, path: str) -> Any:
-    """Return the value of an option in a configuration, given its dotted path; None if the option can be left out.
+    """Return the value of an option in a configuration, given its dotted path such as `search.eta`.
 
-    That is so without a search, and for a default of the search.
+    Returns None for an option that need not be written: any search option without a search, or one with its default.
     """
     record, _, field = path.rpartition(".")
     search = config.search

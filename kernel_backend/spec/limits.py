@@ -16,7 +16,7 @@ SLOT_TIME = 1_000_000_000 * 3600.0  # slot-seconds
 def whole_number(text: str, label: str = "", least: int = 0, most: int = 2**63 - 1) -> int:
     """Parse an integer from `least` to `most`; raises InvalidRequest for any other text.
 
-    Its message begins with `label`.
+    The error's message begins with `label`, such as the name of an option.
     """
     if not (text.isascii() and text.isdigit() and len(text) < 20 and least <= int(text) <= most):
         up_to = f"to {most:,}" if most < 2**63 - 1 else "up"

@@ -24,7 +24,7 @@ class OptionParser(argparse.ArgumentParser):
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
 
     def format_help(self) -> str:
-        """Return the help text, with the names of all search methods, also those of other packages, filled in."""
+        """Return the help text, with the names of all search methods filled in, including those of other packages."""
         for action in self._actions:
             if action.help and "{methods}" in action.help:  # filled in only here, as listing the methods takes time
                 action.help = action.help.replace("{methods}", _methods())
@@ -35,9 +35,9 @@ class OptionParser(argparse.ArgumentParser):
         raise InvalidRequest(f"{message.removeprefix('argument ')}; see {self.prog} --help")
 
     def parse_mixed(self, tokens: Sequence[str]) -> argparse.Namespace:
-        """Parse options in any place, and collect all other arguments in written order in `words`.
+        """Parse options in any place, and collect all other arguments in written order in the attribute `words`.
 
-        Raises InvalidRequest.
+        Raises InvalidRequest for an unknown option, and for an option without a value.
         """
         namespace, unknown = self.parse_telling(tokens)
         if unknown:
@@ -73,7 +73,11 @@ def _is_option(token: str) -> bool:
 
 
 def _unknown(token: str, after: str, known: Mapping[str, Any]) -> str:
-    """Return a message about an unknown option, which may have been meant as a hyperparameter if a value follows."""
+    """Return a message about an unknown option, with the most similar option if there is one.
+
+    `after` is the next word on the line, and `known` has the valid options. If a value follows, the option may have
+    been meant as a hyperparameter, and the message says how to write that.
+    """
     name, _, value = token.partition("=")
     value = value or ("" if _is_option(after) or "=" in after else after)
     word = name.lstrip("-").replace("-", "_")

@@ -21,10 +21,11 @@ VIEWS = ("auto", "card", "widget")
 
 @dataclass(frozen=True)
 class Option:
-    """Command-line option: `kwargs` are those of `argparse.add_argument`, `config` is the field of Config that it sets.
+    """Command-line option of a submission or of a verb.
 
-    `search.eta` is a field of a nested record. `most` is the largest value for a new experiment (times in seconds); the
-    smallest is defined by the record.
+    `kwargs` are those of `argparse.add_argument`. `config` is the field of Config that the option sets, such as
+    `epochs`, or `search.eta` for a field of a nested record. `most` is the largest value for a new experiment (times in
+    seconds); the smallest is defined by the record.
     """
 
     flags: tuple[str, ...]
@@ -67,7 +68,7 @@ def _list(flag: str, group: str, metavar: str, text: str, host: Host = "both") -
 
 
 def _of(field: str) -> str:
-    """Return the built-in methods that use a field of `Search`, for help texts: `of asha and hyperband`."""
+    """Return the built-in search methods that use a field of `Search`, for help texts: `of asha and hyperband`."""
     return f"of {' and '.join(method.name for method in BUILT_IN if field in method.uses)}"
 
 

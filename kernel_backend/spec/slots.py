@@ -46,7 +46,10 @@ def parse_range(text: str) -> SlotCount:
 
 
 def resumed_note(config: Config, before: int, slots: int, step: int) -> str:
-    """Return a note on how the result is affected if a training resumes after `step` with another number of slots."""
+    """Return a note on how the result is affected if a training resumes after `step` with another number of slots.
+
+    `before` is the old number of slots, and `slots` the new one.
+    """
     change = f"after step {step} with {slots} slot{'' if slots == 1 else 's'} instead of {before}"
     return f"{change}: {_effect(config)}"
 

@@ -60,7 +60,7 @@ class ArtifactSender(threading.Thread):
             self._ending.wait(PERIOD_S)
 
     def _settle(self, waiting: Waiting) -> None:
-        """Send one artifact and remove it from the node; if it cannot be stored, send a note to the user instead.
+        """Send one artifact and remove it from this node; if it cannot be read or stored, send a note to the user.
 
         Raises Fenced, and errors after which the artifact is sent again, such as an unreachable service.
         """

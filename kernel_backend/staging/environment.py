@@ -64,7 +64,7 @@ class LockedEnvironment:
     def _build(self, base: Path, folder: Path) -> Path:
         """Build the environment with packages from the indexes that this node uses, or if that fails, from the service.
 
-        `folder` is a temporary folder for wheels.
+        `base` is the interpreter to build it with, and `folder` a temporary folder for wheels.
         """
         offered = self._offered
         own = self._fetched(offered.wheels, folder)

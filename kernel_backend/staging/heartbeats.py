@@ -1,4 +1,4 @@
-"""Tell the service that a node is still fetching files, so that the other nodes of the attempt keep waiting for it."""
+"""Report to the service that a node is still fetching files, so that the attempt's other nodes keep waiting for it."""
 
 from __future__ import annotations
 

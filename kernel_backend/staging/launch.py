@@ -42,7 +42,8 @@ _log = logging.getLogger(__name__)
 def launch_staged(index: NodeIndex) -> int:
     """Run those ranks of an attempt that belong to this node, after fetching their files; return the exit code.
 
-    The environment variables describe the attempt. The exit code is that of the launcher.
+    Environment variables describe the attempt, and `index` says which of its nodes this is. The code is 0, also if the
+    service was informed that the ranks cannot run here; else 1.
     """
     request = taken(os.environ)
     client = client_of(request.urls, request.token, request.uid)
@@ -64,7 +65,7 @@ def taken(environ: MutableMapping[str, str]) -> StagingRequest:
 
 
 def _staged(request: StagingRequest, client: Client, index: NodeIndex, until: ExitStack) -> AttemptFolder:
-    """Fetch the files of an attempt to this node; return their folder.
+    """Fetch the files of an attempt to this node; return the attempt's folder here.
 
     Until `until` is closed, the folder is marked as in use, so that no other launcher removes it.
     """
@@ -105,7 +106,7 @@ def _launched(request: StagingRequest, client: Client, folder: AttemptFolder, in
 
 
 def _refused(request: StagingRequest, client: Client, index: NodeIndex, error: Exception) -> int:
-    """Report to the service why this node's ranks are not started, and return an exit code.
+    """Report to the service why this node's ranks are not started; return 0 if it was reported, else 1.
 
     No file is written, as the disk may be the reason.
     """

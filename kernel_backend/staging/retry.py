@@ -21,9 +21,9 @@ class StagingFailed(Exception):
 
 
 def retried(ask: Callable[[], _T]) -> _T:
-    """Return the result of `ask`, called again while the service cannot be reached.
+    """Return the result of `ask`, a request to the service; it is repeated while the service cannot be reached.
 
-    Raises StagingFailed, and NoEnvironment.
+    Raises StagingFailed if the service refuses the request or stays unreachable; NoEnvironment is raised at once.
     """
     waits = RETRY.waits()
     while True:

@@ -29,7 +29,9 @@ class FileState(NamedTuple):
 
 
 def due(found: Mapping[str, FileState], sent: Mapping[str, FileState], ending: bool) -> list[str]:
-    """Return the names of files that changed since they were sent; with `ending`, records of the ranks' end come last.
+    """Return the names of files to send now: those that changed since they were sent.
+
+    Records of the ranks' end are left out until `ending` is set, and then come last, after all other files.
 
     Examples
     --------

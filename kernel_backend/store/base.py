@@ -100,7 +100,7 @@ class QuotaStore(Protocol):
         """
 
     def drained(self) -> frozenset[str]:
-        """Return the names of drained nodes, on which nothing new is started."""
+        """Return the names of the nodes that an admin has drained: no new gang is started there."""
 
     def set_drained(self, node: str, drained: bool, entry: AuditEntry) -> bool:
         """Drain or undrain a node, and store the audit entry.
@@ -135,8 +135,8 @@ class QuotaStore(Protocol):
     def update_experiment(self, number: int, at: float, change: Change) -> Experiment:
         """Change an experiment by a function, and store the audit entry if the function returns one.
 
-        `change` gets the experiment and returns the changed fields. Raises NotFound and any error of `change`; nothing
-        is stored then.
+        `change` gets the experiment, and returns the changed fields with an audit entry or None. Raises NotFound and
+        any error of `change`; nothing is stored then.
         """
 
     def write_down(self, entry: AuditEntry) -> AuditEntry:
@@ -149,7 +149,10 @@ class QuotaStore(Protocol):
         """
 
     def held(self, kind: AccountKind, name: str, since: float, until: float) -> list[Held]:
-        """Return which slots a user's or group's attempts held between the times `since` and `until`, in any order."""
+        """Return how many slots a user's or group's attempts held, and when, between the times `since` and `until`.
+
+        The intervals (start, end or None, number of slots) are in any order.
+        """
 
 
 class Store(QuotaStore, MeasuredStore, OutboxStore, Protocol):
@@ -204,7 +207,7 @@ class Store(QuotaStore, MeasuredStore, OutboxStore, Protocol):
     def experiment_before(self, experiment: Experiment) -> Experiment | None:
         """Return the newest earlier experiment of the same owner and notebook; without a notebook, of the same name.
 
-        Reruns are skipped. None if there is no such experiment.
+        Experiments that are reruns are skipped. None if there is no such experiment.
         """
 
     def unfinished_experiments(self) -> list[Experiment]:
@@ -277,12 +280,12 @@ class Store(QuotaStore, MeasuredStore, OutboxStore, Protocol):
         """
 
     def restless_trials(self, number: int) -> list[Trial]:
-        """Return an experiment's trials by index, except those that have ended or that their search has paused."""
+        """Return an experiment's trials, ordered by index, except those that have ended or that a search has paused."""
 
     def scheduled(self) -> Scheduled:
         """Return the unfinished experiments, trials and attempts for the scheduler; fast even for 100,000 trials.
 
-        If a record cannot be read, its experiment is left out with all of its trials, and the result says so.
+        If a stored record cannot be read, its experiment is left out with all of its trials, and listed as unreadable.
         """
 
     def trial_counts(self, number: int) -> dict[TrialState, int]:
@@ -297,7 +300,7 @@ class Store(QuotaStore, MeasuredStore, OutboxStore, Protocol):
     def touched_trials(self, number: int, after: int) -> set[int]:
         """Return the indices of an experiment's trials that may have changed since the message number `after`.
 
-        A change is one of the trial's summary or of its slot-seconds.
+        A trial has changed if its summary (`outlines`) or the slot-seconds that it has used are different.
         """
 
     def trial(self, number: int, index: int) -> Trial:
@@ -333,10 +336,13 @@ class Store(QuotaStore, MeasuredStore, OutboxStore, Protocol):
         granted: bool = True,
         pool: str = LOCAL,
     ) -> Attempt:
-        """Store a trial's next attempt, which runs in `pool`; set the trial to starting, and fence all older attempts.
+        """Store a trial's next attempt, which runs in `pool`, and set the trial to starting.
+
+        All older attempts are fenced: most of what they still send is not stored (see `accept`).
 
         The attempt's state is placed, or pending if its slots are not `granted` yet. For a pending attempt, `placement`
-        only says how many slots on how many nodes are requested. Its number is above those of the trial's attempts in
+        only says how many slots on how many nodes are requested. `resume_from` is the checkpoint from which it resumes,
+        `token_digest` the digest of its secret token. The attempt's number is above those of the trial's attempts in
         the store, and above `beyond`. Raises NotFound, and IllegalTransition unless the trial is queued.
         """
 
@@ -369,9 +375,9 @@ class Store(QuotaStore, MeasuredStore, OutboxStore, Protocol):
 
         Records that are stored already are skipped. Of several reports for the same trial, kind and step, the first is
         stored. The trial's progress never decreases, and its `best` is the best of all stored reports, regardless of
-        the order of arrival. If the attempt is fenced, only reports and artifacts up to the step from which the next
-        attempt resumed are stored. Raises NotFound, and InvalidRequest for records out of order; nothing is stored
-        then.
+        the order of arrival. If a newer attempt exists (this one is fenced), only reports and artifacts up to the step
+        from which the next attempt resumed are stored. Raises NotFound, and InvalidRequest for records out of order;
+        nothing is stored then.
         """
 
     def keep_artifact(self, key: AttemptId, saved: ArtifactSaved) -> None:
@@ -418,9 +424,9 @@ class Store(QuotaStore, MeasuredStore, OutboxStore, Protocol):
         """
 
     def brief_log(self, number: int, after: int = 0, limit: int | None = None) -> list[LogEntry | LoggedReport]:
-        """Return the same entries as `search_log`, with those about reports in a short form.
+        """Return the same entries as `search_log`, with those about reports in a short form (`LoggedReport`).
 
-        That is several times as fast.
+        This is several times as fast as reading complete entries.
         """
 
     def search_history(self, number: int) -> bytes | None:
@@ -429,11 +435,15 @@ class Store(QuotaStore, MeasuredStore, OutboxStore, Protocol):
     def keep_search_history(self, number: int, packed: bytes) -> None:
         """Store a search's history, which a reader has computed from its log, as bytes; replace the stored one.
 
-        Later readers need only read the log from there on. A power failure may lose it.
+        Later readers need only read the log entries that were appended since. A power failure may lose the stored
+        history, which is then computed from the log again.
         """
 
     def validations(self, number: int, after: int = 0) -> list[StoredReport]:
-        """Return the validation reports of all trials of an experiment above sequence number `after`, in that order."""
+        """Return the validation reports of all trials of an experiment, ordered by their sequence numbers.
+
+        Only reports with sequence numbers above `after` are returned.
+        """
 
     def slot_seconds(self, number: int, at: float) -> float:
         """Return the slot-seconds that the trials of an experiment have used up to the time `at`."""
@@ -441,14 +451,14 @@ class Store(QuotaStore, MeasuredStore, OutboxStore, Protocol):
     def trial_seconds(self, number: int, at: float, trials: Collection[int] | None = None) -> dict[int, float]:
         """Return the slot-seconds that an experiment's trials have used up to the time `at`, by index.
 
-        Only trials that have held slots are included; of these the ones in `trials`, or all.
+        Only trials that have had an attempt are included. `trials` selects trials by their indices; None selects all.
         """
 
     def usage_intervals(self, since: float) -> list[UsageInterval]:
         """Return when attempts held slots, oldest first, for open attempts and those that ended after `since`."""
 
     def reservations(self) -> list[ReservationRecord]:
-        """Return all stored reservations and queue positions."""
+        """Return all stored reservations and queue positions of slot requests, for the scheduler after a restart."""
 
     def save_reservations(self, made: Sequence[ReservationRecord], gone: Sequence[ReservationRecord] = ()) -> None:
         """Store the reservation records `made`, replacing those with the same keys, and delete the records `gone`."""

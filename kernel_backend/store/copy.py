@@ -61,8 +61,9 @@ def copy_database(source: URL, target: URL, say: Say, *, running: bool = False) 
     """Copy all rows of the database `source` to `target`, which must be empty.
 
     Return the number of rows and a digest of each table, by name. The copy is a consistent snapshot, and is rolled back
-    on any error. With `running` a service may continue to use a source on PostgreSQL meanwhile. Raises InvalidRequest,
-    NotFound, Conflict if the target is not empty, StoreUnavailable, and CopyFailed if the copied rows differ.
+    on any error. `say` is called with messages about the progress. With `running` a service may continue to use a
+    source on PostgreSQL meanwhile. Raises InvalidRequest, NotFound, Conflict if the target is not empty,
+    StoreUnavailable, and CopyFailed if the copied rows differ.
     """
     if source == target:
         raise InvalidRequest(f"{shown(source)} cannot be copied to itself: name another database")
@@ -82,7 +83,10 @@ def copy_database(source: URL, target: URL, say: Say, *, running: bool = False) 
 
 
 def _reader(source: URL, running: bool) -> Engine:
-    """Return an engine whose transactions are read-only and see a consistent snapshot of the source."""
+    """Return a SQLAlchemy engine whose transactions see a consistent snapshot of the database `source`.
+
+    With `running`, a service may use a PostgreSQL database meanwhile; otherwise no service may.
+    """
     if source.get_backend_name() == "postgresql":
         engine = connect_postgresql(source) if running else connect_alone(source)
         return engine.execution_options(isolation_level="REPEATABLE READ", stream_results=True)
@@ -137,7 +141,10 @@ def _check_empty(target: Connection) -> None:
 
 
 def _plain(table: Table) -> Table:
-    """Return a copy of a table's definition that reads and writes texts unchanged, without parsing records in them."""
+    """Return a copy of a table's definition in which columns with JSON or records are plain text columns.
+
+    Rows can then be copied unchanged and fast, without parsing their JSON.
+    """
     types = {each.name: each.type for each in table.columns}
     return Table(
         table.name,

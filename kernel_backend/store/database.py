@@ -116,7 +116,7 @@ class Database:
             _log.warning("the database %s is back after %.1f s", shown(self.engine.url), time.monotonic() - lost)
 
     def _commit(self, transaction: Transaction) -> None:
-        """Commit a transaction; if the connection breaks meanwhile, ask the server whether it was committed."""
+        """Commit a transaction; if the connection breaks meanwhile, find out from the server if it was committed."""
         try:
             transaction.db.commit()
         except DBAPIError as error:

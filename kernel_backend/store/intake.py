@@ -81,9 +81,9 @@ def unseen(records: Sequence[SpoolRecord], attempt: Attempt) -> Sequence[SpoolRe
 
 
 def _before_successor(db: Connection, key: AttemptId, records: Sequence[SpoolRecord]) -> Sequence[SpoolRecord]:
-    """Return a fenced attempt's reports and artifacts up to the step from which the next attempt resumed.
+    """Return those records of a fenced attempt (a newer one exists) that may still be stored.
 
-    Other records of the fenced attempt are left out.
+    These are reports and artifacts up to the step from which the next attempt resumed.
     """
     here = attempts.c
     later = (here.experiment == key.experiment, here.trial == key.trial, here.number > key.number)
@@ -173,11 +173,11 @@ def _insert(tx: Transaction, key: AttemptId, records: Sequence[SpoolRecord]) -> 
 
 
 def _complete(db: Connection, key: AttemptId, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Add to the stored reports of steps what other reports of the same steps, `rows`, have in addition.
+    """Add metrics to stored reports: those that only a second report of the same kind and step (in `rows`) has.
 
-    A program may print `Test accuracy: ...` after the validation of its last step was stored. The completed report gets
-    the number of the addition, so that clients learn of it. The reports of a search stay as they are: its searcher has
-    decided by them.
+    For example, a program prints `Test accuracy: ...` after the validation of its last step was stored. The completed
+    report gets the sequence number of the second report, so that clients receive it again. The reports of a search are
+    not changed, since its searcher has decided by them.
     """
     which = select(experiments.c.config).where(experiments.c.number == key.experiment)
     config: Config = db.execute(which).scalar_one()
@@ -202,7 +202,10 @@ def _complete(db: Connection, key: AttemptId, rows: Sequence[Mapping[str, Any]])
 
 
 def _keep(db: Connection, owner: dict[str, int], name: str, at: float, value: Mapping[str, Any]) -> None:
-    """Store a provenance record (fact), unless the attempt already has one of this name."""
+    """Store a provenance record (fact) called `name`, unless the attempt already has one of this name.
+
+    `owner` has the columns that identify the attempt.
+    """
     row = {**owner, "name": name, "at": at, "value": dict(value)}
     db.execute(_INSERT[db.dialect.name](facts).values(row).on_conflict_do_nothing())
 
@@ -234,9 +237,9 @@ def keep_artifact(tx: Transaction, key: AttemptId, saved: ArtifactSaved) -> None
 
 
 def _forward(db: Connection, trial: Trial, fresh: list[Report]) -> dict[str, Any]:
-    """Return the fields of a trial (step, metrics, best) that new reports change, with their new values.
+    """Return the fields of a trial (step, metrics, best) that the new reports `fresh` change, with their new values.
 
-    It must be called before the reports are stored.
+    It must be called before these reports are stored, since it compares them with the stored ones.
     """
     changes: dict[str, Any] = {}
     if not fresh:

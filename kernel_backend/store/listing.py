@@ -32,7 +32,8 @@ def find_experiments(
 ) -> Select[Any]:
     """Return the query that lists experiments, newest first; raises InvalidRequest for an unknown state.
 
-    `notebook` is the end of a notebook's path; `before` selects experiments with lower numbers, for the next page.
+    `notebook` is the end of a notebook's path; `before` selects experiments with lower numbers, for the next page;
+    `seen_by` leaves out experiments that this user may not see; `tags` selects those that have all of these tags.
     """
     query = rows_of(Experiment, experiments).order_by(experiments.c.number.desc())
     if before is not None:

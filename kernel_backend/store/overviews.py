@@ -64,7 +64,7 @@ class OverviewReader:
     def _known(self, versions: Mapping[int, _Version]) -> dict[int, Overview]:
         """Return the cached overviews that are still up to date, by number.
 
-        `versions` has the current version of each experiment: its newest message and report.
+        `versions` has the current version of each experiment: the sequence numbers of its newest message and report.
         """
         found = {}
         with self._lock:
@@ -83,7 +83,10 @@ class OverviewReader:
 
 
 def _versions(query: Select[Any]) -> Select[Any]:
-    """Return a query for a number, and the newest message and report, of each experiment that `query` selects."""
+    """Return a query for the versions of the experiments that `query` selects, which show if a cached one is outdated.
+
+    Each row has the experiment's number and the sequence numbers of its newest message and its newest report.
+    """
     newest = (
         select(func.max(table.c.seq)).where(table.c.experiment == experiments.c.number).scalar_subquery()
         for table in (events, reports)
@@ -157,7 +160,7 @@ def _trials(shown: ColumnElement[bool]) -> Select[Any]:
 
 
 def _attempts(shown: ColumnElement[bool]) -> Select[Any]:
-    """Return the query for the newest attempts of the trials that the condition `shown` selects."""
+    """Return the query for the newest `ATTEMPTS` attempts of each trial that the SQL condition `shown` selects."""
     here = attempts.c
     own = and_(here.experiment == trials.c.experiment, here.trial == trials.c.index)
     return (
@@ -175,7 +178,7 @@ def _newest_artifacts(numbers: Sequence[int]) -> Select[Any]:
 
 
 def _notes(numbers: Sequence[int]) -> Select[Any]:
-    """Return the query for the newest notes of each experiment, oldest first."""
+    """Return the query for the newest `NOTES_READ` notes (messages for the user) of each experiment, oldest first."""
     here = events.c
     place = func.row_number().over(partition_by=here.experiment, order_by=here.seq.desc()).label("place")
     newest = select(here.seq, place).where(here.experiment.in_(numbers), IS_NOTE).subquery()

@@ -19,7 +19,7 @@ GOING_ON = (ExperimentState.ACTIVE, ExperimentState.PAUSED)
 
 
 def read_repeated(db: Connection, draft: NewExperiment) -> list[Experiment]:
-    """Return the unfinished experiments of which a submission may be a duplicate, newest first.
+    """Return the unfinished experiments of which the submission `draft` may be a duplicate, newest first.
 
     Experiments whose records cannot be read are left out.
     """

@@ -100,9 +100,9 @@ def _attempts(db: Connection, trials: Sequence[ScheduledTrial], unreadable: dict
 
 
 def _slots_of(db: Connection, key: AttemptId) -> Attempt:
-    """Return an attempt with only key, state and placement.
+    """Read an attempt with only its key, state and placement; its other fields have their defaults.
 
-    It stands for an attempt that cannot be read as a whole, so that its slots still count as held.
+    This is for an attempt whose record cannot be read as a whole, so that its slots still count as held.
     """
     here = attempts_table.c
     columns = here.experiment, here.trial, here.number, here.state, here.placement, here.created_at

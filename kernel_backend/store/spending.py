@@ -79,9 +79,9 @@ def _read(row: Any) -> AttemptSpending:
 
 
 def _same(one: Any, other: Any, more: int = 0) -> Any:
-    """Return the SQL condition that two rows belong to the same attempt.
+    """Return the SQL condition that rows of two tables, given by their columns, belong to the same attempt.
 
-    With `more`, the number of `one`'s attempt must be that much higher; 1 is the next attempt.
+    With `more` = 1, `one` must belong to the attempt that follows the attempt of `other`.
     """
     number = one.number if "number" in one else one.attempt
     return and_(one.experiment == other.experiment, one.trial == other.trial, number == other.number + more)

@@ -394,7 +394,7 @@ outbox = Table(
 
 
 def to_row(record: Record) -> dict[str, Any]:
-    """Return a record's fields as column values; of a trial, its best value also as a column of its own."""
+    """Return a record's fields as column values; for a trial, `best_value` in addition, by which SQL can sort."""
     row = {
         name: to_jsonable_python(getattr(record, name), inf_nan_mode="constants") for name in type(record).model_fields
     }
@@ -412,6 +412,6 @@ def from_row(kind: type[AnyRecord], row: Row[Any]) -> AnyRecord:
 
 
 def all_from(kind: type[AnyRecord], result: CursorResult[Any]) -> list[AnyRecord]:
-    """Return the records of a query's result, quickly, as there may be hundreds of thousands of rows."""
+    """Return the records of class `kind` in all rows of a result; fast even for hundreds of thousands of rows."""
     names = tuple(result.keys())  # reading them for each row would double the time
     return [kind.model_validate(dict(zip(names, row, strict=True))) for row in result]

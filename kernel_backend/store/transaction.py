@@ -145,12 +145,12 @@ class Transaction:
             self._event(at, record.experiment, record.trial, "attempt", record.to_json())
 
     def note(self, at: float, key: AttemptId, level: str, text: str) -> None:
-        """Append a message with a note for the user about an attempt."""
+        """Append a message with a note for the user about an attempt; `level` is such as `warning` or `info`."""
         data = {"text": text, "level": level, "attempt": key.number}
         self._event(at, key.experiment, key.trial, "note", data)
 
     def kept(self, key: AttemptId, artifact: Artifact) -> int:
-        """Append a message about a stored artifact; return the message's sequence number."""
+        """Append a message that an artifact of an attempt was stored; return the message's sequence number."""
         self._event(artifact.at, key.experiment, key.trial, "artifact", artifact.to_json())
         return self._seq
 
@@ -173,7 +173,7 @@ class Transaction:
         return trial
 
     def carry_out(self, at: float, experiment: int, effect: Effect) -> Trial:
-        """Apply to a trial what a search has decided; store, publish and return the trial.
+        """Apply a search's decision (`effect`) to an existing trial or a new one; store, publish and return the trial.
 
         Raises NotFound, and IllegalTransition if the trial's state does not allow it.
         """

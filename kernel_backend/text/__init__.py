@@ -51,7 +51,7 @@ def metrics_text(metrics: Mapping[str, float]) -> str:
 
 
 def newest_text(trial: Trial) -> str:
-    """Format a trial's newest validation metrics; before the first validation, as `training loss 0.412`."""
+    """Format a trial's newest validation metrics; before the first validation, its newest `training loss 0.412`."""
     kind, metrics = trial.newest
     text = metrics_text(metrics)
     return f"training {text}" if text and kind == "training" else text
@@ -110,7 +110,10 @@ def _searched_text(params: Mapping[str, Value], space: Space) -> str:
 
 
 def epoch_text(epoch: float, epochs: int | None) -> str:
-    """Format the current epoch, or between epochs the last one: `epoch 3/10`, or `epoch 3` if `epochs` is None."""
+    """Format the epoch that is being trained, or between two epochs the last one.
+
+    `epoch` is the fractional number of epochs trained: 2.4 of 10 gives `epoch 3/10`, or `epoch 3` if `epochs` is None.
+    """
     # Rounding errors may make a complete epoch slightly more than an integer: 3 steps of 1/3.
     now = max(math.ceil(epoch - 1e-6), 0)
     return f"epoch {now}" if epochs is None else f"epoch {min(now, epochs)}/{epochs}"
@@ -124,7 +127,8 @@ def reference(trial: Trial) -> str:
 def progress_line(trial: Trial, config: Config, report: StoredReport | None = None) -> str:
     """Format the progress of a trial, with the values of `report`, by default the trial's newest.
 
-    `#12  epoch 3/10  step 141  loss 0.412  accuracy 0.912`; code that is run unchanged has no epochs.
+    Example: `#12 epoch 3/10 step 141 loss 0.412 accuracy 0.912`. For code that is run unchanged, epochs are left out,
+    since they are not known; so are steps, except for a command that reports them.
     """
     epoch, step = (report.epoch, report.step) if report else (trial.epoch, trial.step)
     values = metrics_text(report.metrics) if report else newest_text(trial)
@@ -168,7 +172,7 @@ def estimate_text(wait: Wait) -> str:
 def state_text(overview: Overview) -> str:
     """Format the state of an experiment, with the reason for it.
 
-    `queued: 2nd in queue; 2 of 2 slots in use; in about 12 min`, `failed: ValueError`.
+    Examples: `queued: 2nd in queue; 2 of 2 slots in use; in about 12 min`, `failed: ValueError`.
     """
     reasons: list[str] = []
     if overview.wait and overview.state in ("queued", "paused"):
@@ -190,7 +194,7 @@ def gang_text(overview: Overview) -> str:
 
 
 def _slots_text(overview: Overview) -> str:
-    """Return the number of slots: `2`, a range, or `2 of 1..4` if a training with a range of slots holds two."""
+    """Return the requested number of slots: `2`, or a range `1..4`; with a range, `2 of 1..4` while two are held."""
     config = overview.experiment.config
     held = [each.slots for each in overview.attempts if each.state is not AttemptState.ENDED]
     return f"{held[-1]} of {config.slot_range}" if held and config.least_slots is not None else config.slot_range
@@ -207,9 +211,9 @@ def _nodes_text(overview: Overview) -> str:
 
 
 def guarantee_text(overview: Overview) -> str:
-    """Return how reproducible the training is, as the newest attempt has reported; "" if no attempt has.
+    """Return under which changes the training's result stays the same, as the newest attempt has reported.
 
-    A cell that is run unchanged reports nothing about it.
+    "" if no attempt has reported it, as for a cell that is run unchanged.
     """
     if overview.experiment.config.form == "plain":
         return ""
@@ -223,14 +227,15 @@ def new_notes(before: Overview, after: Overview) -> list[str]:
 
 
 def already_text(before: Overview) -> list[str]:
-    """Return a line such as `it is running already` if an experiment to resume is active, else no line."""
+    """Return a line such as `it is running already` if the experiment that a user resumes is active, else no line."""
     return [f"it is {before.state} already"] if before.experiment.state == "active" else []
 
 
 def elapsed(overview: Overview, now: float) -> float:
-    """Return for how many seconds an experiment has held slots; times of several trials at once count once.
+    """Return for how many seconds an experiment has held slots; if trials overlap, the time counts once.
 
-    Without attempts, or if `overview` has only the newest of many attempts, return the seconds since the submission.
+    Without attempts, or if `overview` has only the newest of many attempts, return the seconds since the submission, up
+    to the end or to `now`.
     """
     experiment, attempts = overview.experiment, overview.attempts
     whole = {attempt.trial for attempt in attempts if attempt.number == 1}  # an overview has only the newest attempts
@@ -254,7 +259,7 @@ def head_text(overview: Overview, now: float) -> str:
 
 
 def table_row(overview: Overview, now: float, owner: bool = False) -> tuple[str, ...]:
-    """Return a row of the list of experiments; TABLE_HEAD names the columns.
+    """Return an experiment's row in the list of experiments; TABLE_HEAD names the columns.
 
     With `owner`, it includes owner and group: OWNED_HEAD names these columns.
     """
@@ -278,10 +283,10 @@ OWNED_HEAD = ("id", "owner", "group", *TABLE_HEAD[1:])
 
 
 def message_line(message: Message, before: Overview, after: Overview) -> str | None:
-    """Return the log line for a message, or None, as for most messages.
+    """Return the log line for a stream message about an experiment; None for most messages, which have no line.
 
-    There is a line for each validation, change of state, start or end of an attempt, and note. The message changed the
-    experiment's overview from `before` to `after`.
+    There is a line for each validation, change of state, restart or failure of an attempt, and note. The message
+    changed the experiment's overview from `before` to `after`.
     """
     mark = f"#{message.experiment}"
     match message.type:
@@ -304,7 +309,7 @@ def _report_line(message: Message, overview: Overview) -> str | None:
 
 
 def attempt_lines(overview: Overview) -> list[str]:
-    """Return lines on attempts that did not complete their training: how each ended, and where the next one resumed.
+    """Return a line for each attempt that resumed, and for each that failed or was lost, with the reason.
 
     The failure that ended the trial is left out, since it is shown in full elsewhere.
     """
@@ -318,7 +323,10 @@ def attempt_lines(overview: Overview) -> list[str]:
 
 
 def _attempt_news(attempt: Attempt, before: Overview) -> str | None:
-    """Return a line that says that an attempt has started, or has ended; None if `before` has this state already."""
+    """Return a line that says that an attempt has resumed or restarted its trial, or that it has failed or was lost.
+
+    None for anything else, and for what the overview `before` has shown already.
+    """
     known = next((each for each in before.attempts if each.id == attempt.id), None)
     parts = [_begins(attempt)] if known is None else []
     if known is None or known.outcome is None:
@@ -344,7 +352,7 @@ def _ends(attempt: Attempt) -> str | None:
 
 
 def hang_text(overview: Overview, trial: int, number: int) -> str:
-    """Return the stack traces that were taken from the ranks when an attempt hung; "" if it did not hang.
+    """Return the stack traces of the ranks from the time when attempt `number` of a trial hung; "" if it did not hang.
 
     The logs do not contain them.
     """
@@ -370,7 +378,7 @@ def _first_line(text: str) -> str:
 
 
 def same_text(what: str, overview: Overview) -> str:
-    """Return the message for a submission that duplicates an active experiment.
+    """Return the message for a submission that duplicates an unfinished experiment.
 
     `what` is the submitted thing: `this cell` or `train.py`.
     """

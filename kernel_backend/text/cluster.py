@@ -25,7 +25,10 @@ AUDIT_HEAD = ("no.", "when", "who", "what", "on", "detail")
 
 
 def bar(part: float, whole: float) -> str:
-    """Return a usage bar such as `████░░░░`; any use fills at least one character, and overuse fills all."""
+    """Return a bar that shows how much of `whole` is used, such as `████░░░░`.
+
+    Any use fills at least one character, and more than `whole` fills all.
+    """
     filled = round(BAR * min(part / whole, 1.0)) if whole > 0 else BAR
     filled = max(filled, 1) if part > 0 else filled if whole <= 0 else 0
     return "█" * filled + "░" * (BAR - filled)
@@ -73,7 +76,7 @@ def _storage(quota: Quota, here: bool) -> str:
 
 
 def quota_notes(accounts: Sequence[Account]) -> list[str]:
-    """Return the notes below a table of quotas: the meaning of stars, and problems of quotas."""
+    """Return the notes below a table of quotas: what a star means, and warnings about single quotas."""
     notes = []
     if any(account.changed for account in accounts):
         notes.append("* set here; what the hub gives counts for the others")
@@ -88,7 +91,7 @@ def quota_notes(accounts: Sequence[Account]) -> list[str]:
 
 
 def account_lines(account: Account, use: UseOverTime) -> list[str]:
-    """Return lines about one account: its members, the hub's quota, and its recent use of slots."""
+    """Return lines about one account: its members (of a user: groups), the hub's quota, and its recent use of slots."""
     lines = []
     if account.members:
         lines.append(f"{'members' if account.kind == 'group' else 'groups'}: {', '.join(account.members)}")
@@ -103,14 +106,14 @@ def account_lines(account: Account, use: UseOverTime) -> list[str]:
 
 
 def sparkline(values: Sequence[float], top: float | None = None) -> str:
-    """Draw values from 0 to `top` (default: the largest) as `▁▃█`; every value above 0 is visible."""
+    """Draw values from 0 to `top` (at least the largest value) as a line of bars `▁▃█`; all above 0 are visible."""
     top = max([top or 0.0, *values]) or 1.0
     levels = (round((len(_LEVELS) - 1) * value / top) for value in values)
     return "".join(_LEVELS[max(level, 1 if value > 0 else 0)] for level, value in zip(levels, values, strict=True))
 
 
 def changed_lines(before: Account, after: Account, command: str) -> list[str]:
-    """Return lines on the change of a quota, with the command line that reverts it.
+    """Return lines on what has changed in an account's quota, with the command line that reverts it.
 
     `command` is the beginning of that line, such as `daylight quota`.
     """
@@ -161,7 +164,7 @@ def _differ(before: Account, after: Account) -> list[str]:
 
 
 def queue_head(queue: Sequence[Waiting]) -> tuple[str, ...]:
-    """Return the column names of `queue_rows`; if there are several pools, the pool comes first."""
+    """Return the column names for `queue_rows`: QUEUE_HEAD, preceded by `pool` if there are several pools."""
     return ("pool", *QUEUE_HEAD) if _pools(queue) > 1 else QUEUE_HEAD
 
 
@@ -227,7 +230,10 @@ def node_state(node: NodeUse) -> str:
 
 
 def node_notes(nodes: Sequence[NodeUse], command: str, now: float) -> list[str]:
-    """Return lines on why nodes cannot be used, and how an admin can make nodes usable after failures."""
+    """Return lines on why nodes cannot be used, and for admins the commands that trust or exclude a suspect node.
+
+    `command` is the beginning of these command lines, such as `daylight nodes`.
+    """
     found = [f"{node.name}: {why}" for node in nodes for why in _why(node, now)]
     suspect = next((quoted(node.name) for node in nodes if node.suspicion is not None), None)
     if suspect is not None:
@@ -274,7 +280,10 @@ def _counted_names(names: Sequence[str]) -> str:
 
 
 def drained_lines(node: NodeUse, command: str, now: float) -> list[str]:
-    """Return lines about a node after it was drained or undrained, with the command that reverts this."""
+    """Return lines about a node after it was drained or undrained, and the command line that reverts this.
+
+    `command` is the beginning of that line, such as `daylight nodes`.
+    """
     if not node.drained:
         said = f"{node.name}: gangs are started there again"
         return [said, f"to take it back: {command} drain {quoted(node.name)}"]
@@ -293,7 +302,11 @@ def audit_row(entry: AuditEntry) -> tuple[str, ...]:
 
 
 def set_numbers(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return command-line options as fields of Quota: numbers are parsed, other texts stay unchanged."""
+    """Return the options of `quota set` as fields of Quota: numbers are parsed, other texts stay unchanged.
+
+    Options that are None are left out. Example: `{"limit": "8", "slot_hours": "500/7d", "weight": None}` becomes
+    `{"limit": 8, "slot_hours": "500/7d"}`.
+    """
     return {name: _number(str(options[name])) for name in Quota.model_fields if options.get(name) is not None}
 
 

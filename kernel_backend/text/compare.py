@@ -1,4 +1,4 @@
-"""Format the comparison of two experiments, and a history, as lines and rows."""
+"""Format the comparison of two experiments, a history, and the attribution of a difference to its causes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ HISTORY_HEAD = ("number", "name", "state", "age", "changed since", "what", "resu
 
 
 def results_lines(results: Results) -> list[str]:
-    """Return lines that say whether the results of two experiments are equal, with the metrics of both.
+    """Return a sentence on whether the results of two experiments are equal, and a line for each metric.
 
-    Example: `error 0.303 and 0.528`.
+    Example of the second: `error 0.303 and 0.528`.
     """
     rows = [f"{name}  {_or_none(a)} and {_or_none(b)}" for name, (a, b) in results.metrics.items()]
     return [results.text, *rows]
@@ -29,7 +29,7 @@ def _or_none(value: float | None) -> str:
 def diff_lines(diff: Diff, detail: int = 40) -> list[str]:
     """Return lines on a comparison: each difference with its kind and details, then the results.
 
-    At most `detail` lines of each difference are shown.
+    At most `detail` lines of details are shown for each difference.
     """
     lines = [f"#{diff.a} and #{diff.b}"]
     for each in diff.differences:
@@ -50,7 +50,7 @@ def shortened(lines: Sequence[str], most: int) -> list[str]:
 
 
 def history_row(entry: HistoryEntry, now: float) -> list[str]:
-    """Return an experiment's row in a history, with its changes since the previous experiment."""
+    """Return an experiment's row in the table of a history, with its changes since the previous experiment."""
     told = [each.text for each in entry.differences if not each.harmless]
     what = clipped("; ".join(told), 160) if told else "nothing" if entry.before else ""
     since = f"#{entry.before}" if entry.before else "(none before)"
@@ -64,14 +64,18 @@ def clipped(text: str, most: int) -> str:
 
 
 def attribution_head(found: Attribution) -> tuple[str, ...]:
-    """Return the column names of the rows that `attribution_row` returns."""
+    """Return the column names of the table that shows to which causes a difference of two results is attributed.
+
+    `attribution_row` returns its rows, which are trainings.
+    """
     return "what", found.metric, "off", "experiment"
 
 
 def attribution_row(row: AttributionRow) -> list[str]:
-    """Return the row of a training in the table of an attribution.
+    """Return the row of a training in the table of `attribution_head`.
 
-    It has the label, the metric, its distance from that of the first experiment, and the number of the experiment.
+    It has the label, the metric's value (or the training's state), the distance of this value from that of the first
+    experiment, and the number of the experiment.
     """
     off = "" if row.off is None else "0.0" if row.off == 0 else number(row.off)
     value = row.state if row.value is None else number(row.value)
@@ -79,7 +83,11 @@ def attribution_row(row: AttributionRow) -> list[str]:
 
 
 def attribution_lines(found: Attribution) -> list[str]:
-    """Return the lines below the table of an attribution: results of the last training, and what was not restored."""
+    """Return the lines below the table of `attribution_head`.
+
+    They say whether the last training has the result of the first experiment, and which differences could not be undone
+    for the trainings.
+    """
     verdict = [f"the last row and #{found.a}: {found.results.text}"] if found.results else []
     notes = [f"{row.label}: {row.note}" for row in found.rows if row.note]
     return [*verdict, *notes, *(f"cannot be put back: {text}" for text in found.beyond)]

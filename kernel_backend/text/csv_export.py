@@ -33,7 +33,7 @@ def trials_csv(trials: Sequence[TrialRow]) -> str:
 
 
 def experiments_csv(found: Sequence[Overview]) -> str:
-    """Return CSV with a row per experiment: labels, state, and the newest metrics of its best trial."""
+    """Return CSV with a row per experiment: labels, state, and the newest metrics of its only or best trial."""
     newest = [each.front.newest[1] if each.front else {} for each in found]
     names = list(dict.fromkeys(name for metrics in newest for name in metrics))
     rows = (
@@ -44,7 +44,10 @@ def experiments_csv(found: Sequence[Overview]) -> str:
 
 
 def spending_csv(report: SpendingReport) -> str:
-    """Return CSV with a row for each user, group, month or experiment of a report; unknown values are empty."""
+    """Return CSV with a row for each user, group, month or experiment of a report on slot-hours, energy and cost.
+
+    Unknown values are empty.
+    """
     fields = [name for name in Spending.model_fields if name != "name"]
     rows = ([row.name, *(getattr(row, name) for name in fields)] for row in report.rows)
     return _csv([report.by, *fields], rows)

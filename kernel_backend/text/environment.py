@@ -34,7 +34,10 @@ def environment_lines(found: EnvironmentInfo) -> list[str]:
 
 
 def lock_text(found: EnvironmentInfo, number: int) -> str:
-    """Return the lock as requirements with hashes, as pip reads them; raises NoEnvironment if there is no lock yet."""
+    """Return the lock of an environment in pip's format of requirements with hashes.
+
+    Raises NoEnvironment if there is no lock yet.
+    """
     if found.lock is None:
         raise NoEnvironment(f"the environment of #{number} is {_NOT_LOCKED}")
     return found.lock

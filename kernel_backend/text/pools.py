@@ -42,7 +42,7 @@ def _where(settings: PoolSettings) -> str:
 
 
 def allocation_lines(pools: Iterable[PoolStatus]) -> list[str]:
-    """Return a line about each allocation that a search keeps for its trials, or waits for."""
+    """Return a line about each allocation (job or pods) that a search keeps between its trials, or waits for."""
     return [_allocation(each) for pool in pools for each in pool.allocations]
 
 
@@ -58,7 +58,10 @@ def _allocation(each: HeldAllocation) -> str:
 
 
 def set_lines(before: PoolStatus | None, after: PoolStatus, program: str) -> list[str]:
-    """Return lines about a pool that was added or replaced: what changed, its problem, and how to use it."""
+    """Return lines about a pool that was added or replaced: what changed, its problem, and how to use it.
+
+    `before` is its earlier status, None for a new pool; `program` is `daylight` or `%dl`.
+    """
     old = None if before is None else before.settings
     changed = ", ".join(changes(old, after.settings))
     said = f"pool {after.name}: added, {changed}" if before is None else f"pool {after.name}: {changed or 'as before'}"

@@ -31,7 +31,10 @@ def provenance_line(known: Mapping[FactName, Mapping[str, Any]], snapshot: Snaps
 
 
 def fact_lines(known: Mapping[FactName, Mapping[str, Any]], snapshot: Snapshot) -> list[str]:
-    """Return a line for each recorded fact about a trial, such as the files that it has read and library versions."""
+    """Return a line for each recorded fact about a trial, such as the files that it has read and library versions.
+
+    `known` has the recorded facts by name.
+    """
     lines = []
     if "delivered" in known:
         delivered = read(Delivered, known["delivered"])

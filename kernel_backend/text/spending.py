@@ -11,20 +11,20 @@ UNKNOWN = "unknown"
 
 
 def spending_head(report: SpendingReport) -> list[str]:
-    """Return the column names for a report; without prices there is no column for the cost."""
+    """Return the column names for a report on slot-hours, energy and cost; without prices there is no cost column."""
     cost = ["cost"] if report.total.cost is not None else []
     return [report.by, "slot-hours", "lost", "repeated", "waiting", "pruned", "kWh", *cost]
 
 
 def spending_rows(report: SpendingReport, most: int) -> list[list[str]]:
-    """Return at most `most` rows of a report, and a row with the total if there are several."""
+    """Return the first `most` rows of a report (of months: the last), and a row with the total if there are several."""
     shown: Sequence[Spending] = report.rows[:most] if report.by != "month" else report.rows[-most:]
     rows = [*shown, *([report.total] if len(report.rows) > 1 else [])]
     return [_row(each, report.total.cost is not None) for each in rows]
 
 
 def spending_lines(report: SpendingReport, most: int) -> list[str]:
-    """Return lines below the table: on rows that are left out, and the share of slot-hours with known energy."""
+    """Return lines below a table of `most` rows: how many rows are left out, and for how much the energy is known."""
     total, more = report.total, len(report.rows) - most
     lines = [f"{more} more: see --csv or --limit"] if more > 0 else []
     if total.kwh is not None and total.measured_hours < 0.95 * total.slot_hours:

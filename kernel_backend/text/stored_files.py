@@ -19,7 +19,7 @@ def checkpoint_head(metric: str) -> tuple[str, ...]:
 
 
 def checkpoint_row(info: CheckpointInfo, metric: str, now: float) -> tuple[str, ...]:
-    """Return a checkpoint's row in the table with the head `checkpoint_head`."""
+    """Return a checkpoint's row in the table whose columns `checkpoint_head` names."""
     value = info.metrics.get(metric)
     return (
         str(info.trial),
@@ -41,9 +41,9 @@ def artifact_row(artifact: Artifact, now: float) -> tuple[str, ...]:
 
 
 def collected_lines(found: GarbageReport, dry_run: bool, verbose: bool = False) -> list[str]:
-    """Return lines with the checkpoints that garbage collection deleted, and their total size.
+    """Return lines with the checkpoints, logs and reports that garbage collection deleted, and their total sizes.
 
-    With `verbose`, the retained ones are listed, too.
+    With `dry_run` they say what would be deleted; with `verbose`, the retained checkpoints are listed as well.
     """
     lines = [f"{_decision(each)}  {', '.join(each.reasons)}" for each in found.goes]
     if verbose:

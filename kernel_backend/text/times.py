@@ -14,12 +14,15 @@ TOP_HEAD = ("rank", "node", "now in", "steps/s", *PARTS)
 
 
 def profile_head(times: Times) -> list[str]:
-    """Return the column names of the table of a training's parts."""
+    """Return the column names of the table that shows how much time each part of a training (such as data) takes."""
     return ["", "last minute", "whole run", *(f"rank {each.rank}" for each in times.ranks[:SHOWN_RANKS])]
 
 
 def profile_rows(times: Times) -> list[list[str]]:
-    """Return a row for each part of a training: its shares in the last minute, in the whole run, and by rank."""
+    """Return a row for each part of a training: its shares of the time in the last minute, in the whole run, by rank.
+
+    The last row has the time of a step. Empty if nothing has been measured yet.
+    """
     if not times.whole.seconds:
         return []
     splits = [times.minute, times.whole]
@@ -31,7 +34,7 @@ def profile_rows(times: Times) -> list[list[str]]:
 
 
 def profile_lines(times: Times) -> list[str]:
-    """Return lines below the table of a training's parts: further numbers, and the main cause of lost time."""
+    """Return lines below the table of a training's parts: what columns of ranks show, and the main cause of delay."""
     period = "their last minute" if times.live else "the whole run"
     more = len(times.ranks) - SHOWN_RANKS
     lines = [f"columns of ranks: {period}"] if len(times.ranks) > 1 else []
@@ -51,9 +54,9 @@ def step_text(split: Split) -> str:
 
 
 def since(before: Times, now: Times) -> list[RankTimes]:
-    """Return the ranks' times; `minute` has the time since the earlier answer `before`, in place of the last minute.
+    """Return the ranks' times in `now`, with `minute` replaced by the time since the earlier times `before`.
 
-    For a rank that has taken no step since then, it is unchanged.
+    For a rank that has taken no step since then, `minute` is unchanged (the last minute).
     """
     earlier = {each.rank: each.whole for each in before.ranks}
     found = []
@@ -71,7 +74,7 @@ def top_rows(ranks: Sequence[RankTimes]) -> list[list[str]]:
 
 
 def top_lines(ranks: Sequence[RankTimes]) -> list[str]:
-    """Return a line for each rank like `top_rows`, for output that is no terminal."""
+    """Return a line for each rank with the shares of its parts, for output that is no terminal."""
     return [
         f"rank {each.rank} ({each.node}): "
         + ", ".join(f"{part} {percent(each.minute.share(part))}" for part in PARTS if each.minute.share(part) >= 0.005)

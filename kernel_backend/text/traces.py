@@ -12,7 +12,7 @@ NO_TRACE = "no trace has been recorded: daylight profile 12 --steps 10 records o
 
 
 def trace_rows(traces: Sequence[RankTrace]) -> list[list[str]]:
-    """Return a row for each operation of the first recorded rank, over all recorded steps."""
+    """Return a row for each operation of the first recorded rank: its calls, CPU and device time over all steps."""
     shown = traces[0].operations if traces else ()
     return [[each.name[:60], f"{each.calls:,}", f"{each.cpu_ms:.2f}", f"{each.device_ms:.2f}"] for each in shown]
 

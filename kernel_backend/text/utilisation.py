@@ -45,7 +45,7 @@ _COLUMNS: Mapping[str, tuple[str, Callable[[float], str]]] = {
 
 
 def use_table(found: Utilisation) -> tuple[list[str], list[list[str]]]:
-    """Return column names and rows of a table of slot use, now and over the whole run, by rank and for all together.
+    """Return column names and rows of a table of slot use, now and over the whole run, for each rank and in all.
 
     Quantities that no slot measures have no column.
     """
@@ -57,13 +57,16 @@ def use_table(found: Utilisation) -> tuple[list[str], list[list[str]]]:
 
 
 def now_table(found: Utilisation) -> tuple[list[str], list[list[str]]]:
-    """Return column names and rows of a table with the newest measurements of each rank; no rows if there are none."""
+    """Return column names and rows of a table with the newest measurements of each rank's slot.
+
+    There are no rows if nothing is measured now.
+    """
     head, rows = use_table(found)
     return [*head[:2], *head[3:]], [[*row[:2], *row[3:]] for row in rows if row[2] == "now"]
 
 
 def use_lines(found: Utilisation) -> list[str]:
-    """Return lines below the table of slot use: on values that are not measured, and on the energy."""
+    """Return lines below the table of slot use: how many ranks are left out, measured slot-hours, and energy."""
     more = len(found.ranks) - SHOWN_RANKS
     lines = [f"{counted(more, 'more rank')}: see --json"] if more > 0 else []
     if not found.whole.seconds:
@@ -74,7 +77,7 @@ def use_lines(found: Utilisation) -> list[str]:
 
 
 def now_lines(found: Utilisation) -> list[str]:
-    """Return a line with the newest measurements of each rank, for output that is no terminal."""
+    """Return a line with the newest measurements of each rank's slot, for output that is no terminal."""
     lines = []
     for each in found.ranks[:SHOWN_RANKS]:
         if (use := each.latest) is not None:

@@ -93,7 +93,8 @@ class Agents:
     ) -> A:
         """Have a user's agent perform the operation `op`, and return the result, validated as `kind`.
 
-        `limit` is the number of seconds for the answer. Errors that the operation raises in the agent are raised here.
+        `arguments` are those of the operation, and `body` has bytes to send after them. `limit` is the number of
+        seconds for the answer. Errors that the operation raises in the agent are raised here.
         """
         with self.open(user, op, kind, body, limit, **arguments) as (answer, _):
             return answer
@@ -110,7 +111,7 @@ class Agents:
     ) -> Iterator[tuple[A, Link]]:
         """Have a user's agent perform an operation; yield the result, and the link to read further bytes from.
 
-        The link is closed when the block ends.
+        The link is closed when the block ends. The arguments are those of `ask`.
         """
         with self._agent(user).permit(), ExitStack() as stack:
             answer, link = self.begin(user, op, kind, body, limit, **arguments)
@@ -128,7 +129,7 @@ class Agents:
     ) -> tuple[A, Link]:
         """Have a user's agent perform an operation; return the result, and the link, which stays open.
 
-        Further requests can be sent on it. The caller must close it.
+        Further requests can be sent on the link. The caller must close it. The arguments are those of `ask`.
         """
         agent, seconds = self._agent(user), limit or self._answer_s
         try:
@@ -175,7 +176,7 @@ class _Agent:
     def asked(
         self, op: str, kind: TypeAdapter[A], body: Body, seconds: float, arguments: dict[str, Any]
     ) -> tuple[A, Link]:
-        """Send a request to the agent; return the answer, and the link by which it came."""
+        """Send a request to the agent; return its result, validated as `kind`, and the link, which stays open."""
         link = Link(self, self._running(), seconds)
         try:
             link.put(op, arguments, body)
@@ -195,9 +196,9 @@ class _Agent:
         return self._out_of_reach(why, ended=ended)
 
     def silent(self, control: socket.socket, op: str, seconds: float) -> PlaceUnavailable:
-        """Return the error for a request that was not answered in time, for the caller to raise.
+        """Return the error for a request `op` that was not answered within `seconds`, for the caller to raise.
 
-        If the agent does not answer a short request (a ping) either, it is disconnected.
+        If the agent does not answer a short request (a ping) either, it is disconnected. `control` is its socket.
         """
         why = f"{op} was not answered within {seconds:g} s"
         try:
@@ -303,7 +304,10 @@ class _Agent:
 
 
 class Link:
-    """Connection to an agent for one request or several; with `ping`, connection errors are raised unchanged."""
+    """Connection to an agent for one request or several.
+
+    Connection errors are raised as PlaceUnavailable; with `ping`, unchanged.
+    """
 
     def __init__(self, agent: _Agent, control: socket.socket, seconds: float, *, ping: bool = False) -> None:
         self._agent, self._control, self._seconds, self._ping = agent, control, seconds, ping

@@ -58,9 +58,9 @@ class AgentCheckpoints:
     def newest_verified(
         self, fence: int | None = None, upto: tuple[int, int] | None = None
     ) -> tuple[Manifest | None, list[str]]:
-        """Return the newest intact checkpoint (None without one), and what is wrong with newer ones.
+        """Return the newest intact checkpoint (None if there is none), and descriptions of the damage to newer ones.
 
-        Checkpoints of attempts with numbers from `fence` on are ignored, and those newer than `upto`, a (step,
+        Ignores checkpoints of attempts with the number `fence` or higher, and those newer than `upto`, a (step,
         attempt).
         """
         listed, problems = self._ask("newest_verified", _NEWEST, limit=LONG_S, fence=fence, upto=upto)
@@ -124,7 +124,7 @@ class AgentCheckpoints:
         return self._ask("names", _NAMES)
 
     def _streamed(self, manifest: Manifest, name: str, offset: int) -> Iterator[bytes]:
-        """Yield an empty piece when the agent has verified the part, then the bytes of the part."""
+        """Yield an empty piece when the agent has verified the part, then the bytes of the part from `offset` on."""
         body, more = Body.of(dump(manifest)), {**self._trial, "name": name, "offset": offset}
         part = manifest.part(name)
         with self._agents.open(self._user, "stream", _NONE, body, LONG_S, **more) as (_, link):

@@ -50,7 +50,10 @@ class UnixUserGangs:
         self._seen: dict[AttemptId, GangStatus] = {}  # last known statuses
 
     async def _act(self, user: str, op: str, limit: float | None = None, **arguments: Any) -> None:
-        """Have a user's agent carry out the operation `op` on a gang, within `limit` seconds."""
+        """Have a user's agent carry out the operation `op` on a gang, within `limit` seconds.
+
+        `arguments` are those of the operation; None as the limit means the default of `Agents`.
+        """
         await asyncio.to_thread(partial(self._agents.ask, user, op, NONE, limit=limit, **arguments))
 
     async def submit(self, job: LaunchSpec, token: str) -> None:
@@ -88,7 +91,7 @@ class UnixUserGangs:
         return [self._seen.get(key, GangStatus(key=key, phase="running")) for key in sorted(keys)]
 
     async def release(self, key: AttemptId) -> None:
-        """Ask a gang, through its owner's agent, to save a checkpoint and exit."""
+        """Request, through the owner's agent, that a gang saves a checkpoint and exits."""
         user = await self._of(key)
         await self._act(user, "release", key=str(key))
         self._look_anew(user)
@@ -155,23 +158,26 @@ class UnixUserGangs:
 
     @property
     def _where(self) -> dict[str, Any]:
-        """Return the arguments that tell an agent by which engine to run these gangs.
+        """Return the arguments that select the engine by which an agent runs these gangs.
 
-        Without any, the agent takes the engine of its own machine.
+        It is {} here: without arguments, the agent uses the engine of its own machine.
         """
         return {}
 
     async def _look(self, user: str, keys: Sequence[AttemptId]) -> dict[AttemptId, GangStatus]:
-        """Read the statuses of these gangs from a user's agent, and return them by key; other gangs are ignored."""
+        """Return the statuses of the gangs `keys`, by key, as reported by the agent of their owner, `user`.
+
+        Other gangs that the agent reports are ignored, and gangs that it does not report have ended.
+        """
         of = [str(key) for key in keys]
         told = await asyncio.to_thread(partial(self._agents.ask, user, "statuses", _STATUSES, of=of, **self._where))
         found = {each.key: each.model_copy(update={"reason": harmless(each.reason)[:REASON]}) for each in told}
         return {key: found.get(key, _gone(key)) for key in keys}
 
     def _look_anew(self, user: str) -> None:
-        """Have the next call of `statuses` ask a user's agent again.
+        """Make the next call of `statuses` query a user's agent instead of using its last answer.
 
-        An answer that is awaited now is dropped, as it may not yet show a change that was just made.
+        The answer to a query that is in progress is dropped, as it may not show a change that was just made.
         """
         self._next_look.pop(user, None)
         if (look := self._looks.pop(user, None)) is not None:

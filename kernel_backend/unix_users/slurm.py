@@ -63,8 +63,8 @@ class ConcurrencyLimits:
 class UnixUserSlurmEngine(UnixUserGangs):
     """Engine of one Slurm pool; each gang is a job of the user who owns it, with the user's accounts and limits.
 
-    Only the agents of users with gangs are asked about jobs, and each of them runs at most one squeue a second. The
-    service itself asks Slurm only for nodes.
+    Only the agents of users with gangs are queried for jobs, and each of them runs at most one squeue a second. The
+    service itself queries Slurm only for nodes.
     """
 
     name = SlurmEngine.name
@@ -112,7 +112,7 @@ class UnixUserSlurmEngine(UnixUserGangs):
 
     @property
     def _where(self) -> dict[str, Any]:
-        """Return the arguments that tell an agent by which engine to run these gangs: the pool's record as JSON.
+        """Return the arguments that select the engine by which an agent runs these gangs: the pool's record as JSON.
 
         Only the service stores it.
         """

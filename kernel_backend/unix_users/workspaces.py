@@ -88,7 +88,10 @@ class AgentWorkspace:
         return Contents(link.size, _closing(stack, link))
 
     def asker(self, asked: SearchClass, archive: bytes) -> SearchClassProcess:
-        """Return a client of the user's search class, which the agent runs in a process of its own."""
+        """Return a client of the search class `asked`, whose snapshot has the bytes `archive`.
+
+        The user's agent runs the class in a process of its own.
+        """
         return AgentSearchProcess(self._agents, self._user, asked, archive)
 
 
@@ -103,17 +106,23 @@ class AgentSearchProcess:
         self._link: Link | None = None
 
     def interval(self) -> Any:
-        """Return the value of the attribute `interval` of the search class."""
+        """Return the search class's attribute `interval`, unvalidated: after how many units each trial is judged.
+
+        A unit is an epoch or a step. None if the class has no such attribute: its trials then train to the end.
+        """
         return self._call("interval")
 
     def ask(self, trial: int) -> Any:
-        """Call the method `ask` of the search class for a trial, and return its result."""
+        """Call the method `ask` of the search class, and return its result.
+
+        It is the hyperparameters of the new trial `trial`, the number of a paused trial to resume, or None for nothing.
+        """
         return self._call("ask", trial=trial)
 
     def tell(self, trial: int, params: dict[str, Value], unit: int, value: float) -> Any:
         """Call the method `tell` of the search class with a result of a trial, and return what it returns.
 
-        `value` is the metric of the trial after `unit` epochs or steps.
+        `value` is the metric of the trial, which has the hyperparameters `params`, after `unit` epochs or steps.
         """
         return self._call("tell", trial=trial, params=params, unit=unit, value=value)
 
@@ -127,7 +136,7 @@ class AgentSearchProcess:
         """Call a method of the search class through the agent, which starts the process at the first call.
 
         Raises PlaceUnavailable if the process could not be started, so that the call may be repeated. Raises
-        SearchFailed if the connection is lost later, as the state of the class is then lost, too.
+        SearchFailed if the connection is lost later, since the state of the class is then lost with the process.
         """
         if self._link is None:
             body, asked = Body.of(self._archive), self._class.model_dump_json()
@@ -175,7 +184,7 @@ class AgentEnvironments:
         return self._agents.ask(self._user, "present", _ENVIRONMENT, limit=PRESENT_S, python=str(python))
 
     def _beside(self, op: str, kind: TypeAdapter[A], environment: Environment, python: Path) -> A:
-        """Have the agent perform an operation that may take minutes, and return its result.
+        """Have the agent perform an operation that may take minutes, and return its result, validated as `kind`.
 
         It does not count as one of the user's concurrent requests, whose number is limited.
         """

@@ -34,13 +34,23 @@ class SearchClassProcess(Protocol):
     """Client of a process in which a user's search class runs; each call raises SearchFailed if the class fails."""
 
     def interval(self) -> Any:
-        """Return the `interval` attribute of the search class."""
+        """Return the search class's attribute `interval`, unvalidated: after how many units each trial is judged.
+
+        A unit is an epoch or a step. None if the class has no such attribute: its trials then train to the end.
+        """
 
     def ask(self, trial: int) -> Any:
-        """Call `ask` of the search class, and return the result."""
+        """Call the method `ask` of the search class, and return its result.
+
+        It is the hyperparameters of the new trial `trial`, the number of a paused trial to resume, or None for nothing.
+        """
 
     def tell(self, trial: int, params: dict[str, Value], unit: int, value: float) -> Any:
-        """Call `tell` of the search class, and return the result."""
+        """Call the method `tell` of the search class with a result of a trial, and return what it returns.
+
+        `value` is the metric of the trial, which has the hyperparameters `params`, after `unit` epochs or steps. The
+        result is "pause", "stop", or None to continue the trial.
+        """
 
     def close(self) -> None:
         """End the process in which the search class runs."""
@@ -93,7 +103,7 @@ class Workspace(Protocol):
         """Return the owner's Python environments."""
 
     def unpack(self, job: LaunchSpec, archive: bytes) -> Working:
-        """Unpack the code of an attempt; return its working folder, with a note for the user about it."""
+        """Unpack `archive`, the code of the attempt `job`; return its working folder, with a note for the user."""
 
     def largest_number(self) -> int:
         """Return the largest experiment number in the names of this workspace's folders; 0 if there is none."""
@@ -117,10 +127,13 @@ class Workspace(Protocol):
         """Delete the logs, records and unpacked code of an ended experiment; its empty folders stay."""
 
     def artifact(self, experiment: int, trial: int, name: str) -> Contents:
-        """Return the bytes of an artifact's file; raise NotFound if the file does not exist."""
+        """Return the size and the bytes, in pieces, of an artifact's file; raise NotFound if it does not exist."""
 
     def asker(self, asked: SearchClass, archive: bytes) -> SearchClassProcess:
-        """Return a client of the search class in a snapshot; its first call starts the process of the class."""
+        """Return a client of the search class `asked`, whose snapshot has the bytes `archive`.
+
+        The client's first call starts the process in which the class runs.
+        """
 
 
 class Workspaces(Protocol):

@@ -49,7 +49,7 @@ class OwnWorkspace:
         self.environments = Environments(home)
 
     def unpack(self, job: LaunchSpec, archive: bytes) -> Working:
-        """Unpack the code of an attempt into its folder, and return its working folder."""
+        """Unpack `archive`, the code of the attempt `job`, into the attempt's folder; return its working folder."""
         unpack(archive, Path(job.code))
         return working_folder(job, stand_in_folder(self._home, job.experiment, job.trial))
 
@@ -99,14 +99,14 @@ class OwnWorkspace:
                     shutil.rmtree(each) if each.is_dir() and not each.is_symlink() else each.unlink()
 
     def artifact(self, experiment: int, trial: int, name: str) -> Contents:
-        """Return the bytes of an artifact's file, which must not be a link."""
+        """Return the size and the bytes, in pieces, of an artifact's file, which must not be a link."""
         file = opened(artifact_folder(self._home, experiment, trial), name)
         return Contents(os.fstat(file.fileno()).st_size, pieces(file))
 
     def asker(self, asked: SearchClass, archive: bytes) -> SearchClassProcess:
-        """Unpack a snapshot with a search class into the folder of the search; return a client of the class.
+        """Unpack the snapshot `archive` of a search class into the folder of the search; return a client of the class.
 
-        The first call starts a child process in which the class runs.
+        The client's first call starts a child process in which the class runs.
         """
         folder, cwd = self._home / "searches" / str(asked.experiment), Path(asked.cwd)
         unpack(archive, folder / "code")

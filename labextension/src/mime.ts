@@ -99,7 +99,7 @@ export class ExperimentRenderer extends Widget implements IRenderMime.IRenderer 
     this.node.replaceChildren();
   }
 
-  /** Write data to the output; JupyterLab then asks this widget to render it again. */
+  /** Replace these MIME types of the output's data; JupyterLab then makes this widget render it again. */
   private _write(fresh: IRenderMime.IMimeModel['data']): void {
     this._model?.setData({ data: { ...this._model.data, ...fresh } });
   }

@@ -2,7 +2,7 @@
 
 const PATIENCE_MS = 300; // time after which a wait is mentioned
 
-/** State of a part that is not loaded: `soon` before the wait is mentioned. */
+/** State of a part that is not loaded: `soon` while the wait is too short to be shown, then `late`, or `failed`. */
 export type Wait = 'soon' | 'late' | 'failed';
 
 /** Part of the front end in a file of its own; a failed load is repeated by the next `load`. */

@@ -37,8 +37,9 @@ export function writeIn(state: WriteState): number | null {
 }
 
 /**
- * Return whether the displayed state is confirmed by the service; that of an ended experiment, once all messages were
- * received.
+ * Return whether the displayed state is confirmed by the service.
+ *
+ * That of an open experiment is while the connection is live; that of an ended one, once all messages were received.
  */
 function settled(connection: Connection, shown: Overview): boolean {
   const open = shown.experiment.ended_at === null;
@@ -85,7 +86,7 @@ export class WriteBack {
     this._unsubscribe = _watch.subscribe(() => this.consider());
   }
 
-  /** Record the state after the output was changed by someone else. */
+  /** Record the state that the output contains, after something else has changed the output. */
   keep(overview: Overview): void {
     this._kept = overview;
     this.consider();

@@ -19,8 +19,9 @@ ELEMENTS = ""  # the field of a container's elements, or of an attribute that th
 class AbstractObject:
     """Abstract object, which stands for all mutable values, or values with mutable parts, from one place in the code.
 
-    `opaque` objects come from code that is not analysed, so that any element or attribute may be the object itself.
-    `stateful` objects, such as iterators and random generators, change when they are used.
+    `opaque` objects come from code that is not analysed. As it is unknown what they hold, any of their elements and
+    attributes may be the object itself. `stateful` objects, such as iterators and random generators, change when they
+    are used.
     """
 
     fields: dict[str, set[AbstractObject]] = field(default_factory=dict)
@@ -65,7 +66,7 @@ class AbstractObject:
         return name in self.fields or any(each.names_field(name) for each in self.classes)
 
     def find(self, name: str) -> set[AbstractObject]:
-        """Return an attribute's possible values, from the instance, else from its classes; none if unknown."""
+        """Return an attribute's possible values, from the instance, else from its classes; an empty set if unknown."""
         own = self.fields.get(name, set()) | self.fields.get(ELEMENTS, set())
         if self.fields.get(name):
             return own
@@ -129,7 +130,7 @@ class AbstractFunction:
 
 
 def reach(value: Iterable[AbstractObject]) -> set[AbstractObject]:
-    """Return these objects and all that attributes and elements lead to from them, except packages."""
+    """Return these objects and all that can be reached from them through attributes and elements, except packages."""
     found = {each for each in value if each.package is None}
     queue = list(found)
     while queue:
@@ -142,7 +143,7 @@ def reach(value: Iterable[AbstractObject]) -> set[AbstractObject]:
 
 
 def holders_of(changed: Iterable[AbstractObject]) -> set[AbstractObject]:
-    """Return the changed objects and all that refer to them, directly or not, since those count as changed, too."""
+    """Return the changed objects and all objects that refer to them, directly or not, as these count as changed."""
     found = set(changed)
     queue = list(found)
     while queue:

@@ -52,7 +52,7 @@ class StatementEffect:
 
 
 class Spent(Exception):
-    """Raised where interpreting a statement takes more work than it may."""
+    """Raised if interpreting a statement exceeds the limit of work; the statement's effects are then assumed."""
 
 
 class AbstractState:
@@ -72,7 +72,7 @@ class AbstractState:
         self.begin()
 
     def begin(self, statement: Statement | None = None) -> None:
-        """Reset the part of the state that belongs to a single statement."""
+        """Reset the part of the state that belongs to a single statement, before `statement` is interpreted."""
         self.out = StatementEffect()
         self.changed: set[AbstractObject] = set()
         self.frame: LocalScope | None = None
@@ -90,19 +90,25 @@ class AbstractState:
         self.shown: ast.AST | None = None  # a call whose value is displayed, and which may serve no other purpose
 
     def restart(self) -> None:
-        """Leave all functions and branches after Spent, for effects that apply perhaps."""
+        """Return to the notebook's top level after Spent, to summarise the statement that was too much work.
+
+        From here on, assignments add possible values to names, as within a branch.
+        """
         self.frame, self.branches, self.stack = None, 1, 0
         self.most_work = self.work + _LEAST_WORK
         self.running.clear()
 
     def spend(self, work: int) -> None:
-        """Count objects that were looked at; raise Spent if they are too many for one statement."""
+        """Add `work`, a number of objects looked at, to the current statement's work; raise Spent above the limit."""
         self.work += work
         if self.work > self.most_work:
             raise Spent
 
     def reach(self, value: Iterable[AbstractObject]) -> set[AbstractObject]:
-        """Return these objects and all that attributes and elements lead to from them, except packages."""
+        """Return these objects and all that can be reached from them through attributes and elements, except packages.
+
+        Their number counts as work of the current statement, so Spent may be raised.
+        """
         found = reach(value)
         self.spend(len(found))
         return found
@@ -133,7 +139,11 @@ class AbstractState:
         return None
 
     def bind(self, name: str, value: Value) -> None:
-        """Give a name new possible values, in the scope to which it belongs."""
+        """Apply an assignment to a name in the code being interpreted: `value` has the possible new values.
+
+        The name may be a local of the current function, a nonlocal one of an enclosing function, or a notebook
+        variable.
+        """
         frame = self.frame
         if frame is None:
             self.bind_global(name, value)
@@ -164,12 +174,18 @@ class AbstractState:
         self.globals[name] = value
 
     def bind_weakly(self, name: str, value: Value) -> None:
-        """Add to a notebook variable's possible values; for assignments in functions and in code within strings."""
+        """Add possible values to a notebook variable without removing its old ones, as the assignment may not have run.
+
+        This is used for assignments in functions, and in strings that are run as code.
+        """
         self.out.bound.add(name)
         self.bind_global(name, self.globals.get(name, NOTHING) | value)
 
     def open(self, local: frozenset[str], outer: LocalScope | None, *, is_class: bool = False) -> LocalScope:
-        """Return a new scope for a function or class body that will be interpreted within scope `outer`."""
+        """Return a new scope for a function or class body that will be interpreted within scope `outer`.
+
+        `local` has the names that are local to the body; `is_class` is True for a class body.
+        """
         frame = LocalScope(local, outer, is_class)
         self._boxes.append(frame.box)
         return frame
@@ -223,7 +239,7 @@ class AbstractState:
         return frozenset([self._packages[key]])
 
     def member(self, package: AbstractObject, name: str) -> Value:
-        """Return the abstract object of the attribute `name` of a package, or of its member; none if it has none."""
+        """Return the abstract object of the attribute `name` of a package or of its member; empty if surely absent."""
         assert package.package is not None
         if not package.find(name) and self._lacks(package.package, package.path, name):
             return NOTHING

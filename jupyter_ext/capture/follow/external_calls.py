@@ -43,7 +43,9 @@ def call_external(
 ) -> Value:
     """Apply the assumed effects of calling code outside the notebook, and return the call's possible values.
 
-    `dropped` is True if the statement discards the value of the call.
+    `node` is the call. `receiver` has the possible values of the object before the dot, `callee` those of the called
+    function, `arguments` those of each positional argument, and `keywords` those of each keyword argument. `dropped` is
+    True if the statement discards the value of the call.
     """
     root_name, path = root(node.func)
     name = path[-1] if path else root_name
@@ -116,7 +118,10 @@ def call_external(
 
 
 def _run_layers(state: AbstractState, called: Value) -> None:
-    """Record what calling torch modules changes: random draws (dropout), and running statistics (BatchNorm)."""
+    """Record what calling torch modules changes: random draws (dropout), and running statistics (BatchNorm).
+
+    `called` has the objects that may be called; all modules that can be reached from them count as called as well.
+    """
     layers = [each for each in state.reach(called) if each.opaque and each.function is None]
     if any(each.origin == "torch" for each in layers):
         draw(state, "torch", ("dropout",))
@@ -126,7 +131,8 @@ def _run_layers(state: AbstractState, called: Value) -> None:
 def _origin(package: str | None, name: str, node: ast.Call, first: Value) -> str | None:
     """Return the package that made the result of a call, or None if it is unknown.
 
-    `package` is that of the called function. For mocks it is the mocked package: `os` for `mock.patch("os.getlogin")`.
+    `package` is that of the called function, `name` the function's name, and `first` the possible values of the first
+    argument. For mocks it is the mocked package: `os` for `mock.patch("os.getlogin")`.
     """
     named = node.args[0] if node.args else None
     if name == "patch" and isinstance(named, ast.Constant) and isinstance(named.value, str):
@@ -139,8 +145,8 @@ def _origin(package: str | None, name: str, node: ast.Call, first: Value) -> str
 def _called_back(state: AbstractState, value: Value, given: Value, node: ast.AST, *, anything: bool) -> None:
     """Interpret calls of the functions and methods that a library's object holds, as the library may call them.
 
-    The library may pass the values in `given`. With `anything`, it may call all methods of instances, else only
-    `forward`.
+    `value` has the library's objects, and `given` the values that were passed to the library, which it may pass on.
+    With `anything`, it may call all methods of the instances that it holds, else only `forward`.
     """
     known = frozenset(obj for obj in value if obj.opaque and obj.package is None)
     given |= parts_of(known) - known

@@ -22,7 +22,8 @@ _ANY_CLASS = {"cls", "type", "setattr"}
 def summarise(state: AbstractState, obj: AbstractObject, given: Value) -> Value:
     """Apply a call without interpreting the body: if the function writes anything, all objects it can reach change.
 
-    A repeated call in the same statement is applied only if it passes new objects. Returns the call's possible values.
+    `obj` is the function, and `given` has the possible values of its arguments. A repeated call in the same statement
+    is applied only if it passes new objects. Returns the call's possible values.
     """
     assert obj.function is not None
     value = state.holding(obj.function.node, given, opaque=True)
@@ -65,7 +66,10 @@ def _bound_by_text(nodes: Iterable[ast.AST]) -> Iterator[str]:
 
 
 def _affect(state: AbstractState, code: Code, reached: set[AbstractObject], value: Value) -> None:
-    """Apply the effects of code that can reach these objects, and may bind `value` to the names it declares."""
+    """Apply the assumed effects of code that is not interpreted, on the objects that it can reach.
+
+    `value` has the values that it may bind to the names that it declares `global`.
+    """
     state.out.read |= code.names
     for name in code.declared:
         state.bind_weakly(name, value)
@@ -82,7 +86,10 @@ def _affect(state: AbstractState, code: Code, reached: set[AbstractObject], valu
 
 
 def _reached(state: AbstractState, obj: AbstractObject, given: Value) -> tuple[Code, set[AbstractObject]]:
-    """Return the names that a call's reachable functions use, and the objects that the call can reach."""
+    """Return the names that a call's reachable functions use, and the objects that the call can reach.
+
+    `obj` is the called function, and `given` has the possible values of its arguments.
+    """
     code = _by_name(state, obj)
     seen = {obj, *given, *_named(state, code)}
     queue = list(seen)
@@ -103,7 +110,10 @@ def _reached(state: AbstractState, obj: AbstractObject, given: Value) -> tuple[C
 
 
 def _named(state: AbstractState, code: Code) -> Iterator[AbstractObject]:
-    """Yield the objects to which names in `code` may refer, except plain functions, whose source `code` includes."""
+    """Yield the objects to which names in `code` may refer, except plain functions.
+
+    These are left out because `code` already includes the names that their source uses.
+    """
     for name in code.names:
         for each in state.globals.get(name, ()):
             if each.function is None or each.fields or each.bound:

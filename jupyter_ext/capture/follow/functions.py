@@ -35,9 +35,10 @@ def function(state: AbstractState, node: FunctionNode | ast.Lambda) -> AbstractO
 def invoke(
     state: AbstractState, obj: AbstractObject, arguments: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
-    """Interpret a call of a notebook function.
+    """Interpret a call of the notebook function `obj`, and return the call's possible values.
 
-    A generator function returns an iterator that runs the body when used.
+    `arguments` and `keywords` have the possible values of each argument. A generator function is not interpreted here:
+    the call returns an iterator, and using this runs the body.
     """
     if obj.function is None:
         return NOTHING
@@ -95,7 +96,7 @@ def _is_spent(state: AbstractState) -> bool:
 
 
 def _interpret(state: AbstractState, node: FunctionNode | ast.Lambda, frame: LocalScope) -> None:
-    """Interpret a function's body in the scope of a call."""
+    """Interpret a function's body; `frame` is the scope of the call, with the values of its arguments."""
     outer, state.frame = state.frame, frame
     branches, state.branches = state.branches, 1
     state.stack += 1
@@ -114,7 +115,10 @@ def _bind(
     arguments: list[Value],
     keywords: dict[str, Value],
 ) -> None:
-    """Add the arguments of a call to the possible values of the function's parameters."""
+    """Add the arguments of a call to the possible values of the function's parameters.
+
+    `frame` is the scope of the call. Parameters that get no argument have their defaults.
+    """
     assert obj.function is not None
     spec = obj.function.node.args
     names = [each.arg for each in [*spec.posonlyargs, *spec.args]]

@@ -15,7 +15,7 @@ _NOWHERE = ast.Pass()  # placeholder node for calls that the loop itself makes
 
 
 def iterate(state: AbstractState, value: Value) -> Value:
-    """Consume an iterable completely, and return the possible values of its elements."""
+    """Interpret an iteration over these objects up to the end, and return the possible values of the elements."""
     use(state, value)
     in_order(state, value)
     if any(each.draws for each in state.reach(value)):

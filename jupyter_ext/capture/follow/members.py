@@ -21,11 +21,12 @@ def lacks(package: str, path: str, name: str) -> bool:
 
 
 def extended(path: str, name: str) -> str:
-    """Return the dotted path of the attribute `name` of the member at `path`.
+    """Return the dotted path of the attribute `name` of the package member at `path`, shortened if it is long.
 
-    If it gets too long, names in the middle are left out, as otherwise the members of packages that are not loaded
-    would have no end. What a call does to random states and settings depends on the first and the last name, and on
-    `random`, which stays. Without the others a call counts as drawing or setting more than it does.
+    Packages that are not loaded seem to have every attribute, so paths could grow without end. In a path that is too
+    long, names between the first and the last are left out, except `random`. What a call does to random states and
+    settings depends on the first name, the last one and `random`; at worst, a shortened path suggests more draws and
+    changes than the call makes.
     """
     names = [*filter(None, path.split(".")), name]
     if len(names) > _LONGEST:
@@ -44,7 +45,10 @@ def _member(package: str, path: str) -> object:
 
 
 def _attribute(holder: object, name: str) -> tuple[object] | None:
-    """Return a tuple of the attribute `name`, or of `_UNKNOWN`; None if there surely is none."""
+    """Return the attribute `name` of `holder` as a tuple of one value; None if `holder` surely has no such attribute.
+
+    The value is `_UNKNOWN` if the attribute cannot be read without running code of the package.
+    """
     if type(holder) is types.ModuleType:
         own = vars(holder)
         if name in own:

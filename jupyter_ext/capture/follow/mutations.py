@@ -51,7 +51,7 @@ def draw(state: AbstractState, package: str, path: tuple[str, ...], *, surely: b
 
 
 def use_random(state: AbstractState, use: RandomUse) -> None:
-    """Record that a call of project code seeds random generators or draws from them."""
+    """Record that the statement calls project code that seeds random states or draws from them, as `use` says."""
     state.out.seeded |= use.seeded
     state.out.perhaps_seeded |= use.perhaps
     state.out.drawn |= use.drawn
@@ -59,7 +59,10 @@ def use_random(state: AbstractState, use: RandomUse) -> None:
 
 
 def in_order(state: AbstractState, value: Iterable[AbstractObject]) -> None:
-    """Record that the statement depends on the iteration order of these objects."""
+    """Record that the statement's result depends on the iteration order of these objects.
+
+    This matters if one is a set, as the order of a set's strings differs from process to process.
+    """
     if any(each.unordered for each in value):
         state.out.by_hash = True
 
@@ -87,7 +90,7 @@ def change_root(state: AbstractState, name: str, path: tuple[str, ...]) -> None:
 def mark_unknown(state: AbstractState, nodes: Iterable[ast.expr]) -> None:
     """Mark the base names of these expressions as changed if the interpreter does not know their values.
 
-    The values may be mutable.
+    The base name of `a.b[0]` is `a`. Its value may be mutable, so it is marked to be safe.
     """
     for each in nodes:
         name, _ = root(each)

@@ -64,8 +64,9 @@ def attribute(state: AbstractState, holder: Value, name: str, node: ast.AST) -> 
 def attribute_value(state: AbstractState, holder: Value, name: str, node: ast.AST) -> Value:
     """Return the possible values of `holder.name` where it is stored or passed on, as in `seed = torch.manual_seed`.
 
-    Unlike `attribute`, it returns the member of a package by its dotted path, in place of the package. A package that
-    an object holds may be the attribute itself, or may have it, if the object forwards its attributes.
+    If `holder` is a package, this returns its member with the dotted path, where `attribute` returns the package
+    itself. If `holder` is an object that holds a package, `holder.name` may be this package, or the package's attribute
+    `name` (if the object forwards attributes), so both are returned.
     """
     found = attribute(state, holder, name, node)
     packages = [each for each in found if each.package]
@@ -101,7 +102,7 @@ def call_methods(
 ) -> set[AbstractObject]:
     """Interpret calls of the methods `names` on those instances in `value` whose class defines them.
 
-    Returns the possible results.
+    `arguments` has the possible values of each argument. Returns the possible results.
     """
     state.spend(len(value))
     found: set[AbstractObject] = set()
@@ -118,7 +119,10 @@ def call_methods(
 def apply(
     state: AbstractState, obj: AbstractObject, arguments: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
-    """Interpret a call of a notebook object: a function, a method, a class, or an instance with `__call__`."""
+    """Interpret a call of a notebook object: a function, a method, a class, or an instance with `__call__`.
+
+    `arguments` and `keywords` have the possible values of each argument. Returns the call's possible values.
+    """
     if obj.function is not None:
         if obj.function.decorators & {"lru_cache", "cache"}:  # it keeps what it returns
             state.changed.add(obj)
@@ -135,7 +139,11 @@ def apply(
 def _instance(
     state: AbstractState, cls: AbstractObject, arguments: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
-    """Return a new instance of a class: its own `__init__` is interpreted; an inherited one may store its arguments."""
+    """Return the possible results of calling a class: usually a new instance.
+
+    The `__new__`, `__init__` and `__post_init__` of notebook code are interpreted. Where there are none, or the class
+    has bases that are not analysed, the instance may store its arguments.
+    """
     key = ("instance", id(cls), id(node))
     if key not in state.made:
         state.made[key] = AbstractObject(classes=[cls], opaque=cls.is_unseen())

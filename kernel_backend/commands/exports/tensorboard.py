@@ -33,8 +33,8 @@ class Written(NamedTuple):
 def write_tensorboard(client: Client, number: int, trial: int | None, folder: Path) -> Written:
     """Write the scalars, hyperparameters and PNG artifacts of an experiment's trials, or of one, below a folder.
 
-    Each trial gets a run such as `12.3`; an earlier export of it is replaced. Raises InvalidRequest if the package is
-    missing or the folder cannot be written, and NotFound.
+    Each trial gets a run, a subfolder such as `12.3`; an earlier export of it is replaced. Raises InvalidRequest if
+    tensorboardX is missing or the folder cannot be written, and NotFound if there is no such experiment or trial.
     """
     if find_spec("tensorboardX") is None:
         raise InvalidRequest('event files need tensorboardX: pip install "daylight[tensorboard]"')
@@ -52,7 +52,7 @@ def write_tensorboard(client: Client, number: int, trial: int | None, folder: Pa
 
 
 def _trials(client: Client, number: int, trial: int | None) -> Iterable[tuple[int, Mapping[str, Value]]]:
-    """Yield the index and the hyperparameters of each trial."""
+    """Yield the index and the hyperparameters of each trial, or only of `trial` if it is set; raises NotFound."""
     overview = client.experiment(number)
     if overview.experiment.config.search is None:
         found = {each.index: each.params for each in overview.trials}
@@ -71,7 +71,11 @@ def _write_trial(
     reports: Iterable[StoredReport],
     artifacts: Iterable[Artifact],
 ) -> int:
-    """Write the event file of one trial into `folder`; return the number of scalars in it."""
+    """Write the event file of one trial into `folder`; return the number of scalars in it.
+
+    The file has the hyperparameters `params`, the metrics of `reports` as scalars, and the PNG files in `artifacts`.
+    Event files of an earlier export are deleted.
+    """
     from tensorboardX.writer import FileWriter
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -90,7 +94,7 @@ def _write_trial(
 
 
 def _add_params(writer: FileWriter, params: Mapping[str, Value], metrics: Iterable[str]) -> None:
-    """Write the hyperparameters for TensorBoard's tab HPARAMS."""
+    """Write the hyperparameters for TensorBoard's tab HPARAMS; `metrics` are the names of the scalars that it lists."""
     from tensorboardX.summary import hparams
 
     plain = {

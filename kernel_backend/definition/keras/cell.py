@@ -94,7 +94,10 @@ def _tensorflow(node: ast.AST) -> str | None:
 
 
 def _compiles(function: ast.AST, tree: ast.Module) -> Iterator[bool]:
-    """Yield for each call in a function, and in the functions that it calls, whether it compiles a Keras model."""
+    """Yield, for each call in a function, whether it is `compile` of a Keras model.
+
+    Calls in the module's functions that it calls, directly or not, are included.
+    """
     helpers = {each.name: each for each in tree.body if isinstance(each, FunctionNode)}
     seen: list[ast.AST] = [function]
     for each in seen:

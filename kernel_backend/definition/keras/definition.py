@@ -64,7 +64,7 @@ def keras_definition(tree: ast.Module, roles_from: int, functions: Mapping[str, 
 
 
 def _check_fits(tree: ast.Module, roles_from: int) -> None:
-    """Raise InvalidDefinition if the cell itself fits what `model()` returns: notebook and job would train it, too."""
+    """Raise InvalidDefinition if the cell itself calls `fit` of what `model()` returns, as the job calls it as well."""
     made = {
         target.id
         for each in tree.body

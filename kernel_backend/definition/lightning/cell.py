@@ -24,7 +24,7 @@ class LightningCell:
 
 
 def is_lightning(tree: ast.Module, roles_from: int) -> bool:
-    """Return True if the code from line `roles_from` on defines a LightningModule or fits one by a Trainer."""
+    """Return True if the code from line `roles_from` on defines a LightningModule, or trains one with a Trainer."""
     own = [each for each in tree.body if each.lineno >= roles_from]
     defines = any(derives(each, MODULE, _classes(tree)) for each in own if isinstance(each, ast.ClassDef))
     return defines or (_imports_lightning(tree) and any(_fits(each, tree) for each in own))
@@ -186,7 +186,10 @@ def _check_fits(own: Sequence[ast.stmt], fits: Sequence[ast.Call], tree: ast.Mod
 
 
 def _given(fit: ast.Call, assigned: Mapping[str, ast.Call]) -> dict[str, ast.Call | None]:
-    """Return the calls that created the arguments of `fit`, by argument; None for arguments that no call created."""
+    """Return the calls that created the arguments of `fit`, by argument; None for arguments that no call created.
+
+    `assigned` has the calls whose results are assigned to variables, by variable.
+    """
     names = ("model", "train", "val", "datamodule")
     words = {"train_dataloaders": "train", "val_dataloaders": "val"}
     found: dict[str, ast.expr] = dict(zip(names, fit.args, strict=False))
@@ -209,8 +212,9 @@ def _class(
 ) -> ast.ClassDef | None:
     """Return the class that `call` instantiates, else the only subclass of `base` in the cell; None if there is none.
 
-    If `given`, `fit` receives an object of this kind, and only the class that `call` instantiates is considered. Raises
-    InvalidDefinition if the cell has several subclasses.
+    `own` are the statements of the cell, and `classes` the classes of the module by name. If `given`, `fit` receives an
+    object of this kind, and only the class that `call` instantiates is considered. Raises InvalidDefinition if the cell
+    has several subclasses.
     """
     if call is not None and called(call) in classes and derives(classes[called(call)], base, classes):
         return classes[called(call)]
@@ -230,7 +234,11 @@ def _class(
 
 
 def _trainer(fit: ast.Call | None, before: Sequence[ast.stmt], tree: ast.Module) -> ast.Call | None:
-    """Return the call that creates the Trainer: the one whose `fit` is called, else the last one in the cell."""
+    """Return the call that creates the Trainer: the one whose `fit` is called, else the last one in the code.
+
+    `before` are the statements before the call of `fit`; `tree` is the whole module. Returns None if no call creates
+    one.
+    """
     owner = fit.func.value if fit is not None and isinstance(fit.func, ast.Attribute) else None
     if isinstance(owner, ast.Call):
         return owner

@@ -49,7 +49,8 @@ def lightning_definition(tree: ast.Module, roles_from: int, data: Mapping[str, F
 def _class(role: str, node: ast.ClassDef, classes: Mapping[str, ast.ClassDef], made: ast.Call | None) -> Function:
     """Describe a class as a `Function` record whose hyperparameters are the arguments of `__init__`.
 
-    A literal in the call `made`, which instantiates the class, is the default of its argument.
+    `role` is the name of the record, and `classes` are those of the module, from which `__init__` may be inherited. A
+    literal in the call `made`, which instantiates the class, is the default of its argument.
     """
     init = initializer(node, classes)
     parameters = tuple(_parameters(init, made)) if init is not None else ()

@@ -52,7 +52,10 @@ def training_line(tree: ast.Module) -> int | None:
 
 
 def _may_fit(statement: ast.stmt) -> bool:
-    """Return True if a statement calls any `fit`: an earlier cell may have created the Trainer, also in a function."""
+    """Return True if a statement may train: it calls something named `fit`, or is `if __name__ == "__main__":`.
+
+    Any `fit` counts, since the Trainer may have been created in an earlier cell or in a function.
+    """
     if isinstance(statement, _DEFINING):
         return False
     return is_main(statement) or any(called(call) == "fit" for call in _calls_in(statement))
@@ -85,9 +88,9 @@ def _is_head(node: ast.stmt) -> bool:
 
 
 class _Recorded(ast.NodeTransformer):
-    """Rewriter of a syntax tree: it replaces the calls of the Trainer, of `fit`, and of the classes of module and data.
+    """Rewriter of a syntax tree that replaces calls of the Trainer, of `fit`, and of the cell's Lightning classes.
 
-    Functions of `calls.py` are called instead, which record the arguments.
+    The new calls are of functions in `calls.py`, which record the arguments.
     """
 
     def __init__(self, cell: LightningCell, values: Mapping[str, Mapping[str, Any]]) -> None:
@@ -110,13 +113,19 @@ class _Recorded(ast.NodeTransformer):
         return node
 
     def visit_Expr(self, node: ast.Expr) -> ast.stmt:
-        """Return an assignment of the call's record to a variable for a statement that is only a `fit` call."""
+        """Replace a statement that only calls `fit` by an assignment of the recorded call to the variable `FIT`.
+
+        Other statements stay.
+        """
         is_fit = node.value is self._cell.fit
         self.generic_visit(node)
         return _at(node, ast.Assign([ast.Name(FIT, ast.Store())], node.value)) if is_fit else node
 
     def visit_Assign(self, node: ast.Assign) -> ast.stmt:
-        """Return an assignment of the call's record to a variable for a statement that assigns the result of `fit`."""
+        """Replace an assignment of the result of `fit` by an assignment of the recorded call to the variable `FIT`.
+
+        Other assignments stay.
+        """
         is_fit = node.value is self._cell.fit
         self.generic_visit(node)
         return _at(node, ast.Assign([ast.Name(FIT, ast.Store())], node.value)) if is_fit else node

@@ -20,7 +20,11 @@ _NO = "--no-"  # of argparse.BooleanOptionalAction
 
 @dataclass(frozen=True)
 class Arguments:
-    """Command-line arguments of a program, and the hyperparameters whose values are written into them."""
+    """Command-line arguments of a program, and the hyperparameters whose values are written into them.
+
+    `found` has all hyperparameters of the program, with values of the command line as defaults; `words` are the
+    arguments.
+    """
 
     found: Constants
     words: list[str | None]  # None: left out
@@ -28,7 +32,10 @@ class Arguments:
 
 
 class _Use(NamedTuple):
-    """Use of an option on a command line, with the arguments that hold the option's value."""
+    """Occurrence of one of the program's options on a command line, such as `--lr 0.1` or `--lr=0.1`.
+
+    `words` are the indices of the command-line arguments that it consists of, and `text` is its value.
+    """
 
     option: OptionPlace
     text: str | None  # None for a switch, which has no value
@@ -40,9 +47,10 @@ class _Use(NamedTuple):
 def arguments(tree: ast.Module, found: Constants, command: Command) -> Arguments:
     """Return the command-line arguments and hyperparameters of a program that a command starts.
 
-    A value on the command line replaces an option's default. A placeholder is a hyperparameter of its own name, with
-    the type of its option. An option whose value on the line is not a plain value is not a hyperparameter: the program
-    gets the text unchanged.
+    `found` has the hyperparameters in the program's source, including the defaults of its argparse options. A value on
+    the command line replaces an option's default. A placeholder such as `{lr}` is a hyperparameter of this name, with
+    the type of its option. An option whose value on the command line is not a plain value is not a hyperparameter: the
+    program gets the text unchanged.
     """
     words: list[str | None] = list(command.words[command.arguments :])
     places, refused, by_option = dict(found.places), dict(found.refused), dict[str, Place]()
@@ -78,7 +86,11 @@ def arguments(tree: ast.Module, found: Constants, command: Command) -> Arguments
 
 
 def _uses(found: Sequence[OptionPlace], known: set[str], words: Sequence[str]) -> Iterator[_Use]:
-    """Yield the options that the command line sets, in order; `known` holds the flags of all the program's options."""
+    """Yield the options that a command line sets, in order.
+
+    `found` are the program's options whose defaults are known, `known` has the flags of all its options, and `words`
+    are the command-line arguments.
+    """
     flags = {flag: each for each in found for flag in each.flags}
     negative = {f"{_NO}{flag[2:]}": each for flag, each in flags.items() if each.switch and flag.startswith("--")}
     index = 0
@@ -122,9 +134,10 @@ def _unknown(text: str) -> Any:
 
 
 def _writer(words: list[str | None], use: _Use, default: Put) -> Put:
-    """Return a function that writes a hyperparameter's value into the command line.
+    """Return a function that writes a hyperparameter's value into the command-line arguments `words`, at `use`.
 
-    None, and the value of a switch, are written into the option's default instead.
+    If the value is None, or the option is a switch, it removes the option from `words`, and calls `default` to write
+    the value into the program, as the default in the option's declaration.
     """
 
     def put(value: ast.expr) -> None:
@@ -152,4 +165,4 @@ def _text(value: ast.expr) -> str:
 
 
 def _nothing(value: ast.expr) -> None:
-    """Do nothing, for a placeholder on the command line, whose value is filled in later."""
+    """Write nothing into the program: a placeholder such as `{lr}` is filled into the command line instead."""

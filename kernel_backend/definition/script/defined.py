@@ -68,7 +68,7 @@ def _defines(statement: ast.stmt) -> bool:
 
 
 def _is_constant(statement: ast.stmt) -> bool:
-    """Return True for an assignment of a literal without an empty list or dict, as these usually hold state."""
+    """Return True for an assignment of a literal that contains no empty list or dict, as these usually hold state."""
     value = _value(statement)
     return value is not _NONE and not _holds_empty(value)
 

@@ -62,7 +62,7 @@ class Written(NamedTuple):
 def with_values(
     tree: ast.Module, modules: Mapping[str, ast.Module], params: Mapping[str, Value], epochs: int
 ) -> Written:
-    """Write a trial's hyperparameters and number of epochs into a program's syntax tree, where they differ.
+    """Write a trial's hyperparameters, `params`, and number of epochs into a program's syntax tree, where they differ.
 
     Placeholders of its command are filled in. The tree is modified in place, without changing line numbers.
     """

@@ -40,7 +40,7 @@ def length(tree: ast.Module, loops: Sequence[TrainingLoop], places: Mapping[str,
     """Return how many iterations a program's outermost training loop has.
 
     The user can change the number if there is only one such loop, over a `range` whose end is a literal, a name or an
-    argument.
+    argument. `places` are the program's hyperparameters by name.
     """
     outer = [each for each in loops if each.depth == 0]
     if len(outer) != 1:
@@ -107,9 +107,11 @@ class _Tracer:
     def trace(
         self, node: ast.expr, put: Put, function: FunctionNode | None, owner: ast.ClassDef | None, left: int
     ) -> Length | None:
-        """Return the length for which an expression in `function` stands; None if the source does not show it.
+        """Return the number of iterations for which an expression stands; None if the source does not show it.
 
-        `put` replaces the expression, `owner` is the class of a method, and `left` limits the steps of the search.
+        `put` replaces the expression in the program. `function` is the function that contains it, and `owner` the class
+        if that is a method. `left` is the number of steps that the search may still take, such as from a name to the
+        statement that assigns it.
         """
         if isinstance(node, ast.Constant):
             return Length(node.value, put=put) if type(node.value) is int and node.value > 0 else None
@@ -151,7 +153,10 @@ class _Tracer:
         return self.trace(bound[0].value, put, function if own else None, owner if own else None, left)
 
     def _argument(self, name: str, function: FunctionNode, owner: ast.ClassDef | None, left: int) -> Length | None:
-        """Follow an argument of `function` to the only call of that function, or to its default if omitted there."""
+        """Follow an argument of `function` to the only call of that function, or to its default if omitted there.
+
+        `owner` is the class of a method, and `left` is the number of steps that the search may still take.
+        """
         called = owner.name if owner is not None and function.name == "__init__" else function.name
         calls = [
             each
@@ -181,7 +186,10 @@ class _Tracer:
         return self.trace(defaults[index], Place.item(defaults, index), None, None, left)
 
     def _of_self(self, name: str, owner: ast.ClassDef, left: int) -> Length | None:
-        """Follow the attribute `self.name` to the only statement in its class that assigns it."""
+        """Follow the attribute `self.name` to the only statement in its class that assigns it.
+
+        `left` is the number of steps that the search may still take.
+        """
         found = [
             (each, method)
             for method in owner.body

@@ -91,7 +91,10 @@ def _places(loops: Sequence[TrainingLoop]) -> str:
 
 
 class _Graph:
-    """Graph of scopes (functions, module) that refer to each other by name, to find those that reach `backward`."""
+    """Graph of scopes (functions, module) that refer to each other by name, to find those that call `backward`.
+
+    A scope that refers to a function which calls `backward`, directly or through others, counts as calling it.
+    """
 
     def __init__(self, found: list[Scope]) -> None:
         self._scopes = found
@@ -104,7 +107,7 @@ class _Graph:
         self._depths: dict[Scope, int] = {}
 
     def trains(self, node: ast.AST) -> bool:
-        """Return True if the code in this node reaches `backward`."""
+        """Return True if the code in this node calls `backward`, directly or through functions of the program."""
         nodes = [node, *own_nodes(node)]
         return any(map(_is_backward, nodes)) or self._refers(names_of(nodes))
 
@@ -121,7 +124,7 @@ class _Graph:
         return found
 
     def depth(self, scope: Scope) -> int:
-        """Return within how many training loops a scope is called, at most."""
+        """Return the largest number of nested training loops within which a scope is called; 0 for the top level."""
         if scope.qualified == "":
             return 0
         if scope not in self._depths:
@@ -138,7 +141,10 @@ class _Graph:
         return self._depths[scope]
 
     def _around(self, scope: Scope, name: str) -> Iterator[int]:
-        """Yield, for each reference to a name in a scope, the number of training loops around it."""
+        """Yield 0, and for each training loop of a scope whose body refers to a name, its nesting depth plus 1.
+
+        These are the numbers of training loops within which the scope may use the name.
+        """
         inside = list(self.loops(scope))
         yield 0
         for loop, depth in inside:

@@ -17,9 +17,10 @@ _WORDS = re.compile("|".join(sorted({"backward", "daylight", *WIRING})).encode()
 
 
 def project_modules(files: Mapping[str, bytes], project: Project | None) -> dict[str, ast.Module]:
-    """Return the syntax trees of a snapshot's modules by full name; none if no module can train or connect ranks.
+    """Return the syntax trees of a snapshot's project modules by full module name.
 
-    `files` has the files of the archive by path. Modules that are not valid Python are left out.
+    The result is empty if no module contains words of code that trains or connects ranks. `files` has the files of the
+    archive by path. Modules that are not valid Python are left out.
     """
     sources = {name: files[name] for name in files if name.startswith(f"{PROJECT}/") and name.endswith(".py")}
     if project is None or not any(map(_WORDS.search, sources.values())):
@@ -56,9 +57,9 @@ def without_program(modules: Mapping[str, ast.Module], command: Command | None) 
 
 
 def _name(member: PurePosixPath, project: Project) -> str:
-    """Return the module name under which Python imports a file of the archive.
+    """Return the module name under which Python imports a file of the archive, such as `net.blocks`.
 
-    It is relative to the innermost folder on `sys.path`.
+    It is relative to the innermost folder of the project that is on `sys.path`.
     """
     below = [
         member.relative_to(folder)

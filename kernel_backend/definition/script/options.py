@@ -17,14 +17,14 @@ _OTHERS = frozenset({"append", "append_const", "count", "help", "version", "exte
 
 @dataclass(frozen=True)
 class OptionPlace(Place):
-    """Option of argparse whose default value is that of a hyperparameter."""
+    """Option declared with argparse's `add_argument`, whose default value in the source is that of a hyperparameter."""
 
     flags: tuple[str, ...] = ()
     switch: bool = False  # it takes no value
 
 
 def options(tree: ast.Module) -> Iterator[OptionPlace]:
-    """Yield each option declared as `add_argument("--lr", type=float, default=...)` with a literal default or none."""
+    """Yield each argparse option with a literal default or none, such as `add_argument("--lr", type=float)`."""
     for call in _calls(tree):
         place = _option(call)
         if place is not None:
@@ -78,7 +78,11 @@ def _option(call: ast.Call) -> OptionPlace | None:
 
 
 def _annotation(given: dict[str, ast.keyword], default: Any, required: bool) -> str | None:
-    """Return the type annotation of an option, from its `choices` or its `type`."""
+    """Return the type of an option as an annotation, such as `float`, from its `choices` or its `type`.
+
+    Returns None if it is unknown. `given` has the keyword arguments of `add_argument` by name. An option that may stay
+    None has ` | None` added.
+    """
     optional = " | None" if default is None and not required else ""
     if "choices" in given:
         try:

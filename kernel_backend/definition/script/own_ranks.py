@@ -29,7 +29,10 @@ def wired(trees: Mapping[str, ast.Module]) -> str | None:
 
 
 def first_line(trees: Mapping[str, ast.Module], is_found: Callable[[ast.AST], bool]) -> str | None:
-    """Return `line 3`, or `line 3 of net`, for the first node for which `is_found` is true; None if there is none."""
+    """Return `line 3`, or `line 3 of net`, for the first node for which `is_found` is true; None if there is none.
+
+    `trees` has the syntax trees of modules by name; "" is the program itself.
+    """
     for module, tree in trees.items():
         lines = [getattr(node, "lineno", 0) for node in ast.walk(tree) if is_found(node)]
         if lines:

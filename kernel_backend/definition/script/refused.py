@@ -15,7 +15,11 @@ _NO_SETTINGS = frozenset({"add_argument", "print", "super"})  # calls whose argu
 
 
 def refusals(tree: ast.Module, places: Mapping[str, Place], twice: Mapping[str, Sequence[Place]]) -> dict[str, str]:
-    """Return advice on names that cannot be hyperparameters, by name: why not, and how to change the program."""
+    """Return advice on names that cannot be hyperparameters, by name: why not, and how to change the program.
+
+    `places` has the program's hyperparameters. `twice` has names that could mean several literals in the program, such
+    as a variable and an option, with these literals.
+    """
     told = (*_of_defaults(tree), *_of_calls(tree), *_of_assignments(tree))
     found = {name: message for name, message in told if name not in places}
     for name, others in twice.items():

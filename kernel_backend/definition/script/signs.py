@@ -49,7 +49,11 @@ _CHANGING = {"time", "uuid", "secrets", "os.urandom", "os.getpid", "datetime"}  
 
 @dataclass(frozen=True)
 class Sign:
-    """Piece of code in a program because of which a restart can be exact only to the grade `rung`, or less."""
+    """Piece of code in a program that limits how exactly the program can resume after a restart.
+
+    `rung` is the best grade that it allows: `step`, `epoch`, `start` or `anew`, as defined above in this module. `what`
+    describes the code.
+    """
 
     rung: Rung
     line: int
@@ -176,7 +180,10 @@ class _Reading:
             yield self._sign("start", call, f"{ast.unparse(call)} is another number after a restart")
 
     def _changes(self, node: ast.AST, changing: set[str]) -> bool:
-        """Return True if a value differs in each run: it comes from the clock or the system's entropy."""
+        """Return True if an expression's value differs in each run, as it comes from the clock or from entropy.
+
+        `changing` has the names and attributes that are known to have such values.
+        """
         for each in ast.walk(node):
             name = self._name(each)
             if (isinstance(each, ast.Name) and each.id in changing) or (

@@ -42,7 +42,7 @@ class Place:
         return found if self.required else with_default(found, as_value(self.default))
 
     def write(self, value: Value) -> None:
-        """Write a value into the program, unless it equals the program's own."""
+        """Write a value into the program, unless it equals the value that the program has already."""
         own = self.parameter
         if self.required or type(value) is not type(own.default) or value != own.default:
             given = tuple(value) if own.is_tuple and isinstance(value, list) else value

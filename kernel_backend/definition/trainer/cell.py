@@ -103,9 +103,10 @@ def statement_trains(statement: ast.stmt, held: Collection[str]) -> bool:
 
 
 def arguments_of(trainer: ast.Call, made: Mapping[str, ast.Call]) -> ast.Call:
-    """Return the call that creates a Trainer's arguments; `made` are the calls that assign variables, by name.
+    """Return the call that creates a Trainer's TrainingArguments.
 
-    Raises InvalidDefinition if the code has no such call, or if the call does not show each argument.
+    `trainer` is the call that creates the Trainer; `made` maps each variable to the call whose result it is assigned.
+    Raises InvalidDefinition if the code has no such call, or if the call unpacks arguments by `**`.
     """
     given = next((each.value for each in trainer.keywords if each.arg == "args"), None)
     if given is None and len(trainer.args) > _ARGS:

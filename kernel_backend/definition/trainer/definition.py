@@ -89,8 +89,8 @@ def _parameters(call: ast.Call, given: dict[str, ast.expr]) -> Iterator[Paramete
 def settings_of(given: Mapping[str, ast.expr], instead: str = "write one, or max_steps=...") -> dict[str, Any]:
     """Return the fields of Config that TrainingArguments set: length, seed, and the metric for the best checkpoint.
 
-    `instead` says what to write for a number of epochs that is not known at submit. Raises InvalidDefinition if the
-    code does not show a number of epochs or a seed.
+    `given` has the expressions of the arguments by name. `instead` is the advice in the error for a number of epochs
+    that the source does not show. Raises InvalidDefinition if the code does not show a number of epochs or a seed.
     """
     values = {name: _literal(node) for name, node in given.items()}
     steps, epochs = values.get("max_steps"), values.get("num_train_epochs", _EPOCHS)

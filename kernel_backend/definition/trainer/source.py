@@ -34,8 +34,8 @@ def importable(tree: ast.Module, roles_from: int, values: Mapping[str, Any]) -> 
 def model_only(tree: ast.Module, roles_from: int) -> ast.Module:
     """Return only the statements that create the Trainer's model, with a last one that assigns it to `MODEL`.
 
-    Definitions are included, and statements that bind or change variables on which the model depends; no data set is
-    read.
+    Definitions are included, and statements that bind or change variables on which the model depends; others, such as
+    those that read the data, are not.
     """
     cell = trainer_cell(tree, roles_from)
     body = statements(tree.body)

@@ -96,7 +96,10 @@ def _returned(function: ast.AST, made: dict[str, ast.Call], trainers: dict[str, 
 
 
 def _trained(node: ast.AST, made: dict[str, ast.Call], trainers: dict[str, str]) -> ast.Call | None:
-    """Return the call that creates the Trainer whose `train()` a node calls; None for any other node."""
+    """Return the call that creates the Trainer whose `train()` a node calls; None for any other node.
+
+    `made` has such calls by the variable to which the Trainer is assigned; `trainers` are the Trainer classes.
+    """
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "train"):
         return None
     owner = node.func.value

@@ -28,10 +28,10 @@ RECORD = "allocation.json"
 
 
 class AllocationRecord(Record):
-    """Record of an allocation, in a file of its folder.
+    """Properties of an allocation, stored in a file of its folder.
 
-    The service writes it before it requests the allocation from the engine, so that a request that was interrupted is
-    noticed later.
+    The service writes the file before it requests the allocation from the engine, so that a request that was
+    interrupted is noticed later.
     """
 
     id: str
@@ -48,9 +48,9 @@ class AllocationRecord(Record):
 
 
 class Allocation:
-    """Allocation kept for a search, with what the processes that hold it have reported.
+    """Allocation (such as a Slurm job) that is kept for a search, and what the processes that hold it have reported.
 
-    Gangs in it are named by the property `step` of the gang's record (`AllocatedGang`).
+    A gang in it is identified by a name (`key`, `AllocatedGang.step`): the attempt's key, a colon, and a unique suffix.
     """
 
     kind: ClassVar[type[AllocationRecord]] = AllocationRecord
@@ -90,11 +90,14 @@ class Allocation:
 
     @property
     def holders(self) -> int:
-        """Return how many processes hold the allocation, each of which reports the start and end of a gang."""
+        """Return the number of processes that hold the allocation; each reports when a gang starts and ends."""
         return 1
 
     def codes(self, key: str) -> Mapping[int, int | None]:
-        """Return the exit codes of a gang that holders have reported, by node; None where it never started."""
+        """Return the exit code of a gang on each node (by node number) whose holder has reported one.
+
+        `key` is the name of the gang. The code is None for a node on which the gang never started.
+        """
         return dict(self._codes.get(key, {}))
 
     @property
@@ -104,7 +107,7 @@ class Allocation:
 
     @property
     def gang(self) -> str:
-        """Return the name of the gang that has this allocation, as it runs in it or is about to; "" if none has it."""
+        """Return the name of the gang that runs in this allocation or was ordered to start there; "" for none."""
         return next((key for key in reversed(self.ordered) if key not in self.ended), "")
 
     def change(self, **fields: object) -> None:
@@ -122,11 +125,11 @@ class Allocation:
         append_line(self.folder / ORDERS, order=what, key=key, at=time.time(), **more)
 
     def assign(self, key: str) -> None:
-        """Record that a gang, given by its name, is to run in this allocation, which is then not free for others."""
+        """Record that the gang named `key` is to run in this allocation, which other gangs then cannot get."""
         self.ordered[key], self.idle_since = time.time(), None
 
     def withdraw(self, key: str) -> None:
-        """Record that a gang that has never started is not to run in this allocation, which may thus become free."""
+        """Cancel the assignment of the gang named `key`, which has never started here; this may free the allocation."""
         with contextlib.suppress(OSError):  # this service process knows it in any case
             self.order("withdrawn", key)
         self.ended.setdefault(key, None)
@@ -148,10 +151,10 @@ class Allocation:
         self._note_idle()
 
     def shown(self, *, running: bool, ends: float | None, closing: str = "") -> HeldAllocation:
-        """Return the record of this allocation that users may see.
+        """Return the fields of this allocation that users may see.
 
-        `running`, `ends` and `closing` are what the engine says about it now: whether its nodes are granted, when its
-        time limit ends it (in seconds since the epoch), and why it takes no more gangs.
+        `running`, `ends` and `closing` come from the engine: whether it has granted the nodes, when the allocation's
+        time limit ends it (in seconds since the epoch), and why no more gangs can start in it ("" if they can).
         """
         record = self.record
         return HeldAllocation(
@@ -172,10 +175,10 @@ class Allocation:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _note_end(self, key: str, node: int, code: object) -> None:
-        """Record that one holder has reported the end of a gang; it has ended once all holders have.
+        """Record one holder's report that the gang named `key` has ended; once all holders report it, it has ended.
 
-        A holder is a process that holds the allocation or one of its nodes. `code` is the exit code of the gang's
-        processes there, None if they never started. A gang that the first holder never started starts nowhere.
+        `node` is the number of the holder's node. `code` is the exit code of the gang's processes there, None if they
+        never started. If the first holder (node 0) reports None, the gang has not started anywhere.
         """
         codes = self._codes.setdefault(key, {})
         codes[node] = code if isinstance(code, int) else None

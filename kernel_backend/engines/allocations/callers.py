@@ -16,7 +16,7 @@ SLICE_S = 1.0  # for which one engine is asked for orders
 
 @runtime_checkable
 class CalledEngine(Protocol):
-    """Engine that keeps allocations whose holders call the service."""
+    """Engine that keeps allocations whose holder processes send HTTP requests to the service."""
 
     def holder_digest(self, id: str) -> str:
         """Return the digest of the token by which an allocation's holders authenticate; "" if it is unknown."""
@@ -29,7 +29,7 @@ class CalledEngine(Protocol):
 
 
 class CallingHolders:
-    """Receiver of the calls of holders: it passes each on to the engine of the pool that keeps the allocation."""
+    """Receiver of requests from holders: it passes each on to the engine of the pool that keeps the allocation."""
 
     def __init__(self, engines: Callable[[], Mapping[str, object]]) -> None:
         """Create the receiver; `engines` returns the engines that keep allocations, by name of the pool."""

@@ -11,7 +11,7 @@ EARLY_S = 60.0  # an engine may ask a gang to exit up to this much earlier, as S
 
 
 class Demand(NamedTuple):
-    """Requirements of a gang on its allocation; gangs with equal ones may run in one allocation, one after another."""
+    """Requirements of a gang on its allocation; gangs whose demands are equal can use the same allocation in turn."""
 
     experiment: int
     python: str
@@ -19,9 +19,10 @@ class Demand(NamedTuple):
 
 
 def margin(seconds: float) -> float:
-    """Return how many seconds before the end of an allocation its gang is asked to exit; `seconds` is its full length.
+    """Return how many seconds before the end of an allocation its gang must be signalled to exit.
 
-    In this time the gang commits a checkpoint. Its trial then continues in another allocation.
+    `seconds` is the full length of the allocation. In the margin the gang commits a checkpoint; its trial then
+    continues in another allocation.
 
     Examples
     --------
@@ -52,5 +53,8 @@ def choose(demand: Demand, held: Iterable[tuple[Demand, float, HeldAllocation]],
 
 
 def lasts(each: HeldAllocation, seconds: float, now: float) -> bool:
-    """Return whether an allocation has enough time left for another gang; `seconds` is its full length."""
+    """Return whether an allocation has enough time left at time `now` to start another gang in it.
+
+    `seconds` is its full length, on which the required time depends (see `margin`).
+    """
     return each.ends is None or each.ends - now > 2 * margin(seconds) + EARLY_S

@@ -28,7 +28,10 @@ _log = logging.getLogger(__name__)
 
 
 class AllocatedGangs(ABC, Generic[A, G]):
-    """Allocations (such as Slurm jobs) that a pool keeps for several trials of a search, and the gangs in them."""
+    """Allocations (such as Slurm jobs) that a pool keeps for several trials of a search, and the gangs in them.
+
+    Each engine has a subclass. A gang's name in its allocation (`step`) is `AllocatedGang.step`.
+    """
 
     kind: ClassVar[type[Allocation]]
 
@@ -46,27 +49,27 @@ class AllocatedGangs(ABC, Generic[A, G]):
 
     @abstractmethod
     async def _request(self, job: LaunchSpec, demand: Demand, step: str) -> A:
-        """Request an allocation, and assign the gang named `step` to it; later gangs of equal demand may use it, too.
+        """Request an allocation from the engine, and assign the gang named `step` to it.
 
-        Raises the errors of the engine.
+        When that gang has ended, others with an equal demand may use the allocation. Raises the errors of the engine.
         """
 
     @abstractmethod
     def _shown(self, held: A) -> HeldAllocation:
-        """Return the record of an allocation that users may see, as of the engine's last answer."""
+        """Return the fields of an allocation that users may see, as of the engine's last answer."""
 
     @abstractmethod
     async def _end(self, held: A) -> None:
-        """Cancel an allocation that waits for its nodes; do nothing if it has them.
+        """Cancel an allocation that waits for its nodes; do nothing if it has its nodes.
 
-        In that case the processes that hold it end it themselves.
+        In the second case, the holder processes on the nodes end the allocation when they have read the order to close.
         """
 
     @abstractmethod
     def _assigned(self, job: LaunchSpec, folder: AttemptFolder, submission: G, held: A) -> G:
-        """Write the files that are needed to start a gang in an allocation.
+        """Write the files from which a holder can start a gang in the allocation `held`.
 
-        Returns the engine's record of the gang, with the allocation in it.
+        `submission` is the engine's record of the gang; a copy that names the allocation is returned.
         """
 
     @abstractmethod
@@ -78,13 +81,16 @@ class AllocatedGangs(ABC, Generic[A, G]):
 
     @abstractmethod
     def _start_order(self, folder: AttemptFolder) -> Mapping[str, str]:
-        """Return the fields, besides the gang's name, of the order by which the service has a gang started."""
+        """Return the fields that the engine adds to the order "start gang X", which the allocation's holders read."""
 
     # Allocations
 
     @property
     def known(self) -> Mapping[str, A]:
-        """Return the allocations by id; the first call reads those that an earlier process of the service has left."""
+        """Return the allocations of the pool by id.
+
+        The first call reads those that an earlier process of the service has left in the home folder.
+        """
         if self._held is None:
             self._held = {each.record.id: each for each in self._stored()}
             for key in self._folders.listed() if self._held else ():
@@ -109,10 +115,11 @@ class AllocatedGangs(ABC, Generic[A, G]):
         await self._end(held)
 
     async def _ended(self, held: A) -> bool:
-        """Handle an allocation that has ended in the engine, and return whether it was deleted here.
+        """Clean up after an allocation that the engine has ended; return whether its folder was deleted.
 
-        If a gang was assigned to it and never started, the gang gets another allocation. Otherwise the folder of the
-        allocation is deleted, once none of its gangs is listed any more.
+        If a gang was assigned to it and never started, another allocation is requested for the gang, and the folder
+        stays for now. Otherwise the folder is deleted, but not before all gangs of the allocation have a stored end or
+        were forgotten.
         """
         gang = held.gang
         if not gang or gang in held.started or held.record.refused:
@@ -138,9 +145,9 @@ class AllocatedGangs(ABC, Generic[A, G]):
         return [each for each in found if each is not None and each.record.pool == self._pool_name]  # type: ignore[misc]
 
     def _order_again(self, key: AttemptId, folder: AttemptFolder) -> None:
-        """Repeat the order to start a gang if an earlier process of the service died before it had written the order.
+        """Write the order to start a gang if an earlier process of the service assigned the gang, but died before that.
 
-        A holder ignores an order that it has already had.
+        A holder ignores an order that it has already received.
         """
         submission = self._submissions.read(folder)
         held = self.known.get(submission.allocation) if submission is not None and submission.end is None else None
@@ -157,10 +164,7 @@ class AllocatedGangs(ABC, Generic[A, G]):
         return self._held
 
     def _is_listed(self, step: str, held: A) -> bool:
-        """Return whether a gang of this allocation is still listed (the engine reports its status) and has not ended.
-
-        `step` is the name of the gang.
-        """
+        """Return whether the gang named `step` was submitted to this allocation and is neither forgotten nor ended."""
         for listed in self._folders.listed([key_of(step)]):
             submission = self._submissions.read(self._folders.of(listed))
             return submission is not None and submission.allocation == held.record.id and submission.end is None
@@ -169,9 +173,9 @@ class AllocatedGangs(ABC, Generic[A, G]):
     # Gangs
 
     async def place(self, job: LaunchSpec, folder: AttemptFolder, submission: G) -> G:
-        """Assign a gang to a free allocation, or to a new one that is requested for it; return its submission.
+        """Assign a gang to a free allocation, or request a new one for it; return its record with the allocation in it.
 
-        Raises the errors of the engine.
+        `submission` is the engine's record of the gang before. Raises the errors of the engine.
         """
         demand = self._demand(job)
         known = [(each.demand, each.record.seconds, self._shown(each)) for each in self.known.values()]

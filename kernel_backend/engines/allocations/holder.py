@@ -30,7 +30,7 @@ class Channel(Protocol):
 
 
 class Steps(Protocol):
-    """Starter of the processes of gangs, one gang at a time."""
+    """Starter of gangs in an allocation, one gang at a time."""
 
     def start(self, order: dict[str, Any]) -> None:
         """Start the processes of a gang; raise OSError if they cannot be started."""
@@ -39,7 +39,7 @@ class Steps(Protocol):
         """Return the exit code of the gang that was started last; None while it runs."""
 
     def release(self) -> None:
-        """Ask the gang to save a checkpoint and exit."""
+        """Make the gang that runs save a checkpoint and exit, without waiting for that."""
 
     def kill(self) -> None:
         """Try to kill all processes of the gang."""
@@ -80,16 +80,22 @@ class Holder:
         self.closing = ""  # reason why no more gangs are started; "" while they are
 
     def begin(self) -> None:
-        """Report that the allocation has begun, from which its time counts; if that fails, it is reported later."""
+        """Report that this process has started, since the allocation's time counts from then on.
+
+        If the report cannot be stored now, it is repeated in later turns.
+        """
         self._tell(event="begun")
         self._told()
 
     def stay(self) -> None:
-        """Count the time without a gang from now on."""
+        """Restart the count of idle seconds after which this process gives the allocation back."""
         self._busy_at = time.monotonic()
 
     def turn(self) -> bool:
-        """Execute new orders and watch the gang that runs; return False when this process should exit."""
+        """Do one round: execute new orders, start or watch a gang, report events.
+
+        Returns False when this process should exit.
+        """
         for order in self._channel.orders():  # all are read before the next start, which a later one may withdraw
             self._take(order)
         if self._key and (code := self._steps.poll()) is not None:
@@ -144,7 +150,7 @@ class Holder:
         self._untold.append({"at": time.time(), **event})
 
     def _told(self) -> bool:
-        """Report the events that are not stored yet, in order; return whether all of them are stored now."""
+        """Report the events that the service has not stored yet, in order; return whether it has now stored all."""
         try:
             while self._untold:
                 self._channel.tell(self._untold[0])

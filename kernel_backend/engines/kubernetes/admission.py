@@ -48,7 +48,11 @@ def _pod_group(name: str, api: str, pods: int, labels: Mapping[str, str]) -> Man
 
 
 def _member(manifest: Manifest, name: str, podgroups: str, pods: int, settings: PoolSettings) -> Manifest:
-    """Return a pod with the labels that make it a member of the gang's group; return any other object unchanged."""
+    """Return a pod with the labels and fields that make it a member of the gang's group.
+
+    Any object that is no pod is returned unchanged. `name` is the name of the group, `podgroups` the API version of
+    PodGroups ("" if none is used), and `pods` the number of pods in the gang.
+    """
     if manifest["kind"] != "Pod":
         return manifest
     metadata, spec = dict(manifest["metadata"]), dict(manifest["spec"])

@@ -50,7 +50,7 @@ _POLL_S = 0.05
 
 
 class ClusterView(NamedTuple):
-    """State of the cluster as it was last seen, from which the state of allocations is derived."""
+    """Pods and nodes of the cluster as they were last seen, from which the state of allocations is derived."""
 
     cached: CachedPods
     absent: Collection[str]  # owners of pods that have no pod, as the API server has just said
@@ -59,7 +59,7 @@ class ClusterView(NamedTuple):
 
 
 class PodServices(NamedTuple):
-    """Parts of the engine that request, list and end the pods of allocations."""
+    """Parts of the Kubernetes engine that create, list and delete the pods of allocations."""
 
     objects: GangObjects
     pods: PodCache
@@ -84,7 +84,7 @@ class PodAllocatedGangs(AllocatedGangs[PodAllocation, Submission]):
 
     @property
     def owners(self) -> set[str]:
-        """Return the names of the ConfigMaps that own the pods of allocations, even of pods that are being created."""
+        """Return the names of the ConfigMaps that own the pods of allocations; pods may still be in creation."""
         return {self._name(each.record.id).owner for each in self.known.values()}
 
     @property
@@ -93,7 +93,10 @@ class PodAllocatedGangs(AllocatedGangs[PodAllocation, Submission]):
         return {each.record.job for each in self.known.values() if each.record.uid}
 
     async def tend(self, view: ClusterView) -> None:
-        """Give back and delete allocations as the state of their pods requires; called in each round of the service."""
+        """Update all allocations from the state of their pods: give back and delete those that cannot be used any more.
+
+        It is called in each round of the service's loop.
+        """
         for held in list(self.known.values()):
             if not held.record.uid:
                 continue  # its pods are being created
@@ -155,9 +158,10 @@ class PodAllocatedGangs(AllocatedGangs[PodAllocation, Submission]):
         return AllocationName(self._service, self._pool.name, id)
 
     def _stored(self) -> list[PodAllocation]:
-        """Return the allocations of an earlier process of the service.
+        """Return the allocations that an earlier process of the service has left.
 
-        The folders of those whose pods it was still creating are deleted; their objects are deleted later.
+        If that process died while it created the pods of an allocation, the allocation's folder is deleted now, and its
+        Kubernetes objects are deleted later.
         """
         found = super()._stored()
         for each in found:
@@ -232,7 +236,10 @@ class PodAllocatedGangs(AllocatedGangs[PodAllocation, Submission]):
         )
 
     async def _assign_again(self, folder: AttemptFolder, submission: Submission) -> None:
-        """Record that a gang must be submitted again; the engine does that as for a gang that was not accepted."""
+        """Clear the assignment of a gang whose allocation has ended, so that the engine submits the gang again later.
+
+        The gang then waits in the same way as one that Kubernetes did not accept.
+        """
         async with locked(folder):
             known = read_submission(folder)
             if known is not None and known.allocation == submission.allocation and not known.cancelled:
@@ -243,9 +250,10 @@ class PodAllocatedGangs(AllocatedGangs[PodAllocation, Submission]):
         return {}
 
     def _filled(self, held: PodAllocation, order: Mapping[str, str]) -> HolderOrder:
-        """Return an order as it is sent to holders; to an order to start a gang, command and secret are added.
+        """Return a stored order in the form in which it is sent to holders.
 
-        If the gang must not start any more, the order is `withdrawn` instead.
+        An order to start a gang gets the command, the folder and the environment variables (with the secret token) of
+        the launcher. If the gang must not start any more, the order becomes `withdrawn`.
         """
         key = order.get("key", "")
         filled = HolderOrder.model_validate({"order": order["order"], "key": key, "why": order.get("why", "")})

@@ -1,4 +1,4 @@
-"""Define allocations that consist of pods; a program in each pod, the holder, asks the service for orders."""
+"""Define allocations that consist of pods; a program in each pod, the holder, gets its orders from the service."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from kernel_backend.model.launch.holder import HolderReport
 
 
 class PodRecord(AllocationRecord):
-    """Record of an allocation that consists of pods, in a file of its folder."""
+    """Properties of an allocation that consists of pods, stored in a file of its folder."""
 
     nodes: int  # number of pods
     digest: str  # of the token by which its holders call the service
@@ -56,24 +56,28 @@ class PodAllocation(Allocation):
 
     @property
     def running(self) -> bool:
-        """Return whether the holders in all pods have begun."""
+        """Return whether the holders in all pods have reported that they run."""
         return len(self.begun) >= self.holders
 
     def order(self, what: str, key: str = "", **more: str) -> None:
-        """Append an order to the file of orders, and wake the holders that wait for one; may raise OSError."""
+        """Append an order to the file of orders, and send it to the holders that wait for one; may raise OSError."""
         super().order(what, key, **more)
         self._orders.append({"order": what, "key": key, **more})
         self.wake()
 
     def may_begin(self, key: str) -> bool:
-        """Return whether a gang has started, or may start: the first holder may have received the order to start it."""
+        """Return whether the gang named `key` has started or can start at any moment.
+
+        The second is so once a holder may have received the order to start it.
+        """
         orders = (each for each in self._orders[: self._sent] if each.get("order") == "start")
         return key in self.started or (key not in self.ended and any(each.get("key") == key for each in orders))
 
     def store(self, report: HolderReport) -> None:
-        """Store the events that a holder reports; a repeated event has no further effect.
+        """Store the events that a holder reports; an event that is reported again has no further effect.
 
-        May raise OSError. Raises Conflict for the start of a gang that was withdrawn: it may have another allocation.
+        May raise OSError. Raises Conflict if the holder is about to start a gang that was withdrawn, and that may now
+        be assigned to another allocation.
         """
         for event in report.events:
             if event.event == "started" and event.key in self.ended and event.key not in self.started:
@@ -83,12 +87,15 @@ class PodAllocation(Allocation):
         self.refresh()
 
     def wake(self) -> None:
-        """Let the waiting calls of holders look again for orders."""
+        """Make the requests of holders that wait for orders look for new ones."""
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
     async def orders_for(self, node: int, count: int, seconds: float) -> list[dict[str, Any]]:
-        """Return the orders to the holder of node `node` after the first `count`; wait up to `seconds` for one."""
+        """Return the orders for the holder on node number `node`, without the first `count`, which it already has.
+
+        If there is no new one, wait up to `seconds` for it.
+        """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while self._ready(node) <= count:
@@ -98,15 +105,16 @@ class PodAllocation(Allocation):
         return self._orders[count:ready]
 
     def in_cluster(self) -> HeldAllocation:
-        """Return the record of this allocation that users may see."""
+        """Return the fields of this allocation that users may see, from what its holders have reported."""
         ends = min(list(self.begun.values())) + self.record.seconds if self.begun else None
         return self.shown(running=self.running, ends=ends)
 
     def _ready(self, node: int) -> int:
-        """Return how many of the orders the holder of a node may have now.
+        """Return how many of the stored orders, from the first on, may be sent to the holder on node number `node`.
 
-        A gang starts once the holders in all pods have begun, and on the first node before it does on the others. If
-        that holder exits while an order to start is on its way, no other node has started the gang.
+        An order to start a gang is held back until the holders in all pods run, and then goes to the first node (0).
+        The other nodes get it once the first has reported the start. If the first holder exits before that, the gang
+        has thus not started on any node.
         """
         for place, order in enumerate(self._orders if node or not self.running else ()):
             key = order.get("key", "")
@@ -116,7 +124,7 @@ class PodAllocation(Allocation):
 
 
 class AllocationPods(NamedTuple):
-    """States of the pods of an allocation, by number: those that exist, and the last states of those that are gone."""
+    """States of the pods of an allocation, by node number: existing pods, and the last known states of deleted ones."""
 
     here: Mapping[int, PodState]
     gone: Mapping[int, PodState]
@@ -132,7 +140,7 @@ class AllocationPods(NamedTuple):
 
     @property
     def first_left(self) -> bool:
-        """Return whether the first pod has ended, or is gone, so that no gang can start any more."""
+        """Return whether the pod of node 0 has ended or was deleted, so that no gang can start any more."""
         first = self.here.get(0)
         return 0 in self.gone if first is None else first.over
 
@@ -158,9 +166,11 @@ class AllocationPods(NamedTuple):
         return ""
 
     def broken(self, begun: Collection[int], now: float, away: Collection[str]) -> Finished | None:
-        """Return the end of a gang if a pod failed before its holder had begun, as the next pods would, else None.
+        """Return how the waiting gang ends if a pod failed before its holder ran; None if no pod did.
 
-        `begun` has the numbers of the nodes whose holders have begun, and `away` the nodes that are not ready.
+        In that case new pods would fail in the same way, for example because of the image. Pods that Kubernetes took
+        away (evicted, preempted, lost) do not count. `begun` has the numbers of the nodes whose holders run, and `away`
+        the names of the nodes that are not ready.
         """
         silent = {number: each for number, each in {**self.gone, **self.here}.items() if number not in begun}
         if taken_away(silent.values(), now, away) is not None:
@@ -171,8 +181,8 @@ class AllocationPods(NamedTuple):
     def over(self, now: float, away: Collection[str], absent: bool) -> bool:
         """Return whether no process of the allocation can run any more.
 
-        `absent` says whether the API server has just said that the allocation has no pod, and `away` has the nodes that
-        are not ready.
+        `absent` is True if the API server has just confirmed that the allocation has no pod. `away` has the names of
+        the nodes that are not ready.
         """
         if not self.here:
             return absent

@@ -1,4 +1,4 @@
-"""Send requests to the API server of a cluster; no other module does. API objects are plain dicts."""
+"""Send requests to the API server of a cluster; no other module of the service does. API objects are plain dicts."""
 
 from __future__ import annotations
 
@@ -45,11 +45,14 @@ class Api:
         return f"{base}/namespaces/{await self.namespace()}/{kind}{'/' if name else ''}{name}"
 
     async def get(self, path: str, query: Query = NONE) -> dict[str, Any]:
-        """Return the JSON object at a path: one API object, or a list of them."""
+        """Return the JSON object at a path: one API object, or a list of them; `query` has the query parameters."""
         return await self._call("GET", path, query)
 
     async def list(self, path: str, query: Query = NONE) -> tuple[list[dict[str, Any]], str]:
-        """Return all objects of a list, and the list's resource version; the list is read in pages."""
+        """Return all objects of a list, and the list's resource version, from which a watch can continue.
+
+        The list is read in pages. `query` has the query parameters, such as a label selector.
+        """
         found: list[dict[str, Any]] = []
         rest = ""
         while True:
@@ -76,10 +79,10 @@ class Api:
                 raise
 
     async def watch(self, path: str, query: Query) -> AsyncIterator[dict[str, Any]]:
-        """Yield changes of objects after the resource version in `query`, until the server ends the watch.
+        """Yield changes of objects that happen after the resource version in `query`, for about a minute.
 
-        That happens after a minute. Raises Refused with status 410 if the version is too old, and EngineUnavailable if
-        the connection is cut.
+        The server then ends the watch. Raises Refused with status 410 if the version is too old, and EngineUnavailable
+        if the connection is cut.
         """
         response = await self._send("GET", path, {**query, "watch": "1", "timeoutSeconds": WATCH_S}, None)
         try:
@@ -162,9 +165,10 @@ def _client_error() -> type[Exception]:
 
 
 def _refused(status: int, data: bytes, after: str = "") -> Refused:
-    """Return the error for an HTTP answer whose status is no success.
+    """Return the error to raise for an HTTP answer that reports no success.
 
-    Its message is that of the Status object in the body, or else the body itself. `after` is the header `Retry-After`.
+    Its message is that of the Status object in the body `data`, or else the body itself. `after` is the value of the
+    header `Retry-After`, in seconds.
     """
     try:
         found = json.loads(data)

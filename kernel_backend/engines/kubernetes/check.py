@@ -33,7 +33,7 @@ _MOST = 2  # nodes that are probed
 
 
 class Sources(NamedTuple):
-    """Readers of the cluster that a check of a pool uses."""
+    """Objects from which a check of a pool reads the state of the cluster."""
 
     api: Api
     nodes: PoolNodes
@@ -43,9 +43,10 @@ class Sources(NamedTuple):
 
 
 async def check_pool(home: Path, pool: Pool, context: CheckContext, seen: Sources) -> Sequence[PoolFinding]:
-    """Return the findings about a pool, in the order of the checks.
+    """Check a pool, and return the findings in the order of the checks.
 
-    After a failed check, the checks that depend on it are left out.
+    `seen` are the objects from which the state of the cluster is read. After a failed check, the checks that depend on
+    it are left out.
     """
     found: list[PoolFinding] = []
     try:
@@ -146,9 +147,9 @@ def _nodes(nodes: Sequence[Node], pool: Pool) -> PoolFinding:
 
 
 async def _others(pods: ClusterPods) -> PoolFinding:
-    """Return the finding on whether the service knows how many slots the pods of other namespaces occupy.
+    """Return the finding on whether the service may list the pods of all namespaces.
 
-    For that it needs the right to list these pods.
+    Without that right it does not know how many slots the pods of other namespaces occupy.
     """
     await pods.changes()
     if pods.everywhere:

@@ -21,17 +21,17 @@ _NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
 class Connected(NamedTuple):
-    """Client of a cluster's API, and the namespace of the context by which it was opened."""
+    """Open client of a cluster's API, and the namespace that the kubeconfig context (or the pod's account) names."""
 
     client: ApiClient
     namespace: str
 
 
 class Connection:
-    """Connection to a cluster, opened when it is first used.
+    """Connection to a cluster's API server, opened at the first use.
 
-    A task owns the client, so that its sockets are closed when the event loop ends. The client library is imported at
-    the first use, since it is installed only where there are pools of Kubernetes.
+    An asyncio task owns the client and closes its sockets when the event loop ends. The client library is imported at
+    the first use, since it is installed only where there are Kubernetes pools.
     """
 
     def __init__(self, context: str | None) -> None:

@@ -72,7 +72,7 @@ class Discovery:
 
 
 async def may(api: Api, verb: str, resource: str, group: str = "") -> bool:
-    """Return whether the service may do this (such as `create`) with a resource in its namespace.
+    """Return whether the service may do `verb` (such as `create`) with a resource in its namespace.
 
     `group` is the API group of the resource, "" for the core group.
     """

@@ -130,8 +130,8 @@ class KubernetesEngine(FolderEngine):
     async def statuses(self, of: Sequence[AttemptId] | None = None) -> Sequence[GangStatus]:
         """Return the status of every listed gang; if `of` is given, only of attempts in it. Raises EngineUnavailable.
 
-        Each call also starts the work that is due: submitting waiting gangs again, deleting leftover objects, and
-        asking gangs to leave nodes that will be shut down.
+        A gang is listed from its submission until `forget`. Each call also starts the work that is due: submitting
+        waiting gangs again, deleting leftover objects, and having gangs leave nodes that will be shut down.
         """
         known = await asyncio.to_thread(self._statuses.unended, of)
         self._delays = {key: each.delay for key, each in known.items() if each.delayed and not each.cancelled}
@@ -214,7 +214,7 @@ class KubernetesEngine(FolderEngine):
         return self._kept.shown()
 
     async def give_back(self, id: str, why: str) -> None:
-        """Start no more gangs in an allocation, and end it when its current gang has ended."""
+        """Start no more gangs in an allocation, and end it when its current gang has ended; `why` is shown to users."""
         await self._kept.give_back(id, why)
 
     def holder_digest(self, id: str) -> str:
@@ -230,7 +230,10 @@ class KubernetesEngine(FolderEngine):
         return await self._kept.report(id, report)
 
     def _others(self) -> set[str]:
-        """Return the names of the ConfigMaps that belong to running checks and to allocations."""
+        """Return the names of the ConfigMaps that own the objects of running checks and of allocations.
+
+        The search for leftover objects must not delete these.
+        """
         return self._probes.owners | self._kept.owners
 
     async def _kill_kept(self, key: AttemptId, submission: Submission, held: PodAllocation) -> None:
@@ -313,7 +316,7 @@ class KubernetesEngine(FolderEngine):
             return await self._create(job, token, folder, known)
 
     async def _leave_ending_nodes(self, gangs: Mapping[AttemptId, Submission], cached: CachedPods) -> None:
-        """Ask each gang with a pod on a node whose shutdown is announced to save a checkpoint and exit.
+        """Make each gang with a pod on a node whose shutdown is announced save a checkpoint and exit.
 
         The launchers of such a gang get SIGTERM. `gangs` are the gangs that were submitted and have not ended.
         """
@@ -333,9 +336,9 @@ class KubernetesEngine(FolderEngine):
                 await self._objects.end(pods, GRACE_S)
 
     async def _absent(self, owners: Collection[str], cached: CachedPods) -> set[str]:
-        """Return those owners, of gangs and allocations, of which the API server says now that they have no pod.
+        """Return those of the ConfigMaps `owners` whose pods do not exist any more, according to a new list of pods.
 
-        Empty if the server cannot be asked.
+        `owners` are the names of the owners of gangs and allocations. Empty if the API server does not answer.
         """
         if cached.problem:
             return set()
@@ -345,7 +348,7 @@ class KubernetesEngine(FolderEngine):
             return set()
 
     async def _learn(self, status: GangStatus) -> None:
-        """Pause the trial of a gang of which only a part found nodes; end the pause when a gang of the trial runs.
+        """Pause the trial of a gang that failed as only some of its pods found nodes; end the pause once a gang runs.
 
         The allocation of a gang that could not start in it is given back.
         """
@@ -361,9 +364,9 @@ class KubernetesEngine(FolderEngine):
             await self._kept.give_back(submission.allocation, failure.message)
 
     async def _cancelling(self, key: AttemptId, why: Literal["release", "kill"]) -> Submission | None:
-        """Record that a gang is to be ended by release or by kill; return its record, None if it was never submitted.
+        """Record in a gang's submission that it is to be ended, by `release` or `kill`; return the submission.
 
-        Raises Unconfirmed if the gang's objects are still being created after a minute.
+        None if the gang was never submitted. Raises Unconfirmed if its objects are still being created after a minute.
         """
         folder = self._folders.of(key)
         if read_submission(folder) is None:

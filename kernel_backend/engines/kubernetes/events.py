@@ -21,7 +21,7 @@ SOON_S, LATE_S = 1.0, 10.0  # between looks at events of a pod that is deleted, 
 
 
 class PodEvents:
-    """Cache of texts for users from the events of waiting and deleted pods, by pod name.
+    """Cache of texts for users on why pods wait or were deleted, by pod name, from Kubernetes' events.
 
     It stays empty if the service may not list events.
     """
@@ -32,7 +32,7 @@ class PodEvents:
         self._taken: dict[str, tuple[float, float]] = {}  # first and last look at pods that are deleted, by name
 
     async def look(self, waiting: Sequence[str], taken: Sequence[str] = ()) -> None:
-        """Read the events of waiting pods (at most every 10 s) and of pods that were deleted (`taken`).
+        """Update the texts of pods that wait (`waiting`, at most every 10 s) and of pods that were deleted (`taken`).
 
         The texts of all other pods are dropped.
         """

@@ -2,8 +2,9 @@
 
     python -P -m kernel_backend.engines.kubernetes.holder
 
-The environment variable DAYLIGHT_HOLDER has the allocation and the secret of this program. It asks the service for
-orders by HTTP, so that the nodes need no shared disk. Each gang's launcher is a child process in a session of its own.
+The environment variable DAYLIGHT_HOLDER has the id of the allocation and the secret of this program. It gets its orders
+from the service by HTTP, so that the nodes need no shared disk. Each gang's launcher is a child process in a session of
+its own.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ _GONE = {"order": "close", "why": "the service does not know this allocation any
 
 
 class ServiceChannel:
-    """Channel by HTTP requests to the service, all of which can be repeated.
+    """Channel by which a holder reports events to the service and gets orders, by HTTP requests that can be repeated.
 
-    A thread waits for orders, so that events are reported at once.
+    A separate thread waits for orders, so that events are reported at once.
     """
 
     def __init__(self, credentials: HolderCredentials, node: int) -> None:
@@ -91,7 +92,7 @@ class ServiceChannel:
             self._orders.extend(each.model_dump() for each in found)
 
     def _failed(self, error: Exception) -> bool:
-        """Note why a request failed; return whether the service has answered that it does not know the allocation."""
+        """Store why a request failed; return True if the service has answered that it does not know the allocation."""
         self.problem = str(error) or type(error).__name__
         unknown = isinstance(error, DaylightError) and error.http_status in _UNKNOWN
         self.heard = self.heard or unknown
@@ -103,7 +104,10 @@ class ServiceChannel:
 
 
 class ChildSteps:
-    """Starter of launchers as child processes; every process of a gang stays a descendant of this process."""
+    """Starter of launchers as child processes of the holder; all processes of a gang are its descendants.
+
+    A process whose parent has ended becomes a child of the holder.
+    """
 
     def __init__(self) -> None:
         adopt_descendants()
@@ -134,7 +138,7 @@ class ChildSteps:
         return None if self._members() else code
 
     def release(self) -> None:
-        """Ask the launcher, again each second, to have its ranks save a checkpoint and exit."""
+        """Have the launcher make its ranks save a checkpoint and exit; `poll` signals it each second from now on."""
         self._asked = True
 
     def kill(self) -> None:
@@ -144,9 +148,9 @@ class ChildSteps:
                 process.kill()
 
     def _ask(self) -> None:
-        """Signal the launcher if the gang is to exit, and the last signal was a second ago.
+        """Send SIGURG to the launcher, at most once a second, if the gang is to exit.
 
-        SIGURG does not end a launcher that does not handle it yet, as it has just been started.
+        SIGURG does no harm to a launcher that has just been started and does not handle it yet.
         """
         now = time.monotonic()
         if self._launcher is not None and (self._asked or self.leaving) and now >= self._ask_at:
@@ -154,7 +158,10 @@ class ChildSteps:
             self._launcher.send_signal(signal.SIGURG)
 
     def _members(self) -> list[psutil.Process]:
-        """Return the running processes of the gang; reap ended ones whose own parent has ended, too."""
+        """Return the running processes of the gang.
+
+        Descendants that have ended and whose own parent has ended as well are reaped, so that no zombies stay.
+        """
         found = []
         for each in psutil.Process().children(recursive=True):
             with contextlib.suppress(psutil.Error, ChildProcessError):
@@ -166,10 +173,10 @@ class ChildSteps:
 
 
 def hold(holder: Holder, channel: ServiceChannel, steps: ChildSteps, seconds: float) -> None:
-    """Execute orders until this process should exit.
+    """Execute orders in rounds until this process should exit.
 
-    Some time before the `seconds` of the allocation are over, its gang is asked to save a checkpoint and exit. Exits
-    with an error if the service does not answer at all.
+    `seconds` is the length of the allocation; some time before its end, the gang that runs is made to save a checkpoint
+    and exit. If the service has never answered within five minutes, exit with an error.
     """
     began = time.monotonic()
     while True:

@@ -25,7 +25,10 @@ class Leftovers:
     def __init__(
         self, objects: GangObjects, folders: GangFolders, service: str, pool: str, others: Callable[[], Collection[str]]
     ) -> None:
-        """Create the task; it keeps the objects of running checks and of allocations, whose names `others` returns."""
+        """Create the task for the objects of a pool of this service.
+
+        `others` returns the names of the ConfigMaps of running checks and of allocations, which must be kept.
+        """
         self._objects, self._folders, self._labels = objects, folders, of_pool(service, pool)
         self._others = others
         self._task: asyncio.Task[None] | None = None
@@ -54,9 +57,10 @@ class Leftovers:
 
 
 def unknown(owners: Sequence[Manifest], known: Collection[str], now: float) -> list[str]:
-    """Return the names of the ConfigMaps in `owners` (each owns the objects of a gang) that are not in `known`.
+    """Return the names of the ConfigMaps in `owners` that are not in `known` and whose objects may be deleted.
 
-    Those created in the last two minutes are left out, as their gangs may not be recorded yet.
+    Each owns the objects of a gang, an allocation or a check. Those created in the last two minutes are left out, as
+    their gangs may not be recorded yet.
     """
     return [
         each["metadata"]["name"]

@@ -37,7 +37,7 @@ _TAINTS = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
 
 
 class Identity(NamedTuple):
-    """Unix user and group as which pods run, so that they can read the service's folders."""
+    """Unix user id and group id as which pods run, so that they can read the service's folders."""
 
     user: int
     group: int
@@ -52,14 +52,14 @@ class ObjectNames(Protocol):
 
     @property
     def labels(self) -> dict[str, str]:
-        """Return the labels of all of these objects, by which they are found."""
+        """Return the labels that all objects of the gang, allocation or check have, and by which they are found."""
 
     def pod(self, number: int) -> str:
         """Return the name of the pod for node `number` of the gang."""
 
 
 class PodPlan(NamedTuple):
-    """Fields of a pod that differ between gangs and checks."""
+    """Properties of a pod that differ between gangs, allocations and checks."""
 
     command: list[str]
     cwd: str
@@ -72,7 +72,10 @@ class PodPlan(NamedTuple):
 
 
 class GangName(NamedTuple):
-    """Names and labels of a gang's objects: the same in all calls for an attempt, and unique in the namespace."""
+    """Names and labels of the Kubernetes objects of one gang, unique in the namespace.
+
+    They depend only on the fields here, so that a repeated submission of the same attempt uses the same names.
+    """
 
     service: str  # id of the service, since several may use one namespace
     pool: str
@@ -136,7 +139,10 @@ def selector(labels: Mapping[str, str]) -> str:
 
 
 def owner(name: ObjectNames, data: Mapping[str, str]) -> Manifest:
-    """Return the ConfigMap that owns all other objects of a gang or check: Kubernetes deletes them with it."""
+    """Return the ConfigMap that owns all other objects of a gang, an allocation or a check.
+
+    Kubernetes deletes the owned objects together with it. `data` is its content, which identifies the attempt or check.
+    """
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -146,7 +152,7 @@ def owner(name: ObjectNames, data: Mapping[str, str]) -> Manifest:
 
 
 def secret(name: ObjectNames, data: Record) -> Manifest:
-    """Return the Secret that has what the pods need to call the service."""
+    """Return the Secret from which the pods read how to call the service: addresses and token, in `data`."""
     return {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -182,7 +188,10 @@ def gang(
 
 
 def pod(name: ObjectNames, number: int, plan: PodPlan, settings: PoolSettings, identity: Identity) -> Manifest:
-    """Return the pod for node `number`; Kubernetes keeps pods of the same gang or check on different nodes."""
+    """Return the manifest of the pod for node `number` of a gang, allocation or check.
+
+    By its affinity, Kubernetes places the pods of the same gang, allocation or check on different nodes.
+    """
     spec: Manifest = {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": plan.grace,
@@ -264,7 +273,7 @@ def _container(plan: PodPlan, settings: PoolSettings) -> Manifest:
 
 
 def launcher(job: LaunchSpec, settings: PoolSettings, folder: Path) -> list[str]:
-    """Return the command that starts a gang's launcher in a pod.
+    """Return the command that starts a gang's launcher in a pod; `folder` is the attempt's folder.
 
     With a shared disk, the launcher's output goes to a file that the service can show to users.
     """
@@ -282,7 +291,10 @@ def launcher_cwd(job: LaunchSpec) -> str:
 
 
 def launcher_variables(job: LaunchSpec, folder: Path) -> dict[str, str]:
-    """Return the environment variables of an attempt's launchers that differ between gangs in the same pods."""
+    """Return those environment variables of an attempt's launchers that name its folder and the service's home.
+
+    They differ between gangs that run in the same pods. {} if the pods share no disk with the service.
+    """
     return {} if job.staged else {MARK: str(folder), "DAYLIGHT_HOME": job.home}
 
 
@@ -293,7 +305,11 @@ def _environment(name: GangName, job: LaunchSpec, settings: PoolSettings, folder
 
 
 def _of_pods(job: LaunchSpec, settings: PoolSettings) -> dict[str, str]:
-    """Return the environment variables that have the slots of each node, and the folder for files of attempts."""
+    """Return the environment variables that are the same for all gangs in the same pods.
+
+    They have the number of CPU slots of each node (not if slots are GPUs), and the scratch folder for files of attempts
+    if no disk is shared with the service.
+    """
     cpus = job.placement and job.placement[0].kind == "cpu"
     shares = {SHARES: ",".join(str(len(share.slots)) for share in job.placement)} if cpus else {}
     return shares | ({SCRATCH: scratch(settings)} if job.staged else {})
@@ -304,18 +320,20 @@ def _variables(values: Mapping[str, str]) -> list[Manifest]:
 
 
 def node_variables(number: int, nodes: int) -> list[Manifest]:
-    """Return the environment variables that have the pod's number, the number of pods, and the name of the node."""
+    """Return three environment variables of a pod: its number, the number of pods, and the name of its node."""
     own = [{"name": NODE, "value": str(number)}, {"name": NODES, "value": str(nodes)}]
     return [*own, {"name": NODE_NAME, "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]
 
 
 def credentials_variable(name: ObjectNames, variable: str) -> Manifest:
-    """Return an environment variable, named `variable`, whose value is the content of the Secret."""
+    """Return the environment variable `variable`, whose value Kubernetes reads from the Secret of `name`."""
     return {"name": variable, "valueFrom": {"secretKeyRef": {"name": name.owner, "key": _CREDENTIALS}}}
 
 
 def resources(share: Share | None, settings: PoolSettings) -> dict[str, str]:
-    """Return the amounts of resources that a pod requests, which are also its limits; `share` has its slots.
+    """Return the amounts of resources that a pod requests, which are also its limits.
+
+    `share` has the pod's slots; None means one CPU slot.
 
     Examples
     --------
@@ -372,7 +390,7 @@ def _security(plan: PodPlan, identity: Identity) -> Manifest:
 
 
 def _affinity(name: ObjectNames, excluded: Collection[str]) -> Manifest:
-    """Return the affinity that keeps the pods of a gang on different nodes, and off the excluded nodes."""
+    """Return the affinity that keeps the pods of a gang on different nodes, and away from the nodes in `excluded`."""
     apart = {"labelSelector": {"matchLabels": {GANG: name.owner}}, "topologyKey": "kubernetes.io/hostname"}
     found: Manifest = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
     if excluded:
@@ -404,5 +422,5 @@ def toleration(text: str) -> dict[str, str]:
 
 
 def attempt_of(labels: Mapping[str, str]) -> str:
-    """Return the key of the attempt to which an object with these labels belongs; "" if none is named."""
+    """Return the key of the attempt that an object's labels name; "" if they name none, or the label is invalid."""
     return labels.get(ATTEMPT, "") if re.fullmatch(r"[0-9]+\.[0-9]+-[0-9]+", labels.get(ATTEMPT, "")) else ""

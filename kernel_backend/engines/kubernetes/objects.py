@@ -19,19 +19,19 @@ _PATHS = {"ConfigMap": "configmaps", "Secret": "secrets", "Pod": "pods", "PodGro
 
 
 class GangObjects:
-    """Client that creates, lists and deletes Kubernetes objects of a pool: ConfigMaps, Secrets and pods.
+    """Client that creates, lists and deletes the Kubernetes objects of a pool: ConfigMaps, Secrets and pods.
 
-    They are those of gangs, and those of checks, which run probe programs in pods to test the pool.
+    The objects belong to gangs, to allocations, or to checks (which run probe programs in pods to test the pool).
     """
 
     def __init__(self, api: Api) -> None:
         self._api = api
 
     async def create(self, owner: Manifest, others: Sequence[Manifest]) -> str:
-        """Create the ConfigMap `owner` and the objects that it owns, unless they exist; return the ConfigMap's uid.
+        """Create the ConfigMap `owner` and the objects `others`, which it will own, unless they exist; return its uid.
 
-        Raises Refused if an object is refused: all of them are then deleted again. Raises EngineUnavailable without an
-        answer: it is then not known which of them exist.
+        Raises Refused if an object is refused; all of them are then deleted. Raises EngineUnavailable if there is no
+        answer; it is then not known which of them exist.
         """
         made = await self._make(owner)
         uid = str(made["metadata"]["uid"])
@@ -91,9 +91,10 @@ def node_of(pod: Mapping[str, Any]) -> str:
 
 
 def alive(pods: Iterable[Manifest], now: float, away: Collection[str]) -> list[Manifest]:
-    """Return the pods whose processes may still run.
+    """Return the pods whose processes may still run, without pods on lost nodes.
 
-    Pods on lost nodes are left out, even if their processes still run: the service refuses their checkpoints.
+    `away` has the names of the nodes that are not ready. Processes on a lost node may in fact still run; that does no
+    harm, as the service refuses their checkpoints.
     """
     states = ((pod, pod_state(pod)) for pod in pods)
     return [pod for pod, state in states if not state.over and not is_lost(state, now, away)]

@@ -52,7 +52,7 @@ class PodState(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """End of a gang: its outcome, the failure that caused it, and faults of nodes."""
+    """How a gang ended: its outcome, the failure that caused the end, and faults of nodes."""
 
     outcome: Outcome
     failure: Failure | None = None
@@ -92,7 +92,7 @@ def _ended_as(of_pod: str, of_container: str) -> str:
 
 
 def is_lost(pod: PodState, now: float, away: Collection[str]) -> bool:
-    """Return whether a deleted pod counts as lost: its node is lost, so that its processes cannot be ended.
+    """Return whether a deleted pod counts as lost, since its node is gone and its processes cannot be ended.
 
     That is so if the node is not ready (its name is in `away`), or if the pod still exists long after its grace period.
     """
@@ -102,7 +102,7 @@ def is_lost(pod: PodState, now: float, away: Collection[str]) -> bool:
 
 
 def half_since(pods: Collection[PodState], count: int) -> float | None:
-    """Return since when only some of a gang's `count` pods have nodes, and others cannot be scheduled.
+    """Return since when some of a gang's `count` pods have nodes while others cannot be scheduled.
 
     The result is in seconds since the epoch; None if no pod has a node, all have one, or none is unschedulable.
     """
@@ -135,7 +135,7 @@ def wait_text(pods: Collection[PodState], count: int, events: Mapping[str, str] 
 
 
 def hopeless(pods: Collection[PodState], now: float) -> str:
-    """Return why a gang can never start as long as the pool's settings stay the same; "" if it may start."""
+    """Return why a gang can never start with the pool's present settings, such as a wrong image; "" if it may start."""
     for each in pods:
         tried = each.scheduled_at is not None and now > each.scheduled_at + IMAGE_S
         if each.waiting in _BAD or (each.waiting in _NO_IMAGE | _NO_CONTAINER and tried):
@@ -146,7 +146,7 @@ def hopeless(pods: Collection[PodState], now: float) -> str:
 
 
 def out_of_memory(pods: Collection[PodState]) -> Finished | None:
-    """Return the end of a gang if one of its containers was killed for using too much memory, else None."""
+    """Return how a gang ended, one of whose containers was killed for using too much memory; None if none was."""
     for each in pods:
         if each.ended_as == "OOMKilled":
             limit = f"its limit of {each.memory}" if each.memory else "its node had"
@@ -156,9 +156,10 @@ def out_of_memory(pods: Collection[PodState]) -> Finished | None:
 
 
 def taken_away(pods: Collection[PodState], now: float, away: Collection[str]) -> Finished | None:
-    """Return the end of a gang that lost a pod: evicted, preempted, refused by its node, or because the node is lost.
+    """Return how a gang ended that lost a pod; None if it lost none.
 
-    None if it lost no pod. `away` are the nodes that are not ready.
+    Kubernetes may have evicted or preempted the pod, its node may have refused it, or the node is lost. `away` has the
+    names of the nodes that are not ready.
     """
     for each in pods:
         where = each.node or "its node"
@@ -195,7 +196,7 @@ def taken_by(pods: Collection[PodState], events: Mapping[str, str]) -> str:
 
 
 def failed_launcher(pods: Collection[PodState], began: Collection[int], numbers: Mapping[str, int]) -> Finished | None:
-    """Return the end of a gang if one of its launchers failed or could not start, else None.
+    """Return how a gang ended, one of whose launchers failed or could not start; None if no launcher did.
 
     `began` has the numbers of the nodes whose launchers have started, `numbers` the node number of each pod, by name.
     """

@@ -32,10 +32,10 @@ def failed(states: Sequence[PodState]) -> list[PodState]:
 def findings(
     setup: ProbeSetup, states: Sequence[PodState], probes: Sequence[NodeProbe], started: float, waited: float
 ) -> list[PoolFinding]:
-    """Return the findings of a check: the answers of the probe programs, and why other pods did not answer.
+    """Return the findings of a check: the answers of the probe programs (`probes`), and why other pods did not answer.
 
-    `waited` is how many seconds answers were waited for, and `started` the seconds from the creation of the pods to the
-    first answer.
+    `states` are the states of the pods. `waited` is how many seconds answers were waited for, and `started` the seconds
+    from the creation of the pods to the first answer.
     """
     if not probes:
         return list(_silent(setup, states, "the rest was not checked", waited))
@@ -45,7 +45,10 @@ def findings(
 
 
 def _silent(setup: ProbeSetup, states: Sequence[PodState], what: str, waited: float) -> Iterator[PoolFinding]:
-    """Yield findings on why pods did not answer; `what` is the part of their text that says which did not."""
+    """Yield findings on why pods did not answer.
+
+    `what` ends the text of a finding: it says which nodes did not answer, or that the other checks were left out.
+    """
     if reason := hopeless(states, time.time()):
         says, _, todo = reason.partition(". To change: ")
         yield red("probe", f"{says}: {what}", todo)

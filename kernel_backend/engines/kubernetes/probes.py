@@ -105,9 +105,9 @@ class PodProbes:
             self.owners.discard(name.owner)
 
     async def _watch(self, name: CheckName, exchange: ProbeExchange, states: list[PodState]) -> None:
-        """Keep `states` up to date with the states of the check's pods.
+        """Keep the list `states` up to date with the states of the check's pods.
 
-        As soon as a pod fails, which will then never answer, give the others 5 s to answer, and end the check.
+        A pod that fails will never answer. As soon as one does, give the others 5 s to answer, and end the check.
         """
         while not (hopeless(states, time.time()) or failed(states)):
             await asyncio.sleep(LOOK_S)
@@ -123,7 +123,7 @@ def check_objects(
 ) -> tuple[Manifest, list[Manifest]]:
     """Return the ConfigMap that owns a check's objects, and the owned objects: a Secret, and a pod for each node.
 
-    Each pod requests one slot.
+    Each pod requests one slot. The Secret has the `credentials` by which the probe programs call the service.
     """
     share = Share(node="", kind="cuda" if setup.gpus else "cpu", address="", slots=(0,))
     plans = [

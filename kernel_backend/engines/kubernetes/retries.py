@@ -34,7 +34,10 @@ def in_order(submissions: Submissions, now: float) -> list[AttemptId]:
 
 
 class Pauses:
-    """Pauses of trials: if only some pods of a gang found nodes, its trial waits, so that others can use the nodes."""
+    """Pauses of trials, during which no gang of the trial is submitted.
+
+    A trial is paused if only some pods of its gang found nodes, so that others can use these nodes.
+    """
 
     def __init__(self) -> None:
         self._until: dict[tuple[int, int], tuple[float, float, str]] = {}  # by trial: end, length, reason
@@ -51,7 +54,7 @@ class Pauses:
         return reason if time.monotonic() < until else ""
 
     def end(self, key: AttemptId) -> None:
-        """End the pause of an attempt's trial and forget its length, since the trial's gang has all of its nodes."""
+        """End the pause of an attempt's trial, as its gang has all of its nodes; the next pause is short again."""
         self._until.pop((key.experiment, key.trial), None)
 
 
@@ -64,9 +67,9 @@ class Retries:
         self._again = 0.0
 
     def go_on(self, submissions: Submissions) -> None:
-        """Start the task unless it still runs, no gang must be submitted again, or the next try is not due yet.
+        """Start a task that submits waiting gangs again, if any waits and the next try is due.
 
-        `submissions` are the records of gangs that have not ended.
+        Nothing happens while an earlier task still runs. `submissions` are the records of gangs that have not ended.
         """
         keys = [key for key in in_order(submissions, time.time()) if self._is_due(key, submissions[key])]
         cancelled = any(submissions[key].cancelled for key in keys)

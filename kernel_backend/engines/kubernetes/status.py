@@ -72,12 +72,18 @@ class _Gang(NamedTuple):
 
     @property
     def may_run(self) -> bool:
-        """Return whether a gang in an allocation has started, or may have."""
+        """Return whether a gang that is assigned to an allocation has started there.
+
+        That is so if a launcher has written to its folder, or the holder has announced the start.
+        """
         return bool(self.began) or (self.kept is not None and self.submission.step in self.kept.started)
 
     @property
     def codes(self) -> Mapping[int, int | None]:
-        """Return the exit codes of the gang's launchers in an allocation, by node, as far as they have exited."""
+        """Return the exit codes of the gang's launchers, by node number, as far as the holders have reported them.
+
+        Empty if the gang runs in no allocation.
+        """
         return self.kept.codes(self.submission.step) if self.kept is not None else {}
 
     @property
@@ -87,9 +93,10 @@ class _Gang(NamedTuple):
 
     @property
     def out_of_memory(self) -> Finished | None:
-        """Return the end of the gang if a container was killed for using too much memory, else None.
+        """Return how the gang ended if a container was killed for using too much memory, else None.
 
-        The container of a kept pod that ended well has its memory used up by an earlier gang, if at all.
+        In an allocation, a pod that ended with exit code 0 does not count: only an earlier gang can have used up its
+        memory.
         """
         return out_of_memory([each for each in self.pods if not self.submission.allocation or each.exit_code])
 
@@ -126,16 +133,19 @@ class StatusReader:
         self._since.pop(key, None)
 
     def unended(self, of: Sequence[AttemptId] | None = None) -> dict[AttemptId, Submission]:
-        """Return the records of listed gangs for which no end is stored; if `of` is given, only of attempts in it."""
+        """Return the records of gangs that were not forgotten and for which no end is stored, by attempt.
+
+        If `of` is given, only attempts in it are considered.
+        """
         found = ((key, read_submission(self._folders.of(key))) for key in self._folders.listed(of))
         return {key: each for key, each in found if each is not None and each.end is None}
 
     def read(
         self, cached: CachedPods, absent: Collection[str], of: Sequence[AttemptId] | None = None
     ) -> list[GangStatus]:
-        """Return the status of every listed gang; if `of` is given, only of attempts in it.
+        """Return the status of each gang that was not forgotten; if `of` is given, only of attempts in it.
 
-        `absent` are the owners of pods of which the API server has just said that they have no pod.
+        `absent` has the names of the ConfigMaps of which the API server has just confirmed that they own no pod.
         """
         return [self._known_status(key, cached, absent) for key in self._folders.listed(of)]
 
@@ -204,9 +214,10 @@ class StatusReader:
         return GangStatus(key=gang.key, phase="ended", outcome=outcome, result=result)
 
     def _ending(self, gang: _Gang, absent: bool) -> Finished | None:
-        """Return the end of a gang, derived from its pods, if its launchers have written no result.
+        """Return how a gang ended whose launchers have written no result, as its pods show.
 
-        None if the gang runs or waits, or as long as a result may still appear.
+        None if the gang runs or waits, or as long as a result may still appear. `absent` is True if the API server has
+        just confirmed that the gang has no pod.
         """
         now, here = time.time(), list(gang.here.values())
         if gang.submission.cancelled and not here:
@@ -232,7 +243,7 @@ class StatusReader:
         return None
 
     def _before_start(self, gang: _Gang, now: float) -> Finished | None:
-        """Return the end of a gang that has not started in its allocation; None if it may still start."""
+        """Return how a gang ended that has not started in its allocation; None if it may still start."""
         if gang.submission.cancelled and (gang.kept is None or gang.submission.step in gang.kept.ended):
             return _cancelled(gang)
         if gang.kept is None:
@@ -258,10 +269,10 @@ class StatusReader:
         return found._replace(failure=never_launched(gang.folder).failure) if found is not None and own else found
 
     def _unless_told(self, gang: _Gang, found: Finished) -> Finished:
-        """Return the end of a gang that a launcher of another node has recorded, if it names the cause; else `found`.
+        """Return how a gang ended: as one of its launchers has recorded it if that is the cause, else `found`.
 
-        `found` is the end derived from the pods. It takes precedence over a recorded failure that is only a consequence
-        of another one and, if `found` has a failure, over a recorded signal.
+        `found` is the end derived from the pods. A recorded failure is not the cause if it is a consequence of another
+        failure, or if it is a signal and `found` has a failure, as Kubernetes may have sent the signal.
         """
         told = gang.folder.partial_result()
         if told is None or told.failure is None or told.failure.consequence or (by_signal(told) and found.failure):
@@ -279,7 +290,7 @@ class StatusReader:
 
 
 def _left(gang: _Gang) -> Finished:
-    """Return the end of a gang in an allocation whose launchers have exited without writing a result."""
+    """Return how a gang in an allocation ended whose launchers have exited without writing a result."""
     if gang.submission.cancelled:
         return _cancelled(gang)
     if len(gang.began) == gang.size:
@@ -314,7 +325,7 @@ def _is_of(submission: Submission, pod: Mapping[str, Any]) -> bool:
 
 
 def _cancelled(gang: _Gang) -> Finished:
-    """Return the end of a gang that Daylight has cancelled, if its launchers wrote no result."""
+    """Return how a gang ended that Daylight has cancelled and whose launchers wrote no result."""
     if gang.began:
         return Finished(Outcome.LOST)
     return Finished(Outcome.RELEASED if gang.submission.cancelled == "release" else Outcome.KILLED)
@@ -326,7 +337,7 @@ def _not_placed(pods: Collection[PodState], count: int, patience: float) -> Fini
 
 
 def _vanished(gang: _Gang, events: Mapping[str, str]) -> Finished:
-    """Return the end of a gang whose pods were deleted, or have all exited, without a result from its launchers.
+    """Return how a gang ended whose pods were deleted, or have all exited, without a result from its launchers.
 
     The gang is lost, unless Daylight has cancelled it. If pods were deleted, the failure says why, if known: `events`
     has the reasons by pod name.

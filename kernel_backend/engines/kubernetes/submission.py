@@ -6,7 +6,7 @@ from kernel_backend.engines.submission import AllocatedGang, SubmissionFile
 
 
 class Submission(AllocatedGang):
-    """Record of the submission of a gang.
+    """Record of the submission of a gang to Kubernetes.
 
     It is written before the gang's objects are created, so that an interrupted submission is noticed later.
     """
@@ -23,12 +23,16 @@ class Submission(AllocatedGang):
 
     @property
     def pods(self) -> str:
-        """Return the name of the owner of the pods in which it runs."""
+        """Return the name of the ConfigMap that owns the gang's pods: its own pods, or those of its allocation."""
         return self.kept or self.name
 
     @property
     def step(self) -> str:
-        """Return the name of the gang in its allocation: the attempt's key and the mark of its token."""
+        """Return the name of the gang in its allocation: the attempt's key, a colon, and a suffix.
+
+        The suffix is that of the names of the gang's objects. It depends on the attempt's secret token, and so differs
+        if a key recurs.
+        """
         _, experiment, trial, number, mark = self.name.split("-")
         return f"{experiment}.{trial}-{number}:{mark}"
 

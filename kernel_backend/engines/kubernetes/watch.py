@@ -32,7 +32,10 @@ Pods = Mapping[str, Mapping[int, dict[str, Any]]]  # by name of the gang's owner
 
 
 class PodFollower(ABC):
-    """Base class of caches of pods; its task follows the pods as long as the cache is read from time to time."""
+    """Base class of caches of pods.
+
+    A background task lists the pods and follows their changes, as long as the cache is read from time to time.
+    """
 
     def __init__(self, api: Api, query: Query, what: str) -> None:
         """Create the cache; the query parameters `query` select the pods, and `what` names them in messages."""
@@ -43,7 +46,10 @@ class PodFollower(ABC):
         self.problem = ""  # why there is nothing newer
 
     async def _ask(self) -> bool:
-        """Keep the task running, and wait up to 2 s for the first list; return whether the pods have been listed."""
+        """Start the background task unless it runs, and wait up to 2 s for the first list of pods.
+
+        Returns whether the pods have been listed.
+        """
         self._asked_at = time.monotonic()
         task = self._task
         if task is None or task.done() or task.get_loop() is not asyncio.get_running_loop():
@@ -88,7 +94,10 @@ class PodFollower(ABC):
                 await asyncio.sleep(RETRY_S)
 
     async def _watch(self, path: str, version: str) -> str:
-        """Apply the changes after a resource version until the server ends the watch; return the newest version."""
+        """Apply the changes after the resource version `version`, until the server ends the watch.
+
+        Returns the newest resource version that the server has sent, from which the next watch continues.
+        """
         query = {**self._query, "resourceVersion": version, "allowWatchBookmarks": "true"}
         async for event in self._api.watch(path, query):
             version = event["object"]["metadata"]["resourceVersion"]
@@ -105,7 +114,10 @@ class PodFollower(ABC):
 
 
 class CachedPods(NamedTuple):
-    """Pods of a pool as of the last list or change, with the last states of deleted ones; grouped by gang."""
+    """Pods of a pool as of the last list or change, and the last states of deleted ones.
+
+    Both mappings have the pods by the name of the ConfigMap that owns them (one for each gang), then by node number.
+    """
 
     pods: Pods = MappingProxyType({})
     gone: Pods = MappingProxyType({})
@@ -142,9 +154,10 @@ class PodCache(PodFollower):
         return (await self._api.list(await self._api.of("pods"), self._query))[0]
 
     async def absent(self, gangs: Collection[str]) -> set[str]:
-        """Return those of these gangs that have no pod in the API server now; raise EngineUnavailable or Refused.
+        """Return those of `gangs` that have no pod in the API server now; raise EngineUnavailable or Refused.
 
-        For many gangs all pods of the pool are listed once, which is faster than a request for each gang.
+        Each is the name of the ConfigMap that owns the gang's pods. For many gangs all pods of the pool are listed
+        once, which is faster than a request for each gang.
         """
         if len(gangs) <= FEW:
             return {name for name in gangs if not await self.fresh(name)}
@@ -166,7 +179,7 @@ class PodCache(PodFollower):
 
 
 def waiting_pods(pods: Pods, now: float) -> list[str]:
-    """Return the name of one pod of each gang that has pods pending for more than 5 s.
+    """Return the names of pods that have been pending for more than 5 s, one pod of each gang.
 
     `now` is in seconds since the epoch.
     """
@@ -182,7 +195,10 @@ def waiting_pods(pods: Pods, now: float) -> list[str]:
 
 
 def taken_pods(cached: CachedPods, gangs: Collection[str]) -> list[str]:
-    """Return the names of the pods of these gangs that are deleted, or are being deleted."""
+    """Return the names of those pods of the given gangs that were deleted, or are being deleted.
+
+    `gangs` has the names of the ConfigMaps that own the gangs' pods.
+    """
     found = []
     for name in gangs:
         going = (pod for pod in cached.pods.get(name, {}).values() if pod["metadata"].get("deletionTimestamp"))

@@ -22,7 +22,10 @@ class QueuedWorkloads:
         self._asked_at = 0.0
 
     async def look(self, waiting: Sequence[str]) -> None:
-        """Read Kueue's reasons for the gangs of these pods, at most every 10 s; drop the reasons for other pods."""
+        """Update the reasons why the gangs of the waiting pods are not admitted by Kueue, at most every 10 s.
+
+        `waiting` are the names of these pods; the reasons for all other pods are dropped.
+        """
         if not waiting or time.monotonic() < self._asked_at + EVERY_S:
             self.texts = {name: text for name, text in self.texts.items() if name in waiting}
             return
@@ -31,9 +34,9 @@ class QueuedWorkloads:
         self.texts = {name: text for name in waiting if (text := told.get(name.rpartition("-")[0], ""))}
 
     async def _all(self) -> dict[str, str]:
-        """Return the reason why Kueue does not admit a gang ("" if it does), by name of the gang's pod group.
+        """Return why Kueue does not admit each gang ("" if it does), by name of the gang's pod group.
 
-        Empty if the cluster has no Kueue, or cannot be asked.
+        Empty if the cluster has no Kueue, or the API server does not answer.
         """
         try:
             if not (version := (await self._discovery.newest()).workloads):

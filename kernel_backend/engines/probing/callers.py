@@ -1,4 +1,4 @@
-"""Serve the probe programs of a check that call the service (as those in pods do): store answers, hand out orders."""
+"""Serve the probe programs of a pool's check that call the service, as those in pods do: take answers, give orders."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class CalledCheck:
         self._exchange, self._orders = exchange, ProbeOrders()
 
     async def send(self, order: Order) -> None:
-        """Give an order to all probe programs of the check, each by its call that waits now, or by its next one."""
+        """Give an order to the probe programs on all nodes: each gets it in reply to its current or next request."""
         if isinstance(order, PeerAddresses):
             self._orders = self._orders.model_copy(update={"peer": order})
         elif isinstance(order, AllReduceOrder):
@@ -39,7 +39,7 @@ class CalledCheck:
 
 
 class CallingProbes:
-    """Checks in progress whose probe programs call the service, by id of the check."""
+    """Checks in progress, by id, whose probe programs send answers to the service and get orders in return."""
 
     def __init__(self) -> None:
         self._checks: dict[str, CalledCheck] = {}

@@ -24,7 +24,7 @@ Send = Callable[[Order], Awaitable[None]]
 
 
 class ProbeExchange:
-    """Answers of the probe programs of one check, and the sequence of its tests.
+    """Answers of the probe programs of one check, and the order of the tests in which several nodes take part.
 
     How answers and orders are transported (such as through srun) is up to the engine.
     """
@@ -55,7 +55,7 @@ class ProbeExchange:
             self.notify()
 
     def end(self) -> None:
-        """End the check; waits for answers return at once."""
+        """End the check: all methods that wait for answers return at once."""
         self._over = True
         self.notify()
 
@@ -69,7 +69,7 @@ class ProbeExchange:
         return [_probe(node, self._parts[node]) for node in sorted(self._parts)]
 
     async def first_answers(self, nodes: int, seconds: float) -> bool:
-        """Wait up to `seconds` until this many nodes have sent any answer; return whether at least one has."""
+        """Wait up to `seconds` until `nodes` nodes have sent at least a first answer; return whether any has."""
         await self.until(lambda: len(self._parts) >= nodes, seconds)
         return bool(self._parts)
 
@@ -102,7 +102,10 @@ class ProbeExchange:
         return condition()
 
     async def _answered(self, part: str, seconds: float) -> bool:
-        """Wait up to `seconds` until every node has answered the question `part`; return whether all have."""
+        """Wait until all nodes have sent the answer `part`, such as `reached`; return whether they have.
+
+        The wait takes up to `seconds`.
+        """
         nodes = range(self._nodes)
         return await self.until(lambda: all(part in self._parts.get(node, ()) for node in nodes), seconds)
 

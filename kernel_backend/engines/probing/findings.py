@@ -19,7 +19,7 @@ _SHARED = "put it on a file system that all nodes see at the same path"
 
 
 class EngineTerms(NamedTuple):
-    """Parts of the findings' texts that differ by engine: its name, and advice on what to change."""
+    """Words that differ by engine in the texts of findings: the engine's name, and advice on what to change."""
 
     engine: str
     versions: str  # how to have the same versions on all nodes
@@ -44,7 +44,7 @@ class ProbeSetup(NamedTuple):
 
 
 def node_findings(setup: ProbeSetup, probes: Sequence[NodeProbe]) -> list[PoolFinding]:
-    """Return the findings about the nodes that have answered, in the order in which they matter to a training."""
+    """Return the findings about the nodes that have answered: versions, folders, service, clocks, devices, network."""
     found = [
         _versions(setup, probes),
         _home(setup, probes),
@@ -98,7 +98,10 @@ def _home(setup: ProbeSetup, probes: Sequence[NodeProbe]) -> PoolFinding:
 
 
 def _folder(name: str, path: str, tests: Mapping[str, WriteTest | None]) -> PoolFinding:
-    """Return the finding about a folder that all nodes must see and write to; `tests` has each node's test of it."""
+    """Return the finding `name` about a folder that all nodes must see and be able to write to.
+
+    `path` is the folder, and `tests` has the result of each node's test, None if the node sent none.
+    """
     for is_so, says, todo in _FOLDER:
         if nodes := [node for node, test in tests.items() if is_so(test)]:
             first = tests[nodes[0]] or WriteTest()
@@ -161,7 +164,7 @@ def _clocks(probes: Sequence[NodeProbe]) -> PoolFinding:
 def _difference(probe: NodeProbe) -> float:
     """Return how many seconds a node's clock is ahead of the service's; negative if it is behind.
 
-    0 if the time that the answer took to arrive may explain the difference.
+    Returns 0 if the delay of the answer on its way is large enough to explain the difference.
     """
     return _least_difference(probe) and (probe.clock or 0.0) - (probe.sent + probe.received) / 2
 
@@ -183,7 +186,10 @@ def _checkpoints(setup: ProbeSetup, probes: Sequence[NodeProbe]) -> PoolFinding:
 
 
 def _store(url: str, tests: Mapping[str, WriteTest | None]) -> PoolFinding:
-    """Return the finding about an object store that all nodes must write to and read; `tests` has each node's test."""
+    """Return the finding about an object store that all nodes must be able to write to and read.
+
+    `tests` has the result of each node's test, None if the node sent none.
+    """
     for node, test in tests.items():
         if test is None or test.problem:
             says = f"{node}: {url} cannot be used ({test.problem if test is not None else 'no answer'})"

@@ -15,7 +15,8 @@ _INTERFACE = "set `interface` of the pool to a network device that all nodes sha
 def address_to_use(probes: Sequence[NodeProbe], interface: str | None) -> str:
     """Return the first address of node 0 to which all other nodes could connect; "" if there is none.
 
-    With `interface`, only addresses of that network device count.
+    `probes` are the answers of all nodes, in order of node numbers. With `interface`, only addresses of that network
+    device count.
     """
     reached = [{each.address for each in probe.reached or ()} for probe in probes[1:]]
     usable = usable_addresses(probes[0].addresses, interface)

@@ -1,4 +1,7 @@
-"""Make the request to a check's probe programs, and the folder by which they recognise the service's home."""
+"""Make the request to a check's probe programs.
+
+It names a temporary folder by which they verify that their node sees the service's home.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +20,10 @@ from kernel_backend.model.launch.probe import ProbeRequest
 
 @contextlib.asynccontextmanager
 async def probe_request(setup: ProbeSetup, urls: tuple[str, ...]) -> AsyncIterator[ProbeRequest]:
-    """Yield the request for the probe programs of a check; `urls` are the service's addresses.
+    """Yield the request that the probe programs of a check get; `urls` are the service's addresses.
 
-    For this, a folder is created in the service's home, by which nodes verify that they see the same home. It is
-    deleted when the block ends. Raises OSError if it cannot be created.
+    During the block there is a new folder in the service's home, with a file by which nodes verify that they see the
+    same home. Raises OSError if the folder cannot be created.
     """
     nonce = secrets.token_hex(16)
     folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="check-", dir=setup.home))

@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class Accounted(NamedTuple):
-    """Job of Slurm, as sacct lists it."""
+    """Fields of a Slurm job, as sacct lists it."""
 
     id: str
     name: str
@@ -75,7 +75,10 @@ class Accounting:
         self._jobs: dict[str, Accounted] = {}
 
     async def completed(self, queue: Queue, submissions: Mapping[AttemptId, Submission | None]) -> Queue:
-        """Return `queue`, with the jobs of these gangs added that have ended and that only sacct still lists."""
+        """Return a copy of `queue` with jobs added that have ended and that squeue no longer lists, according to sacct.
+
+        They are the jobs of the given gangs (`submissions`).
+        """
         missing = {key: each for key, each in submissions.items() if each is not None and _left(queue, each)}
         if missing and not self._none and time.monotonic() > self._asked_at + EVERY_S:
             self._asked_at = time.monotonic()

@@ -175,9 +175,10 @@ class SlurmAllocatedGangs(AllocatedGangs[SlurmAllocation, Submission]):
             await asyncio.to_thread(held.refresh)
 
     async def _gone(self, held: SlurmAllocation, key: str) -> bool:
-        """Return whether the job of a gang's allocation is pending or has ended, according to a new squeue.
+        """Return whether a gang cannot run any more, as the job of its allocation is pending or has ended.
 
-        Raises Unconfirmed if Slurm does not answer.
+        `key` is the name of the gang. The state comes from a new squeue. If the job is pending, the gang is withdrawn
+        from the allocation. Raises Unconfirmed if Slurm does not answer.
         """
         try:
             queue = await self._controller.fresh()

@@ -32,9 +32,10 @@ class AllocationRequests:
         self._limit: tuple[float, float | None] = (0.0, None)  # when the cached limit expires, and the limit in seconds
 
     async def prepared(self, job: LaunchSpec, demand: Demand) -> SlurmAllocation:
-        """Return a new allocation for gangs with this demand; its record is written, and its job not yet submitted.
+        """Return a new allocation for gangs with this demand, of the length that `job` requests.
 
-        Raises EngineUnavailable if Slurm does not answer.
+        Its record is written to its folder; its Slurm job is not submitted yet. Raises EngineUnavailable if Slurm does
+        not answer.
         """
         id = f"{job.experiment}-{secrets.token_hex(3)}"
         record = SlurmRecord(
@@ -76,7 +77,10 @@ class AllocationRequests:
 
 
 async def cancel(held: SlurmAllocation, *words: str) -> bool:
-    """Call scancel with these options for the job of an allocation; return False if Slurm did not answer."""
+    """Call scancel with the options `words` for the Slurm job of an allocation.
+
+    Returns False if Slurm did not answer; True also if the job has ended already.
+    """
     try:
         if held.record.job:
             await run("scancel", *words, held.record.job)

@@ -11,7 +11,7 @@ LOG = "holder.log"
 
 
 class SlurmRecord(AllocationRecord):
-    """Record of an allocation, with the comment of its Slurm job.
+    """Properties of an allocation that is a Slurm job, with the job's comment.
 
     By this comment the job is found if sbatch did not return its id.
     """
@@ -20,7 +20,10 @@ class SlurmRecord(AllocationRecord):
 
 
 class SlurmAllocation(Allocation):
-    """Allocation that is a Slurm job; its batch script reports events, and its gangs are named by `Submission.step`."""
+    """Allocation that is a Slurm job, whose batch script (the holder) starts gangs and reports events.
+
+    Gangs are named by `Submission.step`.
+    """
 
     kind = SlurmRecord
     record: SlurmRecord
@@ -30,7 +33,7 @@ class SlurmAllocation(Allocation):
         return queue.find(self.record.job, self.record.comment)
 
     def in_queue(self, queue: Queue) -> HeldAllocation:
-        """Return the record of this allocation that users may see, with the state of its job in `queue`."""
+        """Return the fields of this allocation that users may see, with the state of its job in `queue`."""
         job = self.job(queue)
         left = parse_time(job.left) if job is not None and job.state == "RUNNING" else None
         closing = ""

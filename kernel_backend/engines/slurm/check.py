@@ -79,9 +79,9 @@ async def _probed(setup: ProbeSetup, urls: tuple[str, ...]) -> list[PoolFinding]
 
 
 async def _versions(python: str) -> Versions | str:
-    """Return the versions of Daylight, Python and torch that a Python interpreter on this machine has.
+    """Return the versions of Daylight, Python and torch of the interpreter `python` on this machine.
 
-    A text says why they could not be read. `python` is the path of the interpreter.
+    If they cannot be read, return a text that says why.
     """
     words = (python, "-P", "-m", "kernel_backend.launch.probe")
     try:

@@ -38,7 +38,10 @@ class SlurmRefused(DaylightError):
 
 
 def cleaned(base: Mapping[str, str], withheld: Collection[str] = ()) -> dict[str, str]:
-    """Return environment variables without those named `withheld` and those that configure Slurm's commands or jobs."""
+    """Return the environment variables `base` without some: those named `withheld`, and those that configure Slurm.
+
+    Variables such as SBATCH_PARTITION would change the commands of Slurm, or the jobs that they submit.
+    """
     return {
         name: value
         for name, value in base.items()

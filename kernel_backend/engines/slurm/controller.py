@@ -62,7 +62,7 @@ class Controller:
         return self._queue._replace(problem=self._queue.problem or slow)
 
     async def fresh(self) -> Queue:
-        """Return the queue as printed by a squeue that starts after this call; raise EngineUnavailable without one."""
+        """Return the jobs as listed by a squeue that starts after this call; raise EngineUnavailable if it fails."""
         called = time.time()
         while self._tried_at < called or self._busy():
             await self._ask()
@@ -75,7 +75,10 @@ class Controller:
         return task is not None and not task.done() and task.get_loop() is asyncio.get_running_loop()
 
     async def _ask(self, patience: float | None = None) -> bool:
-        """Run squeue, or join one that runs already, for up to `patience` seconds; return whether it has ended."""
+        """Run squeue, or wait for one that runs already; return whether it has ended.
+
+        The wait takes up to `patience` seconds; None means until it has ended.
+        """
         if not self._busy() or self._asking is None:
             self._tried_at = time.time()
             self._asking = asyncio.create_task(self._squeue(), name="squeue")

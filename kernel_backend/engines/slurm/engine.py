@@ -60,9 +60,10 @@ class SlurmEngine(FolderEngine):
     caps = Caps(atomic_gang=True, preemption=True, quota=True, multi_node=True, per_user_identity=False, places=False)
 
     def __init__(self, home: Path, pool: Pool, service: str, controller: Controller | None = None) -> None:
-        """Create the engine of a pool; `service` is a name that no other service has.
+        """Create the engine of a pool, for the service whose home directory is `home`.
 
-        `controller` is the cache of Slurm's queue, which all pools of a service share.
+        `service` is the id of that service, a random name stored in `home`. `controller` is the cache of Slurm's queue,
+        which all pools of a service share.
         """
         super().__init__(GangFolders(home, pool.name))
         self._home, self._pool, self._service = home, pool, service
@@ -118,7 +119,7 @@ class SlurmEngine(FolderEngine):
                 await self._sbatch(job, token, folder, new, lock)
 
     async def statuses(self, of: Sequence[AttemptId] | None = None) -> Sequence[GangStatus]:
-        """Return the status of every listed gang of this pool; if `of` is given, only of attempts in it.
+        """Return the status of each gang of this pool that was not forgotten; if `of` is given, only of attempts in it.
 
         For all pools and gangs together, squeue runs at most once a second. Each call also starts the work that is due,
         such as submitting delayed gangs again.
@@ -142,7 +143,7 @@ class SlurmEngine(FolderEngine):
         return await asyncio.to_thread(self._statuses.read, queue, of)
 
     async def release(self, key: AttemptId) -> None:
-        """Ask the ranks of a running gang to save a checkpoint and exit; cancel the job of a pending gang."""
+        """Make the ranks of a running gang save a checkpoint and exit; cancel the job of a pending gang."""
         submission = await self._cancelling(key, "release")
         if submission is not None and submission.allocation and submission.end is None:
             await self._kept.release(submission)
@@ -186,7 +187,7 @@ class SlurmEngine(FolderEngine):
         await asyncio.to_thread(self._folders.forget, key)
 
     async def check(self, context: CheckContext) -> Sequence[PoolFinding]:
-        """Check the pool by running a probe program on two of its nodes, or on the only one."""
+        """Check the pool: read its partition from Slurm, and run a probe program on two of its nodes if it has two."""
         return await check_pool(self._home, self._pool, context)
 
     # Allocations that searches keep
@@ -196,7 +197,7 @@ class SlurmEngine(FolderEngine):
         return self._kept.shown()
 
     async def give_back(self, id: str, why: str) -> None:
-        """Start no more gangs in an allocation, and end it when its current gang has ended."""
+        """Start no more gangs in an allocation, and end it when its current gang has ended; `why` is shown to users."""
         await self._kept.give_back(id, why)
 
     async def _sbatch(
@@ -259,9 +260,9 @@ class SlurmEngine(FolderEngine):
             return False
 
     async def _cancelling(self, key: AttemptId, why: Literal["release", "kill"]) -> Submission | None:
-        """Record that a gang is to be ended by release or by kill; return its record, None if it was never submitted.
+        """Record in a gang's submission that it is to be ended, by `release` or `kill`; return the submission.
 
-        Raises Unconfirmed if an sbatch for the gang still runs and does not end.
+        None if the gang was never submitted. Raises Unconfirmed if an sbatch for the gang still runs and does not end.
         """
         folder = self._folders.of(key)
         if (submission := read_submission(folder)) is None:

@@ -69,7 +69,7 @@ def not_started(setup: ProbeSetup, job: ProbeJob, waited: float) -> PoolFinding:
 
 
 def findings(setup: ProbeSetup, job: ProbeJob, probes: Sequence[NodeProbe]) -> list[PoolFinding]:
-    """Return the findings from the probe programs' answers, in the order in which they matter to a training."""
+    """Return the findings of a check whose probe programs started: nodes without an answer first, then the answers."""
     says = f"{job.started or 0.0:.1f} s from srun to the first line of the probe"
     start = PoolFinding(name="start", ok=True, says=says)
     return [*_unanswered(setup, job, probes), *node_findings(setup, probes), start]
@@ -84,7 +84,10 @@ def _unanswered(setup: ProbeSetup, job: ProbeJob, probes: Sequence[NodeProbe]) -
 
 
 def _failed(setup: ProbeSetup, errors: str) -> PoolFinding | None:
-    """Return the finding that a node could not run the probe program; None if `errors` shows another problem."""
+    """Return the finding that a node could not run the probe program.
+
+    None if `errors`, the error output of srun, shows another problem.
+    """
     if "execve" in errors or "No such file or directory" in errors:
         return red("probe", f"{setup.python} is not there on a node", TERMS.versions)
     if "No module named" in errors:

@@ -1,4 +1,7 @@
-"""Submit gangs again that sbatch did not accept: the user had too many jobs in the queue, or Slurm did not answer."""
+"""Submit gangs again that sbatch has not accepted.
+
+The user had too many jobs in the queue, or Slurm did not answer.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +34,9 @@ def in_order(submissions: Submissions) -> list[AttemptId]:
 
 
 class RetryTimer:
-    """Timer for the next try of submitting delayed gangs.
+    """Timer that says when to try again to submit the delayed gangs.
 
-    It is due as soon as jobs have left the queue or Slurm answers again, else RETRY_S seconds after the last try.
+    A try is due as soon as jobs have left the queue or Slurm answers again, else RETRY_S seconds after the last try.
     """
 
     def __init__(self) -> None:
@@ -47,7 +50,7 @@ class RetryTimer:
         return time.monotonic() >= self._again or _active(queue) < self._active
 
     def tried(self, queue: Queue) -> None:
-        """Record that a try has failed; `queue` is Slurm's queue at that time."""
+        """Record that a try has failed, with Slurm's queue at that time, so that `due` notices when jobs leave it."""
         self._again, self._active = time.monotonic() + RETRY_S, _active(queue)
 
 

@@ -26,7 +26,10 @@ class JobSteps:
         self._step: subprocess.Popen[bytes] | None = None
 
     def start(self, order: dict[str, Any]) -> None:
-        """Start the script of a gang, which replaces itself by srun; raise OSError if the log cannot be opened."""
+        """Start a gang by running the shell script of the order, which replaces itself by srun.
+
+        Raises OSError if the log cannot be opened.
+        """
         with open(order["log"], "ab") as log:
             self._step = subprocess.Popen(
                 ["/bin/sh", order["script"]], stdin=subprocess.DEVNULL, stdout=log, stderr=log

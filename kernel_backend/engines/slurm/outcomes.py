@@ -17,9 +17,9 @@ NODE_LOST = ("NODE_FAIL", "BOOT_FAIL")
 
 
 def node_problems(kind: FaultKind, reason: str, nodes: str) -> tuple[NodeProblem, ...]:
-    """Return the fault of a job's node if the job has only one.
+    """Return a problem of kind `kind` for the node of a job, as a tuple; () if the job has several nodes.
 
-    For several nodes return (), as Slurm does not say which of them has the fault.
+    For several nodes, Slurm does not say which of them has the fault. `nodes` is Slurm's text, such as `n[1-2]`.
 
     Examples
     --------
@@ -31,7 +31,7 @@ def node_problems(kind: FaultKind, reason: str, nodes: str) -> tuple[NodeProblem
 
 
 def explained(result: AttemptResult, state: str) -> bool:
-    """Return whether a job's state explains why a rank was killed by a signal.
+    """Return whether the state of a gang's job explains why a rank was killed by a signal, such as OUT_OF_MEMORY.
 
     The state then decides the outcome, rather than the launcher's result, which shows only the signal.
     """
@@ -39,9 +39,10 @@ def explained(result: AttemptResult, state: str) -> bool:
 
 
 def contested(result: AttemptResult, state: str, asked_at: float, now: float) -> bool:
-    """Return whether Slurm may still report that it killed the ranks itself; the gang's end is then not known yet.
+    """Return whether Slurm may soon report that it killed the ranks itself, so that `result` is not final yet.
 
     `result` is the launcher's result. `state` is the state of the job at time `asked_at`, "" if Slurm did not list it.
+    Times are in seconds since the epoch.
     """
     if not by_signal(result) or state in ENDED:
         return False
@@ -54,11 +55,11 @@ def contested(result: AttemptResult, state: str, asked_at: float, now: float) ->
 
 
 def job_outcome(state: str, began: bool, cancelled: str, job: str, nodes: str) -> tuple[Outcome, Failure | None]:
-    """Return how a gang ended, according to the final state of its job: the outcome and the failure.
+    """Return how a gang ended according to the final state of its job: the outcome, and the failure or None.
 
     This is used if there is no launcher's result, or if the state explains it. `began` says whether a launcher had
-    started, and `cancelled` how Daylight cancelled the job, "" if it did not. `job` and `nodes` are the job's id and
-    nodes, for messages.
+    started, and `cancelled` how Daylight cancelled the job (`release` or `kill`), "" if it did not. `job` and `nodes`
+    are the job's id and nodes, for messages.
     """
     if state in ("TIMEOUT", "DEADLINE"):
         message = f"Slurm ended job {job} at its time limit: set a longer one with --time in the pool's `extra`"

@@ -52,7 +52,7 @@ _DOWN = re.compile(r"^(?:down|drain|fail|unknown|maint|error|inval|reboot)|\*$")
 
 
 class SlurmJob(NamedTuple):
-    """Job of Slurm, as squeue lists it."""
+    """Fields of a Slurm job, as squeue lists it."""
 
     id: str
     state: str
@@ -156,7 +156,10 @@ def was_preempted(text: str) -> bool:
 
 
 def never(reason: str) -> str:
-    """Return advice for users if a job that is pending for this reason can never start; "" if it may start."""
+    """Return advice for users on a pending job that can never start; "" if the job may start.
+
+    `reason` is Slurm's reason why the job is pending, such as `PartitionTimeLimit`.
+    """
     return _NEVER.get(reason) or (f"{_SITE} for one job: request less" if _PER_JOB.fullmatch(reason) else "")
 
 
@@ -239,7 +242,7 @@ def refusal_advice(refusal: str) -> str:
 
 
 def _rows(text: str, pool: Pool) -> list[list[str]]:
-    """Return the fields of each line about the pool's partition, from the output of `sinfo -N -h -o SINFO`.
+    """Return the six fields of each line about the pool's partition, from the output of `sinfo -N -h -o SINFO`.
 
     If the pool names no partition, the lines about the default one are returned.
     """

@@ -23,10 +23,10 @@ LOOK_S = 3.0  # between calls of squeue
 
 
 class Probes:
-    """Probe programs of one check, and their answers so far."""
+    """Slurm job that runs the probe programs of one check, and their answers so far."""
 
     def __init__(self, setup: ProbeSetup, request: ProbeRequest) -> None:
-        """Create the probe programs' job from the settings of a check; `run` starts it."""
+        """Set up the job from the settings of a check and the request that the probe programs get; `run` starts it."""
         self.job = ProbeJob()
         self._setup, self._request = setup, request
         self._name = f"daylight-check-{request.nonce[:8]}"

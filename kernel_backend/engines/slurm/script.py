@@ -33,9 +33,9 @@ class Shape(NamedTuple):
 
     @classmethod
     def of(cls, job: LaunchSpec) -> Shape:
-        """Return the shape of the gang that a launch spec describes.
+        """Return the size of the gang that a launch spec describes.
 
-        Only the sizes in its placement count, as Slurm chooses the nodes.
+        Of the placement only the numbers are used, not the nodes, as Slurm chooses these.
         """
         return cls(
             slots=sum(len(share.slots) for share in job.placement),
@@ -59,12 +59,15 @@ def comment(service: str, job: LaunchSpec, digest: str) -> str:
 
 
 def comment_mark(service: str, pool: str) -> str:
-    """Return the text with which the comments of all jobs of a service's pool begin."""
+    """Return the text with which the comments of all Slurm jobs of one pool of a service begin."""
     return f"daylight:{service}:{pool}:"
 
 
 def sbatch_options(job: LaunchSpec, pool: Pool, folder: Path, comment: str) -> list[str]:
-    """Return the options of sbatch for a gang's job; the pool's `extra` options come last and so take precedence."""
+    """Return the options of sbatch for a gang's job, which gets this `comment`; `folder` is the attempt's folder.
+
+    The options in the pool's `extra` come last and so take precedence.
+    """
     words = ["--parsable", "--no-requeue", f"--job-name={job_name(job.id)}", f"--comment={comment}"]
     log = "/dev/null" if job.staged else str(folder / "launcher.log").replace("%", "%%")
     cwd = "/" if job.staged else job.cwd
@@ -93,7 +96,8 @@ def probe_options(pool: Pool, nodes: int, gpus: bool, name: str) -> list[str]:
 def script(job: LaunchSpec, pool: Pool, folder: Path, scratch: Path) -> str:
     """Return the batch script of a gang's job: it starts a launcher on each node, and exits with their exit code.
 
-    `scratch` is a folder on the nodes' own disks, to which the script writes if no disk is shared.
+    `folder` is the attempt's folder. `scratch` is a folder on the nodes' own disks, to which the script writes its
+    output if no disk is shared with the service.
     """
     output = _own_output(scratch, job) if job.staged else ""
     return f"#!/bin/sh\n{output}{_step(job, pool, folder)}"
@@ -163,9 +167,9 @@ def _staging(job: LaunchSpec, scratch: Path, token: str) -> dict[str, str]:
 
 
 def _own_output(scratch: Path, job: LaunchSpec) -> str:
-    """Return script lines that redirect all output to a file in `scratch` that only its user can read.
+    """Return script lines that redirect all output to a file in `scratch` that only the job's user can read.
 
-    If the file cannot be written, the output stays as it is.
+    If the file cannot be written, the output is not redirected.
     """
     folder, output = shlex.quote(str(scratch)), shlex.quote(str(job_output(scratch, job)))
     # If the disk is full or read-only, the launchers report it to the service.
@@ -173,9 +177,9 @@ def _own_output(scratch: Path, job: LaunchSpec) -> str:
 
 
 def _shares(shape: Shape) -> str:
-    """Return the script line that sets the number of CPU slots of each node; "" if slots are GPUs.
+    """Return the script line that sets DAYLIGHT_SLOTS_OF_NODES, the number of CPU slots of each node.
 
-    Launchers detect GPUs themselves.
+    "" if slots are GPUs, which launchers detect themselves.
     """
     if shape.gpus:
         return ""
@@ -197,7 +201,7 @@ def _cpus(shape: Shape, pool: Pool) -> int:
 
 
 def _size(shape: Shape, pool: Pool) -> list[str]:
-    """Return the options of sbatch that set a gang's size.
+    """Return the options of sbatch that set a gang's size: nodes, tasks, CPUs, GPUs and memory.
 
     Each node gets the same share if the slots can be divided equally; else Slurm chooses the shares.
     """

@@ -29,7 +29,7 @@ _HIDES_JOBS = (
 
 
 class SiteRules(NamedTuple):
-    """Rules of a site that matter for gangs that grow and shrink with the load of one partition."""
+    """Slurm settings of a site that matter for gangs that grow and shrink with the load of a partition."""
 
     private_jobs: bool = False  # users see only their own jobs
     whole_nodes: bool = False  # a job gets whole nodes (OverSubscribe=EXCLUSIVE)
@@ -48,7 +48,7 @@ class NodeUse(NamedTuple):
 class PartitionLoad:
     """Reader of the load of a pool's partition: free slots, and jobs of others that wait for slots.
 
-    The comments of the pool's own jobs begin with `mark`.
+    Jobs whose comments begin with `mark` are the pool's own.
     """
 
     def __init__(self, pool: Pool, mark: str) -> None:
@@ -58,7 +58,7 @@ class PartitionLoad:
     async def read(self, nodes: Sequence[Node]) -> SiteLoad:
         """Return the load of these nodes now; raise EngineUnavailable if Slurm does not answer, or SlurmRefused.
 
-        If the site hides the jobs of other users, the load has only this reason.
+        If the site hides the jobs of other users, the result has only the field `problem`, which says so.
         """
         at, rules = time.time(), await self._newest_rules(nodes)
         if rules.private_jobs:
@@ -70,9 +70,10 @@ class PartitionLoad:
         return SiteLoad(at=at, free=free, waiting=waiting, whole_nodes=rules.whole_nodes)
 
     async def _jobs(self, partitions: Sequence[str]) -> str:
-        """Return what squeue prints about jobs in these partitions; first wait up to 10 s for own jobs to end.
+        """Return what squeue prints about jobs in these partitions, after a wait of up to 10 s for the pool's own jobs.
 
-        Only own jobs that are leaving their nodes are waited for.
+        It waits for own jobs that have ended and are leaving their nodes, whose slots would otherwise not count as
+        free.
         """
         deadline, where = time.monotonic() + ENDING_S, ["-p", ",".join(partitions)] if partitions else []
         while True:
@@ -95,9 +96,9 @@ class PartitionLoad:
 
 
 def is_ending(text: str, mark: str) -> bool:
-    """Return whether any own job is leaving its nodes, from the output of `squeue -h -o JOBS`.
+    """Return whether any of the pool's own jobs is leaving its nodes, from the output of `squeue -h -o JOBS`.
 
-    Comments of own jobs begin with `mark`.
+    The comments of own jobs begin with `mark`.
     """
     return any(row[2] == "COMPLETING" and row[8].startswith(mark) for row in _rows(text))
 
@@ -138,7 +139,7 @@ def parse_nodes(text: str) -> list[NodeUse]:
 
 
 def partitions_of(use: Sequence[NodeUse], nodes: Collection[str]) -> list[str]:
-    """Return the names of all partitions to which any of these nodes belongs."""
+    """Return the names of all partitions to which any of the nodes named in `nodes` belongs."""
     return sorted({name for each in use if each.name in nodes for name in each.partitions})
 
 
@@ -160,11 +161,11 @@ def free_slots(use: Sequence[NodeUse], nodes: Sequence[Node], pool: Pool) -> dic
 
 
 def pending(text: str, pool: Pool, nodes: Sequence[Node], mark: str) -> Iterator[OtherRequest]:
-    """Yield the jobs of others that wait for nodes, from the output of `squeue -h -o JOBS`.
+    """Yield the jobs of others that wait for nodes, with their slots, from the output of `squeue -h -o JOBS`.
 
-    A job without GPUs counts by its CPUs, even if slots are GPUs, since both are on the same nodes. It counts at most
-    as many slots as its nodes can have; exactly that many if it wants whole nodes. Comments of own jobs begin with
-    `mark`.
+    A job counts for as many slots as its CPUs or its GPUs correspond to, whichever is more, but for no more than its
+    number of nodes times the slots of the largest node; if it wants whole nodes, for exactly that number. Jobs whose
+    comments begin with `mark` are the pool's own and are left out.
     """
     per_slot, largest = pool.settings.cpus_per_slot, max((node.slots for node in nodes), default=0)
     for id, user, state, reason, cpus, count, gres, shares, comment in _rows(text):

@@ -44,7 +44,10 @@ _log = logging.getLogger(__name__)
 
 
 class StatusReader:
-    """Reader of the status of a pool's gangs; it stores ends derived from states of jobs, as Slurm forgets its jobs."""
+    """Reader of the status of a pool's gangs.
+
+    It stores ends that it derives from the states of jobs, as Slurm soon forgets ended jobs.
+    """
 
     def __init__(self, folders: GangFolders, scratch: Path, kept: SlurmAllocatedGangs) -> None:
         self._folders, self._scratch, self._steps = folders, scratch, StepReader(kept)
@@ -56,9 +59,9 @@ class StatusReader:
         self._steps.forget(key)
 
     def unended(self, of: Sequence[AttemptId] | None = None) -> Mapping[AttemptId, Submission | None]:
-        """Return the record of each listed gang whose end may still depend on Slurm; None for a gang without a record.
+        """Return the record of each gang whose end may still depend on Slurm, by attempt; None if it has no record.
 
-        If `of` is given, only attempts in it are considered.
+        If `of` is given, only attempts in it are considered. Gangs that were forgotten are left out.
         """
         found: dict[AttemptId, Submission | None] = {}
         for key in self._folders.listed(of):
@@ -72,7 +75,10 @@ class StatusReader:
         return found
 
     def read(self, queue: Queue, of: Sequence[AttemptId] | None = None) -> Sequence[GangStatus]:
-        """Return the status of every listed gang; if `of` is given, only of attempts in it."""
+        """Return the status of each gang that was not forgotten; if `of` is given, only of attempts in it.
+
+        `queue` is Slurm's last list of jobs.
+        """
         return [self._known_status(key, queue) for key in self._folders.listed(of)]
 
     def _known_status(self, key: AttemptId, queue: Queue) -> GangStatus:
@@ -117,10 +123,10 @@ class StatusReader:
     def _interrupted(
         self, key: AttemptId, folder: AttemptFolder, submission: Submission | None, job: SlurmJob | None, queue: Queue
     ) -> GangStatus:
-        """Return the status of a gang whose record has no job id.
+        """Return the status of a gang whose record has no id of a Slurm job.
 
-        Either its sbatch still runs, or the service died before it had stored the id. If the job is found by its
-        comment, the id is stored; if a job is not found in time, the gang counts as lost.
+        Either its sbatch still runs, or the service died before it had stored the id. After a minute, the id of the job
+        that has the gang's comment is stored; without such a job, the gang counts as lost.
         """
         old = time.time() > self._folders.listed_at(key) + INTERRUPTED_S
         if submission is not None and job is not None and old:

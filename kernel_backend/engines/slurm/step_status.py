@@ -45,12 +45,12 @@ class _Gang:
 
     @property
     def gone(self) -> bool:
-        """Return whether the gang has no running step, and no allocation in which its step could still start."""
+        """Return whether the gang's step has ended, or can never start since its allocation has ended or is unknown."""
         return self.over or self.held is None or self.name in self.held.ended
 
     @property
     def began(self) -> bool:
-        """Return whether the gang has started, or may have."""
+        """Return whether the gang has started: a launcher has written to its folder, or the holder has announced it."""
         return (self.held is not None and self.name in self.held.started) or self.folder.launcher() is not None
 
     @property
@@ -61,15 +61,15 @@ class _Gang:
 
     @property
     def withdrawn(self) -> bool:
-        """Return whether the gang was cancelled, and squeue has been called since.
+        """Return whether a cancelled gang will certainly never start; call it only if the allocation is pending.
 
-        The caller has seen that the allocation was still pending then, so that the gang will never start.
+        That is so if the state "pending" comes from a squeue that was started after the gang had been cancelled.
         """
         asked_at = self.held.released.get(self.name, 0.0) if self.held is not None else 0.0
         return bool(self.submission.cancelled) and self.queue.asked_at > asked_at and not self.queue.problem
 
     def status(self, phase: str, reason: str = "") -> GangStatus:
-        """Return the status of the gang, which has not ended: "running" if `phase` is that, else "pending"."""
+        """Return the status of a gang that has not ended: "running" if `phase` is "running", else "pending"."""
         return GangStatus(key=self.key, phase="running" if phase == "running" else "pending", reason=reason)
 
 
@@ -144,7 +144,7 @@ class StepReader:
         return gang.status("pending", "Slurm: its allocation has ended; another one is being requested")
 
     def _without_record(self, gang: _Gang) -> GangStatus:
-        """Return the status of a gang whose step has ended, while its launchers have written no complete result."""
+        """Return the status of a gang whose step has ended, but not all of whose launchers have recorded how."""
         folder, submission = gang.folder, gang.submission
         if submission.cancelled != "kill" and self._may_be_told(gang):
             return gang.status("running")
@@ -165,7 +165,7 @@ class StepReader:
         return GangStatus(key=gang.key, phase="ended", outcome=end.outcome, result=end.result)
 
     def _may_be_told(self, gang: _Gang) -> bool:
-        """Return whether a launcher's result, or Slurm's reason for ending the step, may still appear."""
+        """Return whether to wait longer for a launcher's result, or for Slurm's reason for ending the step."""
         since = self._since.setdefault(gang.key, time.time())
         if not gang.over and gang.held is not None and gang.held.ended.get(gang.name) == 0:
             return time.time() < since + RECORD_S

@@ -51,12 +51,12 @@ def explanation(log: str, job: SlurmJob | None, cancelled: str) -> tuple[Outcome
 
 
 def withdrawn(cancelled: str) -> Outcome:
-    """Return the outcome of a gang that never started; `cancelled` says how it was cancelled: `release` or `kill`."""
+    """Return the outcome of a gang that was cancelled before it started, by `cancelled`: `release` or `kill`."""
     return Outcome.RELEASED if cancelled == "release" else Outcome.KILLED
 
 
 def own_outcome(partial: AttemptResult | None) -> bool:
-    """Return whether an incomplete result has the failure of a rank that failed by itself.
+    """Return whether the result of a part of the launchers has the failure of a rank that failed by itself.
 
     Failures of ranks that ended only because another rank had ended do not count.
     """

@@ -6,7 +6,7 @@ from kernel_backend.engines.submission import AllocatedGang, SubmissionFile
 
 
 class Submission(AllocatedGang):
-    """Record of the submission of a gang.
+    """Record of the submission of a gang to Slurm.
 
     It is written before sbatch runs, so that an interrupted submission is noticed later.
     """

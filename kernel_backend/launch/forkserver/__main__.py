@@ -33,8 +33,8 @@ _DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri")  # querying the number of CUD
 def serve(endpoint: ForkserverEndpoint, idle_s: float, frameworks: Sequence[str] = ()) -> None:
     """Fork ranks for the launchers that connect to this endpoint, until no rank has run for `idle_s` seconds.
 
-    Returns at once if another forkserver has the endpoint. In a forked process, this function runs the rank that was
-    requested.
+    `frameworks` are modules to import besides torch. Returns at once if another forkserver has the endpoint. In a
+    forked process, this function runs the requested rank instead of returning.
     """
     lock = endpoint.lock()
     if lock is None:

@@ -32,16 +32,19 @@ _NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts")
 
 
 def key(env: Mapping[str, str], frameworks: Sequence[str] = ()) -> str:
-    """Return the key of the forkserver from which to fork ranks with this environment.
+    """Return the key of the forkserver that may fork ranks with the environment variables `env`.
 
-    Their interpreter is that of this process. `frameworks` are the modules that the forkserver imports besides torch.
+    The ranks use this process's interpreter. `frameworks` are the modules that the forkserver imports besides torch.
     """
     facts = [variables(env), inherited(), installed(), *frameworks]
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def variables(env: Mapping[str, str]) -> dict[str, str]:
-    """Return those of the environment variables that take effect only if they are set before torch is imported."""
+    """Return those of the environment variables that torch or a library reads when it is imported.
+
+    A forked rank cannot change them, since the forkserver has imported the libraries before.
+    """
     return {name: env[name] for name in env if name.startswith(_READ_AT_IMPORT) and name not in _EACH_RANKS_OWN}
 
 
@@ -64,9 +67,9 @@ def inherited() -> dict[str, Any]:
 
 
 def installed() -> list[Any]:
-    """Return a list of facts on the interpreter, Daylight's files and the importable modules.
+    """Return facts that identify the interpreter, Daylight's files and the importable modules.
 
-    Any installation of a package changes it.
+    The list changes whenever a package is installed, so that the key of the forkserver changes as well.
     """
     return [sys.version, _stamp(Path(os.path.realpath(sys.executable))), sys.path, *_ours(), *map(_folder, sys.path)]
 

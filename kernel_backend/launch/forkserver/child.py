@@ -38,10 +38,10 @@ def become(rank: int, request: RankRequest, server: int, imported: Mapping[str, 
 
 
 def show_as(name: str, command: str) -> None:
-    """Set the name and the command line that `ps` and `top` show for this process, as do the kernel's messages.
+    """Set the process name and the command line that `ps`, `top` and the kernel's messages show for this process.
 
-    The command line is written over that of the forkserver in memory, where the kernel reads it. A last byte that is
-    not zero marks it as one string (as setproctitle does). A command line longer than the forkserver's is not written.
+    The command line is written over that of the forkserver in memory, where the kernel reads it; one that is longer
+    than the forkserver's is not written. A last byte that is not zero marks it as one string (as setproctitle does).
     """
     ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode())
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
@@ -53,7 +53,10 @@ def show_as(name: str, command: str) -> None:
 
 
 def take_files(request: RankRequest, rank: int) -> None:
-    """Make this rank's files its stdin, stdout and stderr, and close the copies of all ranks' files in the request."""
+    """Make rank number `rank` use its own files of the request as stdin, stdout and stderr.
+
+    Then close all files of the request, which the fork has inherited for all ranks.
+    """
     order = request.orders[rank]
     for target, source in enumerate((order.stdin, order.output, order.output)):
         os.dup2(source, target)

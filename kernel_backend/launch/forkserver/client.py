@@ -34,7 +34,7 @@ class Forkserver:
     """Client of the forkserver for ranks with the environment `env`; starts the forkserver if there is none.
 
     `env` must have no variables that belong to a single attempt or rank. `frameworks` are modules that the forkserver
-    imports besides torch. With `only`, the forkserver serves this launcher alone, and exits when it does.
+    imports besides torch. With `only`, the forkserver serves this launcher alone, and exits when the launcher does.
     """
 
     def __init__(
@@ -73,7 +73,10 @@ class Forkserver:
         return lines[-1] if lines else "it said nothing"
 
     def start(self) -> None:
-        """Start the forkserver; `connect` returns a connection as soon as it listens. Raises OSError if that fails."""
+        """Start the forkserver process; raise OSError if that fails.
+
+        `connect` returns a connection as soon as the forkserver listens.
+        """
         with open(os.open(self.endpoint.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as log:
             self._started = subprocess.Popen(
                 self._command,
@@ -93,9 +96,9 @@ class Forkserver:
 
 
 class WarmRanks:
-    """Rank processes that the forkserver has forked; their state is known from its messages.
+    """Rank processes that the forkserver has forked, whose exit codes come in messages from the forkserver.
 
-    Only `end` waits; `codes` reads the messages that have arrived.
+    `codes` reads the messages that have arrived; only `end` waits for any.
     """
 
     def __init__(self, forkserver: Forkserver, request: RankRequest) -> None:
@@ -182,9 +185,9 @@ class WarmRanks:
             self._note(message.rank, message.code)
 
     def _miss(self) -> None:
-        """Record the exit of ranks that a dead or stuck forkserver does not report; `lost` then says why.
+        """Record the end of ranks whose process has exited, but whose exit a dead or stuck forkserver has not reported.
 
-        Their exit codes are unknown, so that the attempt counts as lost.
+        `lost` then says why. As their exit codes are unknown, the attempt counts as lost.
         """
         for rank, handle in [*self._handles.items()]:
             if not _ended(handle):

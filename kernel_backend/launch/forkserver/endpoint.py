@@ -1,4 +1,7 @@
-"""Manage the files of a forkserver: a socket for its owner only, a log, and a lock against a second forkserver."""
+"""Manage the files of a forkserver: a socket for its owner only, a log, and a lock.
+
+The lock keeps a second forkserver with the same key from running.
+"""
 
 from __future__ import annotations
 

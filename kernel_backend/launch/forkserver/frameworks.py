@@ -28,9 +28,10 @@ _VARIABLES: Mapping[str, Mapping[str, str]] = MappingProxyType({"keras": {"KERAS
 
 
 def frameworks(code: Path, cwd: Path, gpus: bool = False) -> tuple[str, ...]:
-    """Return the names of the framework modules to import for the user's code in the folder `code`.
+    """Return the names of the framework modules that a forkserver should import before it forks ranks.
 
-    `gpus` says whether its ranks compute on GPUs. The result is empty if the code sets environment variables, which the
+    They are those that the user's code in the folder `code` imports. With `gpus` (ranks compute on GPUs), only modules
+    whose import opens no GPU are returned. The result is empty if the code sets environment variables, which the
     imports might read. A framework is left out if `code` or `cwd` has a module of its name.
     """
     try:

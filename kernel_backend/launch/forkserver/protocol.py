@@ -17,14 +17,17 @@ _MAX_FILES = 253  # the kernel's limit for one message
 
 
 class Forked(NamedTuple):
-    """Message: the ranks exist. Each has a handle (pidfd), which stays valid even if its pid is used again."""
+    """Message from the forkserver: the ranks exist, with these process ids and handles, in order of rank.
+
+    A handle (pidfd) stays valid even if its pid is used again.
+    """
 
     pids: tuple[int, ...]
     handles: tuple[int, ...]
 
 
 class Ended(NamedTuple):
-    """Message: a rank has exited. A negative code is minus the number of a signal."""
+    """Message from the forkserver: a rank has exited with this code, which is negative for a signal."""
 
     rank: int
     code: int
@@ -63,7 +66,7 @@ def receive_request(connection: socket.socket) -> RankRequest | None:
 
 
 def send_message(connection: socket.socket, message: Forked | Ended) -> None:
-    """Send a message to a launcher; if the launcher is gone, drop the message."""
+    """Send a message to a launcher; drop it if the launcher has closed the connection."""
     handles = message.handles if isinstance(message, Forked) else ()
     text = {"pids": message.pids} if isinstance(message, Forked) else message._asdict()
     with contextlib.suppress(OSError):

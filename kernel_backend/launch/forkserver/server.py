@@ -19,7 +19,7 @@ TICK_S = 5.0  # between checks whether the forkserver is still needed
 
 
 class ForkedRank(NamedTuple):
-    """Rank that a forked process has to run: its number, and the request that it belongs to."""
+    """Rank that a newly forked process has to run: its number, and the request that it belongs to."""
 
     rank: int
     request: RankRequest
@@ -119,7 +119,7 @@ class ForkserverLoop:
         self._close_if_done(child.launcher)
 
     def _part(self, launcher: socket.socket) -> None:
-        """Kill the ranks of a launcher that has hung up, and close its connection once they have exited."""
+        """Kill the ranks of a launcher that has closed its connection; close this end once they have exited."""
         self._selector.unregister(launcher)
         self._launchers.remove(launcher)
         self._gone.add(launcher)

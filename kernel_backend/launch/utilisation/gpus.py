@@ -23,7 +23,7 @@ def load() -> Any:
 
 
 class GpuMeter:
-    """Meter of the GPU of each rank."""
+    """Meter of utilisation, memory, temperature and energy of each rank's GPU."""
 
     def __init__(self, nvml: Any, devices: Mapping[int, str]) -> None:
         """Find the GPUs by `nvml`, the library; `devices` has the index or UUID of each rank's GPU."""
@@ -37,7 +37,10 @@ class GpuMeter:
         return {rank: str(name) for rank, name in found.items() if name is not None}
 
     def read(self, trees: Trees) -> dict[int, Reading]:
-        """Return a reading of each rank's GPU, by rank; values that a GPU does not provide are None."""
+        """Return a reading of each rank's GPU, by rank; values that a GPU does not provide are None.
+
+        `trees` has the process ids of each rank and its descendants.
+        """
         return {rank: self._reading(rank, pids) for rank, pids in trees.items()}
 
     def close(self) -> None:
@@ -63,9 +66,10 @@ class GpuMeter:
         )
 
     def _own_memory(self, handle: Any, pids: tuple[int, ...]) -> float | None:
-        """Return how many bytes of GPU memory the rank's processes have allocated; None if NVML lists none of them.
+        """Return how many bytes of GPU memory the processes `pids` of a rank have allocated; None if unknown.
 
-        In a container, NVML may not see the processes, or list them by other process ids.
+        `handle` is NVML's handle of the GPU. In a container, NVML may not list the processes, or list them by other
+        process ids.
         """
         held = self._try(self._nvml.nvmlDeviceGetComputeRunningProcesses, handle) or ()
         own = [each.usedGpuMemory for each in held if each.pid in pids]

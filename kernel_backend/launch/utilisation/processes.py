@@ -37,15 +37,18 @@ class ProcessMeter:
     """Meter of the CPU time and the main memory that the ranks' processes use."""
 
     def read(self, trees: Trees) -> dict[int, Reading]:
-        """Return a reading of each rank, by rank, with the CPU time and memory of all of its processes."""
+        """Return a reading with the CPU time and memory of each rank's processes, by rank.
+
+        `trees` has the process ids of each rank and its descendants.
+        """
         return {rank: _sum(*pids) for rank, pids in trees.items()}
 
 
 def _sum(own: int, *others: int) -> Reading:
-    """Return the CPU time and memory of a rank: the sums over its own process and the others that still run.
+    """Return a rank's CPU time and memory, summed over its own process `own` and its descendants `others`.
 
-    The CPU time of children that have ended is included, as part of their parents' time. Memory that a child shares
-    with other processes is counted only for the rank's own process.
+    CPU time of descendants that have ended is part of their parents' time, and so is included. Memory that a descendant
+    shares with other processes is counted only once, in the rank's own process.
     """
     seconds, memory, found = 0.0, 0.0, False
     for pid in (own, *others):
@@ -66,7 +69,11 @@ class PackageMeter:
         self._counters = [_Counter(each) for each in sorted(folder.glob("*-rapl:*")) if _is_package(each)]
 
     def read(self, trees: Trees) -> dict[int, Reading]:
-        """Return the same reading for each rank: energy of all processors, and CPU time of all the node's processes."""
+        """Return the same reading for each rank: energy of all processors, and CPU time of all processes of the node.
+
+        From these the rank's share of the energy can be computed. Of `trees` (process ids by rank) only the ranks are
+        used.
+        """
         counted = [each.joules() for each in self._counters]
         known = [each for each in counted if each is not None]
         if not known or len(known) < len(counted):
@@ -77,7 +84,10 @@ class PackageMeter:
 
 
 def _is_package(zone: Path) -> bool:
-    """Return whether a RAPL zone (a folder of a counter) is that of a whole processor, not of a part or a sum."""
+    """Return whether a RAPL zone (the folder of one counter) belongs to a whole processor.
+
+    Other zones belong to a part of a processor, such as its cores, or to the whole machine.
+    """
     try:
         return (zone / "name").read_text().startswith("package")
     except OSError:
@@ -85,13 +95,19 @@ def _is_package(zone: Path) -> bool:
 
 
 class _Counter:
-    """Energy counter of one processor; it goes on when the counter of the hardware restarts at 0."""
+    """Energy counter of one processor.
+
+    It continues to grow where the hardware's counter reaches its maximum and restarts at 0.
+    """
 
     def __init__(self, zone: Path) -> None:
         self._zone, self._wraps, self._last = zone, 0.0, 0.0
 
     def joules(self) -> float | None:
-        """Return the energy in joules that was used since some fixed time; None if the counter cannot be read."""
+        """Return the energy in joules that was used since a fixed time; only differences between calls have a meaning.
+
+        None if the counter cannot be read.
+        """
         try:
             now = int((self._zone / "energy_uj").read_text()) / 1e6
             if now < self._last:

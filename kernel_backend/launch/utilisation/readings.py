@@ -42,7 +42,10 @@ def combined(readings: Iterable[Reading]) -> Reading:
 
 
 def use_between(before: Reading, now: Reading, seconds: float, at: float) -> SlotUse:
-    """Return the use of a slot between two readings, which are `seconds` apart; `at` is the time of the second one."""
+    """Return the use of a slot between the readings `before` and `now`, which are `seconds` apart.
+
+    `at` is the time of the second one, in seconds since the epoch.
+    """
     cpu = _rate(before.cpu_seconds, now.cpu_seconds, seconds)
     power = _rate(before.joules, now.joules, seconds)
     package = _rate(before.package_joules, now.package_joules, seconds)
@@ -64,7 +67,10 @@ def use_between(before: Reading, now: Reading, seconds: float, at: float) -> Slo
 
 
 def _rate(before: float | None, now: float | None, seconds: float) -> float | None:
-    """Return how much a counter has increased per second; None if a value is unknown or the counter was reset."""
+    """Return how much a counter has increased per second, from two of its values that are `seconds` apart.
+
+    None if a value is unknown, or the counter was reset.
+    """
     if before is None or now is None or now < before or seconds <= 0:
         return None
     return (now - before) / seconds

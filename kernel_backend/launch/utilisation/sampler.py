@@ -33,14 +33,14 @@ class _Sample(NamedTuple):
 
 
 class SlotMeters(NamedTuple):
-    """Meters of a node's slots, and the product name of each rank's device, by rank."""
+    """Meters to use on a node, and the product name of each rank's device, by rank."""
 
     meters: Sequence[Meter]
     devices: Mapping[int, str] = {}
 
 
 class UseReader:
-    """Reader of the use of each rank's slot since the previous sample; not thread-safe."""
+    """Reader of how each rank has used its slot (GPU, CPU, memory, ...) since the previous sample; not thread-safe."""
 
     def __init__(self, node: str, meters: SlotMeters, now: Callable[[], float] = time.monotonic) -> None:
         self._node, self._meters, self._now = node, meters, now
@@ -48,9 +48,10 @@ class UseReader:
         self._curves: dict[int, Curve] = {}
 
     def sample(self, pids: Mapping[int, int]) -> list[DeliveredUse]:
-        """Take a sample of each running rank, whose process ids are `pids`.
+        """Take a sample of each running rank; `pids` has the process id of each rank, by rank number.
 
-        Returns the use since each rank's previous sample, and the periods that are now complete.
+        Returns each rank's use since its previous sample, and its use in the longer period that is now complete, if
+        any.
         """
         found = trees(pids)
         readings = [each.read(found) for each in self._meters.meters]
@@ -65,7 +66,7 @@ class UseReader:
         return used
 
     def end(self) -> list[DeliveredUse]:
-        """Return the use in the periods that were not complete when the ranks ended."""
+        """Return the use in the last period of each rank, which was not complete when the ranks ended."""
         return [self._slot(rank, *ended) for rank, curve in self._curves.items() if (ended := curve.end())]
 
     def _add(self, rank: int, use: SlotUse) -> list[DeliveredUse]:
@@ -78,10 +79,16 @@ class UseReader:
 
 
 class UseSampler(threading.Thread):
-    """Thread that samples the use of a node's slots: so a driver that hangs delays neither heartbeats nor ranks."""
+    """Thread that samples the use of a node's slots.
+
+    It is a thread of its own so that a GPU driver that hangs delays neither heartbeats nor ranks.
+    """
 
     def __init__(self, share: Share, ranks: Sequence[int], pids: Callable[[], Mapping[int, int]]) -> None:
-        """Set up the thread; `pids` returns the process id of each rank, and nothing until all ranks exist."""
+        """Set up the thread; `share` has the slots of this node, and `ranks` the numbers of the ranks there.
+
+        `pids` returns the process id of each rank, by rank number; {} until all ranks exist.
+        """
         super().__init__(name="utilisation", daemon=True)
         self._share, self._ranks, self._pids = share, ranks, pids
         self._lock, self._over = threading.Lock(), threading.Event()
@@ -102,7 +109,7 @@ class UseSampler(threading.Thread):
             return (*self._latest.values(), *[*self._ended][:periods])
 
     def delivered(self, slots: Sequence[DeliveredUse]) -> None:
-        """Forget these samples and periods, which the service has received; a newer sample of a rank is kept."""
+        """Forget the samples and periods in `slots`, which the service has received; newer samples are kept."""
         with self._lock:
             for each in slots:
                 if self._latest.get(each.rank) == each:
@@ -133,7 +140,10 @@ class UseSampler(threading.Thread):
 
 
 def node_meters(share: Share, ranks: Sequence[int], until: contextlib.ExitStack) -> SlotMeters:
-    """Return the meters that work on this node; the GPU library is shut down when `until` is closed."""
+    """Return the meters that work on this node: for processes, for processors, and for GPUs.
+
+    The meter of GPUs is included if slots are GPUs and NVML is installed; NVML is shut down when `until` is closed.
+    """
     own: list[Meter] = [ProcessMeter(), PackageMeter()]
     nvml = gpus.load() if share.kind == "cuda" else None
     if nvml is None:

@@ -18,10 +18,10 @@ class _Gpu(NamedTuple):
 
 
 class GpuWatch:
-    """State of the node's NVIDIA GPUs when the ranks started, to compare their later state with."""
+    """Detector of GPUs that break: it compares the node's NVIDIA GPUs with their state when the ranks started."""
 
     def __init__(self) -> None:
-        """Record the state of the GPUs now; without NVML there is none, and no fault will be detected."""
+        """Record the state of the GPUs now; without NVML nothing is recorded, and no fault will be detected."""
         self._before, _ = _gpus()
 
     def error(self) -> str:

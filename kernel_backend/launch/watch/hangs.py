@@ -27,7 +27,7 @@ _WHERE: dict[Phase, str] = {
 class RankState(NamedTuple):
     """State of a running rank: its newest heartbeat, seconds since its last progress, and its stack traces.
 
-    These are "" if it has written none.
+    The stack traces are "" if the rank has written none.
     """
 
     tick: Tick
@@ -38,8 +38,8 @@ class RankState(NamedTuple):
 def overdue(states: Mapping[int, RankState], hang_timeout: float) -> bool:
     """Return True if one of these running ranks has made no progress for longer than is allowed.
 
-    The limit depends on the phases of the ranks. As ranks wait for each other, the longer limit of a rank in a slow
-    phase, such as a checkpoint, applies to all.
+    The limit is `hang_timeout`, in seconds, or longer in a slow phase such as a checkpoint. As ranks wait for each
+    other, the longest limit of any of the ranks applies to all.
     """
     longest = max((limit(state.tick.phase, hang_timeout) for state in states.values()), default=0.0)
     return any(state.idle > longest for state in states.values())

@@ -18,7 +18,10 @@ _log = logging.getLogger(__name__)
 
 
 class LogWatch:
-    """Search of the growing logs of a node's ranks for lines that match a policy; each call reads a limited part."""
+    """Search of the growing logs of a node's ranks for lines that match a log policy, a pattern that the user has set.
+
+    Each call reads only a limited part, so that the launcher is not delayed.
+    """
 
     def __init__(self, folder: AttemptFolder, ranks: Collection[int], policies: Sequence[LogPolicy]) -> None:
         self._patterns = list(_compiled(policies))

@@ -22,10 +22,11 @@ class _Group(NamedTuple):
 
 
 class MemoryWatch:
-    """Number of processes that the kernel had killed for lack of memory when the ranks started.
+    """Detector of kills for lack of memory, by the kernel's counter of kills, which is read when the ranks start.
 
-    The kernel counts them for each control group of processes, such as a container or a step of Slurm, and for the
-    machine. The source is the kernel's documentation, `admin-guide/cgroup-v2.rst` and `cgroup-v1/memory.rst`.
+    The kernel counts the killed processes for each control group of processes, such as a container or a step of Slurm,
+    and for the machine. The source is the kernel's documentation, `admin-guide/cgroup-v2.rst` and
+    `cgroup-v1/memory.rst`.
     """
 
     def __init__(self, proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> None:
@@ -34,7 +35,9 @@ class MemoryWatch:
         self._before = _value(self._group.counter, _KILLS)
 
     def lack(self) -> str:
-        """Return how much memory there is, such as `the limit here is 4.0 GB`, if it has not sufficed; "" if it has.
+        """Return how much memory there is if the kernel has killed a process for lack of it since the start; else "".
+
+        An example is `the limit here is 4.0 GB`.
 
         Examples
         --------
@@ -51,7 +54,10 @@ class MemoryWatch:
 
 
 def _groups(proc: Path, groups: Path) -> Iterator[_Group]:
-    """Yield this process's control groups that count kills: that of version 1 first, which only then counts them."""
+    """Yield the control groups (cgroups) of this process that have a counter of kills; the caller uses the first.
+
+    Groups of cgroup version 1 come first: where version 1 manages memory, only these count kills.
+    """
     with contextlib.suppress(OSError, ValueError):
         lines = [line.split(":", 2) for line in (proc / "self" / "cgroup").read_text().splitlines()]
         for path in (path for _, controllers, path in lines if "memory" in controllers.split(",")):
@@ -67,7 +73,10 @@ def _groups(proc: Path, groups: Path) -> Iterator[_Group]:
 
 
 def _value(path: Path, name: str) -> int | None:
-    """Return a number in a file: that after `name` in a line, or the only one; None if there is none."""
+    """Return the number after `name` in a line of a file; for a `name` of "", the only number in the file.
+
+    None if there is none.
+    """
     with contextlib.suppress(OSError):
         for line in path.read_text().splitlines():
             key, _, value = line.rpartition(" ")

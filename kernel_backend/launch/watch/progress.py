@@ -29,9 +29,9 @@ class Watch:
         self._looked: float | None = None
 
     def look(self, now: float) -> None:
-        """Read the newest heartbeat of each rank; ranks whose heartbeat has changed have made progress.
+        """Read the newest heartbeat of each rank; a rank whose heartbeat has changed has made progress.
 
-        `now` is the monotonic time.
+        `now` is the value of `time.monotonic()`.
         """
         passed = min(now - self._looked, AWAKE_S) if self._looked is not None else 0.0
         self._looked = now
@@ -61,15 +61,18 @@ class Watch:
         return all(tick is not None and tick.phase == "finishing" for tick in ticks)
 
     def preparing(self) -> tuple[int, ...]:
-        """Return the ranks whose last phase is the user's function `prepare`.
+        """Return the ranks whose last heartbeat was in the phase "preparing", that of the user's function `prepare`.
 
-        They run it, wait until another rank has run it, or have exited in it.
+        They run that function, wait until another rank has run it, or have exited in it.
         """
         ticks = {rank: self._folder.tick(rank) for rank in self._ticks}
         return tuple(rank for rank, tick in ticks.items() if tick is not None and tick.phase == "preparing")
 
     def describe(self, alive: Collection[int], show_stacks: Callable[[Collection[int]], None]) -> Failure:
-        """Return the failure record of a gang that hangs; `show_stacks` makes ranks write their stack traces."""
+        """Return the failure record of a gang that hangs, with the stack traces of the ranks in `alive`.
+
+        `show_stacks` is called with rank numbers, and makes these ranks write their stack traces.
+        """
         states = self.states(alive)
         # A rank that has not written a tick yet is not signalled: it has no handler, and the signal would kill it.
         able = [rank for rank, state in states.items() if state.tick.number]

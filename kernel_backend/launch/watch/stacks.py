@@ -35,7 +35,7 @@ def main_stack(text: str) -> list[Call]:
 def waits_for_peers(stack: Sequence[Call]) -> bool:
     """Return True if the rank waits in communication with other ranks, not in code of the user.
 
-    Of such calls on its stack, the innermost one decides.
+    The innermost call decides that is either in a communication library or in the user's code.
     """
     if stack and stack[0].file.endswith(_SUMS):
         return True
@@ -48,12 +48,15 @@ def waits_for_peers(stack: Sequence[Call]) -> bool:
 
 
 def in_step_with_others(stack: Sequence[Call]) -> bool:
-    """Return True if the rank is in code of Daylight that every other rank also reaches sooner or later."""
+    """Return True if the rank waits in Daylight's own communication, which every other rank sooner or later joins."""
     return any(call.file.endswith((*_RANKS, _SUMS)) for call in stack)
 
 
 def shortened(text: str, most: int) -> str:
-    """Return the end of the stack traces in at most `most` characters, as whole lines, without the marker line."""
+    """Return the last lines of the stack traces, at most `most` characters, with `...` in front if lines were left out.
+
+    The text `main thread 0x...`, by which a rank marks its main thread, is removed.
+    """
     text = _MAIN.sub("", text, count=1).strip()
     if len(text) <= most:
         return text

@@ -91,8 +91,8 @@ def account(
 ) -> SpendingReport:
     """Sum up the slot-hours, energy and cost of attempts from `since` (None: from the first attempt) to `until`.
 
-    `by` says for what the rows are: users, groups, months or experiments. `prices` has the price of a slot-hour in each
-    pool.
+    The report has one row for each user, group, month or experiment, as `by` says. `prices` has the price of a
+    slot-hour by pool; the cost of attempts in other pools is unknown (None).
     """
     rows: dict[str, Spending] = {}
     total = Spending(name=ALL)
@@ -108,7 +108,10 @@ def account(
 
 
 def _spent(attempt: AttemptSpending, fraction: float, price: float | None) -> Spending:
-    """Return the slot-hours, energy and cost of a fraction of an attempt."""
+    """Return the slot-hours, energy and cost of a fraction (0 to 1) of an attempt's time.
+
+    `price` is the price of one slot-hour; with None the cost is None, too.
+    """
     held = attempt.slots * (attempt.ended - attempt.begun) / _HOUR
     trained = held if attempt.trained is None else min(held, attempt.trained / _HOUR)
     hours = fraction * held

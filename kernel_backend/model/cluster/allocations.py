@@ -10,9 +10,9 @@ SHORTEST_S = 600.0  # of an allocation: half of a shorter one would go by with s
 
 
 def allocation_length(search: Search | None, keeps: bool) -> float:
-    """Return for how many seconds a search keeps an allocation; 0 if each of its gangs is a job of its own.
+    """Return for how many seconds a search keeps an allocation: a job or pods in which its trials run one by one.
 
-    `keeps` says whether the pool can keep allocations.
+    Returns 0 if each gang of the search is a job of its own. `keeps` says whether the pool can keep allocations.
 
     Examples
     --------
@@ -25,9 +25,10 @@ def allocation_length(search: Search | None, keeps: bool) -> float:
 
 
 class HeldAllocation(Record):
-    """Job in a site's queue, such as Slurm's, or pods, in which a search runs its trials one after another.
+    """Allocation that a search keeps between its trials: a job in a site's queue, such as Slurm's, or pods.
 
-    The search keeps them between trials. If they have not been given all of their nodes yet, the search waits for them.
+    The search runs its trials in it one after another. Until all nodes of the allocation have been granted, the search
+    waits.
     """
 
     id: str

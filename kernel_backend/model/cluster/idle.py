@@ -41,7 +41,8 @@ def idle_seconds(
 ) -> dict[TrialKey, float]:
     """Return for how many measured seconds up to `at` each gang has left all of its slots unused.
 
-    `sizes` has the number of slots of each gang. A slot whose use is not known counts as used.
+    A slot is unused while its use is less than the fraction `below`; one whose use is not known counts as used. `sizes`
+    has the number of slots of each gang.
     """
     slots: defaultdict[TrialKey, defaultdict[int, list[DeliveredUse]]] = defaultdict(lambda: defaultdict(list))
     for each in used:
@@ -54,7 +55,7 @@ def idle_seconds(
 
 
 def _idle_slot(records: Sequence[DeliveredUse], below: float, at: float) -> float:
-    """Return for how many seconds a slot has been unused, up to its newest sample.
+    """Return for how many seconds up to its newest sample a slot has been used less than the fraction `below`.
 
     The count ends at the newest period in which the slot was used, or its use is unknown. It is 0 if the newest sample
     is missing or too old.

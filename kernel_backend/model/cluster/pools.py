@@ -1,4 +1,4 @@
-"""Define pools: a pool is the nodes of one engine, under a name that users give with `--pool`."""
+"""Define pools: the nodes of one engine, such as a Slurm cluster, under a name that users give with `--pool`."""
 
 from __future__ import annotations
 
@@ -210,7 +210,10 @@ class PoolStatus(Record):
 
 
 def changes(before: PoolSettings | None, after: PoolSettings | None) -> list[str]:
-    """Return how a pool's settings have changed, as texts such as `partition v100 -> a100`; None: there is no pool."""
+    """Return how a pool's settings have changed, as texts such as `partition v100 -> a100`.
+
+    `before` is None for a new pool, `after` for a removed one.
+    """
     old, new = _given(before), _given(after)
     names = [name for name in PoolSettings.model_fields if old.get(name) != new.get(name)]
     if before is None:
@@ -226,7 +229,7 @@ def spelled(value: object) -> str:
 
 
 def parts(value: object) -> tuple[object, ...]:
-    """Return a setting's values as a tuple: all of a setting that may be given repeatedly, else the only one."""
+    """Return a setting's values as a tuple: the value itself if it is a tuple, else a tuple with the value."""
     return tuple(value) if isinstance(value, tuple) else (value,)
 
 
@@ -258,7 +261,10 @@ def _given(settings: PoolSettings | None) -> dict[str, str]:
 
 
 def read_pool(name: str, settings: object, configured: bool = False) -> Pool:
-    """Return pool `name` with the settings that a user wrote; raises InvalidRequest, which names each invalid value."""
+    """Return pool `name` with the settings that a user wrote; raises InvalidRequest, which names each invalid value.
+
+    `configured` says that the settings come from the service's configuration.
+    """
     if not isinstance(settings, Mapping):
         raise InvalidRequest(f'settings: must be a mapping such as {{"engine": "slurm"}}, not {ascii(settings)[:100]}')
     try:

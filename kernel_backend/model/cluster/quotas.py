@@ -33,7 +33,10 @@ class SlotHours(Record):
 
 
 def parse_slot_hours(text: str) -> SlotHours:
-    """Parse a budget of slot-hours: `500/7d`, `40/12h` or `2000/4w`; raises InvalidRequest with the text."""
+    """Parse a budget of slot-hours such as `500/7d` (at most 500 in any 7 days), `40/12h` or `2000/4w`.
+
+    Raises InvalidRequest for any other text.
+    """
     found = _SLOT_HOURS.fullmatch(text.strip())
     if found is None or float(found[1]) <= 0 or float(found[2]) <= 0:
         raise InvalidRequest(f"{text!r} is no number of slot-hours in a window: write 500/7d, 40/12h or 2000/4w")
@@ -52,7 +55,7 @@ class Quota(Record):
     limit : int, optional
         Most slots that they may hold.
     slot_hours : SlotHours or str, optional
-        Hours of one slot within a window of time, such as ``"500/7d"``.
+        Most slot-hours (slots times hours) in a window of time, such as ``"500/7d"``: 500 in any 7 days.
     max_slots_per_trial : int, optional
         Most slots that one trial may hold.
     priority : int, default 0

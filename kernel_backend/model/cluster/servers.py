@@ -24,7 +24,7 @@ class ServerRequest(NamedTuple):
 
 
 class Server(Record):
-    """Notebook server with the number of slots that it holds; 0 if JupyterHub does not know of any."""
+    """Notebook server with the number of slots that it holds; 0 if its options request none or are invalid."""
 
     owner: str
     group: str
@@ -42,9 +42,9 @@ class Server(Record):
 
 
 def profile(slots: int, pool: str | None = None) -> str:
-    """Return the identifier (slug) of a profile in JupyterHub's form for servers: so many slots of a pool.
+    """Return the identifier (slug) of the JupyterHub profile for a server with this many slots: `daylight-2-gpu`.
 
-    `server_request` parses it.
+    `pool` is the pool of the slots; with None the slug names no pool. `server_request` parses the slug.
     """
     return f"daylight-{slots}" if pool is None else f"daylight-{slots}-{pool}"
 
@@ -73,8 +73,9 @@ def server_request(options: object) -> ServerRequest:
 def servers_of(users: Iterable[Mapping[str, Any]]) -> tuple[Server, ...]:
     """Return the running notebook servers, from the records of users that JupyterHub's API returned.
 
-    A server with invalid options is listed with 0 slots, although an engine may see devices that it holds. Servers that
-    are still starting are skipped, as their start may be refused, and until then must not preempt trainings.
+    A server whose options are invalid is listed with 0 slots; the devices that it really holds can be seen only by an
+    engine. Servers that are starting are skipped: the hub may still refuse their start, and a server that may never run
+    must not preempt trainings.
     """
     found = []
     for user in users:

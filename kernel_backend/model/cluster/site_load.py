@@ -18,7 +18,10 @@ class OtherRequest(Record):
 
 
 class SiteLoad(Record):
-    """Load of a pool, as its engine saw it at time `at` (seconds since the epoch)."""
+    """Free slots of a pool and requests of others, as seen in a scheduler such as Slurm at time `at`.
+
+    The time is in seconds since the epoch.
+    """
 
     at: FiniteFloat = 0.0
     free: Mapping[str, int] = Field(default_factory=dict)  # free slots by the engine's name of a node; 0 if missing

@@ -13,9 +13,10 @@ HOLDER = "DAYLIGHT_HOLDER"  # environment variable of a pod, with HolderCredenti
 
 
 class HolderCredentials(Record):
-    """Allocation that the holder in a pod holds, with the holder's secret for calls to the service.
+    """Configuration of the holder, the program that runs in the pods of an allocation and starts gangs there.
 
-    It is stored only in a Kubernetes Secret.
+    It has the allocation's id and the holder's secret for calls to the service, so it is stored only in a Kubernetes
+    Secret.
     """
 
     allocation: str  # its id
@@ -28,7 +29,7 @@ class HolderCredentials(Record):
 
 
 class HolderEvent(Record):
-    """Event on one node of an allocation; a repeated event has no further effect."""
+    """Event on one node of an allocation, such as the end of a gang; sending it twice has no further effect."""
 
     event: Literal["begun", "started", "ended", "closed"]
     at: float
@@ -38,7 +39,10 @@ class HolderEvent(Record):
 
 
 class HolderReport(Record):
-    """Message of a holder to the service: events on its node, and how many orders it has received."""
+    """Message of a holder (program in a pod of a kept allocation) to the service.
+
+    It has the new events on the holder's node, and how many orders the holder has received.
+    """
 
     node: int = Field(ge=0, lt=MOST_NODES)
     events: tuple[HolderEvent, ...] = Field((), max_length=100)
@@ -47,7 +51,10 @@ class HolderReport(Record):
 
 
 class HolderOrder(Record):
-    """Order to a holder; an order to start a gang has the launcher's command and the attempt's secret."""
+    """Order to a holder (program in a pod of a kept allocation), for example to start a gang on its node.
+
+    An order to start has the launcher's command, and in `environment` the attempt's secret.
+    """
 
     order: Literal["start", "release", "kill", "close", "withdrawn"]  # withdrawn: a start that is void
     key: str = ""  # name of the gang
@@ -58,6 +65,6 @@ class HolderOrder(Record):
 
 
 class HolderOrders(Record):
-    """Orders to a holder that it has not received yet."""
+    """Answer to a report of a holder (program in a pod of a kept allocation): orders that it has not received yet."""
 
     orders: tuple[HolderOrder, ...] = ()

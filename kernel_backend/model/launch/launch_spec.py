@@ -24,7 +24,10 @@ OF_RANKS = re.compile(
 
 
 def token_digest(token: str) -> str:
-    """Return the SHA-256 of an attempt's secret token, in hex. The store recognises the attempt's folder by it."""
+    """Return the SHA-256 of an attempt's secret token, in hex.
+
+    Attempts of different stores can have the same id, such as `12.3-2`; the digest tells them apart.
+    """
     return hashlib.sha256(token.encode()).hexdigest()
 
 

@@ -112,7 +112,8 @@ class NodeState(Record):
 class NodeOrder(Record):
     """Answer of the service to a node's state, for the launcher on this node.
 
-    It continues, ends its ranks since the gang has failed, or exits since its attempt is fenced.
+    The launcher continues, ends its ranks since the gang has failed, or exits since its attempt has ended or has been
+    replaced by a newer one.
     """
 
     action: Literal["continue", "end", "leave"] = "continue"

@@ -18,8 +18,10 @@ _HOST = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
 
 
 def numerics_env(scope: Scope, threads: int) -> Mapping[str, str]:
-    """Return the environment variables that fix hash seed and threads of a rank; with `--reproducible` there are more.
+    """Return the environment variables that fix a rank's hash seed and its number of threads.
 
+    Unless `scope` is `off`, as without `--reproducible`, there are further ones for bit-identical arithmetic: on this
+    kind of host, or with `portable` on any x86-64 CPU.
     The parent process of the rank must set them, because torch reads them at import.
     """
     threaded = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}

@@ -1,4 +1,4 @@
-"""Define the requests to the probe that runs on each node of a pool, and its answers."""
+"""Define the requests to probes, the programs that test each node of a pool in `pool check`, and their answers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ class Versions(Record):
 
 
 class ProbeRequest(Record):
-    """Request to the probes of all nodes. It holds no secret: `nonce` only identifies their output lines and ports."""
+    """Request to the probes, the programs that test the nodes of a pool: what to test.
+
+    It holds no secret: `nonce` only identifies the probes' output lines and ports.
+    """
 
     nonce: str = Field(min_length=8, max_length=64)
     home: str
@@ -41,21 +44,27 @@ class WriteTest(Record):
 
 
 class ServiceTest(NamedTuple):
-    """Result of a request to one address of the service; `problem` is "" if the service answered."""
+    """Result of a request from a tested node to one address of the service; `problem` is "" if the service answered."""
 
     url: str
     problem: str
 
 
 class PeerAddresses(Record):
-    """First order to the probes: connect to one of these addresses of node 0, to find one that works."""
+    """First order to the programs that test the nodes of a pool (probes): connect to node 0.
+
+    Each tries these addresses of node 0, to find one that works.
+    """
 
     addresses: tuple[str, ...]
     port: int
 
 
 class AllReduceOrder(Record):
-    """Second order to the probes: run an all-reduce in which node 0 has the address `address`; exit if it is ""."""
+    """Second order to the programs that test a pool's nodes (probes): run an all-reduce together.
+
+    `address` is the address of node 0; if it is "", the probes exit.
+    """
 
     address: str = ""
     port: int = 0
@@ -72,7 +81,7 @@ class AllReduceResult(Record):
 
 
 class ProbeCredentials(Record):
-    """Request to the probe in a pod, with its secret for calls to the service.
+    """Request to the probe in a pod (the program that tests its node), with its secret for calls to the service.
 
     It is stored only in a Kubernetes Secret.
     """
@@ -83,7 +92,7 @@ class ProbeCredentials(Record):
 
 
 class ProbeReport(Record):
-    """Message of a node's probe to the service: its answers so far, by field of NodeProbe."""
+    """Message to the service from a probe, the program that tests a node: its results so far, by field of NodeProbe."""
 
     node: int = Field(ge=0, lt=MOST_NODES)
     answers: dict[str, Any] = {}
@@ -92,7 +101,7 @@ class ProbeReport(Record):
 
 
 class ProbeOrders(Record):
-    """Orders that the probes have been given so far; None stands for an order that has not been given yet."""
+    """Orders given so far to the probes, the programs that test a pool's nodes; None: the order is not given yet."""
 
     peer: PeerAddresses | None = None
     all_reduce: AllReduceOrder | None = None
@@ -104,7 +113,10 @@ class ProbeOrders(Record):
 
 
 class NodeProbe(Record):
-    """Answers of one node's probe. They are sent one by one: if the probe hangs, only later ones are lost."""
+    """Results of one node's probe, the program that tests the node.
+
+    They are sent one by one, so that the earlier ones are known if the probe hangs.
+    """
 
     node: int
     name: str = ""

@@ -21,7 +21,7 @@ SIZE = _LAYOUT.size
 
 
 class Tick(NamedTuple):
-    """Sign of progress from a rank, which rewrites it again and again.
+    """Sign of progress from a rank, which overwrites it in its progress file with each new one.
 
     `number` grows each time; `step` is the step in progress, or between steps the last one.
     """
@@ -71,7 +71,10 @@ def stacks_file(rank: int) -> str:
 
 
 def limit(phase: Phase, hang_timeout: float) -> float:
-    """Return the most seconds between two progress ticks in this phase; a rank that takes longer counts as hung."""
+    """Return the most seconds between two progress ticks in this phase; a rank that takes longer counts as hung.
+
+    `hang_timeout` is the limit for a step; slow phases, such as the start, have a longer limit that grows with it.
+    """
     if phase in _SLOW:
         return max(_SLOWER * hang_timeout, SLOW_S)
     return hang_timeout

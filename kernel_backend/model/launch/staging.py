@@ -23,9 +23,9 @@ DIGEST = r"[0-9a-f]{32}"  # of an artifact, by which its pieces are sent
 
 
 class StagingRequest(Record):
-    """Attempt that launchers are to run, with the secret that authenticates them to the service.
+    """What launchers need to exchange their attempt's files with the service: the attempt, addresses and a secret.
 
-    The secret is never put on a command line.
+    The secret authenticates the launchers. It is never put on a command line.
     """
 
     key: str  # of the attempt

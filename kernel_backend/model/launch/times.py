@@ -20,7 +20,7 @@ TRIES = 5  # reads before one that overlaps with a change is given up
 
 
 class Clocked(NamedTuple):
-    """Content of a rank's file of times: the seconds spent in each part of its work so far.
+    """Content of a rank's file of times: the seconds that it has spent in each part of its work, such as `forward`.
 
     If `running`, the part with index `part` has been running since the monotonic time `at`.
     """

@@ -30,7 +30,7 @@ class Trace(Record):
 
     @property
     def instruction(self) -> str:
-        """Return the instruction to the ranks: `trace 5f3a 10 0,3`."""
+        """Return the instruction to the ranks with the request's id, the steps and the ranks: `trace 5f3a 10 0,3`."""
         return f"trace {self.id} {self.steps} {','.join(map(str, self.ranks))}"
 
 
@@ -76,10 +76,13 @@ def artifact_of(rank: int) -> str:
 
 
 def trace_file(id: str, rank: int) -> str:
-    """Return the name of the file of a rank's trace in the attempt's folder."""
+    """Return the name of the file with a rank's trace in the attempt's folder; `id` is that of the trace request."""
     return f"trace-{id}-{rank}.json.gz"
 
 
 def result_file(id: str, rank: int) -> str:
-    """Return the name of the file of a `RankTrace` in the attempt's folder, which is written last."""
+    """Return the name of the file with a rank's `RankTrace` in the attempt's folder; `id` is that of the request.
+
+    The rank writes it after the trace itself, so that its existence means that the recording is complete.
+    """
     return f"trace-{id}-{rank}.result"

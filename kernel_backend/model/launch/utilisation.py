@@ -95,7 +95,9 @@ class StoredUse(NamedTuple):
 
 
 def merged(uses: Sequence[SlotUse]) -> SlotUse:
-    """Return the use of one slot over several periods as one record; the periods are in order of time.
+    """Merge the uses of one slot in several periods, given in order of time, into one record.
+
+    Rates are means weighted by the periods' seconds (unknown values are left out); bytes and temperature are maxima.
 
     Examples
     --------

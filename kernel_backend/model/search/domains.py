@@ -14,7 +14,7 @@ _End = Annotated[float, WithJsonSchema({"type": "number"})]  # `Range` refuses i
 
 
 class Range(Record):
-    """Range of numbers from `low` to `high`, both included.
+    """Range of numbers from `low` to `high`, both included, from which a search takes values of a hyperparameter.
 
     Parameters
     ----------
@@ -27,9 +27,9 @@ class Range(Record):
     whole : bool, default False
         True if it contains only integers.
     scale : {"linear", "log", "log2"}, default "linear"
-        Scale on which it is searched; ``log2`` holds powers of two only.
+        Scale on which values are drawn. A range with ``log2`` contains only powers of two.
     count : int, optional
-        Number of values that a grid takes from it.
+        Number of values that a grid search takes from the range.
 
     Examples
     --------
@@ -100,7 +100,8 @@ class Range(Record):
         Returns
         -------
         bool
-            False also for integers of another scale, and for anything that is no number.
+            True if the value is a number within the range; with scale ``log2`` it must be a power of two, and with
+            `whole` an integer.
         """
         if isinstance(value, bool) or not isinstance(value, int | float) or not self.low <= value <= self.high:
             return False

@@ -31,15 +31,15 @@ class MethodOption(Record):
     type : {"int", "float", "bool", "str"}
         Type of its values.
     default : bool, int, float or str
-        Value if none is given; it must be a value that may be given.
+        Value if the user gives none; it must be valid by `type`, `least`, `most` and `choices`.
     summary : str
         Description, for help and documentation.
     least : float, optional
-        Smallest number that may be given.
+        Smallest valid number.
     most : float, optional
-        Largest number that may be given.
+        Largest valid number.
     choices : tuple, optional
-        Values that may be given; by default all of the type.
+        The valid values; by default all values of the type.
 
     Examples
     --------
@@ -74,7 +74,7 @@ class MethodOption(Record):
         Returns
         -------
         str
-            The reason, such as ``must be at least 1``; empty if the value may be given.
+            The reason, such as ``must be at least 1``; empty if the value is valid.
         """
         kinds = {"int": int, "float": int | float, "bool": bool, "str": str}
         names = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "text"}
@@ -95,8 +95,8 @@ class MethodOption(Record):
 class SearchMethod(Record):
     """Description of a search method for validation, help, dry runs, the service and the views.
 
-    The factory is imported when a search is made. A process that needs the record only, such as a notebook kernel,
-    imports nothing else.
+    The code of the method is imported only when a search is made, by the path in `factory`. A process that only reads
+    this description, such as a notebook kernel, does not import it.
 
     Parameters
     ----------
@@ -107,19 +107,21 @@ class SearchMethod(Record):
     factory : str
         ``package.module:function`` of a function ``(settings, space) -> Searcher``.
     uses : tuple of str
-        Fields of `Settings` that apply to it, besides those of all methods. Others are refused.
+        Fields of `Settings` that users may set with this method, besides those common to all methods.
     options : tuple of MethodOption
         Options of its own. The factory finds their values in ``settings.options``.
     trials : int, optional
         Number of trials without `--trials`, `--budget` and `--max-time`; None if the factory decides.
     sampler : str, default "random"
-        Sampler that proposes new trials, unless it uses `sampler` and the user gives another one.
+        Sampler that proposes new trials. Users may choose another one if `uses` has ``"sampler"``.
     learns : bool, default False
         True if earlier results change its proposals, whatever the sampler.
     space : {"none", "any", "ranges", "counted"}, default "ranges"
-        Required kind of space: none, any, at least one range or list, or a finite number of points.
+        Search space that the method requires: none, any, one with at least one range or list of choices, or one with a
+        finite number of points.
     judged : {"end", "midway", "rungs"}, default "end"
-        When it decides about a trial. With ``rungs`` the searcher has `brackets`, which the views draw.
+        When the method decides about a trial: at the end of its training, during it, or at rungs (fixed training
+        lengths at which trials are compared). With ``rungs``, the searcher must have `brackets`, which are displayed.
     own_class : bool, default False
         Reserved for the method ``custom``, which runs a class of the user.
     plan : str, optional
@@ -175,7 +177,7 @@ class SearchMethod(Record):
         Returns
         -------
         bool
-            False if giving it is an error.
+            True if users may set it with this method.
         """
         return field in self.uses or (field in COMMON and self.space != "none")
 

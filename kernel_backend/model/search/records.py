@@ -76,15 +76,16 @@ class Settings(Search):
     method : str, default "single"
         Name of the search method.
     trials : int, optional
-        Number of trials at most; by default as the method or the budget has it.
+        Maximum number of trials; by default the method's, or as many as the budget allows.
     sampler : str, optional
         Sampler that proposes new trials; default: that of the method.
     stopping : bool, default False
-        True to stop trials at rungs for good, instead of pausing them.
+        True to stop a trial for good if it is not promoted at a rung (a training length at which trials are
+        compared), instead of pausing it.
     eta : int, default 4
         One of `eta` trials continues from a rung to the next.
     first_rung : int, optional
-        Units of the lowest rung; by default 1/256 of `units`, at least 1.
+        Length of the lowest rung, in units (epochs or steps); by default 1/256 of `units`, at least 1.
     brackets : {"aggressive", "standard", "conservative"}, default "aggressive"
         How early ASHA stops trials.
     population : int, optional
@@ -92,21 +93,23 @@ class Settings(Search):
     interval : int, optional
         Units between two rounds of population-based training.
     parallel : int, optional
-        Number of trials that train at once, at most.
+        Maximum number of trials that train at once.
     budget : float, optional
-        Slot seconds of all trials together.
+        Slot-seconds that all trials together may use.
     max_time : float, optional
-        Seconds from the submission on.
+        Seconds after the submission at which the search ends.
     keep_allocation : float, optional
-        Seconds of an allocation of a site's queue in which trials run one after another; 0 for a job of each trial.
+        Length in seconds of one job in a site's queue (such as Slurm's) in which trials run one after another; 0 if
+        each trial has a job of its own.
     source : str, optional
         Name of the user's class, for the method ``custom``.
     options : dict of str to Any
         The method's own options. A factory finds a value for each of them.
     warm : tuple of str
-        Experiments whose results are known (``"12"``), or a checkpoint to begin from (``"12.7"``).
+        Earlier experiments whose results the search uses (``"12"``), or the trial from whose checkpoint all trials
+        start (``"12.7"``).
     units : int
-        Length of a whole training, in epochs or steps: the maximum resource R of ASHA.
+        Length of one complete training, in epochs or steps: the maximum resource R of ASHA.
     mode : {"min", "max"}, default "min"
         Whether lower or higher values of the metric are better.
     seed : int, default 0
@@ -266,13 +269,16 @@ Decision = Annotated[Granted | Verdict, Field(discriminator="type")]
 
 
 class Vacancy(Record):
-    """Event: the scheduler granted a gang to the search, whose decision may assign it to a trial."""
+    """Event: the scheduler granted a gang (slots) to the search, which may then create or resume a trial on it."""
 
     type: Literal["vacancy"] = "vacancy"
 
 
 class Reported(Record):
-    """Event: a trial reported the metric at the end of a unit (epoch or step). The value is never negated."""
+    """Event: a trial reported its metric at the end of a unit (epoch or step).
+
+    The value is the reported one; it is not negated for a metric that is maximised.
+    """
 
     type: Literal["reported"] = "reported"
     trial: int
@@ -293,9 +299,9 @@ class Exited(Record):
 
 
 class ParamsAssigned(Record):
-    """Event: the hyperparameters with which a trial really runs became known.
+    """Event: the search learned a trial's actual hyperparameters, which may differ from those that it proposed.
 
-    Trials of earlier searches, whose results the search uses, have numbers below 1.
+    Trials of earlier searches whose results this search uses are recorded in the same way, with numbers below 1.
     """
 
     type: Literal["told"] = "told"
@@ -304,16 +310,16 @@ class ParamsAssigned(Record):
 
 
 class Promoted(Record):
-    """Event: a user promotes a trial to its next rung, whatever its rank."""
+    """Event: a user lets a trial train on to its next rung (training length), however it compares with others."""
 
     type: Literal["promoted"] = "promoted"
     trial: int
 
 
 class Extended(Record):
-    """Event: a user extends the search to `trials` in total, and reopens it if it was closed.
+    """Event: a user raised the limits of the search, which creates trials again if it was closed.
 
-    None: as many trials as the budget allows.
+    `trials` is the new maximum number of trials in total; None: as many as the budget allows.
     """
 
     type: Literal["extended"] = "extended"
@@ -331,7 +337,10 @@ class Closed(Record):
 
 
 class Failed(Record):
-    """Event: the user's function `prepare` failed, or a custom search class raised, timed out, or answered wrongly."""
+    """Event: the search fails, because the user's `prepare` function or search class did.
+
+    The class raised an exception, timed out, or returned an invalid decision.
+    """
 
     type: Literal["failed"] = "failed"
     message: str
@@ -352,7 +361,10 @@ class LogEntry(Record):
 
     @property
     def trial(self) -> int | None:
-        """Return the trial that the entry is about; None for a gang without a trial or an event about all trials."""
+        """Return the trial that the entry is about.
+
+        None if a granted gang was assigned to no trial, and for an event that concerns all trials.
+        """
         about = self.decision if isinstance(self.decision, Create | Resume) else self.event
         return getattr(about, "trial", None)
 

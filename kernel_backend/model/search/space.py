@@ -30,19 +30,21 @@ class When(Record):
 class Parameter(Record):
     """One hyperparameter of a search space.
 
-    With `each` it belongs to every block of a list: functions get the list of dictionaries, and `when` refers to the
-    same block.
+    With `each` it is a parameter of every block in a list of blocks, such as the layers of a model. The user's
+    functions then receive the list, with a dictionary of parameters for each block, and `when` refers to a parameter of
+    the same block.
 
     Parameters
     ----------
     name : str
         Name of the hyperparameter, such as ``lr``; within a block such as ``kind``.
     domain : Range or Choices
-        Its values.
+        Values that it can have.
     when : When, optional
-        Condition under which it counts: another parameter has one of some values.
+        Condition under which the parameter is used at all: another parameter has one of certain values.
     each : str, optional
-        Name of the parameter (``blocks``, a range of integers) that says how many blocks there are.
+        Name of the list of blocks, such as ``blocks``. A parameter of this name, a range of integers, is the number of
+        blocks.
 
     Examples
     --------
@@ -155,7 +157,10 @@ class Space(Record):
 
 
 def _needed(parameters: Sequence[Parameter], values: Mapping[str, Value]) -> list[Parameter]:
-    """Return the parameters without those that have a value in `values`; one on which another depends is kept."""
+    """Return the parameters without those that have a value in `values`, unless another parameter depends on them.
+
+    A parameter depends on another one by its condition, or on the one that is its number of blocks.
+    """
     hung = {each.each or (each.when.name if each.when else None) for each in parameters}
     return [each for each in parameters if each.each is not None or each.name not in values or each.name in hung]
 
@@ -168,7 +173,7 @@ def _told(parameter: Parameter, values: Mapping[str, Value]) -> Parameter:
 
 
 def _that_count(parameters: list[Parameter]) -> list[Parameter]:
-    """Return the parameters that can be active, with only the possible values left in their conditions."""
+    """Return the parameters whose conditions can hold, without the values in a condition that cannot occur any more."""
     domains = {(each.each, each.name): each.domain for each in parameters}
     kept = [fitting for each in parameters if (fitting := _fitting(each, domains)) is not None]
     return kept if kept == parameters else _that_count(kept)
@@ -204,9 +209,10 @@ class Problem(NamedTuple):
 
 
 def problems(parameters: tuple[Parameter, ...]) -> Iterator[Problem]:
-    """Yield why parameters form no valid space: duplicate names, bad conditions, or blocks without a count.
+    """Yield each reason why parameters form no valid space: duplicate names, invalid conditions, bad lists of blocks.
 
-    A condition is bad if it can never hold or is circular.
+    A condition is invalid if it is circular, or names an unknown parameter or a value that this parameter never has.
+    The number of blocks in a list must be a parameter.
     """
     yield from _twice(parameters)
     for parameter in parameters:

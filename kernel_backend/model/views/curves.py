@@ -74,7 +74,10 @@ Heard = tuple[Kind, int, float, float, Mapping[str, float]]  # kind, step, epoch
 
 
 def gather(reports: Iterable[Heard], seq: int) -> ReportedValues:
-    """Return the values of reports, which may be in any order; `seq` is the sequence number of the newest report."""
+    """Return the values of a trial's reports by metric, each metric ordered by step; reports may be in any order.
+
+    `seq` is the sequence number of the newest report.
+    """
     alike: dict[tuple[Kind, tuple[str, ...]], list[Heard]] = {}  # reports with the same metrics
     for report in reports:
         alike.setdefault((report[0], tuple(report[4])), []).append(report)
@@ -91,7 +94,7 @@ def gather(reports: Iterable[Heard], seq: int) -> ReportedValues:
 def join(parts: Sequence[ReportedValues]) -> ReportedValues:
     """Merge several sets of a trial's reported values into one, ordered by step.
 
-    Late values, such as an older attempt's, are inserted in order.
+    Values that arrived late, such as those of an older attempt, are inserted at their steps.
     """
     found: dict[tuple[Kind, str], list[Column]] = {}
     for part in parts:
@@ -120,7 +123,10 @@ def _joined(parts: Sequence[Column]) -> Column:
 
 
 def thin(trial: int, told: ReportedValues, points: int) -> Curves:
-    """Return a trial's curves, downsampled to at most `points` points each."""
+    """Return the curves of trial number `trial` with at most `points` points each.
+
+    They are downsampled from `told`, all values that the trial has reported.
+    """
     curves = tuple(_thinned(kind, name, column, points) for (kind, name), column in told.columns.items())
     return Curves(trial=trial, curves=curves, seq=told.seq)
 

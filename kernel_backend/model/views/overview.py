@@ -68,7 +68,10 @@ class Overview(Record):
 
     @property
     def state(self) -> str:
-        """Return the state to display; for an active experiment, the first in `LIVELIEST` that any trial has."""
+        """Return the state to display; for an active experiment that of its liveliest trial, such as running.
+
+        `LIVELIEST` lists the states in order: if one trial is running and others are queued, the result is running.
+        """
         if self.experiment.deleted_at is not None:
             return DELETED
         if self.experiment.state is not ExperimentState.ACTIVE:
@@ -80,7 +83,7 @@ class Overview(Record):
     def pending(self) -> list[Attempt]:
         """Return the attempts that wait in an engine's own queue, such as Slurm's.
 
-        Empty if any other attempt has not ended either.
+        Empty if any attempt is past that queue and has not ended, for example runs.
         """
         open_ones = [each for each in self.attempts if each.state is not AttemptState.ENDED]
         return open_ones if all(each.state is AttemptState.PENDING for each in open_ones) else []
@@ -171,7 +174,7 @@ class Overview(Record):
         return self.model_copy(update=changed)
 
     def _with(self, trial: Trial) -> dict[str, Any]:
-        """Return the fields of the overview that change if `trial` has changed.
+        """Return the overview's changed fields, by name, after an update of one trial.
 
         If there are very many trials, `trials` has only those to display, and `trial_counts` counts all.
         """

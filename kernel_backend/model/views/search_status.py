@@ -46,7 +46,7 @@ class TrialRow(Record):
 
 
 class RungStatus(Record):
-    """Results at one rung of a bracket: how the trials compare at the end of unit `unit`."""
+    """Results at one rung: how the trials that have trained for `unit` units (epochs or steps) compare."""
 
     unit: int
     results: int
@@ -57,7 +57,7 @@ class RungStatus(Record):
 
 
 class BracketStatus(Record):
-    """Bracket of a search, with its rungs from the lowest on."""
+    """Bracket of a search: a ladder of rungs, which are training lengths at which trials are compared, lowest first."""
 
     rungs: tuple[RungStatus, ...]
 
@@ -73,7 +73,7 @@ class IncumbentPoint(Record):
 
 
 class SearchStatus(Record):
-    """Status of a search, with some of its trials as a page of the table."""
+    """Status of a search, with one page of the table of its trials."""
 
     number: int
     search: Search

@@ -42,8 +42,8 @@ class Cause(NamedTuple):
 def sentence(ranks: Sequence[RankTimes], config: Config, *, live: bool) -> str:
     """Return the sentence about the cause that costs a training most time, such as loading data.
 
-    Returns "" if no cause is above its threshold, or too little is known. A running training is judged by its last
-    minute, if that has enough steps.
+    `ranks` has the measured times of its ranks. Returns "" if no cause is above its threshold, or too little is known.
+    A running training (`live`) is judged by its last minute, if that has enough steps.
     """
     recent = live and all(_suffices(each.minute) for each in ranks)
     splits = [each.minute if recent else each.whole for each in ranks]

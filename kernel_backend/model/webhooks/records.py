@@ -105,5 +105,8 @@ class EndedExperiments(Record):
 
 
 def event_of(before: ExperimentState, after: Experiment) -> EventName | None:
-    """Return the event of which webhooks are notified when an experiment changes its state; None if there is none."""
+    """Return the event that webhooks report when an experiment passes from state `before` to the state of `after`.
+
+    None if the state is unchanged, or is one of which webhooks are not notified.
+    """
     return None if before is after.state else _BY_STATE.get(after.state)

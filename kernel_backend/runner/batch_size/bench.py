@@ -43,7 +43,7 @@ STEPS = 2  # the first creates what optimizers hold, and the second has it besid
 
 
 class Task(Record):
-    """Description of the rank for which a process tries batch sizes: job, place among the ranks, backend, memory."""
+    """First message to a process that tries batch sizes: the rank to stand in for, and the memory it may use."""
 
     job: LaunchSpec
     rank: int
@@ -54,7 +54,11 @@ class Task(Record):
 
 
 class Answer(Record):
-    """Answer of a process that tries batch sizes: to a task, which sizes may be tried; to a size, whether it fits."""
+    """Reply of a process that tries batch sizes.
+
+    The reply to a `Task` says which sizes may be tried (`samples`, `limit`, or a `refusal`). The reply to a batch size
+    says in `fits` whether training steps with that size stay within memory.
+    """
 
     fits: bool = True
     problem: str = ""  # the error of the user's code that ended it, if memory did not
@@ -64,7 +68,7 @@ class Answer(Record):
 
 
 class Bench:
-    """Training of one rank without the other ranks, and without effects outside of this process."""
+    """One rank's training, run alone to measure its memory; other ranks, checkpoints and reports are not involved."""
 
     def __init__(self, task: Task, folder: Path) -> None:
         """Import the user's code and create its training data; files of the training go to `folder`."""
@@ -99,7 +103,10 @@ class Bench:
         self._run: Training | None = None
 
     def steps(self, size: int) -> None:
-        """Take training steps on the first batch of size `size`; if memory is exhausted, its error is raised."""
+        """Take `STEPS` training steps on a first batch of `size` samples.
+
+        Raises whatever error the steps raise, including that of exhausted memory.
+        """
         job = self._job.model_copy(update={"config": self._job.config.with_batch_size(size)})
         context = replace(self._context, job=job)
         training = self._run = self._run or build(context)
@@ -118,7 +125,11 @@ class Bench:
 
 
 def _step(training: Training, shares: list[Batch]) -> None:
-    """Take a step like `loop.take_step`, but without schedules and what else depends on the length of the training."""
+    """Take one training step on `shares`, the parts of a batch, to use as much memory as a real step.
+
+    Unlike `loop.take_step` it leaves out learning rate schedules and everything else that depends on the length of the
+    training.
+    """
     for objective in training.objectives:
         summed(training, objective, shares, ControlFlags(), Sums(), None)
         if training.config.clip is not None:
@@ -131,7 +142,7 @@ def _step(training: Training, shares: list[Batch]) -> None:
 
 
 def _state(training: Training) -> list[Tensor]:
-    """Return the tensors that a checkpoint holds: those of models and optimizers."""
+    """Return the tensors that a checkpoint of this training would hold: those of models and optimizers."""
     modules = [training.model] if training.average is None else [training.model, training.average.module]
     held = [tensor for module in modules for tensor in module.state_dict().values() if isinstance(tensor, Tensor)]
     states = [
@@ -170,9 +181,9 @@ def _named(error: Exception) -> str:
 
 
 def main() -> None:
-    """Answer requests from stdin until it ends, or until a size does not fit.
+    """Answer the requests on stdin until it is closed, or until a batch size does not fit into memory.
 
-    A step that failed may still hold memory, so that this process must not try another size.
+    A step that failed may still hold memory, so the process ends and a new one tries the next size.
     """
     die_with(os.getppid())
     questions, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "wb")

@@ -40,7 +40,7 @@ _LOOK_S = 0.5
 
 
 class _Released(Exception):
-    """Error that is raised on all ranks if one of them was asked to give up its slot."""
+    """Error that ends the search on all ranks because one of them was requested to give up its slot."""
 
 
 class BenchProcess:
@@ -49,15 +49,16 @@ class BenchProcess:
     def __init__(self, task: Task, log: Path, patience: float, wait: Callable[[], None]) -> None:
         """Prepare to try batch sizes for the rank that `task` describes; no process is started yet.
 
-        What the user's code prints goes to `log`. An answer that takes longer than `patience` seconds counts as a size
-        that does not fit. `wait` is called now and then while the process works, and may raise.
+        What the user's code prints goes to the file `log`. If no answer arrives within `patience` seconds, the size
+        counts as one that does not fit. `wait` is called repeatedly while an answer is awaited; an error that it raises
+        ends the waiting.
         """
         self._task, self._log, self._patience, self._wait = task, log, patience, wait
         self._process: subprocess.Popen[bytes] | None = None
         self.opened = Answer()
 
     def open(self) -> Answer:
-        """Start the process unless it runs; return its answer to the task, which says which sizes may be tried."""
+        """Start the process unless it runs, and return its reply to the task, which says which sizes may be tried."""
         if self._process is None:
             command = [sys.executable, "-P", "-m", "kernel_backend.runner.batch_size.bench"]
             with self._log.open("ab") as log:
@@ -68,7 +69,7 @@ class BenchProcess:
         return self.opened
 
     def fits(self, batch_size: int) -> Answer:
-        """Return the process's answer whether training steps with this batch size fit into memory."""
+        """Return the process's reply on whether training steps with this batch size fit into memory."""
         opened = self.open()
         return self._ask(str(batch_size)) if opened.fits else opened
 
@@ -94,7 +95,7 @@ class BenchProcess:
         return found
 
     def _read(self) -> Answer | None:
-        """Return the process's next answer; None if it ended without answering, or took too long."""
+        """Return the process's next reply; None if it ended without one, or none arrived within `patience` seconds."""
         assert self._process is not None
         assert self._process.stdout is not None
         data, deadline = b"", time.monotonic() + self._patience
@@ -118,10 +119,10 @@ def find_batch_size(
     instructions: Instructions,
     progress: Progress,
 ) -> BatchSize | None:
-    """Return the largest batch size that fits on all ranks; None if one of them was asked to give up its slot.
+    """Return the largest batch size that fits on all ranks; None if a rank was requested to give up its slot.
 
-    All ranks call it. Raises InvalidDefinition if no size fits, or if the user's own data decides the size of the
-    batches.
+    All ranks call it together. `progress` receives heartbeats meanwhile. Raises InvalidDefinition if no size fits, or
+    if the user's data fixes the batch size (a DataLoader).
     """
 
     def wait() -> None:
@@ -152,7 +153,7 @@ def find_batch_size(
 
 
 class _Search:
-    """Search for a batch size in which all ranks take part and come to the same result."""
+    """Search for the largest batch size, carried out by all ranks together, so that all arrive at the same size."""
 
     def __init__(self, config: Config, ranks: Ranks, bench: BenchProcess) -> None:
         self._config, self._ranks, self._bench = config, ranks, bench
@@ -186,7 +187,11 @@ class _Search:
         return f"{batch_size} does not fit in {size(self._limit) if self._limit else 'memory'}"
 
     def _most(self) -> tuple[int, str]:
-        """Return the most samples to try per share (the part of a batch computed at once), and why no more."""
+        """Return an upper limit for the search, in samples per share (part of a batch computed at once), and its cause.
+
+        The limit is the least of `MOST`, the samples that the data has, and the limit that `--batch-size auto:N` sets.
+        The cause is a text for the user.
+        """
         opened = self._all(self._bench.open)
         if refusal := next((each.refusal for each in opened if each.refusal), ""):
             raise InvalidDefinition(refusal)
@@ -216,7 +221,10 @@ class _Search:
         return False
 
     def _all(self, ask: Callable[[], Answer]) -> list[Answer]:
-        """Call `ask`; return the answers of all ranks, or raise _Released if one was asked to give up its slot."""
+        """Call the given function, which queries this rank's process, and return the answers of all ranks, by rank.
+
+        Raises _Released on all ranks if one of them was requested to give up its slot.
+        """
         mine: dict[str, Any] | None
         try:
             mine = ask().to_json()

@@ -11,9 +11,10 @@ from kernel_backend.runner.ranks.backends import Handle
 
 
 class LoneRank:
-    """Process group that pretends that all other ranks passed the same values as this one.
+    """Stand-in for a process group, without other ranks: it computes as if all ranks passed the same values.
 
-    So the rank uses as much memory as in a training with all ranks: the same share of a batch, and the same buffers.
+    The training of one rank thus uses as much memory as in a training with all ranks: the same share of a batch, and
+    the same buffers.
     """
 
     def __init__(self, rank: int, size: int, local_rank: int) -> None:

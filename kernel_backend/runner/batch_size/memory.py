@@ -24,17 +24,18 @@ _STATUS = Path("/proc/self/status")
 def free_for_rank(ranks: int) -> int:
     """Return the bytes of main memory that each of `ranks` ranks on this node may use.
 
-    This is its part of the free memory or, if smaller, a resource limit of the process (`ulimit`).
+    This is the node's free memory divided by `ranks` or, if smaller, the process's own resource limit (`ulimit`).
     """
     soft = (resource.getrlimit(each)[0] for each in _LIMITS)
     return int(min([free_memory() / ranks, *(each for each in soft if each != resource.RLIM_INFINITY)]))
 
 
 def limit_memory(device: torch.device, free: int) -> int:
-    """Limit this process to the memory that a training may use; return the free bytes from which the limit follows.
+    """Limit this process's memory, so that too large a batch raises an error; return the free bytes that were assumed.
 
-    On a CUDA device these are its free memory, on the CPU `free`. The limit is lower by a margin. An allocation beyond
-    the limit raises an error before memory is exhausted: no other process suffers, and the kernel has none to kill.
+    On a CUDA device the free bytes are those of the device, on the CPU they are `free`. The limit is lower than that by
+    a margin. An allocation beyond the limit then fails before memory is exhausted: no other process suffers, and the
+    kernel need not kill any.
     """
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
@@ -54,7 +55,10 @@ def limit_memory(device: torch.device, free: int) -> int:
 
 
 def is_exhausted(error: BaseException) -> bool:
-    """Return True if the error means exhausted memory; on the CPU, torch has no error class for it."""
+    """Return True if the error means exhausted memory.
+
+    On the CPU torch raises a plain RuntimeError, which is recognised by its text.
+    """
     if isinstance(error, MemoryError | torch.cuda.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and any(each in str(error) for each in _EXHAUSTED)

@@ -10,17 +10,18 @@ PARTS = 8  # the result is exact to this fraction of the largest power of two th
 
 
 class Found(NamedTuple):
-    """Largest size that is known to fit (0 if none is), and smallest size that is known not to fit."""
+    """Result of a search: the largest size known to fit into memory (0 if none), and the smallest known not to fit."""
 
     size: int
     misfit: int | None  # None: even the largest size fits
 
 
 def largest(fits: Callable[[int], bool], most: int) -> Found:
-    """Return the largest size from 1 to `most` that fits, to within an eighth of the next lower power of two.
+    """Find the largest size from 1 to `most` for which `fits` returns True, to within an eighth.
 
-    Sizes are doubled until one does not fit, so that memory is never exceeded by much; then the gap is bisected. No
-    size is tried twice, and about three sizes are tried after the first that does not fit.
+    Sizes are doubled until one does not fit, so that memory is never exceeded by much. Then the gap to the largest one
+    that fits is bisected, until it is an eighth of that (64 / 8 in the example). No size is tried twice, and about
+    three sizes are tried after the first that does not fit.
 
     Examples
     --------

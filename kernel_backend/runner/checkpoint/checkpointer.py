@@ -34,9 +34,10 @@ RETRY = RetryPolicy((3.0,), tries=5)  # for operations that must not fail: the f
 
 
 class Position(NamedTuple):
-    """State of a training at which a checkpoint is saved, with the data that its loop needs to resume there.
+    """Point of a training at which a checkpoint is saved: step, epoch, metrics, and what the loop needs to resume.
 
-    `metrics` are the results of a validation at this step, {} if there was none. `facts` is JSON for the loop.
+    `metrics` are the results of a validation at this step, {} if there was none. `facts` is JSON that the training loop
+    writes and reads.
     """
 
     step: int
@@ -108,7 +109,7 @@ class Checkpointer:
         return id if any(each.id == id for each in self._home.committed()) else None
 
     def set_aside(self) -> None:
-        """Move all committed checkpoints to another place, so that no training resumes from them."""
+        """Quarantine all committed checkpoints: their files are kept, but no training resumes from them."""
         for each in self._home.committed():
             self._home.set_aside(each.id)
         self._newest = None
@@ -172,7 +173,10 @@ class Checkpointer:
         self._ranks.barrier()  # no rank continues, and so none exits, before the manifest is committed
 
     def close(self) -> None:
-        """Wait up to `LAST_WORDS_S` seconds for a checkpoint in progress; ignore errors, as this rank has failed."""
+        """Wait up to `LAST_WORDS_S` seconds for a checkpoint in progress, before this rank exits with an error.
+
+        Errors of the checkpoint are ignored, as the rank fails with another one already.
+        """
         with contextlib.suppress(Exception):  # this rank is failing with an error already
             self.settle()
             self._writer.wait(LAST_WORDS_S)
@@ -214,9 +218,9 @@ class Checkpointer:
         return before is not None and before != [config.epochs, config.steps]
 
     def restore_best(self) -> Manifest:
-        """Restore the best committed checkpoint by `--metric`, or the newest if none is best; return its manifest.
+        """Restore the committed checkpoint with the best value of `--metric`, and return its manifest.
 
-        All ranks call it after `finish`.
+        If no checkpoint has a finite value, the newest is restored. All ranks call it after `finish`.
         """
         chosen = RETRY.call(self._choose_best, on=OSError) if self._ranks.rank == 0 else None
         manifest: Manifest = self._ranks.broadcast_object(chosen)
@@ -225,7 +229,10 @@ class Checkpointer:
         return manifest
 
     def restore_upto(self, step: int) -> Manifest | None:
-        """Restore this training's newest intact checkpoint up to `step`; return its manifest, None if there is none."""
+        """Restore this training's newest intact checkpoint whose step is at most `step`, and return its manifest.
+
+        Return None if there is none. Used to go back while the training runs; all ranks call it.
+        """
         self.settle()
         self._writer.wait()
         limit = step, self._job.attempt
@@ -303,7 +310,7 @@ class Checkpointer:
             time.sleep(pause)
 
     def _lost(self, position: Position, reason: str) -> str:
-        """Return the error message that the final checkpoint could not be written, with the `reason`."""
+        """Return the error message for a final checkpoint that could not be written; `reason` is the storage error."""
         newest = f"the newest is {self._newest}" if self._newest else "there is none before it"
         what = f"the last checkpoint, at step {position.step}, could not be written to {self._home.where}"
         return f"{what}: {reason}; {newest}"

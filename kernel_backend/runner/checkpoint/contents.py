@@ -49,14 +49,17 @@ class Read:
 
 
 class OfRank(Stateful, Protocol):
-    """Checkpoint part that each rank has for itself, such as its random states."""
+    """State that each rank keeps for itself, such as its random states, and that checkpoints hold once per rank."""
 
     def begin(self, seed: int, rank: int, step: int) -> None:
         """Set the initial state of rank `rank` at `step`; called if the checkpoint has no state for this rank."""
 
 
 class PerRankState(NamedTuple):
-    """State that differs between ranks, gathered on rank 0: buffers by logical rank, random states by rank."""
+    """State that differs between ranks, gathered on rank 0: buffers by logical rank, random states by rank.
+
+    Logical ranks are the equal shares of a global batch, whose number does not depend on that of the processes.
+    """
 
     buffers: Mapping[int, Mapping[str, Tensor]]
     random: Sequence[Any]
@@ -75,7 +78,7 @@ class Contents(Protocol):
         """Raise DaylightError if the state has a value that a checkpoint cannot hold; the error names the first."""
 
     def split(self, per_rank: PerRankState) -> tuple[dict[str, Any], Parts]:
-        """Return the state as a JSON dict, and its tensors by checkpoint part and name.
+        """Return the state to save: a JSON dict, and tensors as {checkpoint part: {tensor name: tensor}}.
 
         `per_rank` is the result of `gather`. Raises DaylightError for a value that is neither JSON nor a tensor.
         """
@@ -83,11 +86,11 @@ class Contents(Protocol):
     def load(self, manifest: Manifest, read: Read, others: bool = False) -> None:
         """Restore a checkpoint on this rank; `read` returns the bytes of its parts.
 
-        `others` means that the checkpoint was saved with other hyperparameters or for another length of the training.
+        `others` is True if the checkpoint was saved with other hyperparameters or for another length of the training.
         """
 
     def load_weights(self, manifest: Manifest, read: Read) -> list[str]:
-        """Load only a checkpoint's weights, for a warm start; return names of tensors that the checkpoint lacks."""
+        """Load only a checkpoint's weights (a warm start); return names of model tensors that the checkpoint lacks."""
 
 
 class TrainingContents:
@@ -124,7 +127,7 @@ class TrainingContents:
                 must_hold(name, tensor)
 
     def split(self, per_rank: PerRankState) -> tuple[dict[str, Any], Parts]:
-        """Return the state as a JSON dict, and its tensors by checkpoint part and name.
+        """Return the state to save: a JSON dict, and tensors as {checkpoint part: {tensor name: tensor}}.
 
         `per_rank` is the result of `gather`. Raises DaylightError for a value that is neither JSON nor a tensor.
         """
@@ -147,7 +150,7 @@ class TrainingContents:
     def load(self, manifest: Manifest, read: Read, others: bool = False) -> None:
         """Restore a checkpoint on this rank; raise CheckpointDamaged if a part is damaged.
 
-        `others` means that the checkpoint was saved with other hyperparameters or for another length of the training.
+        `others` is True if the checkpoint was saved with other hyperparameters or for another length of the training.
         Then optimizers and schedules keep the options of this trial.
         """
         tensors = partial(self.tensors, manifest, read)
@@ -167,7 +170,7 @@ class TrainingContents:
         return tensors_of(manifest, name, read)
 
     def load_weights(self, manifest: Manifest, read: Read) -> list[str]:
-        """Load only a checkpoint's weights, for a warm start; return names of tensors that the checkpoint lacks.
+        """Load only a checkpoint's weights (a warm start); return names of model tensors that it lacks.
 
         Raises CheckpointDamaged, or InvalidDefinition if the weights belong to another model.
         """

@@ -15,9 +15,10 @@ class WeightAverage:
     """Exponential moving average of a model's weights, held in a copy of the model."""
 
     def __init__(self, model: nn.Module, decay: float, part: type[Model] = Model) -> None:
-        """Copy the model; `part` is the class that saves and loads the copy's weights.
+        """Copy `model`; the copy's weights become the moving average, with decay factor `decay`.
 
-        Call it before anything else refers to the model's parameters.
+        `part` is the class that saves and loads the copy's weights. Call this before anything else, such as an
+        optimizer, refers to the model's parameters.
         """
         self._part = part
         self._averaged = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(decay))  # type: ignore[no-untyped-call]
@@ -29,7 +30,7 @@ class WeightAverage:
         return module
 
     def update(self, model: nn.Module) -> None:
-        """Update the average with the model's weights after a step; buffers are copied instead of averaged."""
+        """Update the average with the model's weights after a training step; buffers are copied instead of averaged."""
         self._lay_out(model)
         self._averaged.update_parameters(model)
 
@@ -51,7 +52,7 @@ class WeightAverage:
         return dict(self.module.state_dict())
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the averaged weights; the next update continues the average instead of starting it."""
+        """Restore the averaged weights; the next update then averages with them instead of overwriting them."""
         self._part(self.module).load_state_dict(state)
         self._averaged.n_averaged.fill_(1)
 

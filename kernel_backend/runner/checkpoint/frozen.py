@@ -57,14 +57,14 @@ def untrained(module: nn.Module) -> set[str]:
 
 
 class Unchanging:
-    """Watcher of a training's frozen tensors: one whose bytes change is saved with the trained tensors."""
+    """Detector of frozen tensors that nevertheless change in training, and so are saved with the trained tensors."""
 
     def __init__(self) -> None:
         self._digests: dict[tuple[str, str], str] = {}
         self._changing: set[tuple[str, str]] = set()
 
     def sort(self, parts: Parts) -> dict[str, dict[str, Tensor]]:
-        """Return the checkpoint parts to write, with tensors by name.
+        """Return the checkpoint parts to write, as {part: {tensor name: tensor}}.
 
         Frozen tensors whose bytes differ from those in an earlier call are moved to the part of the trained tensors.
         """

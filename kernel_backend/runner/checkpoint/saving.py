@@ -21,7 +21,7 @@ Memory = dict[tuple[str, str], Tensor]  # by part and name
 
 
 class Cost(NamedTuple):
-    """Cost of the newest checkpoint: seconds during which training stalled, and seconds that writing took."""
+    """Cost of the newest checkpoint, in seconds: how long training stalled, and how long writing to storage took."""
 
     stall: float = 0.0
     write: float = 0.0
@@ -43,9 +43,10 @@ class HostCopy:
         self._side = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
 
     def begin(self, parts: Parts, lazily: bool) -> Copying:
-        """Start to copy the tensors as soon as a set of buffers is free; unless `lazily`, return when all are copied.
+        """Start to copy the tensors in `parts` to host memory as soon as a set of buffers is free.
 
-        Raises MemoryError if the host has no memory left.
+        With `lazily`, return at once and copy while training continues; otherwise return when all are copied. Raises
+        MemoryError if the host has no memory left.
         """
         memory = self._free.get()
         try:
@@ -112,7 +113,10 @@ class Copying:
             self._event = side.record_event()
 
     def join(self) -> bool:
-        """Wait until the source tensors may change; return True if none has changed since the copy began."""
+        """Wait until the source tensors may change; return False if one of them changed while it was copied.
+
+        Such a copy is a mixture of two states and must be discarded.
+        """
         if self._future is not None:
             self._future.result()
         if self._event is not None:
@@ -120,7 +124,7 @@ class Copying:
         return all(source._version == version for (source, _), version in zip(self._pairs, self._versions, strict=True))
 
     def arrived(self) -> None:
-        """Wait until all bytes are in host memory; another thread may call it."""
+        """Wait until all bytes are in host memory; a thread other than the one that started the copy may call it."""
         if self._event is not None:
             self._event.synchronize()
 

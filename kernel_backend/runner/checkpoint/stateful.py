@@ -25,7 +25,7 @@ class Stateful(Protocol):
 
 @runtime_checkable
 class TakesOver(Protocol):
-    """Checkpoint part that, restored in a trial with other hyperparameters, keeps that trial's options."""
+    """Checkpoint part that can be restored in a trial with other hyperparameters, such as another learning rate."""
 
     def take_over(self, state: dict[str, Any]) -> None:
         """Restore the state, but keep the options of this trial, such as the learning rate."""
@@ -47,7 +47,7 @@ class Model:
         return dict(self._model.state_dict())
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Overwrite parameters and buffers, also buffers that the first forward pass would create."""
+        """Overwrite parameters and buffers, including buffers that only the first forward pass would create."""
         lay_out_buffers(self._model, state)
         self._model.load_state_dict(state)
 
@@ -56,7 +56,10 @@ class Model:
         return untrained(self._model)
 
     def load_matching(self, state: dict[str, Any]) -> list[str]:
-        """Overwrite those tensors that `state` has with equal name and shape; return the names of the others."""
+        """Overwrite the model's tensors that `state` has with the same name and shape.
+
+        Return the names of the model's tensors that were not overwritten.
+        """
         lay_out_buffers(
             self._model, {name: tensor for name, tensor in state.items() if name in self._model.state_dict()}
         )
@@ -67,7 +70,10 @@ class Model:
 
 
 def lay_out_buffers(model: nn.Module, like: Mapping[str, Tensor]) -> None:
-    """Allocate the buffers in `like` that `model` declares as None before its first forward pass."""
+    """Allocate the buffers in `like` that `model` declares as None before its first forward pass.
+
+    `like` has tensors by name, from whose shapes and types the buffers are created.
+    """
     for name, tensor in like.items():
         path, _, leaf = name.rpartition(".")
         module = model.get_submodule(path)
@@ -174,7 +180,10 @@ _HEARD = ("best", "num_bad_epochs", "cooldown_counter", "last_epoch")  # a plate
 
 
 def _taken(state: Mapping[str, Any]) -> int:
-    """Return the number of steps that a schedule had taken by its saved state; for chained schedules, the largest."""
+    """Return the number of steps that a learning rate schedule had taken when `state` was saved.
+
+    For chained schedules it is the largest of their numbers.
+    """
     own: int | None = state.get("last_epoch")
     return own if own is not None else max(map(_taken, state["_schedulers"]))
 

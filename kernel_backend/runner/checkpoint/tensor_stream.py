@@ -67,7 +67,7 @@ class _Bytes:
             self._into(tensor.reshape(-1).view(torch.uint8).numpy().data)
 
     def rest(self) -> int:
-        """Read all remaining pieces, and return how many bytes they had."""
+        """Read and discard all remaining pieces, and return their total length in bytes."""
         return len(self._piece) + sum(memoryview(each).nbytes for each in self._pieces)
 
     def _into(self, target: memoryview) -> None:

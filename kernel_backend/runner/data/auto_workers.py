@@ -29,7 +29,7 @@ _HANDLES = ("h5py", "lmdb", "netCDF4", "tables", "tarfile", "zipfile")  # packag
 
 
 class AutoWorkers(NamedTuple):
-    """Inputs for tuning this rank's loader processes (`--loader-workers auto`): limits, and functions for reports."""
+    """Settings for tuning this rank's loader processes (`--loader-workers auto`): limits, and functions for reports."""
 
     begin: LoaderSetting | None  # chosen by an earlier attempt; None: what suits the data
     cores: int  # of this rank's slot
@@ -43,7 +43,10 @@ class WorkerTuner:
     """Tuner that measures the steps of one loader, and decides when and how its number of processes changes."""
 
     def __init__(self, auto: AutoWorkers, source: Source, usual: LoaderSetting, clock: StepClock = CLOCK) -> None:
-        """Set up the tuner; `usual` is the setting that the data has without tuning."""
+        """Set up the tuner for the loader of `source`.
+
+        `usual` is the setting that the loader would have without tuning. `clock` measures the training steps.
+        """
         self._auto, self._source, self._usual, self._clock = auto, source, usual, clock
         self._tried: list[Measured] = []
         self._over = False
@@ -51,9 +54,10 @@ class WorkerTuner:
         self._changed(auto.begin or usual)
 
     def look(self, setting: LoaderSetting, times: LoadTimes, workers: Sequence[int]) -> LoaderSetting | None:
-        """Record a step with `setting`; return the setting to which the loader must change, or None to keep it.
+        """Record that a training step was done with `setting`, and decide whether the loader must change its setting.
 
-        `times` sums the loading times so far; `workers` are the process ids of the loader workers.
+        Return the new setting, or None to keep the present one. `times` sums the loading times so far; `workers` are
+        the process IDs of the loader workers.
         """
         self._steps += 1
         if self._over or self._steps < self._due:
@@ -73,7 +77,7 @@ class WorkerTuner:
         return choice.setting if choice.setting != setting else None
 
     def give_up(self, setting: LoaderSetting, error: Exception) -> None:
-        """Record that loading with `setting` has failed, and tell the user; `look` then proposes no other setting."""
+        """Record that loading with `setting` failed, and notify the user; the tuner then proposes no further change."""
         self._over = True
         text = f"{type(error).__name__}: {error}"[:300]
         self._auto.note(
@@ -81,7 +85,7 @@ class WorkerTuner:
         )
 
     def _changed(self, setting: LoaderSetting) -> None:
-        """Start a new window of measured steps, which begins after the batches that the previous setting has loaded."""
+        """Start to measure `setting`, once the batches that were loaded with the previous setting are used up."""
         self._steps, self._begun = 0, None
         self._due = 2 + setting.workers * setting.prefetch
 
@@ -93,7 +97,10 @@ class WorkerTuner:
             self._due = max(LEAST_STEPS, 3 * setting.workers)
 
     def _measured(self, setting: LoaderSetting, times: LoadTimes, passed: tuple[float, float]) -> Measured | None:
-        """Return the means over the present window of steps; None if the window is too short and must continue."""
+        """Return the mean times of the steps measured with `setting`; None if more steps must be measured first.
+
+        `times` and `passed` are the sums of loading and step times so far, in seconds.
+        """
         assert self._begun is not None
         ended = (*passed, times.batches, times.seconds, times.cpu)
         step, waited, batches, load, cpu = (b - a for a, b in zip(self._begun, ended, strict=True))
@@ -122,7 +129,10 @@ class WorkerTuner:
             self._auto.chosen(choice.setting)
 
     def _fitting(self, workers: Sequence[int]) -> int:
-        """Return how many additional loader processes fit into half of this rank's share of the free memory."""
+        """Return how many loader processes may be added within half of this rank's share of the free memory.
+
+        `workers` are the process IDs of the present ones, from which the memory of one process is measured.
+        """
         own = max((_own_bytes(each) for each in workers), default=USUAL_BYTES)
         return int(free_memory() / 2 / self._auto.ranks / max(own, 2**20))
 
@@ -150,7 +160,10 @@ def free_memory() -> float:
 
 
 def _free_in_group(folder: Path) -> float:
-    """Return the bytes that a cgroup may still use (infinity without a limit); unused file pages count as free."""
+    """Return the bytes that the cgroup at `folder` may still use; infinity if it has no limit.
+
+    Unused file pages (the page cache) count as free.
+    """
     try:
         limit, used = ((folder / name).read_text().strip() for name in ("memory.max", "memory.current"))
         stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
@@ -160,7 +173,7 @@ def _free_in_group(folder: Path) -> float:
 
 
 def _own_bytes(process: int) -> float:
-    """Return the bytes of memory that process `process` shares with no other."""
+    """Return the bytes of memory that process ID `process` shares with no other process."""
     try:
         lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
     except OSError:

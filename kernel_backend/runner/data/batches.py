@@ -23,7 +23,7 @@ from kernel_backend.runner.timing.clock import CLOCK
 
 
 def _hush(text: str) -> None:
-    """Ignore a message to the user; this is the default for callers that show no messages."""
+    """Discard `text`, a message to the user; it is the default `note` for callers that show no messages."""
 
 
 class Batches:
@@ -45,10 +45,10 @@ class Batches:
     ) -> None:
         """Set up batches, each split into `count` equal shares, one per logical rank; this process reads shares `mine`.
 
-        `tag` separates random draws of training samples (`sample`) from those of validation samples. `workers` is the
-        number of loader processes (None: chosen to suit the data; AutoWorkers: tuned in `steps`). `note` receives
-        messages for the user. `digested` computes digests of the first epoch's samples. With `filled`, an empty share
-        repeats the samples of another share.
+        `tag` is mixed into the random seeds, so that training samples (`sample`) and validation samples draw different
+        numbers. `workers` is the number of loader processes (None: chosen to suit the data; AutoWorkers: tuned in
+        `steps`). `device` is the one that trains. `note` receives messages for the user. With `digested`, digests of
+        the first epoch's samples are computed. With `filled`, an empty share repeats the samples of another share.
         """
         cut = BatchSplit(source.batch_size or batch_size, source.drop_last, mine, count, filled=filled)
         self._cut = cut
@@ -90,10 +90,10 @@ class Batches:
         return None if isinstance(self._data, Stream) else self._data.sampled
 
     def steps(self, first: int, until: int | None) -> Iterator[list[Batch]]:
-        """Yield, for each step from `first` (counted from 0 over all epochs) to before `until`, this process's shares.
+        """Yield this process's shares of the batch of each training step, from step `first` to before step `until`.
 
-        With `until` None the iteration does not end. Without loader workers, reading samples changes the states of the
-        global random generators.
+        Steps are counted from 0 over all epochs. With `until` None the iteration does not end. Without loader workers,
+        reading samples changes the states of the global random generators.
         """
         steps = self._data.steps(first, until)
         CLOCK.used("stream" if self.is_stream else "indexed", self._data.loading.workers)
@@ -110,13 +110,16 @@ class Batches:
 
     @property
     def disturbs(self) -> bool:
-        """Return True if reading samples changes the state of this process's global random generators."""
+        """Return True if reading samples changes the state of this process's global random generators.
+
+        This is so without loader workers, unless the samples are tensors in memory.
+        """
         return self._data.loading.disturbs
 
     def own_samples(self, total: int) -> int:
         """Return how many of the `total` samples of a global batch this process computes.
 
-        Samples that `filled` repeats in an empty share do not count.
+        A sample that is repeated only to fill an empty share (option `filled`) does not count.
         """
         return self._cut.own_samples(total)
 

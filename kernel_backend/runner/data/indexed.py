@@ -28,11 +28,11 @@ class Indexed:
     def __init__(
         self, source: Source, cut: BatchSplit, seed: int, tag: str, loading: Callable[[Any], Loading], digested: bool
     ) -> None:
-        """Set up the batches.
+        """Set up the batches of the dataset in `source`.
 
-        `cut` cuts samples into batches, and batches into shares. `tag` keeps the random numbers of training and
-        validation distinct. `loading` creates the reader of a dataset. With `digested`, digests of the first epoch's
-        samples are computed.
+        `cut` cuts samples into batches, and batches into shares. `tag` is mixed into the random seeds, so that training
+        and validation samples draw different numbers. `loading` creates the reader of a dataset. With `digested`,
+        digests of the first epoch's samples are computed.
         """
         self._digested = digested
         self._sampled = None
@@ -58,7 +58,7 @@ class Indexed:
         return self._read(self._step(0, number, indices) for number in range(self.per_epoch))
 
     def keep_pairs(self) -> None:
-        """Cut batches so that no share has a single sample, if possible."""
+        """Cut batches so that no share has a single sample, if possible, as BatchNorm needs two in training."""
         self._cut = self._cut._replace(pairs=True)
 
     def state(self) -> dict[str, Any]:

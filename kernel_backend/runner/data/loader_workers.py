@@ -32,7 +32,10 @@ class LoaderWorkerLost(RuntimeError):
 
 
 class WorkerBatch(NamedTuple):
-    """Message of a loader worker to its rank: a batch, the files opened to load it, the loading time if measured."""
+    """Message of a loader worker to its rank: a batch, with the files opened and the time taken to load it.
+
+    Wall and CPU time are in seconds, and 0 unless loading is measured.
+    """
 
     found: Any
     opened: list[str]
@@ -41,7 +44,7 @@ class WorkerBatch(NamedTuple):
 
 
 class LoadTimes:
-    """Sums over loaded batches: their number, the seconds of loading, and the CPU seconds of loading."""
+    """Sums over all batches loaded so far: their number, the seconds of loading, and the CPU seconds of loading."""
 
     def __init__(self) -> None:
         self.batches, self.seconds, self.cpu = 0, 0.0, 0.0
@@ -60,9 +63,10 @@ class GuardedDataset(Dataset[Any]):
     """
 
     def __init__(self, dataset: Dataset[Any], role: str, times: LoadTimes | None = None) -> None:
-        """Wrap a dataset; with `times`, loading is timed.
+        """Wrap `dataset`, which the user's function `role` (such as `train_data`) returned.
 
-        In this process the times are added to `times`; a worker sends them along with the batch.
+        With `times`, loading is timed: batches loaded in this process are added to `times`, and a worker process sends
+        the times along with each batch.
         """
         self._dataset, self._role, self._sent, self._times = dataset, role, False, times
 
@@ -88,7 +92,7 @@ class GuardedDataset(Dataset[Any]):
         return found
 
     def _try_to_send(self, found: Any) -> None:
-        """Raise InvalidDefinition if a worker's batch cannot be pickled.
+        """Raise InvalidDefinition if `found`, a batch that a worker has loaded, cannot be pickled.
 
         torch would lose such a batch, and the rank would wait for it forever.
         """
@@ -125,9 +129,10 @@ class WorkerInit(NamedTuple):
 
 @contextlib.contextmanager
 def signals_waiting() -> Iterator[None]:
-    """Delay SIGTERM and SIGINT in the block, in which workers start, until each worker has begun to ignore them.
+    """Delay SIGTERM and SIGINT during the `with` block that starts loader workers.
 
-    The signals are blocked in this process and in the workers started in the block.
+    Otherwise a signal could kill a worker that has not yet begun to ignore it. The signals are blocked in this process
+    and in the workers started in the block.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
@@ -138,9 +143,10 @@ def signals_waiting() -> Iterator[None]:
 
 @contextlib.contextmanager
 def sigchld_kept() -> Iterator[None]:
-    """Restore the SIGCHLD handler after the block, in which torch replaces it to start workers.
+    """Restore this process's SIGCHLD handler after the `with` block, in which torch replaces it to start workers.
 
-    When a worker dies, torch's handler raises an exception wherever the rank is, even in the middle of a checkpoint.
+    Torch's handler raises an exception when a worker dies, wherever the rank then is, even in the middle of a
+    checkpoint.
     """
     before = signal.getsignal(signal.SIGCHLD)
     yield

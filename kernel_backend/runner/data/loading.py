@@ -31,7 +31,11 @@ class Loading:
     def __init__(
         self, dataset: Dataset[Any], source: Source, workers: int | AutoWorkers | None, device: torch.device
     ) -> None:
-        """Set up the reader; with `workers` None the source decides their number, with an AutoWorkers it is tuned."""
+        """Set up the reader of `dataset`, whose loader options are in `source`.
+
+        `workers` is the number of worker processes; with None, `source` decides it, and with an AutoWorkers it is
+        tuned. If `device` is a CUDA device, batches from workers are in pinned memory.
+        """
         auto = workers if isinstance(workers, AutoWorkers) and not source.stream else None
         self._dataset, self._source, self._cuda = dataset, source, device.type == "cuda"
         count = source.workers(workers if isinstance(workers, int) else None)
@@ -50,13 +54,16 @@ class Loading:
 
     @property
     def disturbs(self) -> bool:
-        """Return True if reading samples may reseed this process's random generators, as it does without workers."""
+        """Return True if reading samples may change the states of this process's random generators.
+
+        This is so without loader workers, unless the samples are tensors in memory.
+        """
         return self._usual.workers == 0 and not isinstance(self._dataset, FromTensors)
 
     def read(self, wanted: Iterator[Wanted], tuned: bool = False) -> Iterator[tuple[Wanted, Any]]:
-        """Yield each request in `wanted` with its data, in order; any earlier iteration ends.
+        """Yield each index in `wanted` with the dataset's item at that index, in order; any earlier iteration ends.
 
-        With `tuned` the number of workers may change meanwhile.
+        With `tuned`, the number of workers may change during the iteration.
         """
         if self._reading is not None:
             self._reading.close()
@@ -108,9 +115,9 @@ class Loading:
         CLOCK.used("indexed", setting.workers)
 
     def _fall_back(self, wanted: Iterator[Any]) -> Iterator[Any]:
-        """Change to the untuned setting, after a tuned one has failed; return all requests that must still be read.
+        """Return to the untuned loader setting, after loading with a tuned one has failed.
 
-        The requests whose data has not arrived come first, then those in `wanted`.
+        Return all requests that must still be read: first those whose data has not arrived, then those in `wanted`.
         """
         missing = [request for pool in self._pools for request in pool.pending]
         for pool in self._pools:
@@ -135,6 +142,9 @@ _open: weakref.WeakSet[Loading] = weakref.WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    """Stop all workers at the interpreter's exit: they ignore its SIGTERM, and it would wait for them forever."""
+    """Stop all workers when the interpreter exits.
+
+    Workers ignore SIGTERM, so that the exit would otherwise wait for them forever.
+    """
     for each in list(_open):
         each.close()

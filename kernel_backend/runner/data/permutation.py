@@ -46,7 +46,7 @@ class LazyPermutation:
         self._keys = [(seeds.mix(value, "factor", each) | 1, seeds.mix(value, "term", each)) for each in range(_ROUNDS)]
 
     def at(self, places: Tensor) -> Tensor:
-        """Return the numbers at these places of the permutation, as int64."""
+        """Return the numbers that the permutation has at these places (0 to `count` - 1), as int64."""
         found = self._once(places)
         while (outside := found >= self._count).any():
             found[outside] = self._once(found[outside])
@@ -63,9 +63,9 @@ class LazyPermutation:
 
 
 def _hash(numbers: Tensor, key: tuple[int, int]) -> Tensor:
-    """Return a hash of each number; products wrap around at 64 bits.
+    """Return a hash of each number, for one round of the permutation with the two constants in `key`.
 
-    The xor in the middle prevents the composition of all rounds from being linear.
+    Products wrap around at 64 bits. The xor in the middle prevents the composition of all rounds from being linear.
     """
     mixed = numbers.mul(key[0]).add_(key[1])
     mixed.bitwise_xor_(mixed >> 32)

@@ -32,15 +32,20 @@ END: Any = object()
 
 
 class Pool:
-    """Reader with a fixed number of worker processes, which live until `close`, or with none.
+    """Reader of a dataset with a fixed number of worker processes, which live until `close`; it may have none.
 
-    Use it in a thread that lives as long as the process: workers die with the thread that started them.
+    Without workers it reads in this process. Use it in a thread that lives as long as the process: workers die with the
+    thread that started them.
     """
 
     def __init__(
         self, dataset: Dataset[Any], role: str, options: LoaderOptions, setting: LoaderSetting, pin: bool, timed: bool
     ) -> None:
-        """Set up the reader; with `timed`, the attribute `times` sums the seconds that its batches took to load."""
+        """Set up the reader of `dataset`, which the user's function `role` (such as `train_data`) returned.
+
+        `setting` has the number of workers and of batches that each loads in advance. With `pin`, batches are put into
+        pinned memory. With `timed`, the attribute `times` sums the seconds that its batches took to load.
+        """
         self.setting = setting
         self.times = LoadTimes()
         self._role, self._options, self._pin, self._tuned = role, options, pin, timed
@@ -60,13 +65,13 @@ class Pool:
         return [each.pid for each in self._processes]
 
     def begin(self, wanted: Iterator[Any]) -> None:
-        """Begin to read the items in `wanted`, and end any earlier reading; workers start to load at once."""
+        """Begin to read the items at the indices in `wanted`, and end any earlier reading; workers load at once."""
         self._asked.begin(wanted)
         if not self._is_here:
             self._start()
 
     def next(self) -> tuple[Any, Any]:
-        """Return the next request with its data, or (END, None) after the last one."""
+        """Return the next requested index with its item, or (END, None) after the last one."""
         if self._is_here:
             request = self._asked.take()
             if request is END:
@@ -78,12 +83,12 @@ class Pool:
         return (END, None) if found is END else (self._asked.arrived(), found)
 
     def no_more(self) -> None:
-        """Stop taking further requests; `next` still returns those that were taken, with their data."""
+        """Take no further requests from the iterator given to `begin`; `next` still returns those already taken."""
         self._asked.ended = True
 
     @property
     def pending(self) -> list[Any]:
-        """Return the requests whose data has not arrived."""
+        """Return the requests whose data has not arrived yet, oldest first."""
         return list(self._asked.pending)
 
     def close(self) -> None:
@@ -113,7 +118,10 @@ class Pool:
         return found
 
     def _await_the_dying(self) -> None:
-        """Wait some seconds for a worker that has closed its pipes to exit, as its exit code is known only then."""
+        """Wait up to `DYING_S` seconds for a worker to exit, after an error in reading its message.
+
+        A worker that is dying closes its pipes first; only after its exit is its exit code known.
+        """
         ended = multiprocessing.connection.wait([process.sentinel for process in self._processes], timeout=DYING_S)
         for process in self._processes:
             if process.sentinel in ended:
@@ -186,7 +194,7 @@ def _parent(options: LoaderOptions) -> int | None:
 
 
 def _end(fetched: Iterator[Any] | None) -> None:
-    """Stop the workers of torch's iterator as soon as they finish their current fetch."""
+    """Stop the workers of torch's iterator `fetched` as soon as they have loaded their current item."""
     shut_down = getattr(fetched, "_shutdown_workers", None)
     if shut_down is not None:
         shut_down()

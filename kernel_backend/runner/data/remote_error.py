@@ -21,7 +21,7 @@ class RemoteError(NamedTuple):
     suppressed: bool
 
     def restored(self) -> BaseException:
-        """Return the exception with a traceback that leads to the lines where it was raised."""
+        """Return the exception with a traceback that shows the lines where it was raised in the other process."""
         error = self._unpickled()
         error.__cause__ = self.cause.restored() if self.cause else None
         error.__context__ = self.context.restored() if self.context else None
@@ -41,7 +41,7 @@ class RemoteError(NamedTuple):
 
 
 def carry(error: BaseException) -> RemoteError:
-    """Return an exception, with its causes, in a form that can be pickled."""
+    """Return `error`, with its causes, in a form that can be pickled."""
     return RemoteError(
         pickled=_pickled(error),
         name=type(error).__name__,

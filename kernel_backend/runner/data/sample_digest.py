@@ -70,7 +70,10 @@ def see_rows(tensors: Sequence[Tensor]) -> SampleDigests:
 
 
 def are_rows(samples: Sequence[Any]) -> bool:
-    """Return True if the samples are tuples of tensors of equal dtypes, which `default_collate` stacks as rows."""
+    """Return True if the samples are tuples of tensors of equal dtypes.
+
+    Then the digests can be computed from their columns (`see_rows`), which is faster.
+    """
     if set(map(type, samples)) != {tuple} or len(set(map(len, samples))) != 1 or not samples[0]:
         return False
     columns = zip(*samples, strict=True)
@@ -142,7 +145,10 @@ def _head(dtype: Any, shape: tuple[int, ...]) -> bytes:
 
 
 def _of_rows(tensor: Tensor) -> list[bytes]:
-    """Return, for each row of a tensor, the bytes that `_tensor` would pass to `say` for that row."""
+    """Return, for each row of a tensor, the bytes that represent that row in the digest of its sample.
+
+    They equal what `_tensor` would pass to its argument `say` for the row alone.
+    """
     head = _head(tensor.dtype, tensor.shape[1:])
     memory = memoryview(_memory(tensor).reshape(-1).view("u1"))
     size = len(memory) // len(tensor)
@@ -223,7 +229,7 @@ _KINDS: dict[type, Callable[[Any, Say], None]] = {
 
 
 def _other(value: Any, say: Say) -> None:
-    """Pass the bytes of a value, of a class without a function of its own, to `say`.
+    """Pass the bytes that represent a value to `say`; used for classes without a function of their own.
 
     A container is represented by class name and items, any other value by its pickle.
     """

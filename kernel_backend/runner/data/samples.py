@@ -19,9 +19,9 @@ from kernel_backend.runner.determinism.idle import IdleGenerators
 
 
 class FromTensors(Dataset[Any]):
-    """Dataset whose items are shares of batches, cut from tensors as a whole instead of sample by sample.
+    """Dataset whose item for a Step holds the step's shares (parts of a batch), cut from whole tensors.
 
-    The result equals that of collating samples; no random numbers are drawn.
+    The result equals that of reading and collating single samples, but takes less time. No random numbers are drawn.
     """
 
     def __init__(self, tensors: Sequence[Tensor], indices: Tensor | None) -> None:
@@ -37,13 +37,16 @@ class FromTensors(Dataset[Any]):
 
 
 class FromSamples(Dataset[Any]):
-    """Dataset whose items are shares of batches, read sample by sample.
+    """Dataset whose item for a Step holds the step's shares (parts of a batch), read sample by sample.
 
     Each sample gets random numbers that follow from its number in the training.
     """
 
     def __init__(self, source: Source, seed: int, tag: str) -> None:
-        """Set up the reader; `tag` keeps the random numbers of training and validation samples distinct."""
+        """Set up the reader of the dataset in `source`.
+
+        `tag` is mixed into the random seeds, so that training and validation samples draw different numbers.
+        """
         self._dataset, self._collate = source.dataset, source.collate
         self._draws = GeneratorDraws(source.dataset, seed, tag)
         self._collating = GeneratorDraws(source.collate, seed, f"collate {tag}")
@@ -66,7 +69,10 @@ class FromSamples(Dataset[Any]):
         return self._read(share, digested) if self._look() else batch
 
     def _look(self) -> bool:
-        """Search dataset and collate function for random generators; return True if others are found than before."""
+        """Search dataset and collate function for random generators that they hold, to seed them before each sample.
+
+        Return True if others are found than in the last search.
+        """
         others = [each.look() for each in ([] if self._quiet else [self._draws]) + [self._collating]]
         self._together = self._together and not self._draws.keeps
         return any(others)
@@ -88,7 +94,10 @@ class FromSamples(Dataset[Any]):
         return self._one_by_one(position, indices) if self._settled else self._watched(position, indices)
 
     def _watched(self, position: int, indices: list[int]) -> list[Any]:
-        """Read samples, each with random seeds of its own, and find out from which global generators they draw."""
+        """Return the samples at `indices`, each read with its own random seeds, and note which generators they use.
+
+        `position` is the number of the first sample, counted over all epochs.
+        """
         found = []
         for place, index in enumerate(indices, position):
             self._expect(place)
@@ -97,10 +106,11 @@ class FromSamples(Dataset[Any]):
         return found
 
     def _one_by_one(self, position: int, indices: list[int]) -> list[Any]:
-        """Read samples, each with seeds of its own for the generators from which samples have drawn so far.
+        """Return the samples at `indices`, each read with seeds of its own for those generators that samples use.
 
-        Idle generators, from which no sample has drawn, are seeded only once, for the first sample. If a sample draws
-        from an idle generator nevertheless, all samples are read again.
+        `position` is the number of the first sample, counted over all epochs. Idle generators, from which no sample has
+        drawn so far, are seeded only once, for the first sample, which saves time. If a sample draws from an idle
+        generator nevertheless, all samples are read again.
         """
         self._expect(position)
         found, idle = [self._dataset[indices[0]]], self._idle.names
@@ -110,7 +120,10 @@ class FromSamples(Dataset[Any]):
         return self._one_by_one(position, indices) if self._idle.drawn() else found
 
     def _expect(self, position: int) -> None:
-        """Seed all generators for the sample at `position`, so that `self._idle.drawn` detects draws from idle ones."""
+        """Seed all generators for the sample at `position`, and remember what the idle ones would draw next.
+
+        `self._idle.drawn` can then tell whether the sample drew from a generator that was idle so far.
+        """
         if self._idle.names:
             self._draws.at(position)
             self._idle.expect()
@@ -140,7 +153,10 @@ def by_index(source: Source, seed: int, tag: str) -> Dataset[Any]:
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """Let torch compute with one thread in the block, as loader workers do: sums depend on the number of threads."""
+    """Let torch compute with one thread in the `with` block, as loader workers do.
+
+    The number of threads changes the order of summation, and so the bits of a result.
+    """
     threads = torch.get_num_threads()
     if threads == 1:
         yield

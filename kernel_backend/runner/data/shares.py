@@ -45,7 +45,10 @@ class Share(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Global batch as this process reads it: one share for each of the logical ranks that the process computes."""
+    """Global batch as this process reads it: one share for each of the logical ranks that the process computes.
+
+    A Step is the index that a reader of samples takes; the reader returns a ReadShare for each share.
+    """
 
     shares: list[Share]
     total: int
@@ -54,7 +57,7 @@ class Step(NamedTuple):
     digested: bool = False  # compute digests of the samples
 
     def batches(self, read: list[ReadShare]) -> list[Batch]:
-        """Return the shares together with the data that was read for each, in the same order."""
+        """Return the shares as Batches, given the data `read` for each of them, in the same order."""
         pairs = zip(self.shares, read, strict=True)
         return [Batch(each.data, share.samples, self.total, self.epoch, self.last, each.seen) for share, each in pairs]
 
@@ -88,7 +91,7 @@ class BatchSplit(NamedTuple):
         return min(samples, self.per_epoch(samples) * self.size)
 
     def batch(self, number: int, samples: int) -> slice:
-        """Return which of an epoch's samples are in batch `number`.
+        """Return which of an epoch's `samples` samples are in batch `number`, as a slice of the epoch's order.
 
         With `pairs`, a last batch of a single sample is avoided: it gets one more from the batch before.
         """
@@ -99,15 +102,15 @@ class BatchSplit(NamedTuple):
         return slice(start, stop)
 
     def shares(self, total: int) -> list[slice]:
-        """Return, for each share that this process computes, which samples of a batch of `total` are in it."""
+        """Return, for each share that this process computes, which samples of a batch of `total` samples are in it."""
         sharing = self._sharing(total)
         filling = share(total, sharing - 1, sharing)  # the last one is never empty
         return [filling if self.filled and each.start == each.stop else each for each in self._own(total)]
 
     def own_samples(self, total: int) -> int:
-        """Return how many samples of a batch of `total` this process computes.
+        """Return how many samples of a batch of `total` samples this process computes.
 
-        Samples that `filled` repeats in an empty share do not count.
+        A sample that is repeated only to fill an empty share (option `filled`) does not count.
         """
         return sum(each.stop - each.start for each in self._own(total))
 

@@ -49,9 +49,10 @@ class Source(NamedTuple):
             return None
 
     def workers(self, asked: int | None) -> int:
-        """Return the number of loader processes: `asked`, else the user's DataLoader's, else one that suits the data.
+        """Return the number of loader processes: the given one, or for None the `num_workers` of the user's loader.
 
-        A stream is read by at most one process, as its samples come in a single order.
+        Without both, it is 0 for tensors in memory, else `AUTO_WORKERS`. A stream is read by at most one process, as
+        its samples come in a single order.
         """
         wanted = asked if asked is not None else self.options.workers
         if wanted is None:

@@ -35,7 +35,7 @@ class StreamPosition(NamedTuple):
 
 
 class StreamStart(NamedTuple):
-    """Request to read a stream from `place` on, after discarding the next `left_out` batches."""
+    """Request to read a stream from position `place` on, after discarding the next `left_out` batches."""
 
     place: StreamPosition
     left_out: int = 0
@@ -53,16 +53,16 @@ class StreamPart(NamedTuple):
 
 
 class StreamEpochs(Dataset[Any]):
-    """Dataset of consecutive passes over a stream, read in order.
+    """Dataset of consecutive passes over a stream (an iterable without indices), read in order.
 
-    Index it by a StreamStart to seek, or by None to read the next batch.
+    Its index is a StreamStart to continue at that position, or None to read the next batch.
     """
 
     def __init__(self, source: Source, cut: BatchSplit, seed: int, tag: str, digested: bool = False) -> None:
-        """Set up the passes; `cut` cuts samples into batches, and batches into shares.
+        """Set up the passes over the stream in `source`; `cut` cuts samples into batches, and batches into shares.
 
-        `tag` keeps the random numbers of training and validation samples distinct. With `digested`, digests of the
-        first pass's samples are computed.
+        `tag` is mixed into the random seeds, so that training and validation samples draw different numbers. With
+        `digested`, digests of the first pass's samples are computed.
         """
         self._source, self._cut, self._digested = source, cut, digested
         self._draws, self._collating = seeds.Draws(seed, tag), GeneratorDraws(source.collate, seed, f"collate {tag}")
@@ -70,7 +70,7 @@ class StreamEpochs(Dataset[Any]):
         self._parts: Iterator[StreamPart] = iter(())
 
     def keep_pairs(self) -> None:
-        """Cut batches so that no share holds a single sample, if possible."""
+        """Cut batches so that no share holds a single sample, if possible, as BatchNorm needs two in training."""
         self._cut = self._cut._replace(pairs=True)
 
     def __getitem__(self, start: StreamStart | None) -> StreamPart | None:
@@ -139,9 +139,9 @@ class _Pass:
     """Reader of one pass over a stream, from a given position to the end of the pass."""
 
     def __init__(self, source: Source, place: StreamPosition, state: Any, draws: seeds.Draws) -> None:
-        """Seek to `place`: restore `state` if the dataset supports that, else read and discard samples.
+        """Set up reading at `place`: restore `state` if the dataset supports that, else read and discard samples.
 
-        `draws` has the random seeds of the samples.
+        `state` is the dataset's own saved state, or None. `draws` has the random seeds of the samples.
         """
         self._source, self._begin, self._draws = source, place, draws
         dataset = source.dataset
@@ -160,7 +160,10 @@ class _Pass:
         self.again = 0 if found else self._read_to(place.taken)
 
     def chunks(self, cut: BatchSplit) -> Iterator[_Chunk]:
-        """Yield the remaining global batches of the pass; one is read in advance, so that the last is known."""
+        """Yield the remaining global batches of the pass.
+
+        One batch is read in advance, so that the last of the pass can be marked as such.
+        """
         found = self._chunks(cut)
         ahead = next(found, None)
         if ahead is None:

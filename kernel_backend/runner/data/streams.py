@@ -33,11 +33,11 @@ class Stream:
         note: Callable[[str], None],
         digested: bool,
     ) -> None:
-        """Set up the batches of a stream at its beginning.
+        """Set up the batches of the stream in `source`, at its beginning.
 
-        `cut` cuts samples into batches, and batches into shares. `tag` keeps the random numbers of training and
-        validation distinct. `loading` creates the reader of a dataset. `note` tells the user how long it took to reach
-        a position. With `digested`, digests of the first epoch's samples are computed.
+        `cut` cuts samples into batches, and batches into shares. `tag` is mixed into the random seeds, so that training
+        and validation samples draw different numbers. `loading` creates the reader of a dataset. `note` reports to the
+        user how long it took to reach a position. With `digested`, digests of the first epoch's samples are computed.
         """
         self._passes = StreamEpochs(source, cut, seed, tag, digested)
         self.loading = loading(self._passes)
@@ -79,7 +79,10 @@ class Stream:
                 return
 
     def keep_pairs(self) -> None:
-        """Cut batches so that no share has a single sample, if possible; call it before any batch is read."""
+        """Cut batches so that no share has a single sample, if possible, as BatchNorm needs two in training.
+
+        Call it before any batch is read.
+        """
         self._passes.keep_pairs()
 
     def state(self) -> dict[str, Any]:

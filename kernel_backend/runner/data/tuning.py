@@ -18,7 +18,7 @@ LEAST_CPU = 0.05  # of a loader's time; less needs no cores of its own
 
 
 class Measured(NamedTuple):
-    """Measurement of one loader setting: mean seconds per step, of waiting for data, and of loading a batch."""
+    """Measurement of one loader setting: mean seconds of a step, of waiting for data in it, and of loading a batch."""
 
     setting: LoaderSetting
     step: float  # without validations and checkpoints
@@ -40,7 +40,10 @@ class Limits(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """Loader setting to use next; if `settled`, it is final, and `reason` says why some waiting for data remains."""
+    """Loader setting to use next; if `settled`, the tuning ends with it.
+
+    `reason` then says why steps still wait for data, "" if they rarely do.
+    """
 
     setting: LoaderSetting
     settled: bool
@@ -59,7 +62,7 @@ def choose(tried: Sequence[Measured], limits: Limits) -> Choice:
 
 
 def told(tried: Sequence[Measured], choice: Choice) -> str:
-    """Return the note to the user about the final choice: `tuned: 4 loader workers (waiting 62 % -> 6 %)`."""
+    """Return the note to the user about the final choice, such as `tuned: 4 loader workers (waiting 62 % -> 6 %)`."""
     first = tried[0]
     last = next(each for each in reversed(tried) if each.setting == choice.setting)
     if choice.setting == first.setting:
@@ -76,7 +79,7 @@ def _workers(setting: LoaderSetting) -> str:
 
 
 def _best(tried: Sequence[Measured]) -> Measured:
-    """Return the measurement of the first setting whose steps are, but for small differences, the shortest."""
+    """Return the measurement of the setting with the shortest steps; of nearly equal ones, the first tried."""
     shortest = min(each.step for each in tried)
     return next(each for each in tried if each.step * (1 - GAIN) <= shortest)
 

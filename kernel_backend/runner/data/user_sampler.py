@@ -19,10 +19,14 @@ _LEAST_BOUND = 1_000_000  # at least this many indices are drawn before an epoch
 
 
 class SampledOrder:
-    """Indices of each epoch's samples, drawn by the user's sampler with random numbers from seed and epoch."""
+    """Sample indices of each epoch in the user's order: the user's sampler draws them, seeded by seed and epoch."""
 
     def __init__(self, sampler: Any, role: str, samples: int, seed: int, tag: str) -> None:
-        """Draw the first epoch twice; raise InvalidDefinition if equal seeds give different indices."""
+        """Draw the first epoch twice; raise InvalidDefinition if equal seeds give different indices.
+
+        `role` names the user's function that returned the sampler. `samples` is the number of samples in the dataset.
+        `tag` is mixed into the random seeds, so that training and validation data draw different numbers.
+        """
         self._sampler, self._role = sampler, role
         self._bound = max(_LEAST_BOUND, 100 * samples)
         self._draws = GeneratorDraws(sampler, seed, f"sampler {tag}")
@@ -38,7 +42,10 @@ class SampledOrder:
         self.digest = xxhash.xxh3_128_hexdigest(first.numpy().tobytes())  # of the first epoch's indices
 
     def epoch(self, number: int) -> Tensor:
-        """Return the indices of epoch `number` as int64; raise InvalidDefinition if epoch 0 had more or fewer."""
+        """Return the indices of epoch `number` as int64.
+
+        Raises InvalidDefinition if their number differs from that of epoch 0.
+        """
         found = self._drawn(number)
         if len(found) != self.count:
             raise self._refused(

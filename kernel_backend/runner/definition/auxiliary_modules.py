@@ -35,7 +35,8 @@ class AuxiliaryModules:
     def __init__(self, modules: Mapping[str, nn.Module], unseen: bool) -> None:
         """Record torch's version counter of each weight, to detect later which weights were modified.
 
-        With `unseen`, all weights are saved, since code may modify tensors by `.data`, which increments no version.
+        `modules` are the modules outside the model, by path. With `unseen`, all weights are saved, because the user's
+        code may modify tensors by `.data`, which does not increment the counter.
         """
         self._weights = {
             f"{name}.{own}": each for name, module in modules.items() for own, each in module.named_parameters()

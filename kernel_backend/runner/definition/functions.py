@@ -25,13 +25,17 @@ _OF_AUGMENT = frozenset({"batch", "epoch", "index"})
 
 
 class Functions:
-    """Caller of a definition's functions. Results such as the model are cached: one process has one object of each."""
+    """Caller of the functions that the user has defined, such as `model` and `loss`.
+
+    Results such as the model are cached, so that one process has one object of each.
+    """
 
     def __init__(self, loaded: Loaded, params: Mapping[str, Value], seed: int, constants: Mapping[str, Any]) -> None:
-        """Bind the hyperparameters; raise InvalidDefinition if one has no value.
+        """Set up the user's functions in `loaded`, the imported definition, with hyperparameter values `params`.
 
         `constants` are the values that functions may take as arguments and that stay the same during training: device,
-        rank, world, epochs, and later `steps`.
+        rank, world, epochs, and later `steps`. `seed` is the experiment's. Raises InvalidDefinition if a hyperparameter
+        has no value.
         """
         self._module, self._definition = loaded.module, loaded.definition
         self._seed = seed
@@ -40,7 +44,10 @@ class Functions:
         self.params = self._definition.bind(params)
 
     def know(self, **constants: Any) -> None:
-        """Make further values available as arguments of the user's functions, once they are known, such as `steps`."""
+        """Make further values available as arguments of the user's functions.
+
+        They are known only after some functions were called, such as `steps`, which depends on the data.
+        """
         self._constants |= constants
 
     def has(self, role: str) -> bool:
@@ -48,12 +55,12 @@ class Functions:
         return role in self._definition.roles
 
     def needs_model(self, role: str) -> bool:
-        """Return True if the function for a role, such as `train_data`, needs the model, directly or indirectly."""
+        """Return True if the user's function for `role` takes the model, directly or through the results of others."""
         return any(function.name == "model" for function in self._definition.needs(role))
 
     @property
     def asks_rank(self) -> bool:
-        """Return True if any function takes `rank` or `world` (the number of ranks)."""
+        """Return True if any function of the user takes `rank` or `world` (the number of ranks) as an argument."""
         functions = self._definition.functions.values()
         return any(each.name in ("rank", "world") for function in functions for each in function.parameters)
 
@@ -77,9 +84,9 @@ class Functions:
         return model
 
     def optimizers(self, model: nn.Module) -> dict[str, torch.optim.Optimizer]:
-        """Return the optimizers by name, a single one under "".
+        """Return the user's optimizers by name; a single one has the name "".
 
-        If the definition has no function `optimizer`, create an AdamW for each training step.
+        If the user has defined no function `optimizer`, create an AdamW for each training step.
         """
         params, named, parts = list(model.parameters()), list(model.named_parameters()), parts_of(model)
         if not self.has("optimizer"):
@@ -105,7 +112,10 @@ class Functions:
         return optimizers
 
     def schedules(self, optimizers: Mapping[str, torch.optim.Optimizer]) -> dict[str, LRScheduler]:
-        """Return the learning rate schedules by name, a single one under ""; {} without the role."""
+        """Return the user's learning rate schedules by name; a single one has the name "".
+
+        Return {} if the user has defined no `schedule`.
+        """
         if not self.has("schedule"):
             return {}
         given = optimizers.get("", dict(optimizers))
@@ -129,18 +139,19 @@ class Functions:
         return schedules
 
     def step_function(self, role: str) -> Callable[..., Any]:
-        """Return the user's `loss` or `metrics`, which is called with keywords `output target input batch epoch`."""
+        """Return the user's `loss` or `metrics`, called with keywords `output`, `target`, `input`, `batch`, `epoch`."""
         return self.prepared(role, _OF_A_STEP)
 
     def training_step(self, role: str, model: nn.Module) -> Callable[..., Any]:
-        """Return the user's training step named `role`.
+        """Return the user's training step function named `role`.
 
-        It is called with keywords: the model, its parts by name, and the values of the training loop such as `batch`.
+        It must be called with keywords: the model, its parts by name, and the values of the training loop such as
+        `batch`.
         """
         return self.prepared(role, _OF_A_TRAINING_STEP | {"model", *parts_of(model)})
 
     def augment(self) -> Callable[..., Any] | None:
-        """Return the user's `augment`, called with keywords `batch epoch index`; None if there is none."""
+        """Return the user's `augment`, called with keywords `batch`, `epoch` and `index`; None if there is none."""
         return self.prepared("augment", _OF_AUGMENT) if self.has("augment") else None
 
     def collate(self) -> Callable[[list[Any]], Any] | None:
@@ -164,11 +175,14 @@ class Functions:
 
     @property
     def takes_whole_batch(self) -> bool:
-        """Return True if no `loss`, `metrics` or training step takes `target`, so that a batch may lack one."""
+        """Return True if no function of the user takes `target`, so that batches need not have one.
+
+        The functions meant are `loss`, `metrics` and training steps.
+        """
         return not any("target" in self.asked(role) for role in ("loss", "metrics", *self.steps) if self.has(role))
 
     def asked(self, role: str) -> frozenset[str]:
-        """Return the names of the per-step values (`output`, `batch` ...) that the function for `role` takes."""
+        """Return the names of the training step's values (`output`, `batch` ...) that the function for `role` takes."""
         function = self._definition.functions[role]
         if role == "metrics" and function.value and self._are_objects(getattr(self._module, function.attribute)):
             return frozenset()
@@ -182,7 +196,7 @@ class Functions:
         return self._results[name]
 
     def prepared(self, name: str, given: frozenset[str]) -> Callable[..., Any]:
-        """Return the user's function `name` as a function that takes only the arguments in `given`, as keywords.
+        """Return a wrapper of the user's function `name` that takes only the arguments in `given`, as keywords.
 
         All other arguments, such as hyperparameters and the results of other functions, are computed now, so that a
         call has little overhead. The random generators are reseeded from the job's seed and `name`. Raises
@@ -237,11 +251,14 @@ class Functions:
 
     @staticmethod
     def _are_objects(value: Any) -> bool:
-        """Return True if `value` is a metric object such as those of torchmetrics, or a dict that contains one."""
+        """Return True if `value` is a metric object such as those of torchmetrics, or a dict with at least one."""
         return is_metric(value) or (isinstance(value, Mapping) and any(map(is_metric, value.values())))
 
     def _told(self, role: str) -> str:
-        """Return the start of an error message about a role's result: `model() returned`, or `net (line 4) is`."""
+        """Return the start of an error message about what the user provided for `role`.
+
+        It is `model() returned` for a function, or `net (line 4) is` for a value that was assigned to a name.
+        """
         function = self._definition.functions[role]
         return f"{function.attribute} (line {function.line}) is" if function.value else f"{role}() returned"
 
@@ -261,7 +278,10 @@ class Inputs(NamedTuple):
 
     @property
     def value(self) -> Any:
-        """Return the model's inputs as one value: a dict of the named ones, the only one, or a tuple of several."""
+        """Return the model's inputs as one value, as the user's functions get them in the argument `input`.
+
+        It is a dict if the batch is one, the input itself if there is only one, else a tuple.
+        """
         if self.named:
             return self.named
         return self.positional[0] if len(self.positional) == 1 else self.positional
@@ -279,7 +299,7 @@ class BatchRule:
     def __init__(self, model: nn.Module, whole: bool = False) -> None:
         """Set up the rule for a model. With several models, all items of a dict except the target are inputs.
 
-        `whole` means that none of the user's functions takes a target.
+        `whole` is True if none of the user's functions takes a target.
         """
         several = isinstance(model, nn.ModuleDict)
         parameters = {} if several else inspect.signature(model.forward).parameters
@@ -289,7 +309,7 @@ class BatchRule:
         self._whole = whole
 
     def split(self, batch: Any) -> Inputs:
-        """Split a batch; raise InvalidDefinition if the rule does not fit it."""
+        """Split a batch into the model's inputs and the target; raise InvalidDefinition if the rule does not apply."""
         if self._whole and isinstance(batch, list | tuple) and 1 <= len(batch) <= max(1, self._required):
             return Inputs(tuple(batch), {}, None)
         if isinstance(batch, list | tuple) and len(batch) > 1:
@@ -311,7 +331,10 @@ class BatchRule:
 
 
 def _order_of(called: Callable[..., Any], order: list[str]) -> list[str]:
-    """Return the value names in the order in which `called` takes them: target before output for `(y_true, y_pred)`."""
+    """Return the names of a loss's or metric's arguments in the order in which the function `called` takes them.
+
+    `order` is the usual order. Only `output, target` is reversed, for functions such as `f(y_true, y_pred)`.
+    """
     if order != ["output", "target"]:
         return order
     try:
@@ -341,9 +364,10 @@ def parts_of(model: nn.Module) -> dict[str, nn.Module]:
 
 
 def step_result(role: str, result: Any) -> tuple[Tensor, Mapping[str, Any]] | None:
-    """Return the loss and the logged values from the result of the user's training step; None if that result is None.
+    """Return the loss and the logged values from what the user's training step returned.
 
-    A step that returns None trains nothing. Raises InvalidDefinition for any other kind of result.
+    Return None if the step returned None, which means that it trains nothing this time. `role` is the step's name, for
+    error messages. Raises InvalidDefinition for any other kind of result.
     """
     if result is None:
         return None
@@ -362,10 +386,10 @@ def step_result(role: str, result: Any) -> tuple[Tensor, Mapping[str, Any]] | No
 
 
 def loss_and_logged(result: Any) -> tuple[Tensor, Mapping[str, Any]]:
-    """Return the loss and the logged values from a result of `loss`; raise InvalidDefinition for other results.
+    """Return the loss and the logged values from what the user's `loss` returned.
 
     In a dict, `loss` is the loss and the rest is logged. Without such an item the loss is the sum of all values, as for
-    the dicts that torchvision's detection models return.
+    the dicts that torchvision's detection models return. Raises InvalidDefinition for other results.
     """
     loss, logged = result if isinstance(result, tuple) and len(result) == 2 else (result, {})
     if isinstance(result, Mapping) and "loss" in result:

@@ -113,11 +113,12 @@ def executed(
     rewrite: Rewrite | None = None,
     above_only: bool = False,
 ) -> ModuleType:
-    """Run `source` as a module and return that. Call `before_cell` when line `cell`, the submitted cell, is reached.
+    """Run `source`, the code of the submitted cell and the cells before it, as a module, and return the module.
 
-    `rewrite` changes a cell written for a framework, so that running it does not train. With `above_only` the submitted
-    cell itself is not run, only the cells above it. The source is compiled as a whole, as `from __future__` imports and
-    annotations apply to all of a module.
+    `cell` is the line at which the submitted cell begins; `before_cell` is called when it is reached. `rewrite` changes
+    a cell written for a framework, so that running it does not train. With `above_only` the submitted cell itself is
+    not run, only the cells above it. The source is compiled as a whole, as `from __future__` imports and annotations
+    apply to all of a module.
     """
     spec = importlib.util.spec_from_file_location(MODULE, path)
     assert spec is not None

@@ -10,13 +10,16 @@ from types import ModuleType
 
 
 class OnImport:
-    """Import hook that calls, for each module in `changes`, a function with that module once it has been imported."""
+    """Import hook that patches modules at the moment when a program imports them.
+
+    `changes` has functions by module name; each is called with its module, once that is imported.
+    """
 
     def __init__(self, changes: Mapping[str, Callable[[ModuleType], None]]) -> None:
         self._changes = changes
 
     def begin(self) -> None:
-        """Patch those of the modules that are imported already, and install the import hook for the rest."""
+        """Patch the modules in `changes` that are imported already, and install the import hook for the others."""
         for name, change in self._changes.items():
             if name in sys.modules:
                 change(sys.modules[name])
@@ -30,7 +33,7 @@ class OnImport:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the import spec for a module that must be patched; loading by it runs the module, then patches it.
+        """Return the import spec of a module that must be patched; loading it runs the module, then patches it.
 
         The spec comes from Python's other finders. Return None for a module that need not be patched.
         """

@@ -49,7 +49,7 @@ def prepared(job: LaunchSpec, loaded: Loaded, progress: Progress) -> None:
 
 
 def _place(job: LaunchSpec) -> str:
-    """Return text that identifies this machine and the job's working folder; `prepare` runs once for each such text."""
+    """Return a text that identifies this machine and the job's working folder; `prepare` runs once per text."""
     return f"{socket.gethostname()}-{blake2b(os.fsencode(job.cwd), digest_size=8).hexdigest()}"
 
 

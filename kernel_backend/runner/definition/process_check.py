@@ -34,7 +34,7 @@ class ProcessCheck:
     """
 
     def __init__(self, notebook: Process | None, cell: str) -> None:
-        """Record the settings of this process before the definition is loaded.
+        """Record the settings of this process before the definition (the user's code) is loaded.
 
         `notebook` has the settings recorded at submission, None if there are none; `cell` is the submitted cell's text.
         """
@@ -44,7 +44,7 @@ class ProcessCheck:
         self._random = random_digests(self._notebook.random)
 
     def cell_begins(self) -> None:
-        """Record this process's settings; called after the code of earlier cells, before the submitted cell runs."""
+        """Record this process's settings after the code of earlier cells has run, before the submitted cell runs."""
         self._before = self._look()
         self._random = random_digests(self._notebook.random)
 
@@ -94,7 +94,7 @@ class ProcessCheck:
 
 
 def process_check(code: Path) -> ProcessCheck:
-    """Return the check for the snapshot in folder `code`; call it before the definition is loaded."""
+    """Return the comparison for the snapshot in folder `code`; call this before the definition is loaded."""
     snapshot = read_snapshot(code)
     cell = cell_of((code / DEFINITION).read_text(), snapshot.roles_from) if snapshot else ""
     return ProcessCheck(snapshot.process if snapshot else None, cell)

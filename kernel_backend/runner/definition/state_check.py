@@ -51,9 +51,10 @@ def check_state(
     """Compare the definition's top-level values with the notebook's; raise InvalidDefinition if they differ.
 
     Modules with random initial weights, and values that depend on running as a rank, are only reported to the user by
-    `note`. `alive` is called every second while a second process imports the definition. `changes` returns sentences
-    about possible causes. `process` has settings of this process that differ from the notebook's. If not `strict`, all
-    differences are only noted: a rerun with other libraries or other data is meant to show their effect.
+    `note`. To tell these apart, a second process imports the definition in `code` with working folder `cwd`; `alive` is
+    called every second meanwhile. `changes` returns sentences about possible causes. `process` has settings of this
+    process that differ from the notebook's. If not `strict`, all differences are only noted: a rerun with other
+    libraries or other data is meant to show their effect.
     """
     set_otherwise = [each.text for each in process if each.refuses and strict]
     for each in process:
@@ -75,9 +76,9 @@ def _values_that_differ(
     changes: Callable[[], Iterable[str]],
     strict: bool,
 ) -> list[str]:
-    """Return a line for each difference from the notebook's values that forbids training; pass others to `note`.
+    """Return lines on those differences from the notebook's values that forbid training; pass the others to `note`.
 
-    If not `strict`, all differences are passed to `note`.
+    The arguments are those of `check_state`. If not `strict`, all differences are passed to `note`.
     """
     snapshot = loaded.snapshot
     if snapshot is None or not snapshot.state:
@@ -114,7 +115,10 @@ def _values_that_differ(
 
 
 def digests(namespace: Mapping[str, object], names: Iterable[str]) -> dict[str, str | None]:
-    """Return a digest of each value in `namespace` that `names` lists, by name; None for a value without a digest."""
+    """Return digests of the values in `namespace` that `names` lists, by name.
+
+    A value that cannot be digested has None; a name that is not in `namespace` is left out.
+    """
     return {name: digest_of(namespace[name]) for name in names if name in namespace}
 
 
@@ -157,7 +161,10 @@ def _first_weights(places: list[str]) -> str:
 
 
 def _differs(name: str, was: State, value: object, digest: str | None) -> str:
-    """Describe how a value differs, as `cfg differs: notebook 1, job 2`, with digests if both values print alike."""
+    """Return text on how a value differs from the notebook's, such as `cfg differs: notebook 1, job 2`.
+
+    `was` is the notebook's value, `value` and `digest` are the job's. If both print alike, the text has their digests.
+    """
     if not digest:
         return f"{name} differs: notebook {was.shown}, job {_NOTHING}"
     job = shown(value, digest)
@@ -184,7 +191,10 @@ def _way_out(names: list[str]) -> str:
 
 
 def _imported_again(code: Path, cwd: Path, seed: int, alive: Callable[[], None]) -> dict[str, str | None]:
-    """Import the definition in a second process and return the digests of its values by name; {} if that failed."""
+    """Import the definition in another process and return the digests of its values by name; {} if that failed.
+
+    That process has another hash seed, and no environment variables that would make it a rank.
+    """
     with tempfile.TemporaryDirectory(prefix="daylight-") as folder:
         answer = Path(folder) / "digests.json"
         command = [
@@ -223,9 +233,10 @@ def _run(command: list[str], environment: Mapping[str, str], alive: Callable[[],
 
 
 def main(code: Path, cwd: Path, seed: int, answer: Path) -> None:
-    """Import the definition in this process, which is no rank, and write the values' digests to `answer` as JSON.
+    """Import the definition in `code`, and write the digests of its values to the file `answer` as JSON.
 
-    Only values that the notebook recorded at submission are included.
+    This runs in a process of its own, which is not a rank. Only values that the notebook recorded at submission are
+    included.
     """
     import torch
 

@@ -35,7 +35,10 @@ IN_NATIVE_CODE = (("torch.serialization", "_open_zipfile_writer", 0), ("safetens
 
 
 def tells_ranks_apart(source: bytes) -> bool:
-    """Return True if the code reads its rank, and thus may decide itself which ranks write a file."""
+    """Return True if the code mentions its rank, the number of ranks or its process.
+
+    Such code may decide itself which rank writes which file.
+    """
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):  # a shipped file for another Python version that is never imported
@@ -55,7 +58,8 @@ def _names(node: ast.AST) -> tuple[str, ...]:
 def is_result(path: str, cwd: str, caches: Iterable[str]) -> bool:
     """Return True if a file at this path may be an output of the user's code.
 
-    Temporary, system and hidden files, and those below the folders `caches`, are not.
+    Temporary, system and hidden files, and those below the folders `caches`, are not. `cwd` is the user's working
+    folder.
     """
     if any(_within(path, folder) for folder in (*_SYSTEM, tempfile.gettempdir(), *caches) if not _within(cwd, folder)):
         return False
@@ -64,7 +68,7 @@ def is_result(path: str, cwd: str, caches: Iterable[str]) -> bool:
 
 
 def caches_of(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the cache folders set in environment variables such as HF_HOME and TORCH_HOME."""
+    """Return the cache folders that environment variables such as HF_HOME and TORCH_HOME name."""
     named = (value for name, value in environment.items() if name.endswith("_HOME") or "CACHE" in name)
     return tuple(value for value in named if os.path.isabs(value) and value != "/")
 
@@ -77,8 +81,9 @@ class StepFiles:
     ) -> None:
         """Set up the redirection for rank `rank` of `size` ranks, whose private folder is `private`.
 
-        On rank 0, `note` is called for the first file that a step function writes. `apart` means that the user's code
-        decides by its rank what to write: then files are redirected only within `with aside()`.
+        `cwd` is the user's working folder. On rank 0, `note` is called for the first file that a step function writes.
+        `apart` means that the user's code decides by its rank what to write: then files are redirected only within
+        `with aside()`.
         """
         self._cwd, self._folder, self._note, self._size = cwd, str(private), note, size
         self._redirects, self._apart = rank > 0, apart or size == 1
@@ -88,7 +93,7 @@ class StepFiles:
         self._restored: list[tuple[Any, str, Any]] = []
 
     def inside(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a step function wrapped so that, while it runs, the files that it writes are redirected."""
+        """Return `function`, a step function, wrapped so that the files that it writes are redirected while it runs."""
         if self._apart:
             return function
 
@@ -103,9 +108,9 @@ class StepFiles:
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:
-        """Redirect file writes on every rank during the `with` block, and delete the redirected files afterwards.
+        """Redirect file writes on every rank, even rank 0, during the `with` block; then delete these files.
 
-        It is for calls that are not part of the training.
+        It is for calls of the user's functions that are not part of the training, such as trials of a batch size.
         """
         self._redirects, before = True, self._enter()
         try:
@@ -118,10 +123,10 @@ class StepFiles:
 
     @contextlib.contextmanager
     def throughout(self, builtins_of: dict[str, Any], but: str) -> Iterator[None]:
-        """Redirect file writes of a whole program during the `with` block, including new folders and deletions.
+        """Redirect the file writes of a whole program during the `with` block, on ranks other than 0.
 
-        `builtins_of` is the builtins dict of the program's modules. Files in the folder `but`, which are the job's own,
-        are not redirected.
+        New folders and deletions are redirected as well. `builtins_of` is the builtins dict of the program's modules.
+        Files in the folder `but`, which are the job's own, are not redirected.
         """
         if self._apart or not self._redirects:
             yield
@@ -146,7 +151,10 @@ class StepFiles:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def opened(self, file: Any, mode: str) -> Any:
-        """Return the path to open instead of `file`: a private one if this rank has written `file` or will write it."""
+        """Return the path to open instead of `file`, given the mode of `open`.
+
+        It is a private path if this rank has written `file` before or will write it now, otherwise `file` itself.
+        """
         path = self._path(file)
         if path is None or path in self._own:
             return file if path is None else self._own[path]
@@ -232,7 +240,10 @@ class StepFiles:
             self._patch(os, name, self._of_two(getattr(os, name)))
 
     def _mkdir(self, path: Any, mode: int = 0o777, **options: Any) -> None:
-        """Create a folder in this rank's private folder; rank 0 creates the real one."""
+        """Create the folder `path` as a private folder of this rank, as rank 0 creates the real one.
+
+        Replaces `os.mkdir` on ranks other than 0.
+        """
         found = self._path(path)
         if found is None or not is_result(found, self._cwd, self._caches):
             _mkdir(path, mode, **options)
@@ -241,7 +252,10 @@ class StepFiles:
             os.makedirs(self._own[found], exist_ok=True)
 
     def _deleting(self, real: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap a function that deletes a file: a private file is deleted, any other is only hidden from this rank."""
+        """Return a substitute for `real`, a function that deletes a file, for ranks other than 0.
+
+        It deletes a private file; any other file is not deleted, but no longer visible to this rank's code.
+        """
 
         def deletes(path: Any, *args: Any, **named: Any) -> Any:
             found = self._path(path)

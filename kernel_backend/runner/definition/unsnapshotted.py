@@ -15,7 +15,11 @@ _OURS = ("kernel_backend", "jupyter_ext", "daylight")
 
 
 def left_behind(code: Path, cwd: Path, snapshot: Snapshot | None) -> str | None:
-    """Return a warning about modules imported from the project's folder; None if all came from the snapshot."""
+    """Return a warning about modules imported from the project's folder instead of the snapshot; None without any.
+
+    `code` is the snapshot's folder and `cwd` the job's working folder. A rerun may lack such modules or find other
+    versions.
+    """
     root = Path(snapshot.project.root) if snapshot and snapshot.project else cwd
     found = sorted(_imported_from({root, cwd}, code))
     if not found:

@@ -29,8 +29,8 @@ def weights(
 ) -> Weights:
     """Return digests, by name, of the parameters and buffers of a model and of the modules in `beside`.
 
-    Lazy tensors, which the first batch initializes, are left out. `whole` is called with each parameter, and returns a
-    sharded one gathered from all ranks.
+    Lazy tensors, which the first batch initializes, are left out. `whole` is called with each parameter and returns the
+    tensor to digest; for a sharded parameter, it gathers the tensor from all ranks.
     """
     modules = {"": model} | {f"{name}.": module for name, module in beside.items()}
     tensors = {

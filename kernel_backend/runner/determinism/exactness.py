@@ -34,9 +34,10 @@ _BUILT_WITH = {  # names in the output of torch.__config__.show()
 
 
 def settle(kind: str, config: Config, local_rank: int) -> torch.device:
-    """Set up torch so that equal inputs give equal bits, and return the device of this rank.
+    """Set up torch in this process so that equal inputs give equal bits; return the device of this rank.
 
-    Raises InvalidRequest if the slots are GPUs that this torch cannot use.
+    `kind` is the kind of the node's slots, such as `cuda`. Raises InvalidRequest if the slots are GPUs that this torch
+    cannot use.
     """
     torch.set_num_threads(config.threads or 1)
     with contextlib.suppress(RuntimeError):  # can be set only once per process, before the first parallel work
@@ -63,9 +64,10 @@ def _device(kind: str, local_rank: int) -> torch.device:
 
 
 def numerics(device: torch.device, config: Config, size: int, backend: str) -> dict[str, str]:
-    """Return what bit-exact results depend on besides the snapshot, by name: versions, device, threads and so on.
+    """Return, by name, what bit-exact results depend on besides the snapshot: versions, device, threads and so on.
 
-    `size` is the number of ranks.
+    `size` is the number of ranks, `backend` the library by which they communicate. A resume compares the result with
+    that of the checkpoint.
     """
     facts = {
         "numerics": str(NUMERICS),
@@ -89,9 +91,10 @@ def numerics(device: torch.device, config: Config, size: int, backend: str) -> d
 
 
 def libraries(device: torch.device, backend: str) -> dict[str, str]:
-    """Return versions and settings of this rank's libraries for diagnosis; a resume does not compare them.
+    """Return, by name, versions and settings of this rank's libraries, for diagnosis.
 
-    The result is a dict by name; `numerics` has the values that a resume compares.
+    Unlike the result of `numerics`, they are not compared by a resume. `backend` is the library by which the ranks
+    communicate.
     """
     built = torch.__config__.show()
     facts = {"interop_threads": str(torch.get_num_interop_threads())}
@@ -159,7 +162,10 @@ def _names(base: ast.expr, name: str) -> bool:
 
 
 def differences(before: Mapping[str, str], now: Mapping[str, str]) -> str | None:
-    """Describe which results of `numerics` changed since a checkpoint: `torch 2.12 -> 2.13`; None if none did."""
+    """Return how the values of `numerics` changed since a checkpoint, as `torch 2.12 -> 2.13`; None if none did.
+
+    The backend and the number of slots are not compared.
+    """
     # Both backends sum in the same order, and the service has reported a change of slots already.
     names = [name for name in {**before, **now} if name not in ("backend", "slots")]
     changed = [
@@ -171,7 +177,10 @@ def differences(before: Mapping[str, str], now: Mapping[str, str]) -> str | None
 
 
 def hear_nondeterminism(tell: Callable[[str], None]) -> None:
-    """Call `tell` with the name of each operation that torch reports as nondeterministic, once for each."""
+    """Call `tell` with the name of each operation that torch warns of as nondeterministic, once for each.
+
+    Such warnings are not shown any more; all others are.
+    """
     told: set[str] = set()
     show = warnings.showwarning
 

@@ -49,7 +49,7 @@ class OwnGenerators:
         return list(self._found)
 
     def look(self) -> bool:
-        """Search the objects again; return True if they hold other generators than at the last search."""
+        """Search the objects once more; return True if they hold other generators than at the last search."""
         before, self._found = self._found, dict(_found_in(self._objects))
         self._seeders = {way: _seeder(each) for way, each in self._found.items()}
         return {way: id(each) for way, each in before.items()} != {way: id(each) for way, each in self._found.items()}
@@ -60,20 +60,23 @@ class OwnGenerators:
             seeder(seeds.mix(value, way))
 
     def rows(self, seed: int, tag: str) -> list[tuple[Seeder, seeds.Numbers]]:
-        """Return, for each generator, a function that seeds it and the sequence of its seeds.
+        """Return, for each generator, a function that seeds it, and its seeds for all samples or steps of a training.
 
-        The sequence has a seed for each sample or step; `tag` keeps different sequences of one experiment distinct.
+        `tag` is mixed into the seeds, so that different sequences of samples or steps get different numbers.
         """
         return [(seeder, seeds.Numbers(seed, tag, way)) for way, seeder in self._seeders.items()]
 
 
 class GeneratorDraws:
-    """Seeder of the global generators, and of those that an object holds, by the number of a sample or step."""
+    """Seeder for a sequence of samples or steps: it seeds the global generators and those that an object holds.
+
+    The seeds follow from the number of the sample or step.
+    """
 
     def __init__(self, obj: Any, seed: int, tag: str) -> None:
         """Set up the seeds; generators that `obj` holds are unknown until the first `look`.
 
-        `tag` keeps different sequences of seeds of one experiment distinct.
+        `tag` is mixed into the seeds, so that different sequences of samples or steps get different numbers.
         """
         self._obj, self._seed, self._tag = obj, seed, tag
         self._main = seeds.Draws(seed, tag)

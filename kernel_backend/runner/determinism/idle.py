@@ -16,9 +16,10 @@ _DRAWS: Mapping[str, Callable[[], float]] = {"python": random.random} | (
 
 
 class IdleGenerators:
-    """Set of the global generators, of Python and numpy, from which the watched code has not drawn so far.
+    """Set of the global generators, of Python and numpy, from which a dataset has not drawn so far.
 
-    torch's generator is not among them: seeding it takes a fifth of the time that the other two take.
+    They need not be seeded before each sample. torch's generator is not among them: seeding it takes a fifth of the
+    time that the other two take.
     """
 
     def __init__(self) -> None:
@@ -26,17 +27,17 @@ class IdleGenerators:
         self._expected: dict[str, float] = {}
 
     def expect(self) -> None:
-        """Draw and remember the first number of each idle generator, just after seeding them.
+        """Remember the first number that each idle generator draws, just after it was seeded.
 
-        The caller then gives all generators the same seeds again, so that the watched code finds them as if nothing was
+        The caller then gives all generators the same seeds once more, so that the dataset finds them as if nothing was
         drawn.
         """
         self._expected = {name: _DRAWS[name]() for name in self.names}
 
     def drawn(self) -> bool:
-        """Return True if an idle generator was drawn from since `expect`: its next number is not the remembered one.
+        """Return True if the dataset has drawn from an idle generator since `expect`.
 
-        Such generators are not idle any more.
+        Then the generator's next number is not the remembered one, and the generator does not count as idle any more.
         """
         drawn = {name for name in self.names if _DRAWS[name]() != self._expected[name]}
         self.names -= drawn

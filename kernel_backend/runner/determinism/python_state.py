@@ -14,13 +14,16 @@ _CONTAINERS: tuple[Any, ...] = (list, dict, set, deque)
 
 
 def goes_on(objects: Mapping[str, Any]) -> bool:
-    """Return True if an iterator is reachable from the objects: its state could not be restored after a call."""
+    """Return True if `objects` refer to an iterator, directly or indirectly.
+
+    Its state could not be restored after a call.
+    """
     return any(hasattr(type(each), "__next__") for _, each in held_by(objects))
 
 
 @contextmanager
 def as_it_was(objects: Mapping[str, Any]) -> Iterator[None]:
-    """Restore the Python state that the objects refer to after the block.
+    """Restore, after the `with` block, the Python state that the objects refer to, as if the block had not run.
 
     This covers items of containers, attributes, globals and closures; tensors and containers of more than a thousand
     items are not restored.

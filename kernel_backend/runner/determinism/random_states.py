@@ -44,12 +44,12 @@ class RandomStates:
             torch.cuda.set_rng_state(states["cuda"])
 
     def begin(self, seed: int, rank: int, step: int) -> None:
-        """Seed this rank's generators at `step`, if the checkpoint has no random states of this rank."""
+        """Give this rank's generators new states for `step`, as the checkpoint has no random states of this rank."""
         seeds.reseed(seeds.mix(seed, "stream", rank, step))
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Restore the states of the generators after the block."""
+        """Restore the states of the generators at the end of the `with` block."""
         before = self.state_dict()
         try:
             yield

@@ -13,10 +13,10 @@ _OF_DEVICES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 
 @contextmanager
 def protected_rank_variables(note: Callable[[str], None], also: Collection[str] = ()) -> Iterator[None]:
-    """Restore the launcher's environment variables, and those in `also`, after the block; note those that it changed.
+    """Restore the launcher's environment variables, and those in `also`, after the `with` block that runs user code.
 
-    `note` gets a text for the user with their names. Notebooks that try torch.distributed set RANK=0 and WORLD_SIZE=1:
-    with these each rank would train alone.
+    If the block changed some, `note` is called with a text for the user that names them. Notebooks that try out
+    torch.distributed set RANK=0 and WORLD_SIZE=1: with these values each rank would train alone.
     """
     before = _of_rank(os.environ, also)
     yield
@@ -28,7 +28,10 @@ def protected_rank_variables(note: Callable[[str], None], also: Collection[str] 
 
 @contextmanager
 def hidden_rank_variables() -> Iterator[None]:
-    """Hide the launcher's environment variables in the block: frameworks that find them connect to other ranks."""
+    """Remove the launcher's environment variables in the `with` block.
+
+    Frameworks that find them would connect to the other ranks.
+    """
     hidden = {name: os.environ.pop(name) for name in list(os.environ) if OF_RANKS.fullmatch(name)}
     try:
         yield
@@ -37,7 +40,7 @@ def hidden_rank_variables() -> Iterator[None]:
 
 
 def _of_rank(environment: Mapping[str, str], also: Collection[str]) -> dict[str, str]:
-    """Return those variables of `environment` that tell a process its rank and devices, and those named in `also`."""
+    """Return the variables in `environment` that give a process its rank and devices, and those named in `also`."""
     return {
         name: value for name, value in environment.items() if OF_RANKS.fullmatch(name) or name in (*_OF_DEVICES, *also)
     }

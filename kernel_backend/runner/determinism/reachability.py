@@ -63,7 +63,7 @@ def _is_plain(obj: Any) -> bool:
 def _parts(obj: Any, seen: dict[int, Any]) -> Parts:
     """Yield the items and attributes of an object, and the attributes of its classes, each with its path.
 
-    Classes in `seen`, by `id()`, are skipped, as they were visited before.
+    Classes in `seen` (by `id()`) are skipped, as they were visited before; the others are added to it.
     """
     kind = type(obj)
     yield from ((f".{name}", getattr(obj, name)) for name in _WRAPPED.get(kind, ()))
@@ -131,7 +131,7 @@ def _of_class(kind: type) -> Parts:
 
 
 def _or_none(read: Callable[[], Any]) -> Any:
-    """Return the result of `read`, which may run user code; None if it raises, as for an empty slot or closure cell."""
+    """Return the result of `read`; None if it raises, as for an empty slot or closure cell."""
     try:
         return read()
     except Exception:

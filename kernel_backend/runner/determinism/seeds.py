@@ -46,7 +46,7 @@ def reseed(value: int) -> None:
 
 
 class Draws:
-    """Seeds for each element of a sequence, such as the samples of a training, by the element's number (position).
+    """Random seeds for the elements of a sequence, such as the samples of a training, by position in it.
 
     No two of the first 2**31 positions share a seed, in any of the three generators (of Python, numpy and torch).
     """
@@ -73,7 +73,7 @@ class Draws:
 
 
 class Numbers:
-    """Seeds by position (number of an element in a sequence); the first 2**31 differ pairwise in their last 31 bits."""
+    """Seeds for the elements of a sequence, by position; the first 2**31 differ pairwise in their last 31 bits."""
 
     def __init__(self, seed: int, *parts: int | str) -> None:
         self._start, self._last = _chain(seed, *parts), mix(seed, *parts, "last bits")
@@ -84,12 +84,15 @@ class Numbers:
 
 
 def for_numpy(value: int) -> int:
-    """Return a 32-bit seed for numpy's legacy generator; no seed for torch ever equals it."""
+    """Return a 32-bit seed for numpy's legacy generator, computed from `value`; no seed for torch ever equals it."""
     return value & _MASK31 | _NUMPYS
 
 
 def first_draws() -> tuple[float, ...]:
-    """Draw one number from each global generator on the host; equal results mean equal states of the generators."""
+    """Draw one number from each global generator of Python, numpy and torch (CPU), to compare the generators' states.
+
+    Equal results mean equal states.
+    """
     of_numpy = (float(np.random.random_sample()),) if np is not None else ()
     return (random.random(), float(torch.rand((), dtype=torch.float64)), *of_numpy)
 
@@ -119,9 +122,9 @@ def _splitmix64(state: int) -> int:
 
 
 def _scatter(position: int, key: int) -> int:
-    """Return a number below 2**31 for a position; any 2**31 consecutive positions have distinct numbers.
+    """Return a number below 2**31 for a position, such that 2**31 consecutive positions have distinct numbers.
 
-    The reason is that all operations are invertible. `key` selects the order of the numbers.
+    All its operations are invertible. `key` selects the order of the numbers.
     """
     x = (position + key + (position >> 31) * (key >> 31)) & _MASK31
     x = ((x ^ (x >> 16)) * 0x45D9F3B) & _MASK31

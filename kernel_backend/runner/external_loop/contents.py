@@ -28,7 +28,7 @@ _POSITION = "training"  # key of the loop's position in a manifest's state
 
 
 class _Saved(NamedTuple):
-    """Checkpoint to resume from. Each part of it is restored when the user's code registers the part of that name."""
+    """Checkpoint to resume from; each part is restored when the user's code registers a value with the part's name."""
 
     manifest: Manifest
     tensors: Callable[[str], dict[str, Tensor]]  # returns the tensors of a part
@@ -54,10 +54,11 @@ class RegisteredContents:
         self._saved: _Saved | None = None
 
     def add(self, name: str, part: Stateful, module: nn.Module | None = None) -> bool:
-        """Register `part`, which saves and restores a value; return True if it was restored to continue a training.
+        """Register `part`, which saves and restores the value called `name`, and restore it from the checkpoint.
 
-        False means that there is no checkpoint with this name, or that only weights were taken from another trial.
-        Raises InvalidDefinition if the name is in use.
+        `module` is the value itself if it is a module. Return True if the value was restored to continue a training;
+        False if there is no checkpoint with this name, or if only weights were taken from another trial. Raises
+        InvalidDefinition if the name is in use.
         """
         if name in self._parts or name == _POSITION or name.endswith((FROZEN, _GRADIENTS)):
             raise InvalidDefinition(f"{name} is registered already: give this one another name")
@@ -88,7 +89,7 @@ class RegisteredContents:
     def restore_random(self) -> None:
         """Restore this rank's random states from the checkpoint to resume from; called when the loop begins.
 
-        Without a checkpoint, every rank except 0 is reseeded, so that the ranks draw different random numbers.
+        Without a checkpoint that has them, every rank except 0 is reseeded, so that the ranks draw different numbers.
         """
         rank = self._ranks.rank
         own = f"random-{rank}"
@@ -102,7 +103,7 @@ class RegisteredContents:
     # Called by a Checkpointer
 
     def gather(self) -> PerRankState:
-        """Gather each rank's random states and module buffers on rank 0; all ranks call it."""
+        """Gather each rank's random states and module buffers on rank 0 and return them; all ranks call it."""
         random = self._ranks.all_gather_object(self._random.state_dict())
         buffers = self._logical(self.modules).gather(self._ranks)
         # The buffers of rank 0 are in the modules' own parts.
@@ -112,9 +113,9 @@ class RegisteredContents:
         """Do nothing, as each part was checked when it was registered."""
 
     def split(self, per_rank: PerRankState) -> tuple[dict[str, Any], Parts]:
-        """Return the state of all parts as a JSON dict, and their tensors by checkpoint part and name.
+        """Return the state of all parts as a JSON dict, and tensors as {checkpoint part: {tensor name: tensor}}.
 
-        `per_rank`, the result of `gather`, is added to both.
+        `per_rank`, the result of `gather`, is included in both.
         """
         state: dict[str, Any] = {}
         parts: dict[str, dict[str, Tensor]] = {}
@@ -133,8 +134,8 @@ class RegisteredContents:
     def load(self, manifest: Manifest, read: Read, others: bool = False) -> None:
         """Remember the checkpoint to resume from; each part is restored from it when the part is registered.
 
-        `others` means that the checkpoint was saved with other hyperparameters: optimizers and schedules keep this
-        trial's.
+        `others` is True if the checkpoint was saved with other hyperparameters: optimizers and schedules then keep this
+        trial's options.
         """
         assert not self._parts, "a checkpoint is chosen before anything is registered"
 

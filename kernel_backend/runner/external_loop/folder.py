@@ -22,7 +22,7 @@ class FolderPart:
         return {path.relative_to(self.folder).as_posix(): _tensor(path.read_bytes()) for path in files}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Replace all files in the folder by those that a checkpoint holds."""
+        """Replace all files in the folder by those in `state`, the contents by path that a checkpoint holds."""
         shutil.rmtree(self.folder)
         self.folder.mkdir()
         for name, data in state.items():

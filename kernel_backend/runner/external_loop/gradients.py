@@ -112,7 +112,10 @@ class _Pass:
         self._sent: list[Handle] = []
 
     def take(self, place: int) -> None:
-        """Copy the gradient of parameter number `place` into its bucket. Send every bucket that is full, in order."""
+        """Copy the gradient of parameter number `place` into its bucket, and send the buckets that are full.
+
+        Buckets are sent in a fixed order, so a full one may have to wait for those before it.
+        """
         if place in self._taken:
             raise InvalidDefinition(
                 "a parameter got two gradients in one backward pass, and the first is on its way to the other ranks: "

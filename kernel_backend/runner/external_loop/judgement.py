@@ -29,7 +29,8 @@ class Judgement:
     ) -> None:
         """Set up the evaluation, with no validation so far.
 
-        `way_out` is advice to the user. It is appended to the error that a validation lacks the metric which is needed.
+        `note` shows a message to the user. `way_out` is advice that is appended to the error raised when a validation
+        lacks a metric that is needed.
         """
         self._config, self._note, self._way_out = config, note, way_out
         self.best: float | None = None
@@ -49,20 +50,24 @@ class Judgement:
         }
 
     def restore(self, saved: Mapping[str, Any], of_another: bool) -> None:
-        """Restore what `state` returned. `--patience` counts from zero if the state is `of_another` experiment."""
+        """Restore what `state` returned.
+
+        With `of_another`, the state comes from another experiment: then the validations counted for `--patience` start
+        at zero.
+        """
         self.best, self.validated = saved["best"], saved.get("validated", False)
         self._waited = 0 if of_another else saved.get("waited", 0)
         self._not_finite = saved.get("not_finite", 0)
 
     @property
     def stopped(self) -> bool:
-        """Return True if the last `--patience` validations in a row were no improvement; False without the option."""
+        """Return True if `--patience` is given and the last that many validations in a row brought no improvement."""
         return self._config.patience is not None and self._waited >= self._config.patience
 
     def training(self, step: int, metrics: Mapping[str, float]) -> None:
         """Check the values reported at a training step: warn about the first that is not finite.
 
-        Raises NotFinite when a loss was not finite in several reports in a row, unless `--on-nan note` was given.
+        With `--on-nan stop` (the default), raises NotFinite when a loss was not finite in several reports in a row.
         """
         for name, value in metrics.items():
             if math.isfinite(value):
@@ -81,8 +86,8 @@ class Judgement:
     def validation(self, step: int, metrics: Mapping[str, float]) -> bool:
         """Record a validation; return True if its value of `--metric` is the best so far.
 
-        Without that metric, it warns the user and returns False; if a search or `--patience` needs the metric, it
-        raises InvalidDefinition. Raises NotFinite if the metric was not finite several times in a row.
+        If `metrics` lacks that metric, the user is warned and False returned; but InvalidDefinition is raised if a
+        search or `--patience` needs the metric. Raises NotFinite if the metric was not finite several times in a row.
         """
         self.validated = True
         metric = self._config.metric

@@ -20,7 +20,10 @@ _FIRST, _PAUSE_S = 20, 0.5  # number of training reports that are all printed; m
 
 
 class PrintedTraining:
-    """Substitute for a job's training when a loop runs in the notebook: reports are printed, and nothing is saved."""
+    """Substitute for a job's training when a loop runs in the notebook: reports are printed, and nothing is saved.
+
+    It has the methods that a job's training has, so that the same loop runs in both.
+    """
 
     needs_pairs = False
 
@@ -42,20 +45,20 @@ class PrintedTraining:
         """Do nothing, as nothing is saved."""
 
     def begin_step(self, samples: tuple[int, int] | None = None) -> None:
-        """Begin a training step."""
+        """Begin a training step; `samples` is ignored, as there is only one rank."""
         self.in_step = True
 
     def end_step(self, last: bool = False) -> None:
-        """End a training step."""
+        """End a training step; `last` is True for the last of its epoch."""
         self.abandon_step()
 
     def abandon_step(self) -> None:
-        """End a training step, also one that the loop has left early, as with `break`."""
+        """End a training step that the loop may have left early, as with `break`."""
         self.position.step += 1
         self.in_step = False
 
     def end_epoch(self, last: bool = False) -> None:
-        """End an epoch of the training."""
+        """End an epoch; `last` is True for the last one of the training."""
         self.position.epoch += 1
 
     def report(

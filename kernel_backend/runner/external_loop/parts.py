@@ -129,7 +129,7 @@ def _numbers(state: Any) -> Any:
 
 
 def _packed(value: Any) -> Any:
-    """Return a copy of a nested value with tensors in place of numpy arrays and scalars, and lists for deques."""
+    """Return a copy of a nested value that checkpoints can hold: tensors replace numpy values, lists replace deques."""
     if isinstance(value, dict):
         return {key: _packed(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

@@ -22,12 +22,12 @@ class Reported(NamedTuple):
 
 
 class PendingReports:
-    """Reports of this rank that have not been exchanged with the other ranks yet."""
+    """Reports of this rank that have not been exchanged with the other ranks yet, to be averaged over all ranks."""
 
     def __init__(self, count: int = 0) -> None:
         """Set up an empty collection.
 
-        `count` is the number of training reports in earlier attempts, which is equal on every rank.
+        `count` is the number of training reports in earlier attempts of the trial, which is equal on every rank.
         """
         self.count = count
         self._waiting: list[Reported] = []
@@ -45,8 +45,9 @@ class PendingReports:
     def add(self, kind: Kind, step: int, epoch: float, metrics: Mapping[str, Any], weight: float) -> None:
         """Add values that were reported at a step; raise InvalidDefinition if one is not a number.
 
-        After the first thousand training reports, only some are kept. Which ones depends only on how many there were,
-        so that all ranks keep the same.
+        `epoch` is the number of epochs completed then, with a fraction; `weight` is the number of samples of which the
+        values are means. The first `KEPT` training reports are all kept; of later ones every tenth until ten times
+        `KEPT`, then every hundredth, and so on. This depends only on their count, so that all ranks keep the same.
         """
         if kind == "training" and not self._keeps(step):
             return
@@ -71,7 +72,7 @@ class PendingReports:
 
 
 def merged(per_rank: Iterable[Sequence[Reported]]) -> list[Report]:
-    """Merge the reports of all ranks into one for each step and kind, sorted by step; return these.
+    """Return one report for each step and kind, merged from those of all ranks and sorted by step.
 
     Values are averaged over the ranks, weighted by samples.
     """

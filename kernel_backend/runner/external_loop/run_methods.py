@@ -70,7 +70,7 @@ class RunMethods:
         return self._training.position.over
 
     def register(self, parts: Mapping[str, Any]) -> bool:
-        """Register values by name, so that each checkpoint holds them; return True if they were restored from one."""
+        """Register values by name, so that each checkpoint holds them; return True if any was restored from one."""
         for name, value in parts.items():
             if self.registered.get(name) is not value:
                 self._resumed = self._training.register(name, value) or self._resumed
@@ -87,10 +87,10 @@ class RunMethods:
         repeat: bool,
         validation: bool,
     ) -> Loader:
-        """Return an iterable over this rank's batches of a dataset; an option that is None has its default value.
+        """Return an iterable over this rank's batches of a dataset, for `run.loader`.
 
-        With `repeat` it yields the batches of all epochs, else those of one pass. `validation` means that the batches
-        are not for training.
+        An option that is None has its default value. With `repeat` the iterable yields the batches of all epochs, else
+        those of one pass. `validation` is True for data that is not trained on.
         """
         try:
             found = source(dataset, "run.loader")
@@ -117,15 +117,24 @@ class RunMethods:
         )
 
     def epochs(self, count: int | None) -> Iterator[int]:
-        """Yield epoch numbers, up to `count` or `--epochs`; after a restart, begin with the interrupted epoch."""
+        """Yield epoch numbers from 0, `count` of them or by default `--epochs`.
+
+        After a restart, begin with the interrupted epoch.
+        """
         return self.loop.epochs(count)
 
     def steps(self, count: int | None) -> Iterator[int]:
-        """Yield step numbers, up to `count` or `--steps`; after a restart, begin with the interrupted step."""
+        """Yield step numbers from 0, `count` of them or by default `--steps`.
+
+        After a restart, begin with the interrupted step.
+        """
         return self.loop.steps(_site(), count)
 
     def report(self, values: Mapping[str, Any], step: int | None, validation: bool, epoch: int | None = None) -> None:
-        """Report values of a training step or a validation. The loop counts epochs itself, so `epoch` is ignored."""
+        """Report values of a training step or, with `validation`, of a validation.
+
+        `step` replaces the current step as their label. `epoch` is ignored, as the loop counts epochs itself.
+        """
         self.loop.report(values, step, validation)
 
     def log(self, text: str) -> None:
@@ -143,9 +152,9 @@ class RunMethods:
         self._settings.note(text)
 
     def checkpoint(self, folder: Path | None = None) -> None:
-        """Request a checkpoint at the end of the current step.
+        """Request a checkpoint, which is saved at the end of the current step.
 
-        Raise InvalidDefinition if a `folder` is given: only programs may give one.
+        Raises InvalidDefinition if a `folder` is given, as only shell commands have a checkpoint folder to copy it to.
         """
         if folder is not None:
             raise InvalidDefinition(f"run.checkpoint({str(folder)!r}): write the files to run.checkpoint_dir instead")
@@ -175,7 +184,7 @@ class SequentialOrder:
 def _site() -> str:
     """Return file name and line at which user code calls a method of `run`, such as `train.py line 12`.
 
-    After a restart, the text tells which iteration of the user's loop is meant.
+    By this text, an iteration of the user's loop is found again in a checkpoint after a restart.
     """
     frame = sys._getframe(1)
     while frame.f_back is not None and "kernel_backend" in Path(frame.f_code.co_filename).parts:

@@ -67,7 +67,7 @@ _MANY = 200  # limit of a rank's pending reports
 
 @dataclass
 class LoopPosition:
-    """How far a training in a loop of the user or a framework is; equal on all ranks, and saved in checkpoints."""
+    """Progress of a training in a loop of the user or a framework; equal on all ranks, and saved in checkpoints."""
 
     step: int = 0  # steps taken
     epoch: int = 0  # epochs completed
@@ -83,7 +83,10 @@ class ExternalTraining:
     """
 
     def __init__(self, rank: RankContext) -> None:
-        """Choose the checkpoint to resume from. Values are restored from it when they are registered."""
+        """Set up the training from the objects of this rank, and choose the checkpoint to resume from.
+
+        Values are restored from the checkpoint when they are registered.
+        """
         job, ranks, spool = rank.job, rank.ranks, rank.spool
         self.rank = rank
         CLOCK.between = "forward"
@@ -131,10 +134,10 @@ class ExternalTraining:
                 rank.note(f"bits may differ from step {manifest.step + 1} on: {changed}", "warning")
 
     def register(self, name: str, value: Any, *, average: bool = True) -> bool:
-        """Make `value` part of every checkpoint; return True if its state was restored from one.
+        """Make `value` part of every checkpoint under `name`; return True if its state was restored from one.
 
-        With `average`, the gradients of a module, or of an optimizer's parameters that belong to no module, are
-        averaged over the ranks. Raises InvalidDefinition for a value without state, or a name that is in use.
+        With `average`, the gradients of a module, or of an optimizer's parameters that belong to no registered module,
+        are averaged over the ranks. Raises InvalidDefinition for a value without state, or a name that is in use.
         """
         module = value if isinstance(value, nn.Module) else None
         restored = self.contents.add(name, part_of(name, value), module)
@@ -147,8 +150,8 @@ class ExternalTraining:
     def begin(self) -> None:
         """Restore random states and report the start; called before the first step.
 
-        If a trial has already reached the length at which its search compares it (its target), wait some seconds for a
-        longer target; raise Leave if none is set.
+        In a search, a trial trains up to a length (its target) at which the trials are compared. If it has reached the
+        target already, wait some seconds for a longer one; raise Leave if none is set.
         """
         if self._began is not None:
             return
@@ -178,7 +181,7 @@ class ExternalTraining:
         """Report values of the current step or, between two steps, of the last one.
 
         `step` replaces the number of steps taken as the label of training values. Values are averaged over the ranks by
-        `weight`, which is by default the number of samples of each rank in this step.
+        `weight`, by default the number of samples of each rank in this step.
         """
         now = self.position.step + self.in_step
         if weight is None:
@@ -187,7 +190,7 @@ class ExternalTraining:
         self.reports.add(kind, label, self._epoch_now, values, weight)
 
     def take(self, batch: Batch) -> None:
-        """Record which samples a batch has, as long as the first epoch lasts; do nothing in later epochs."""
+        """Add the samples of a training batch to the record of the first epoch; do nothing in later epochs."""
         self.first_epoch.take([batch])
 
     def tick_validation(self) -> None:
@@ -211,7 +214,10 @@ class ExternalTraining:
         return self._checkpoints.busy
 
     def retain(self, step: int | None) -> None:
-        """Protect the checkpoint saved at `step`, and no other, from deletion until the next call; None for none."""
+        """Protect the checkpoint saved at `step` from deletion, instead of the one named by an earlier call.
+
+        None protects no checkpoint.
+        """
         self._checkpoints.retained = step
 
     def saved_at(self, step: int) -> str | None:
@@ -219,7 +225,7 @@ class ExternalTraining:
         return self._checkpoints.saved_at(step)
 
     def set_aside_checkpoints(self) -> None:
-        """Move all checkpoints that the trial has committed so far elsewhere, so that no training resumes from them."""
+        """Quarantine all committed checkpoints: their files are kept, but no training resumes from them."""
         self._checkpoints.set_aside()
 
     def request_checkpoint(self) -> None:
@@ -237,7 +243,7 @@ class ExternalTraining:
         self._samples, self.in_step = samples, True
 
     def end_step(self, last: bool = False) -> None:
-        """End a step: agree with the other ranks whether to report, save, wait or leave, and do so. Raises Leave.
+        """End a step: report, save, wait for a search's next target or leave, as the ranks agree. Raises Leave.
 
         `last` marks the last step of an epoch or of the training: `end_epoch` or `finish` then saves a due checkpoint.
         """
@@ -251,9 +257,10 @@ class ExternalTraining:
         self._samples, self.in_step, self.metrics = None, False, {}
 
     def end_epoch(self, last: bool = False) -> None:
-        """End an epoch: as in `end_step`, agree with the other ranks whether to report, save, wait or leave.
+        """End an epoch: report, save, wait for a search's next target or leave, as the ranks agree. Raises Leave.
 
-        Call it after the epoch's last step has ended. Raises Leave.
+        Call it after the epoch's last step has ended. `last` marks the last epoch of the training: `finish` then saves
+        a due checkpoint.
         """
         self.position.epoch += 1
         self.position.fraction = 0.0
@@ -313,8 +320,8 @@ class ExternalTraining:
     def _agreed(self) -> tuple[bool, bool, bool]:
         """Agree with the other ranks on what to do between two steps.
 
-        Return three flags, which are equal on all ranks: whether one is asked to exit, whether a checkpoint must be
-        saved, and whether reports must be exchanged.
+        Return three flags, which are equal on all ranks: whether any rank was requested to give up its slot, whether a
+        checkpoint must be saved, and whether reports must be exchanged.
         """
         decides, now = self.rank.ranks.rank == 0, time.monotonic()
         due = decides and (self._checkpoints.due or self._pace.checkpoint(self.position.step))
@@ -356,7 +363,10 @@ class ExternalTraining:
 
     @property
     def _is_over(self) -> bool:
-        """Return True after `--steps` steps, or after `--patience` validations without improvement."""
+        """Return True after `--steps` steps, or after `--patience` validations without improvement.
+
+        The training is then complete.
+        """
         steps = self.rank.config.steps
         return self._judgement.stopped or (steps is not None and self.position.step >= steps)
 

@@ -46,27 +46,30 @@ class Steps(Protocol):
         """Make a value part of each checkpoint; return True if it was restored from one."""
 
     def request_checkpoint(self) -> None:
-        """Save a checkpoint at the next step boundary."""
+        """Request a checkpoint, which is saved at the next step boundary."""
 
     def begin_step(self, samples: tuple[int, int] | None = None) -> None:
         """Begin a step; `samples` are the sample counts of this rank and the global batch, None for equal shares."""
 
     def end_step(self, last: bool = False) -> None:
-        """End a step, after which all ranks may report, save or stop."""
+        """End a step: report, save or stop if the ranks agree to; `last` is True for the last step of an epoch."""
 
     def abandon_step(self) -> None:
         """End a step that the loop has left early, as with `break`, without reporting or saving."""
 
     def end_epoch(self, last: bool = False) -> None:
-        """End an epoch, after which all ranks may report, save or stop."""
+        """End an epoch: report, save or stop if the ranks agree to; `last` is True for the last epoch."""
 
     def report(
         self, kind: Kind, values: Mapping[str, Any], step: int | None = None, weight: float | None = None
     ) -> None:
-        """Report values of the current step, labelled with `step` if given."""
+        """Report values of the current step.
+
+        `step` replaces the current step as their label; `weight` is the number of samples of which they are means.
+        """
 
     def take(self, batch: Batch) -> None:
-        """Record which samples a batch has, as long as the first epoch lasts; do nothing in later epochs."""
+        """Add the samples of a training batch to the record of the first epoch; do nothing in later epochs."""
 
     def tick_validation(self) -> None:
         """Write a heartbeat during a validation, so that the launcher does not consider it a hang."""
@@ -75,7 +78,7 @@ class Steps(Protocol):
 class LoopSettings(NamedTuple):
     """Settings of one process for the loops over `run.epochs`, `run.steps` and `run.loader`.
 
-    They are the job's configuration, the rank and device of this process, and others.
+    They include the job's configuration, and the rank and device of this process.
     """
 
     config: Config
@@ -113,7 +116,7 @@ class Loader:
 
 
 class _Iteration:
-    """How far one iteration of the user's loop is: the number of items it has yielded and, for a stream, its state."""
+    """Progress of one iteration of the user's loop: the number of items yielded and, for a stream, its position."""
 
     def __init__(self, saved: Mapping[str, Any], follows: bool, is_loader: bool) -> None:
         self.taken: int = saved.get("taken", 0)
@@ -132,7 +135,7 @@ class _Iteration:
 
 
 class UserLoop:
-    """All iterations over `run.epochs`, `run.steps` and `run.loader` in a user's loop, with how far each is."""
+    """All iterations over `run.epochs`, `run.steps` and `run.loader` in a user's loop, with the progress of each."""
 
     def __init__(self, training: Steps, settings: LoopSettings) -> None:
         self.training, self._settings = training, settings
@@ -147,7 +150,10 @@ class UserLoop:
         training.form_state = self._state
 
     def epochs(self, count: int | None) -> Iterator[int]:
-        """Yield epoch numbers from 0; after a restart, begin with the epoch in which the checkpoint was saved."""
+        """Yield epoch numbers from 0 to before `count`, by default `--epochs`.
+
+        After a restart, begin with the epoch in which the checkpoint was saved.
+        """
         total = self._settings.config.epochs if count is None else count
         if self._in_epochs or self._driver is not None:
             raise InvalidDefinition("run.epochs() is called within another iteration of run: it is the outermost loop")
@@ -174,9 +180,10 @@ class UserLoop:
             self._in_epochs = False
 
     def steps(self, site: str, count: int | None) -> Iterator[int]:
-        """Yield `count` step numbers from 0, without those of steps that were taken before the checkpoint.
+        """Yield step numbers from 0 to before `count`, by default `--steps`.
 
-        `site` is file and line of the user's call, by which the iteration is found again after a restart.
+        After a restart, steps that were taken before the checkpoint are left out. `site` is file and line of the user's
+        call, by which the iteration is found again after a restart.
         """
         total = self._settings.config.steps if count is None else count
         if total is None:
@@ -201,7 +208,10 @@ class UserLoop:
             yield from self._trained(loader, self._ordinal(), iteration)
 
     def report(self, values: Mapping[str, Any], step: int | None, validation: bool) -> None:
-        """Report values. If the user's loop iterates over nothing of `run`, each report also ends a step."""
+        """Report values of a training step or, with `validation`, of a validation.
+
+        If the user's loop uses none of `run.epochs`, `run.steps` and `run.loader`, each report also ends a step.
+        """
         alone = not self._used
         if alone:
             self.training.begin_step()
@@ -215,7 +225,7 @@ class UserLoop:
             self.training.end_step()
 
     def leave_steps(self) -> None:
-        """Let a framework's loop count the steps, so that reports do not end steps."""
+        """Let a framework's loop count the steps instead of this object, so that reports do not end steps."""
         self._used = True
 
     def close(self) -> None:
@@ -233,9 +243,9 @@ class UserLoop:
     def _iterating(self, site: str, is_loader: bool) -> Iterator[_Iteration]:
         """Begin an iteration over `run.steps` or a loader, where the checkpoint left it, for the `with` block.
 
-        `site` is file and line of the user's call. The outermost such iteration counts the training's steps. Raises
-        InvalidDefinition if that one begins a second time in an epoch or, without `run.epochs`, in a job: a restart
-        could not tell the passes apart.
+        `site` is file and line of the user's call. The outermost iteration counts the training's steps. Raises
+        InvalidDefinition if the outermost iteration begins a second time in an epoch or, without `run.epochs`, in a
+        job: a restart could not tell the passes apart.
         """
         number = sum(each.partition("#")[0] == site for each in self._scope)
         drives = self._driver is None
@@ -270,18 +280,21 @@ class UserLoop:
         self._scope, self._loaders = {}, 0
 
     def _ordinal(self) -> int:
-        """Return how many loaders have begun before in this step, epoch or training. It seeds a loader's order."""
+        """Return the number of loaders that began before this one in the present step, epoch or training, and count it.
+
+        A loader's random order is seeded with that number, so that several loaders differ.
+        """
         self._loaders += 1
         return self._loaders - 1
 
     def _given(
         self, iteration: _Iteration, item: Any, samples: tuple[int, int] | None, last: bool, batch: Batch | None = None
     ) -> Iterator[Any]:
-        """Yield `item`, the next of an iteration, to the user's loop.
+        """Yield `item`, the next item of an iteration, to the user's loop.
 
-        If this iteration counts the training's steps, a step begins before the item, and ends when the loop asks for
+        If this iteration counts the training's steps, a step begins before the item, and ends when the loop requests
         the next one. `samples` are the sample counts of this rank and of the global batch; `last` marks the last item
-        of an epoch.
+        of an epoch. `batch` is the training batch to record, if any.
         """
         drives = iteration is self._driver
         if drives:
@@ -348,9 +361,10 @@ class UserLoop:
     def _read(
         self, loader: Loader, data: Batches, iteration: _Iteration, number: int, total: int
     ) -> Iterator[tuple[int, Batch]]:
-        """Yield this rank's share of each batch from pass `number` on, each with the count of passes since then.
+        """Yield this rank's share of each batch, from where `iteration` is in pass `number` on.
 
-        The first pass has the count 0. `total` is the number of passes to read.
+        Each comes with the number of passes since pass `number`, 0 in the first. `total` is the number of passes to
+        read.
         """
         begin = 0 if data.is_stream else number * (data.per_epoch or 0)
         if data.is_stream and iteration.data:
@@ -372,7 +386,11 @@ class UserLoop:
                 yield to_device(batch.data, self._settings.device)
 
     def _data(self, loader: Loader, ordinal: int, number: int) -> Batches:
-        """Return the batches that a loader yields. Where possible, worker processes of its earlier pass are reused."""
+        """Return the source of the batches that a loader yields.
+
+        `ordinal` (see `_ordinal`) and the number of the pass determine the random order. Where possible, the worker
+        processes of the loader's earlier pass are reused.
+        """
         known = self._open.get((loader.site, ordinal))
         if known is not None and not loader.source.stream and known[0].same_data(loader):
             return known[1]
@@ -410,7 +428,7 @@ class UserLoop:
     def _must_fit(self, what: str, total: int) -> None:
         """Raise InvalidDefinition if this loop's length differs from the one by which a search compares its trials.
 
-        `total` is the loop's length in `what`: "steps" or "epochs".
+        `what` is the unit, "steps" or "epochs"; `total` is the loop's length in it.
         """
         config = self._settings.config
         wanted = config.steps if what == "steps" else (None if config.steps is not None else config.epochs)

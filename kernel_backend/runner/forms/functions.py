@@ -1,4 +1,7 @@
-"""Train a definition that consists of functions: call them to build the training, restore it, and run the loop."""
+"""Train user code that consists of functions such as `model`, `train_data` and `loss`.
+
+The functions are called to build the training, which is then restored from its checkpoint and run by Daylight's loop.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,7 @@ _TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class FunctionsTraining:
-    """Training of a definition that consists of functions, in this rank."""
+    """Training, in this rank, of user code that consists of functions such as `model` and `train_data`."""
 
     def __init__(self, rank: RankContext) -> None:
         """Build the training, which is then at step 0; raise InvalidDefinition if the definition is not valid."""
@@ -67,7 +70,7 @@ class FunctionsTraining:
         return self._training.step
 
     def train(self) -> int:
-        """Restore the checkpoint, train, and return the exit code."""
+        """Restore the checkpoint to resume from, if there is one, train, and return the exit code of the rank."""
         training, rank, functions = self._training, self._rank, self._rank.functions
         resumed = begin(training, rank.numerics, functions.schedules_know_length)
         generators = training.generators.ways
@@ -107,7 +110,7 @@ class FunctionsTraining:
 
 
 def build(rank: RankContext) -> Training:
-    """Build the training that the definition describes, at step 0; raise InvalidDefinition if it is not valid."""
+    """Build the training from the user's functions, at step 0; raise InvalidDefinition if these are not valid."""
     job, loaded, functions, ranks, device = rank.job, rank.loaded, rank.functions, rank.ranks, rank.device
     instructions, spool, progress = rank.instructions, rank.spool, rank.progress
     config = job.config
@@ -239,7 +242,8 @@ def training_batches(rank: RankContext) -> Batches:
 def batches_of(rank: RankContext, role: str, tag: str, training: bool = False, filled: bool = False) -> Batches:
     """Return the data of the function for `role`, such as `train_data`, in batches of which this rank reads its shares.
 
-    `tag`, `training` and `filled` are passed on to `Batches`.
+    `tag` is part of the seed, so that training and validation data are drawn differently. `training` marks the training
+    data. With `filled`, a rank whose share of a batch is empty gets samples of another share.
     """
     config, ranks = rank.config, rank.ranks
     per_rank = shares_of(config.logical_workers or ranks.size, ranks.size)
@@ -252,14 +256,14 @@ def batches_of(rank: RankContext, role: str, tag: str, training: bool = False, f
 
 
 def needs_pairs(model: nn.Module, config: Config) -> bool:
-    """Return True if each rank's share of a batch needs two samples or more, because BatchNorm cannot train on one."""
+    """Return True if each rank's share of a batch needs two samples or more: BatchNorm cannot train on a single one."""
     return any(isinstance(each, _BatchNorm) for each in model.modules()) and not config.sync_bn
 
 
 def source_of(functions: Functions, role: str, config: Config, training: bool) -> Source:
     """Return the data that the user's function for `role`, such as `train_data`, returns, with the user's `collate`.
 
-    With `training`, the user's `sampler` is applied too.
+    With `training`, the user's `sampler` is applied, too.
     """
     data = source(functions.result(role), role)
     if collate := functions.collate():
@@ -274,8 +278,8 @@ def source_of(functions: Functions, role: str, config: Config, training: bool) -
 def loader_workers(rank: RankContext, role: str) -> int | AutoWorkers:
     """Return the number of processes that load the data of `role`; an AutoWorkers object if it is to be tuned.
 
-    The number is 0 if the role's function takes the model, as another process would have a copy that is never trained.
-    Raises InvalidDefinition if `--loader-workers` requests processes for such a function.
+    The number is 0 if the role's function has a parameter `model`, as a loader process would have a copy of the model
+    that is never trained. Raises InvalidDefinition if `--loader-workers` requests processes for such a function.
     """
     config = rank.config
     if not rank.functions.needs_model(role):
@@ -289,7 +293,7 @@ def loader_workers(rank: RankContext, role: str) -> int | AutoWorkers:
 
 
 def role_line(job: LaunchSpec, loaded: Loaded, role: str) -> str:
-    """Return where a role's function is defined, as `cell [4] line 12`."""
+    """Return where the user's function for `role`, such as `loss`, is defined, as text such as `cell [4] line 12`."""
     line = loaded.definition.functions[role].line
     sources = Sources(Path(job.code), Path(job.cwd), loaded.snapshot)
     frame = users_frame(Call(str(Path(job.code) / f"{MODULE}.py"), line, role), sources)
@@ -304,7 +308,10 @@ def precision(config: Config, device: torch.device) -> Callable[[], AbstractCont
 
 
 def steps_known(config: Config, data: Batches) -> dict[str, int]:
-    """Return `{"steps": N}` with the training's length in steps; empty if the data must be read to know it."""
+    """Return `{"steps": N}` with the training's length in steps, as a parameter for the user's functions.
+
+    The dict is empty if the length is known only once the data, a stream, has been read.
+    """
     if config.steps is not None:
         return {"steps": config.steps}
     return {} if data.per_epoch is None else {"steps": config.epochs * data.per_epoch}
@@ -313,8 +320,8 @@ def steps_known(config: Config, data: Batches) -> dict[str, int]:
 def begin(training: Training, numerics: Mapping[str, str], schedules_know_length: bool) -> str | None:
     """Restore the checkpoint to resume from and return its ID. Without one, make the ranks' states equal; return None.
 
-    `numerics` describes what affects rounding, such as library versions; differences from the checkpoint's are noted.
-    `schedules_know_length` means that a schedule depends on the training's length.
+    `numerics` describes what affects rounding, such as library versions; if it differs from that of the checkpoint, the
+    user gets a warning. `schedules_know_length` means that a schedule depends on the training's length.
     """
     training.checkpoints.check()
     _must_sample_alike(training)

@@ -55,7 +55,11 @@ class LoopTraining:
         return FINISHED
 
     def _framework(self) -> AbstractContextManager[None]:
-        """Return the context in which to call `train`. If it uses a Hugging Face Trainer, that trains as this job."""
+        """Return the context in which to call the user's `train`.
+
+        If `train` uses a Hugging Face Trainer, the context makes that Trainer train as a rank of this job; else it does
+        nothing.
+        """
         if not self._rank.loaded.definition.trainer:
             return nullcontext()
         # Imported here, as only such a loop needs transformers.
@@ -65,7 +69,10 @@ class LoopTraining:
         return trained_within(self._training, lambda name, value: self._methods.register({name: value}))
 
     def models(self, best: bool) -> nn.Module | dict[str, nn.Module]:
-        """Return the module registered as `model`, or else all registered modules by name; `best` is ignored."""
+        """Return the torch module that the user has registered as `model`, else all registered modules by name.
+
+        `best` is ignored: the weights are always the last ones.
+        """
         modules = {name: each for name, each in self._methods.registered.items() if isinstance(each, nn.Module)}
         return modules.get("model", modules)
 

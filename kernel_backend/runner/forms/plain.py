@@ -55,7 +55,7 @@ class PlainTraining:
         return FINISHED
 
     def models(self, best: bool) -> nn.Module | dict[str, nn.Module]:
-        """Return the modules that the cell registered with `run.restore`, by name."""
+        """Return the modules that the cell registered with `run.restore`, by name; `best` is ignored."""
         return {name: each for name, each in self._methods.registered.items() if isinstance(each, nn.Module)}
 
     def close(self) -> None:
@@ -82,7 +82,10 @@ class PlainTraining:
         run.artifact(RESULT, file)
 
     def _pickled(self, name: str, value: Any) -> tuple[bytes | None, str]:
-        """Return a value's pickle and its text; the pickle is None if the value cannot be pickled or is too large."""
+        """Return the pickle of a variable and its shortened `repr`; the pickle is None if it fails or is too large.
+
+        `name` is the variable's name, for a warning to the user.
+        """
         try:
             data = pickle.dumps(value)
         except Exception as error:  # any error of the user's class
@@ -98,10 +101,9 @@ class PlainTraining:
         return data, _shown(value)
 
     def _beside(self) -> None:
-        """Write heartbeats while the cell runs; called in a thread.
+        """Write heartbeats while the cell runs, in a thread; end the process if the job's slots are reclaimed.
 
-        It ends the process if the job's slots are reclaimed, unless the cell has registered state, which could be
-        saved.
+        If the cell has registered state for checkpoints, the process goes on until that state can be saved.
         """
         while not self._ended.wait(_LOOK_S):
             self._rank.progress.tick("step", self.step)

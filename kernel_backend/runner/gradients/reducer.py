@@ -30,7 +30,7 @@ Parameters = Mapping[str, nn.Parameter]  # by their names in the model
 
 
 class ControlFlags(NamedTuple):
-    """Requests of a rank, which are summed with the gradients, so that all ranks see a request that one has made."""
+    """Requests of one rank to all ranks, which are sent with the gradients; a flag is set if any rank has set it."""
 
     release: bool = False  # commit a checkpoint and leave
     checkpoint: bool = False
@@ -63,7 +63,7 @@ class Gradients(Protocol):
         """
 
     def finish(self) -> ControlWord:
-        """Wait until this rank has the gradients of the global batch; return the sums of samples, loss and flags.
+        """Wait until this rank has the gradients of the global batch; return sample count, mean loss and flags.
 
         A parameter that no rank used gets the gradient None, as in a training on one process. Raises the backend's
         error if a rank is lost, and InvalidDefinition if a parameter that was frozen when the training began has a
@@ -86,7 +86,11 @@ class OwnGradients:
             parameter.grad = None
 
     def add(self, loss: Tensor | None, samples: int, total: int, flags: ControlFlags) -> None:
-        """Add the gradients of a share: the whole batch or, with `--accumulate`, a part of it."""
+        """Add the gradients of a share: the whole batch or, with `--accumulate`, a part of it.
+
+        `loss` is the mean over the share's `samples`; the batch has `total` samples. `flags` are ignored, as there is
+        no other rank.
+        """
         count, mean, _ = self._word
         if loss is not None:
             weighted = loss if samples == total else loss * (samples / total)
@@ -95,7 +99,7 @@ class OwnGradients:
         self._word = ControlWord(count + samples, mean, flags)
 
     def finish(self) -> ControlWord:
-        """Return the sample count, loss and flags of the step; with one rank there is nothing to sum."""
+        """Return the sample count and the mean loss of the step, without flags; with one rank nothing is summed."""
         return self._word
 
 
@@ -107,7 +111,7 @@ class Buckets:
     """
 
     def __init__(self, parameters: Parameters, scaler: GradScaler, multiple: int = 1) -> None:
-        """Lay out the buckets, each padded to a multiple of `multiple` elements."""
+        """Lay out the buckets for `parameters`, each padded to a multiple of `multiple` elements."""
         named = [(name, each) for name, each in parameters.items() if each.requires_grad]
         self._names = [name for name, _ in named]
         self._parameters = [each for _, each in named]
@@ -132,7 +136,11 @@ class Buckets:
                 self._parameters[index].register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
 
     def _compute(self, loss: Tensor | None, samples: int, total: int, flags: ControlFlags) -> None:
-        """Compute a share's gradients, and add to the control word its sample count and its loss times that count."""
+        """Compute a share's gradients, and add its sample count and its weighted loss to the control word.
+
+        The loss is weighted by the share's fraction (`samples` / `total`) of the batch, so that the sum is the batch's
+        mean loss. `flags` are this rank's requests.
+        """
         # In place, as copying a tensor from the host would wait for a GPU.
         self._word[0] += samples
         for index, flag in enumerate(flags, start=2):
@@ -208,7 +216,10 @@ class Buckets:
             bucket.missing = len(bucket.indices)
 
     def _mark_touched(self) -> None:
-        """Record in the control word which parameters this rank has used; call it before the last bucket is sent."""
+        """Mark in the control word which parameters this rank has not used in this step.
+
+        The flags are summed over the ranks with the last bucket, so this must be called before that bucket is sent.
+        """
         start = _HEAD
         for touched, run in itertools.groupby(self._touched):
             stop = start + len(list(run))
@@ -226,7 +237,10 @@ class Buckets:
                 )
 
     def _read_word(self) -> ControlWord:
-        """Return sample count, loss and flags of all ranks; set gradients of parameters that no rank used to None."""
+        """Return sample count, loss and flags, summed over all ranks, from the control word.
+
+        Gradients of parameters that no rank used are set to None.
+        """
         # The only wait for a GPU in a step: a missing gradient changes what the optimizer does.
         samples, loss, *rest = self._word.tolist()
         self._active = False
@@ -273,7 +287,7 @@ class SummedGradients(Buckets):
         return self._read_word()
 
     def _ready(self, bucket: _Bucket) -> None:
-        """Send the complete buckets, in their order, but only during the backward pass of this rank's last share."""
+        """Send the complete buckets, in their order, once this rank's last share is in its backward pass."""
         if self._added < self._shares:
             return
         while len(self._sent) < len(self._buckets) and self._buckets[len(self._sent)].missing == 0:
@@ -298,13 +312,13 @@ class _Bucket:
         self.wide = flat if dtype == flat.dtype else torch.empty_like(flat, dtype=dtype)
 
     def widen(self) -> Tensor:
-        """Return the gradients in the dtype in which they are summed; the tensor is overwritten by the next call."""
+        """Return the gradients as a tensor in the dtype in which they are summed; the next call overwrites it."""
         if self.wide is not self.flat:
             self.wide.copy_(self.flat)
         return self.wide
 
     def take(self, summed: Tensor) -> None:
-        """Replace the bucket's gradients by their sum over the ranks."""
+        """Replace the bucket's gradients by `summed`, their sum over the ranks."""
         if summed is not self.flat:
             self.flat.copy_(summed)
 

@@ -34,7 +34,10 @@ class Node(NamedTuple):
 
 
 def cover(mine: range, node: Node) -> Iterator[Node]:
-    """Yield the fewest tree nodes under `node` that together have exactly its leaves in `mine`, from left to right."""
+    """Yield the nodes at or below `node` that cover exactly its leaves in `mine`, from left to right.
+
+    They are the fewest such nodes: a node is used instead of its two children.
+    """
     if node.stop <= mine.start or node.start >= mine.stop:
         return
     if mine.start <= node.start and node.stop <= mine.stop:
@@ -47,7 +50,7 @@ def cover(mine: range, node: Node) -> Iterator[Node]:
 def total(parts: Mapping[Node, Tensor], node: Node) -> Tensor:
     """Return the sum of the leaves under `node`; some of the tensors in `parts` are overwritten.
 
-    `parts` has the sums at nodes that together have all leaves of `node`.
+    `parts` has the sums of some nodes, which together cover all leaves of `node`.
     """
     if node in parts:
         return parts[node]
@@ -56,7 +59,7 @@ def total(parts: Mapping[Node, Tensor], node: Node) -> Tensor:
 
 
 class TreeGradients(Buckets):
-    """Gradients of all logical ranks, of which this rank computes `mine`, summed in a binary tree."""
+    """Gradients of all logical ranks, summed in a binary tree; this rank computes some of the leaves."""
 
     def __init__(
         self, parameters: Parameters, scaler: GradScaler, ranks: Ranks, per_rank: Sequence[range], name: str = "tree"
@@ -74,13 +77,17 @@ class TreeGradients(Buckets):
         self._done = 0  # number of shares computed in this step
 
     def begin(self) -> None:
-        """Begin a step: discard the sums of the step before."""
+        """Begin a step: discard the sums of the previous step."""
         self._done = 0
         for sums in self._sums:
             sums.begin()
 
     def add(self, loss: Tensor | None, samples: int, total: int, flags: ControlFlags) -> None:
-        """Compute the gradients of this rank's next share, and sum every tree node whose leaves this rank now has."""
+        """Compute the gradients of this rank's next share, and sum every tree node whose leaves are now all computed.
+
+        `loss` is the mean over the share's `samples`, None for an empty share; the batch has `total` samples. `flags`
+        are this rank's requests.
+        """
         for sums in self._sums:
             sums.make_room()
         self._open()
@@ -92,7 +99,7 @@ class TreeGradients(Buckets):
         self._done += 1
 
     def finish(self) -> ControlWord:
-        """Sum the nodes of all ranks into the gradients of the global batch; return sample count, loss and flags."""
+        """Sum the nodes of all ranks to the gradients of the global batch; return sample count, mean loss and flags."""
         self._refuse_thawed()
         for number, (bucket, sums) in enumerate(zip(self._buckets, self._sums, strict=True)):
             alone = self._ranks.size == 1
@@ -123,19 +130,22 @@ class _Sums:
         self._free: list[Tensor] = []
 
     def begin(self) -> None:
-        """Discard the sums of the step before, and keep their memory for reuse."""
+        """Discard the sums of the previous step, and keep their memory for reuse."""
         self._free += [each for each in self.nodes.values() if each is not self._leaf]
         self.nodes.clear()
 
     def make_room(self) -> None:
-        """Copy the previous leaf's gradients out of the bucket's memory, unless they were added to a sum."""
+        """Copy the gradients of the previous leaf out of the bucket's memory, which the next leaf overwrites.
+
+        Nothing is copied if they were added to a sum already.
+        """
         for node, tensor in self.nodes.items():
             if tensor is self._leaf:
                 room = self._free.pop() if self._free else torch.empty_like(tensor)
                 self.nodes[node] = room.copy_(tensor)
 
     def add(self, leaf: int) -> None:
-        """Take the gradients in the bucket as leaf number `leaf`, and compute every node whose last leaf it is."""
+        """Take the bucket's present content as the gradients of leaf `leaf`, and sum the nodes that end with it."""
         self.nodes[Node(leaf, leaf + 1)] = self._leaf
         top = next(node for node in self._tops if node.start <= leaf < node.stop)
         for node in reversed(list(_ending_at(top, leaf + 1))):

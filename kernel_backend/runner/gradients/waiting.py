@@ -26,7 +26,10 @@ def restore_gradients(module: nn.Module, gradients: dict[str, Tensor]) -> None:
 
 
 def spend_gradients(optimizer: torch.optim.Optimizer, *_: Any) -> None:
-    """Mark the gradients of an optimizer's parameters as used by a step; can be registered as a post hook of `step`."""
+    """Mark the present gradients of an optimizer's parameters as used by a step.
+
+    The other arguments are ignored, so that this can be registered as a post hook of `step`.
+    """
     for group in optimizer.param_groups:
         for each in group["params"]:
             if each.grad is not None:

@@ -38,7 +38,8 @@ _SAMPLES = 16  # of the first batch of a validation, and of its last
 def compares(run: Training) -> bool:
     """Return True if this step must compare the loss of its whole batch with those of the batch's shares.
 
-    This is so in the first step, if there are several shares, and if rank 0 alone can call the loss function once more.
+    This is so in the first step, if the batch has several shares, and if rank 0 alone can call the loss function once
+    more, without side effects.
     """
     several = run.logical.count * (run.config.accumulate or 1) > 1
     return _callable_apart(run) and run.step == 0 and several and not gathers(run)
@@ -54,8 +55,9 @@ def _callable_apart(run: Training) -> bool:
 def warn_if_coupled(run: Training, parts: list[MetricPart], mean: float) -> None:
     """Warn the user if the loss of the whole batch is not the mean of its shares' losses; all ranks call it.
 
-    `parts` are the loss function's arguments for this rank's shares, and `mean` is the weighted mean of its results.
-    Weights, buffers, random states and Python state are restored afterwards; output of the loss function is suppressed.
+    `parts` has the loss function's arguments for each of this rank's shares, and `mean` is the mean of all shares'
+    losses, weighted by samples. Weights, buffers, random states and Python state are restored afterwards; output of the
+    loss function is suppressed.
     """
     small = run.ranks.all_gather_object(sum(size_of(part.values) for part in parts) <= LIMIT // run.ranks.size)
     if not all(small) or not math.isfinite(mean):
@@ -80,12 +82,15 @@ def warn_if_coupled(run: Training, parts: list[MetricPart], mean: float) -> None
 class ValidationSamples:
     """Samples of a validation, used to check once that the validation's loss is a mean over samples.
 
-    They are taken from the first and the last batch: the samples of one batch may all have the same class, so that
+    They are taken from the first and the last batch, as a single batch may have samples of one class only, so that
     class weights have no effect.
     """
 
     def __init__(self, run: Training) -> None:
-        """Prepare to collect samples; only rank 0 collects them, in the training's first validation."""
+        """Prepare to collect samples for the check whether the loss is a mean over samples.
+
+        Only rank 0 collects them, and only in the training's first validation.
+        """
         # `best` is part of checkpoints: a later attempt does not check again.
         self._collects = not run.loss_compared and run.best is None and run.ranks.rank == 0 and _callable_apart(run)
         self._run = run
@@ -93,7 +98,10 @@ class ValidationSamples:
         self._last: MetricPart | None = None
 
     def take(self, part: MetricPart) -> None:
-        """Keep copies of some samples of the validation's first share, and of the newest, in case it is the last."""
+        """Keep copies of some samples of share `part`, a logical rank's part of a validation batch.
+
+        The samples of the first share and those of the newest are kept, as the newest may be the last.
+        """
         if not self._collects:
             return
         values = {name: part.values[name] for name in self._run.loss_asks}
@@ -107,7 +115,7 @@ class ValidationSamples:
     def warn_if_coupled(self) -> None:
         """Warn the user if the loss of all collected samples at once differs from the mean of the losses over pairs.
 
-        Later validations of this attempt do not check again.
+        Later validations of this attempt do not repeat the check.
         """
         run = self._run
         run.loss_compared = True
@@ -127,10 +135,10 @@ class ValidationSamples:
         run.spool.say(Note(level="warning", text=text))
 
     def _at_once_and_in_pairs(self, both: list[MetricPart]) -> tuple[float, float] | None:
-        """Return two losses of the collected samples: the loss of all at once, and the mean over pairs of samples.
+        """Return two losses of the collected samples: the loss of all at once, and the mean of the losses over pairs.
 
-        Return None if the loss draws random numbers, cannot be called without side effects, raises an error or is not
-        finite.
+        `both` has the samples of the first and of the last share. Return None if the loss draws random numbers, cannot
+        be called without side effects, raises an error or is not finite.
         """
         run = self._run
         with _without_trace(run) as possible:
@@ -159,7 +167,7 @@ class ValidationSamples:
 def _joined(run: Training, parts: list[MetricPart]) -> tuple[dict[str, Any], int]:
     """Return the loss function's arguments for the samples of all parts, and the number of these samples.
 
-    If rows differ in shape between parts, only the first part is used.
+    If the samples differ in shape between parts, only the first part is used.
     """
     counts = [part.samples for part in parts]
     first = parts[0]
@@ -172,7 +180,7 @@ def _joined(run: Training, parts: list[MetricPart]) -> tuple[dict[str, Any], int
 
 
 def _whole(run: Training, parts: list[MetricPart]) -> float | None:
-    """Return the loss of the batch as a whole; None if it cannot be computed or draws random numbers."""
+    """Return the loss of the batch as a whole, joined from `parts`; None if it cannot be computed or is random."""
     counts = [part.samples for part in parts]
     with _without_trace(run) as possible:
         if not possible:
@@ -189,10 +197,10 @@ def _whole(run: Training, parts: list[MetricPart]) -> float | None:
 
 @contextmanager
 def _without_trace(run: Training) -> Iterator[bool]:
-    """Discard the loss function's output in the block, and undo its side effects after the block.
+    """Let the `with` block call the loss function without a trace: undo its side effects, and discard its output.
 
-    Weights, buffers, random states, files and Python state are restored. Yields False if the side effects cannot be
-    undone.
+    Weights, buffers, random states, files and Python state are restored after the block. Yields False if the side
+    effects could not be undone.
     """
     called = {"loss": run.loss}
     if goes_on(called):
@@ -225,7 +233,10 @@ def _loss(run: Training, values: dict[str, Any], draw: int) -> float:
 
 @contextmanager
 def _as_before(modules: Any) -> Iterator[None]:
-    """Restore the weights of auxiliary modules after the block, in case the loss function modifies them."""
+    """Restore the weights of `modules` (modules outside the model) after the `with` block.
+
+    The loss function, which the block calls, may modify them.
+    """
     # By .data: an undone write must not increment the version that checkpoints compare.
     weights: list[nn.Parameter] = [each for module in modules for each in module.parameters()]
     before = [(each, each._version, each.detach().clone()) for each in weights]

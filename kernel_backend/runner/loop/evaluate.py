@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def validate(run: Training, data: Batches) -> dict[str, float]:
-    """Return the means of loss and metrics over the validation data by name, equal on any number of ranks."""
+    """Run a validation on `data`; return the means of loss and metrics by name, equal on any number of ranks."""
     run.logical.share(run.ranks)
     model = run.model
     if run.average is not None:
@@ -61,9 +61,10 @@ def _given(
     evaluation: Evaluation | None,
     compared: ValidationSamples,
 ) -> Iterator[MetricPart]:
-    """Yield, for each share of validation batch `number` that this process computes, the arguments of loss and metrics.
+    """Yield the arguments of loss and metrics for each share of a validation batch that this process computes.
 
-    When the caller asks for the next share, the previous one is added to the metrics.
+    `number` is the number of the batch. When the caller requests the next share, the previous one is added to the
+    metrics (`evaluation`) and to the samples with which the loss is checked (`compared`).
     """
     for rank, batch in zip(run.logical.mine, shares, strict=True):
         if run.streams is None:
@@ -77,9 +78,10 @@ def _given(
 
 
 def _add_losses(run: Training, model: nn.Module, part: MetricPart, sums: Sums) -> None:
-    """Add the loss of a share to `sums`; without a `loss` function, add what the user's training steps return for it.
+    """Add the loss of a share of a validation batch to `sums`.
 
-    A training step returns a loss and perhaps values to log.
+    If the user has no function `loss`, what the training steps return for the share is added: their losses and logged
+    values.
     """
     if run.loss is not None:
         loss, _ = loss_and_logged(run.loss_function(**part.values))
@@ -96,7 +98,10 @@ def _add_losses(run: Training, model: nn.Module, part: MetricPart, sums: Sums) -
 
 
 def finish_metrics(run: Training, evaluation: Evaluation) -> dict[str, float]:
-    """Return the metrics over all samples by name; random numbers that they draw follow from seed and step."""
+    """Return the metrics over all samples by name.
+
+    If they draw random numbers, these follow from seed and step.
+    """
     run.progress.tick("validation", run.step)
     if run.streams is None:
         reseed(run, "validation", run.step, "metrics")

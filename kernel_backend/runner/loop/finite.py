@@ -24,7 +24,10 @@ class Finite:
     """Check of one objective's losses: warns of the first that is not finite, then acts as `--on-nan` says."""
 
     def __init__(self, on_nan: OnNan, place: str, note: Callable[[str], None]) -> None:
-        """Set up the check; `place` says where the code of the loss function is, and `note` warns the user."""
+        """Set up the check; `place` says where the code of the loss function is, and `note` shows the user a text.
+
+        `on_nan` is the value of the option `--on-nan`.
+        """
         self._on_nan, self._place, self._note = on_nan, place, note
         self._streak: Tensor | int = 0
         self._first = ""  # description of the first loss in the streak
@@ -33,7 +36,7 @@ class Finite:
 
     @property
     def waits(self) -> bool:
-        """Return True if the count of non-finite losses is on a GPU, so that `check` must wait for the GPU."""
+        """Return True if the count of non-finite losses is on a GPU, so that `check` would have to wait for the GPU."""
         return isinstance(self._streak, Tensor)
 
     @property
@@ -42,9 +45,9 @@ class Finite:
         return not self.waits and bool(self._streak)
 
     def take(self, step: int, loss: Tensor | float, find: Callable[[], str]) -> None:
-        """Count whether the loss of a step is finite; call it before the weights are updated.
+        """Count the losses in a row that were not finite, up to this step's; call it before the weights are updated.
 
-        `find` is called for the first loss that is not finite, and describes where it comes from. With `--on-nan
+        `find` is called for the first loss that is not finite, and returns text on where it comes from. With `--on-nan
         go_back` such a loss raises LossNotFinite.
         """
         self._loss = loss
@@ -65,9 +68,9 @@ class Finite:
         self._streak += 1
 
     def check(self, step: int, model: nn.Module, last: bool) -> None:
-        """With `--on-nan fail`, raise NotFinite if the losses of several steps in a row were not finite.
+        """With `--on-nan stop`, raise NotFinite if the losses of several steps in a row were not finite.
 
-        After the `last` step, one such loss suffices if some weights are not finite either.
+        If `step` is the `last` one of the training, one such loss suffices if some weights are not finite either.
         """
         streak = int(self._streak) if self._on_nan == "fail" else 0
         if streak == 0 or (streak < IN_A_ROW and not (last and bad_parameter(model))):
@@ -89,7 +92,10 @@ def bad_parameter(model: nn.Module) -> str:
 
 
 def bad_value(name: str, value: Any) -> str:
-    """Return a description of the first part of `value` that is not finite, with `name`; "" if all are finite."""
+    """Return text on the first tensor in `value` that is not finite; "" if all are finite.
+
+    `name` says in the text what the value is, such as `input`.
+    """
     if isinstance(value, Tensor):
         is_bad = value.is_floating_point() and not torch.isfinite(value).all()
         return f"the {name} of the batch has {_word_of(value)}" if is_bad else ""
@@ -99,7 +105,10 @@ def bad_value(name: str, value: Any) -> str:
 
 @contextmanager
 def first_bad_layer(model: nn.Module) -> Iterator[list[str]]:
-    """Yield a list; the first layer that has a non-finite output in the block is added to it, as a description."""
+    """Watch the model's layers in the `with` block for outputs that are not finite.
+
+    Yields a list. A description of the first such layer is appended to it.
+    """
     found: list[str] = []
 
     def heard(name: str, module: nn.Module, output: Any) -> None:

@@ -49,7 +49,7 @@ def evaluated(run: Training, model: nn.Module, batch: Batch, epoch: int) -> dict
 
 
 def augmented(run: Training, data: Any, epoch: int) -> Any:
-    """Return a training batch on the device, changed by the user's function `augment` if there is one."""
+    """Return the data of a training batch on the device, changed by the user's function `augment` if there is one."""
     on_device = to_device(data, run.device)
     if run.augment is None:
         return on_device
@@ -68,21 +68,22 @@ class Piece(NamedTuple):
 
 
 def pieces(run: Training, batches: list[Batch]) -> list[Piece]:
-    """Return the training batches of this process in the order of computation, each with its logical rank."""
+    """Return this process's parts of a global batch in the order of computation, each with its logical rank."""
     count, first = (run.config.accumulate or 1), run.logical.mine.start
     numbered = ((*divmod(number, count), batch) for number, batch in enumerate(batches))
     return [Piece(first + share, (number,) if count > 1 else (), batch) for share, number, batch in numbered]
 
 
 def parts(run: Training, batches: list[Batch]) -> list[tuple[int, Batch]]:
-    """Return the training batches of this process that have samples, each with its logical rank."""
+    """Return this process's parts of a global batch that have samples, each after its logical rank."""
     return [(each.rank, each.batch) for each in pieces(run, batches) if each.batch.samples]
 
 
 def reseed(run: Training, *where: int | str) -> None:
-    """Seed the global generators, and those of model, functions and optimizers, by the experiment's seed and `where`.
+    """Seed all random generators that a training uses, by the experiment's seed and `where`.
 
-    `where` tells the uses of random numbers apart, such as "step", the step number and the logical rank.
+    These are the global ones and those that model, functions and optimizers hold. `where` tells the uses of random
+    numbers apart, such as "step", the step number and the logical rank.
     """
     value = seeds.mix(run.config.seed, *where)
     seeds.reseed(value)

@@ -7,7 +7,11 @@ from kernel_backend.model.experiment import Config
 
 
 def check_shared(config: Config, samples: int, slots: int) -> None:
-    """Raise InvalidDefinition if, under `--sync-bn` or FSDP2, a global batch has too few samples for all slots."""
+    """Raise InvalidDefinition if a global batch of `samples` samples has fewer than one for each slot.
+
+    This concerns only the options `--sync-bn` and `--strategy fsdp2`, under which every slot must compute in every
+    step.
+    """
     flag = "--sync-bn" if config.sync_bn else "--strategy fsdp2" if config.strategy == "fsdp2" else None
     if flag is not None and samples < slots:
         raise InvalidDefinition(

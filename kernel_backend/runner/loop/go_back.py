@@ -23,7 +23,9 @@ MOST = 3  # times in a training
 
 
 def saved_before(step: int, every: Cadence, per_epoch: int | None) -> int:
-    """Return the newest step before `step` after which `every` saves a checkpoint; 0 if there is none.
+    """Return the newest step before `step` at which `--checkpoint-every` saves a checkpoint; 0 if there is none.
+
+    `every` is the value of that option; `per_epoch` is the number of steps in an epoch.
 
     Examples
     --------
@@ -37,7 +39,7 @@ def saved_before(step: int, every: Cadence, per_epoch: int | None) -> int:
 
 
 def go_back(run: Training, broken: LossNotFinite) -> None:
-    """Restore the newest saved step before the non-finite loss, and mark the steps from there to the loss as skipped.
+    """Restore the last checkpoint before the non-finite loss `broken`, and mark the steps up to the loss as skipped.
 
     All ranks call it. Raises NotFinite if the training has gone back `MOST` times already, or has no checkpoint.
     """
@@ -58,7 +60,7 @@ def go_back(run: Training, broken: LossNotFinite) -> None:
 
 
 def safe_step(run: Training, step: int) -> int:
-    """Return the step to which the training goes back if the loss of `step` is not finite."""
+    """Return the step to which the training goes back if the loss of step `step` is not finite."""
     assert run.config.checkpoint_every is not None
     return saved_before(step, run.config.checkpoint_every, run.train.per_epoch)
 

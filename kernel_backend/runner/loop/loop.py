@@ -118,9 +118,10 @@ def batches(run: Training) -> Iterator[list[Batch]]:
 
 
 def take_step(run: Training, shares: list[Batch]) -> StepResult:
-    """Train on one global batch: for each objective, compute gradients, sum them over the ranks and update the weights.
+    """Train on one global batch; return the losses, logged values and requests of all ranks.
 
-    `shares` are the parts of the batch that this process computes.
+    For each objective, gradients are computed and summed over the ranks, and weights are updated. `shares` are the
+    parts of the batch that this process computes.
     """
     run.progress.tick("first step" if run.step == run.began else "step", run.step + 1)
     flags, none = control_flags(run), ControlFlags()
@@ -143,7 +144,10 @@ def take_step(run: Training, shares: list[Batch]) -> StepResult:
 
 
 def leave_out(run: Training) -> StepResult:
-    """Skip a global batch: advance schedules that count steps, but do not train. The result has no losses."""
+    """Skip a global batch, to leave out steps that led to a non-finite loss; return a result without losses.
+
+    Schedules that count steps are advanced, but nothing is trained.
+    """
     run.progress.tick("step", run.step + 1)
     run.checkpoints.settle()
     if run.config.schedule_per == "step":
@@ -160,10 +164,10 @@ def summed(
     logged: Sums,
     compared: list[MetricPart] | None,
 ) -> ControlWord:
-    """Compute an objective's gradients for all shares and sum them over the ranks.
+    """Compute an objective's gradients for this process's shares of a batch, and sum them over the ranks.
 
-    Return the sample count, loss and flags over all ranks. Values that the user logs are added to `logged`. If
-    `compared` is a list, copies of the loss function's arguments are appended to it.
+    Return the sample count, mean loss and flags over all ranks. `flags` are this rank's requests. Values that the user
+    logs are added to `logged`. If `compared` is a list, copies of the loss function's arguments are appended to it.
     """
     gradients = objective.gradients
     check_shared(run.config, shares[0].total, run.ranks.size)
@@ -186,10 +190,10 @@ def summed(
 def each_loss(
     run: Training, objective: Objective, shares: list[Batch], logged: Sums, compared: list[MetricPart] | None
 ) -> Iterator[Tensor | None]:
-    """Yield the mean loss of each share, None for a share that trains nothing.
+    """Yield the mean loss of each share in turn, None for a share that trains nothing.
 
-    The caller must compute the gradients of a loss before it asks for the next one. `logged` and `compared` are as for
-    `summed`.
+    The caller must compute the gradients of a loss before it requests the next one. Values that the user logs are added
+    to `logged`. If `compared` is a list, copies of the loss function's arguments are appended to it.
     """
     for part in pieces(run, shares):
         run.logical.take(part.rank)
@@ -208,10 +212,10 @@ def loss_of(
     logged: Sums,
     compared: list[MetricPart] | None = None,
 ) -> Tensor | None:
-    """Return the mean loss of one share, None if the share trains nothing; add values that the user logs to `logged`.
+    """Return the mean loss of one share (`batch`), None if the share trains nothing.
 
-    `rank` is the share's logical rank. If `compared` is a list, a copy of the loss function's arguments is appended to
-    it.
+    `rank` is the share's logical rank. Values that the user logs are added to `logged`. If `compared` is a list, a copy
+    of the loss function's arguments is appended to it.
     """
     if not batch.samples:
         return None
@@ -236,7 +240,7 @@ def loss_of(
 
 @contextmanager
 def lone_sample_told(batch: Batch) -> Iterator[None]:
-    """Turn BatchNorm's error about a single sample, raised in the block, into InvalidDefinition with advice."""
+    """Replace BatchNorm's error about a single sample, raised in the `with` block, by InvalidDefinition with advice."""
     try:
         yield
     except ValueError as error:
@@ -263,7 +267,7 @@ def control_flags(run: Training) -> ControlFlags:
 
 @contextmanager
 def drawing_alike(run: Training, objective: Objective) -> Iterator[None]:
-    """Seed the random generators of all ranks equally for the block, in which optimizers update the weights.
+    """Seed the random generators of all ranks equally for the `with` block that updates the weights.
 
     Optimizers that draw random numbers, as for Langevin dynamics or stochastic rounding, must draw the same on all
     ranks.
@@ -278,7 +282,7 @@ def drawing_alike(run: Training, objective: Objective) -> Iterator[None]:
 
 
 def update(run: Training, objective: Objective) -> None:
-    """Clip the gradients, with `--clip`, and take a step with each of an objective's optimizers."""
+    """Update the weights: clip the gradients if `--clip` is given, and take a step with the objective's optimizers."""
     if run.config.clip is not None:
         for optimizer in objective.optimizers.values():
             objective.scaler.unscale_(optimizer)
@@ -302,7 +306,7 @@ def complete_step(run: Training) -> None:
 
 
 def report(run: Training, result: StepResult) -> None:
-    """Report the losses over the global batch, and the means of the values that the user has logged."""
+    """Report a step's losses over the global batch, and the means of the values that the user has logged."""
     losses = {label: float(loss) for label, loss in result.losses.items()}
     logged = result.logged.means(run.ranks) if result.flags.logged else {}
     metrics = losses | logged | losses  # losses come first, and take precedence over logged values of the same name
@@ -326,7 +330,7 @@ def commit(run: Training) -> None:
 
 
 def moment(run: Training) -> Position:
-    """Return the training's step, newest validation and other facts to store in a checkpoint; all ranks call it."""
+    """Return what a checkpoint stores of the loop: step, newest validation and other facts; all ranks call it."""
     facts = {
         "best": run.best,
         "validated": run.validated,

@@ -32,9 +32,10 @@ def nan_origin(run: Training, objective: Objective, shares: list[Batch]) -> str:
 
 
 def _first(run: Training, find: Callable[[Training, int, Batch], str], shares: list[Batch]) -> str:
-    """Call `find` for the shares of all ranks, and return the first description that is not ""; "" if there is none.
+    """Call `find` for this rank's shares of the batch, and return the first description that any rank finds.
 
-    Each rank runs all of its shares of the batch, since a model's forward pass may contain collective operations.
+    `find` gets a logical rank and its share, and returns "" if all is finite. Each rank runs all of its shares, since a
+    model's forward pass may contain collective operations. Return "" if no rank finds anything.
     """
     own = [find(run, rank, batch) for rank, batch in parts(run, shares)]
     per_rank = run.ranks.all_gather_object(next(filter(None, own), ""))
@@ -51,7 +52,7 @@ def _bad_batch(run: Training, rank: int, batch: Batch) -> str:
 
 
 def _bad_layer(run: Training, rank: int, batch: Batch) -> str:
-    """Run a share through the model; describe the first layer whose output is not finite, "" if there is none."""
+    """Run a share through the model; return text on the first layer whose output is not finite, "" if there is none."""
     inputs = run.rule.split(to_device(batch.data, run.device))
     run.logical.take(rank)
     if run.streams is None:

@@ -47,7 +47,7 @@ class Objective:
 
     @contextmanager
     def trained_alone(self) -> Iterator[None]:
-        """Freeze, in the block, the parameters of the model that this objective does not train."""
+        """Freeze, in the `with` block, the parameters of the model that this objective does not train."""
         paused = [each for each in self.others if each.requires_grad]
         for each in paused:
             each.requires_grad_(False)
@@ -65,10 +65,11 @@ class Objective:
 
 
 def assigned(steps: Sequence[str], optimizers: Optimizers) -> dict[str, Optimizers]:
-    """Return the optimizers of each training step by its role: `step_gen` gets the optimizer `gen`, `step` the rest.
+    """Return, for each of the user's training steps, the optimizers that it uses.
 
-    Without training steps, all optimizers belong to `loss`. Raises InvalidDefinition for a step without an optimizer,
-    and for an optimizer without a step.
+    Step `step_gen` gets the optimizer `gen`; `step` gets those that no other step gets. Without training steps, all
+    optimizers belong to `loss`. Raises InvalidDefinition for a step without an optimizer, and for an optimizer without
+    a step.
 
     Examples
     --------
@@ -108,9 +109,9 @@ def build_objectives(
 ) -> list[Objective]:
     """Return the objectives of a training, in the order in which their functions stand in the source code.
 
-    A single objective trains all parameters of the model; each of several trains the parameters of its optimizers. The
-    functions `scaler`, `gradients` and `finite` create an objective's gradient scaler, gradient sum, and check for
-    finite losses.
+    `steps` are the user's training steps by name, empty if there is only `loss`. A single objective trains all
+    parameters of the model; each of several trains the parameters of its optimizers. The functions `scaler`,
+    `gradients` and `finite` create an objective's gradient scaler, gradient sum, and check for finite losses.
     """
     own = assigned(tuple(steps), optimizers)
     built = []
@@ -141,5 +142,8 @@ def _has(optimizers: Optimizers, parameter: nn.Parameter) -> bool:
 
 
 def named(part: str, name: str) -> str:
-    """Return the name of a checkpoint part: `part`, such as `optimizer`, or `optimizer.gen` if `name` is `gen`."""
+    """Return the name of a checkpoint part, such as `optimizer`, or `optimizer.gen` for the optimizer `gen`.
+
+    `part` is the first word; `name` is the object's own name, "" if there is only one.
+    """
     return f"{part}.{name}" if name else part

@@ -33,7 +33,10 @@ class Strategy(Protocol):
         """Arrange a module's parameters on the ranks as this strategy needs; call it before optimizers are built."""
 
     def gradients(self, parameters: Parameters, scaler: GradScaler, name: str) -> Gradients:
-        """Return an object that computes the gradients of these parameters and sums them over the ranks."""
+        """Return an object that computes the gradients of these parameters and sums them over the ranks.
+
+        `name` is unique within a training; it identifies the gradients in messages between ranks.
+        """
 
     def begin(self, module: nn.Module) -> None:
         """Copy the initial weights of rank 0 to all ranks."""
@@ -59,7 +62,11 @@ class Replicated:
         """Do nothing: parameters stay as they are."""
 
     def gradients(self, parameters: Parameters, scaler: GradScaler, name: str) -> Gradients:
-        """Return an object that sums gradients: in a tree with `--logical-workers`, by an all-reduce otherwise."""
+        """Return an object that sums the gradients of these parameters over the ranks.
+
+        With `--logical-workers` it sums in a tree, otherwise by an all-reduce. `name` identifies the gradients in
+        messages.
+        """
         parts = self._config.accumulate or 1
         if self._config.logical_workers is not None:
             leaves = [range(each.start * parts, each.stop * parts) for each in self._per_rank]

@@ -17,7 +17,7 @@ class Target:
     """Epoch or step at which a search compares this training with other trials; equal on all ranks."""
 
     def __init__(self, until: int | None, ranks: Ranks, instructions: Instructions, progress: Progress) -> None:
-        """Set the target: `until` is an epoch or step, counted from 1, None to train to the end."""
+        """Set the target to `until`, an epoch or step counted from 1; None to train to the end."""
         self._until, self._ranks = until, ranks
         self._instructions, self._progress = instructions, progress
 

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 def call_step(
     run: Training, objective: Objective, model: nn.Module, batch: Any, epoch: int, index: int
 ) -> tuple[Tensor, Mapping[str, Any]] | None:
-    """Return the loss and the logged values of the user's step for a batch; None if the step trains nothing this time.
+    """Call the user's training step on a batch; return its loss and logged values, None if it trains nothing.
 
-    `index` is the number of steps taken so far; in a validation, the number of the batch.
+    `index` is the number of steps taken so far or, in a validation, the number of the batch.
     """
     assert objective.function is not None
     values: dict[str, Any] = {"batch": batch, "epoch": epoch, "index": index, "model": model, **parts_of(model)}

@@ -27,7 +27,11 @@ NOT_FINITE_IN_A_ROW = 3  # number of validations
 
 
 def due(run: Training) -> bool:
-    """Return True if a validation must follow the last step: by `--validate-every`, or at the end of the training."""
+    """Return True if a validation must follow the step just taken.
+
+    `--validate-every` decides that, by default at the end of each epoch; a validation also follows the last step of
+    all.
+    """
     every = run.config.validate_every
     if run.over or every is None:
         return run.over or run.ends
@@ -37,9 +41,10 @@ def due(run: Training) -> bool:
 
 
 def validate_if_due(run: Training, ends: bool) -> bool:
-    """Run a validation if one is due; return True if its result is the best so far.
+    """Run a validation if one is due after the step just taken; return True if its result is the best so far.
 
-    If the last step `ends` an epoch, schedules that count epochs are advanced first.
+    `ends` is True if that step is the last of its epoch. Then schedules that count epochs are advanced first, and the
+    user's `on_epoch` is called afterwards.
     """
     run.validated = True
     if ends and run.config.schedule_per == "epoch":
@@ -54,8 +59,8 @@ def validate_if_due(run: Training, ends: bool) -> bool:
 def check(run: Training, between: bool = False) -> bool:
     """Run a validation and report its metrics; return True if its result is the best so far.
 
-    `between` marks an extra validation that a search's target requires. It leaves buffers, random states, schedules and
-    the count of `--patience` unchanged.
+    With `between` it is an extra validation, which a search needs to compare trials. It leaves buffers, random states,
+    schedules and the count of `--patience` unchanged.
     """
     if run.validation is None:
         return False
@@ -71,7 +76,7 @@ def check(run: Training, between: bool = False) -> bool:
 
 
 def report_again(run: Training) -> None:
-    """Report the newest validation again, if there is one; the service ignores duplicates."""
+    """Repeat the report of the newest validation, in case it was lost; the service ignores duplicates."""
     if run.validation_metrics:
         run.spool.say(Report(kind="validation", step=run.step, epoch=run.epoch, metrics=run.validation_metrics))
 
@@ -92,9 +97,9 @@ def end_epoch(run: Training) -> None:
 
 
 def evaluate_test_data(run: Training) -> None:
-    """Evaluate the best weights on the user's `test_data`, if there is any; call it after the final checkpoint.
+    """Evaluate the best weights on the user's `test_data`, if there is any, and report the result.
 
-    Raises InvalidDefinition in the same cases as a validation.
+    Call it after the final checkpoint. Raises InvalidDefinition in the same cases as a validation.
     """
     if run.test is None:
         return
@@ -116,9 +121,9 @@ def _why_best(run: Training, manifest: Manifest) -> str:
 def judge(run: Training, between: bool) -> bool:
     """Compare the newest validation with the best; step ReduceLROnPlateau schedules, and stop early by `--patience`.
 
-    Return True if the newest validation is the best so far. With `between`, for an extra validation, schedules and
-    `--patience` are left alone. Raises InvalidDefinition if the metric that a search or `--patience` needs is missing,
-    and NotFinite if the metric was not finite several times in a row.
+    Return True if the newest validation is the best so far. After an extra validation (`between`), schedules and the
+    count of `--patience` stay as they are. Raises InvalidDefinition if the metric that a search or `--patience` needs
+    is missing, and NotFinite if the metric was not finite several times in a row.
     """
     metric = run.config.metric
     if metric.name not in run.validation_metrics:
@@ -142,7 +147,10 @@ def judge(run: Training, between: bool) -> bool:
 
 
 def _check_finite(run: Training, value: float) -> None:
-    """Warn the user of a metric that is not finite; with `--on-nan fail`, raise NotFinite after several in a row."""
+    """Warn the user if `value`, the validation's metric, is not finite.
+
+    With `--on-nan stop`, raise NotFinite after several such values in a row.
+    """
     run.not_finite = 0 if math.isfinite(value) else run.not_finite + 1
     name = run.config.metric.name
     if run.not_finite == 1:
@@ -157,7 +165,7 @@ def _check_finite(run: Training, value: float) -> None:
 
 
 def _be_patient(run: Training, improved: bool) -> None:
-    """Count validations in a row without improvement; after `--patience` of them, end the training."""
+    """Count the validations in a row that were not `improved`; end the training after `--patience` of them."""
     run.stale = 0 if improved else run.stale + 1
     patience = run.config.patience
     if patience is None or run.stale < patience or run.over:

@@ -35,7 +35,7 @@ class Whole(NamedTuple):
 
 
 def gathers(run: Training) -> bool:
-    """Return True if losses are computed over the whole global batch (`--gather-loss`), not per share."""
+    """Return True with `--gather-loss`: losses are computed over the whole global batch instead of per share."""
     return run.config.gather_loss and run.logical.count > 1
 
 
@@ -73,7 +73,10 @@ def share_losses(run: Training, shares: list[Batch], logged: Sums) -> list[Tenso
 
 
 def validation_loss(run: Training, number: int, given: Iterable[MetricPart], sums: Sums) -> None:
-    """Add the loss of a whole validation batch to `sums` on rank 0; all ranks call it with their shares `given`."""
+    """Add the loss of validation batch `number`, computed over all its samples, to `sums` on rank 0.
+
+    All ranks call it with the loss function's arguments for their shares (`given`).
+    """
     own = [each._replace(values={name: host_copy(each.values[name]) for name in asked(run)}) for each in given]
     per_rank = [part for each in gather_objects(own, run.ranks, run.device) for part in each]
     if run.ranks.rank == 0 and per_rank:
@@ -112,7 +115,11 @@ def _joined(run: Training, per_rank: list[MetricPart]) -> Whole:
 
 
 def _share_loss(whole: Whole, gradients: tuple[Tensor | None, ...], loss: Tensor, rank: int, output: Any) -> Tensor:
-    """Return a share's substitute loss: the whole batch's loss, with the gradient by this share's outputs only."""
+    """Return a share's substitute loss: its value is that of the whole batch, its gradient only that by this share.
+
+    `whole` is the batch and `loss` its loss. `gradients` are those of the loss by the outputs. `rank` is the share's
+    logical rank, and `output` is what the model returned for the share.
+    """
     outputs = floating(output)
     rows = whole.rows[rank]
     samples = rows.stop - rows.start

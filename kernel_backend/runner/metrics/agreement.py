@@ -14,7 +14,7 @@ Shape = tuple[int, ...]
 
 
 class _Report(NamedTuple):
-    """Message of one rank about a validation batch: kind of metric values, shapes of outputs, and its error if any."""
+    """Message of one rank about a validation batch: kind of metric values, shapes of its data, and its error if any."""
 
     kind: Kind
     numbers: list[str]  # names of values that are not one per sample
@@ -53,7 +53,10 @@ class Agreement:
         self._refusal = error
 
     def add(self, values: Mapping[str, Any], samples: int) -> None:
-        """Record, by name, the shapes of the values that belong to this rank's share of `samples` samples."""
+        """Record the row shapes of the values in one share (part) of the current batch, to compare them over the ranks.
+
+        `values` are the arguments of `metrics` by name, and `samples` is the number of samples in the share.
+        """
         self._shapes.append({k: shape for name in values for k, shape in row_shapes(values[name], samples, name)})
 
     def compare(self, batch: int, kind: Kind, numbers: list[str]) -> set[Kind]:

@@ -42,7 +42,7 @@ def moved(value: Any, device: torch.device) -> Any:
 
 
 def floating(value: Any) -> list[Tensor]:
-    """Return the floating-point tensors in a nested value, in the order of its items."""
+    """Return the floating-point tensors in a nested value (dicts, lists and tuples), in the order of its items."""
     found: list[Tensor] = []
 
     def seen(tensor: Tensor) -> Tensor:
@@ -68,7 +68,7 @@ def mapped(change: Callable[[Tensor], Tensor], value: Any) -> Any:
 
 
 def size_of(value: Any) -> int:
-    """Return the approximate size of a value in bytes."""
+    """Return the approximate size of a nested value in bytes."""
     if isinstance(value, Tensor) or _is_array(value):
         return int(value.nbytes)
     if isinstance(value, Mapping) or _is_dataclass(value):
@@ -81,8 +81,8 @@ def size_of(value: Any) -> int:
 def row_shapes(value: Any, count: int, way: str) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Yield name and shape of each tensor or array in `value` that has `count` rows, one per sample.
 
-    Each name begins with `way`. A list with `count` entries is skipped: it may hold an entry of any shape for each
-    sample.
+    `way` is the name of `value` itself, such as `output`; parts of it get names such as `output['logits']`. A list with
+    `count` entries is skipped: it may hold an entry of any shape for each sample.
     """
     if _has_rows(value, count):
         yield way, tuple(value.shape)
@@ -95,11 +95,11 @@ def row_shapes(value: Any, count: int, way: str) -> Iterator[tuple[str, tuple[in
 
 
 def join(counts: Sequence[int], values: Sequence[Any], way: str) -> Any:
-    """Join nested values of several batches, whose sample counts are `counts`; `way` names them in error messages.
+    """Join nested values of several batches along the sample dimension, and return the joined value.
 
-    Tensors with a row per sample are concatenated. Tensors of a single number become their mean, weighted by samples. A
-    value that is equal in all batches is returned; for any other values, a NotJoined. Raises InvalidDefinition if rows
-    differ in shape.
+    `counts` has the number of samples in each batch; `way` names the value in error messages. Tensors with a row per
+    sample are concatenated. Tensors of a single number become their mean, weighted by samples. A value that is equal in
+    all batches is returned; for any other values, a NotJoined. Raises InvalidDefinition if rows differ in shape.
     """
     first = values[0]
     if all(isinstance(each, Tensor) for each in values):
@@ -121,7 +121,10 @@ def join(counts: Sequence[int], values: Sequence[Any], way: str) -> Any:
 
 
 def rows(value: Any, count: int, which: slice) -> Any:
-    """Return a nested value with only the samples `which`; items in it that do not have `count` rows are kept whole."""
+    """Return a nested value with only the samples in the slice `which`.
+
+    The batch has `count` samples; items of the value that do not have `count` rows are kept whole.
+    """
     if _has_rows(value, count):
         return value[which]
     if isinstance(value, Mapping) or _is_dataclass(value):
@@ -149,7 +152,11 @@ def _tensors(counts: Sequence[int], values: Sequence[Tensor], way: str) -> Any:
 
 
 def _lists(counts: Sequence[int], values: Sequence[Any], way: str) -> Any:
-    """Concatenate lists that have one entry per sample; join other lists, such as lists of columns, entry by entry."""
+    """Join lists of several batches: `counts` has the number of samples in each batch.
+
+    Lists that have one entry per sample are concatenated; other lists, such as lists of columns, are joined entry by
+    entry. `way` names the list in error messages.
+    """
     first = values[0]
     pairs = list(zip(values, counts, strict=True))
     of_rows = all(_has_rows(part, count) for each, count in pairs for part in each)
@@ -181,7 +188,7 @@ def _fields(value: Any) -> dict[Any, Any]:
 
 
 def _rebuilt(value: Any, fields: dict[Any, Any]) -> Any:
-    """Return a dataclass like `value` with these fields; if `value` is a mapping, return the fields as a dict."""
+    """Return a new dataclass object like `value` with the values in `fields`; for a mapping, return `fields`."""
     return type(value)(**fields) if _is_dataclass(value) else fields
 
 

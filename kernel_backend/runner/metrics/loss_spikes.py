@@ -16,7 +16,7 @@ MOST = 3  # limit of notes per loss
 
 
 class LossSpikes:
-    """Detector of jumps in the losses of one attempt; each loss is followed by its name."""
+    """Detector of jumps in the losses of one attempt; losses of different names are followed separately."""
 
     def __init__(self) -> None:
         self._losses: dict[str, _Loss] = {}

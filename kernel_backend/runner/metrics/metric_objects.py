@@ -52,7 +52,10 @@ def named_metrics(found: Any) -> dict[str, Any]:
 
 
 def _with_states(metric: Any) -> list[Any]:
-    """Return the metrics that hold states: `metric` itself, if it does, and metrics within it."""
+    """Return those parts of a torchmetrics metric that hold states: the metric itself and metrics inside it.
+
+    Return [] for other metric objects.
+    """
     modules: Iterable[Any] = metric.modules() if isinstance(metric, nn.Module) else ()
     return [each for each in modules if hasattr(each, "_reductions") and hasattr(each, "metric_state")]
 
@@ -63,7 +66,11 @@ def states_of(metric: Any) -> States:
 
 
 def _reduced(values: list[Any], reduce: Callable[[Tensor], Tensor] | None) -> Any:
-    """Combine the values that one state has on several ranks, by the reduction that torchmetrics declares for it."""
+    """Combine the values that one state of a metric has on several ranks.
+
+    `reduce` is the reduction that torchmetrics declares for the state; with None, values are stacked. Lists are
+    concatenated.
+    """
     if isinstance(values[0], list):
         return [each for value in values for each in value]
     if len(values) == 1:
@@ -83,9 +90,10 @@ def _never() -> bool:
 
 
 def computed(name: str, metric: Any) -> dict[str, float]:
-    """Return a metric's results as numbers by name: by `name`, or by the keys if its `compute` returns a dict.
+    """Return a metric's results as numbers, by name.
 
-    Raises InvalidDefinition for a result that is not a number.
+    The name is `name`, or the keys if `compute` returns a dict. Raises InvalidDefinition for a result that is not a
+    number.
     """
     found = metric.compute()
     if isinstance(found, Mapping):
@@ -94,7 +102,10 @@ def computed(name: str, metric: Any) -> dict[str, float]:
 
 
 def merge(metric: Any, per_rank: list[States], move: Callable[[Any], Any]) -> None:
-    """Set a metric to the combined states of all ranks; `move` transfers a state to the metric's device."""
+    """Set a torchmetrics metric to the combined states of all ranks.
+
+    `per_rank` has the results of `states_of` on each rank; `move` transfers a state to the metric's device.
+    """
     if len(per_rank) == 1:
         return
     for module, states in zip(_with_states(metric), zip(*per_rank, strict=True), strict=True):

@@ -18,9 +18,10 @@ _LOWER = frozenset({"cer", "error", "loss", "mae", "mse", "perplexity", "ppl", "
 
 
 def missing_metric(config: Config, reported: Sequence[str]) -> str:
-    """Return a note that no checkpoint is best, as the validation reports other metrics only.
+    """Return a note that no checkpoint is best, as the validation lacks the metric by which it is chosen.
 
-    Without an option `--metric` it says how to choose one of them.
+    `reported` has the names of the metrics that it reports. If the option `--metric` was not given, the note says how
+    to choose one of them.
 
     Examples
     --------
@@ -35,9 +36,9 @@ def missing_metric(config: Config, reported: Sequence[str]) -> str:
 
 
 def needed_metric(config: Config, reported: Sequence[str], way_out: str) -> str:
-    """Return the error that a search or `--patience` needs a metric that the validation does not report.
+    """Return the error message that a search or `--patience` needs a metric that the validation does not report.
 
-    `way_out` is further advice.
+    `reported` has the names of the metrics that it reports. `way_out` is further advice, appended to the message.
 
     Examples
     --------
@@ -51,7 +52,7 @@ def needed_metric(config: Config, reported: Sequence[str], way_out: str) -> str:
 
 
 def _is_default(config: Config, reported: Sequence[str]) -> bool:
-    """Return True if the metric is the one that a submission without `--metric` has, and there is another to choose."""
+    """Return True if `--metric` was not given (its default holds), and the validation reports some other metric."""
     return config.metric == Metric() and bool(reported)
 
 
@@ -65,7 +66,10 @@ def _reported(config: Config, reported: Sequence[str]) -> str:
 
 
 def _suggested(reported: Sequence[str]) -> str:
-    """Return the first metric whose name says what better means, as the value of `--metric`; else the first."""
+    """Return one of the reported metrics as a value for `--metric`, such as `val_acc:max`.
+
+    It is the first whose name shows whether higher or lower is better (as in `acc` or `error`), else the first of all.
+    """
     parts = {name: frozenset(re.findall(r"[a-z]+\d*", name.lower())) for name in reported}
     name = next((each for each in reported if parts[each] & (_HIGHER | _LOWER)), reported[0])
     return f"{name}:max" if parts[name] & _HIGHER else f"{name}:min" if not parts[name] & _LOWER else name

@@ -55,7 +55,10 @@ class Sums:
 
 @contextmanager
 def evaluating(*models: nn.Module) -> Iterator[None]:
-    """Put these models in evaluation mode, without gradients, for the block; then restore each module's own mode."""
+    """Put these models in evaluation mode, without gradients, for the `with` block.
+
+    After the block, each module gets its own earlier mode back.
+    """
     modes = [(module, module.training) for model in models for module in model.modules()]
     for model in models:
         model.eval()

@@ -57,9 +57,9 @@ class Evaluation(Protocol):
         """Add one logical rank's share of a batch; raise InvalidDefinition, or any error of the user's function."""
 
     def end_batch(self, number: int) -> None:
-        """End batch number `number`: compare it with the other ranks' data, so that all raise an error or none does.
+        """End batch number `number`, which all ranks call: exchange errors and shapes with the other ranks.
 
-        All ranks call it.
+        If one rank has an error, all ranks raise it, so that none waits for another.
         """
 
     def finish(self) -> dict[str, float]:
@@ -78,10 +78,10 @@ class Metrics:
         limit: int = LIMIT,
         files: StepFiles | None = None,
     ) -> None:
-        """Set up the wrapper of `function`, which takes the arguments `asked`.
+        """Set up the wrapper of the user's `metrics`, which takes those values of a batch that the set of names lists.
 
         `limit` is the most data, in bytes over all ranks, that may be collected. With `files`, files that the function
-        writes are redirected.
+        writes are redirected on ranks other than 0.
         """
         self._function, self._asked, self._ranks = files.inside(function) if files else function, asked, ranks
         self.device, self._limit = device, limit
@@ -90,7 +90,7 @@ class Metrics:
             keep_to_itself(each)
 
     def begin(self, epoch: int) -> Evaluation:
-        """Return the evaluation for a new validation."""
+        """Return an object that evaluates the user's `metrics` in a new validation, in epoch number `epoch`."""
         if self._asked & _OF_SAMPLES:
             return WholeSet(self, self._function, self._asked, self._ranks, self._limit)
         return OfObjects(self, self._function(epoch=epoch), self._ranks, self._limit)
@@ -101,7 +101,10 @@ class Metrics:
             each.reset()
 
     def gather(self, parts: list[MetricPart]) -> list[MetricPart]:
-        """Return the shares of batches of all ranks in sample order on rank 0, [] on other ranks; all ranks call it."""
+        """Return on rank 0 the shares of batches of all ranks, in the order of batches and logical ranks; [] elsewhere.
+
+        All ranks call it.
+        """
         per_rank = gather_objects(parts, self._ranks, self.device)
         return sorted((part for each in per_rank for part in each), key=lambda part: part[:2])
 
@@ -118,7 +121,7 @@ class Metrics:
 
 
 class Collected:
-    """Shares (parts) of validation batches, stored in host memory for one call of `metrics` with all samples."""
+    """Shares (parts) of validation batches, kept in host memory to call `metrics` once with all samples."""
 
     def __init__(self, ranks: Ranks, limit: int) -> None:
         self._ranks, self.limit = ranks, limit
@@ -141,7 +144,11 @@ class Collected:
 
 
 class WholeSet:
-    """Evaluation with a user's `metrics` that computes values from outputs and targets."""
+    """Evaluation of a user's `metrics` that takes outputs, targets or other values of samples.
+
+    If the function returns values per sample, they are averaged. If it returns single numbers, it is called once with
+    all samples of the validation.
+    """
 
     def __init__(
         self, metrics: Metrics, function: Callable[..., Any], asked: frozenset[str], ranks: Ranks, limit: int
@@ -156,9 +163,9 @@ class WholeSet:
         metrics.reset()
 
     def add(self, part: MetricPart) -> None:
-        """Add a share's values per sample; store its data as long as `metrics` may need all samples in one call.
+        """Call `metrics` with a share (a logical rank's part of a validation batch), and add the values per sample.
 
-        A share is the part of a validation batch that one logical rank computes.
+        The share's data is stored as long as `metrics` may have to be called with all samples at once.
         """
         values = {name: part.values[name] for name in sorted(self._asked)}  # in the same order on all ranks
         if self._agreement.refused:
@@ -176,7 +183,11 @@ class WholeSet:
             self._agreement.add(values, part.samples)
 
     def end_batch(self, number: int) -> None:
-        """Raise an error that any rank has for this batch on all ranks, or InvalidDefinition if row shapes differ."""
+        """Compare batch `number` with the other ranks' shares of it.
+
+        If any rank has an error, all ranks raise it. Raises InvalidDefinition if data must be joined whose row shapes
+        differ.
+        """
         if self._agreement.joins:
             kinds = self._agreement.compare(number, self._kind, self._numbers)
             if "whole" in kinds and self._agreement.difference is not None:
@@ -271,7 +282,10 @@ class WholeSet:
 
 
 class OfObjects:
-    """Evaluation with metric objects such as torchmetrics', whose states on all ranks are merged at the end."""
+    """Evaluation of a user's `metrics` that returns metric objects, such as those of torchmetrics.
+
+    The objects are updated batch by batch, and their states on all ranks are merged at the end.
+    """
 
     def __init__(self, metrics: Metrics, found: Any, ranks: Ranks, limit: int) -> None:
         """Set up the metric objects in `found`, the result of the user's `metrics`.
@@ -331,7 +345,11 @@ def _kind(value: Any, samples: int) -> Literal["per sample", "number"]:
 
 
 def _of_all(name: str, value: Any, samples: int, values: Mapping[str, Any]) -> dict[str, float]:
-    """Convert a value, which `metrics` returned when called with all `samples` samples, to numbers by name."""
+    """Return the numbers by name that follow from one item of what `metrics` returned for all samples at once.
+
+    `name` and `value` are the item. A metric object is computed, a value per sample (of `samples`) averaged. `values`
+    are the arguments with which `metrics` was called.
+    """
     if is_metric(value):
         if getattr(value, "_update_count", 1) == 0:  # a torchmetrics metric that was created, but never updated
             value.update(values["output"], values["target"])

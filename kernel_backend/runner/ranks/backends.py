@@ -64,16 +64,16 @@ class Ranks(Protocol):
 
 
 class Choice(NamedTuple):
-    """Chosen backend for the communication between ranks, and a text with the reason."""
+    """Backend for the communication between ranks, `horovod` or `torch`, and the reason for its choice as text."""
 
     name: str
     reason: str
 
 
 def choose(backend: BackendChoice, kind: str) -> Choice:
-    """Return the backend for devices of `kind`: Horovod if it is built for them, else torch.
+    """Choose the backend for devices of `kind` (`cpu` or `cuda`): Horovod if it is usable for them, else torch.
 
-    Raises InvalidRequest if Horovod was requested and is not available.
+    `backend` is the option `--backend`. Raises InvalidRequest if Horovod was requested and cannot be used.
     """
     if backend == "torch":
         return Choice("torch", "requested")
@@ -126,7 +126,7 @@ class SingleRank:
     rank, size, local_rank = 0, 1, 0
 
     def allreduce_async(self, tensor: Tensor, name: str) -> Handle:
-        """Return a handle that is done already."""
+        """Return a handle whose `wait` returns at once: with one rank, the tensor is the sum already."""
         return _Done()
 
     def allreduce_sum(self, tensor: Tensor, name: str) -> Tensor:

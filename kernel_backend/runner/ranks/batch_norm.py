@@ -33,7 +33,7 @@ class SharedStatistics:
 
     @contextmanager
     def apart(self) -> Iterator[None]:
-        """Let the modules use only this rank's samples in the block, in which the other ranks do not call them."""
+        """Let the modules use only this rank's samples in the `with` block, as the other ranks do not run it."""
         ranks, self.ranks = self.ranks, SingleRank()
         try:
             yield
@@ -133,9 +133,9 @@ def _moments(values: Tensor, axes: list[int], ranks: Ranks) -> tuple[Tensor, Ten
 
 
 class _Gathered(torch.autograd.Function):
-    """Autograd function that gathers a row of values from each rank.
+    """Autograd function that gathers a row of values from each rank, as the rows of a matrix.
 
-    A row's gradient is the sum of the gradients that all ranks have for it.
+    The gradient of this rank's row is the sum of the gradients that all ranks have for it.
     """
 
     @staticmethod
@@ -149,7 +149,7 @@ class _Gathered(torch.autograd.Function):
 
 
 class _SummedRow(torch.autograd.Function):
-    """Autograd function for the backward pass of `_Gathered`: sums all ranks' gradients of this rank's row."""
+    """Autograd function that sums all ranks' gradients of this rank's row, in the backward pass of `_Gathered`."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, ranks: Ranks) -> Tensor:

@@ -13,9 +13,10 @@ PIECE = 64 << 20  # bytes that each rank sends at once
 
 
 def gather_objects(value: Any, ranks: Ranks, device: torch.device) -> list[Any]:
-    """Return on rank 0 the values of all ranks, in rank order; [] elsewhere. All ranks call it.
+    """Gather the `value` of each rank; return the list of them on rank 0, in rank order, and [] elsewhere.
 
-    The backend transfers tensors on `device`. Raises the error of pickling if a value cannot be pickled.
+    All ranks call it. The values are sent as tensors on `device`. Raises the error of pickling if a value cannot be
+    pickled.
     """
     if ranks.size == 1:
         return [value]

@@ -19,7 +19,7 @@ class ShardedCheckpointer(Checkpointer):
     """
 
     def save(self, position: Position) -> None:
-        """Write and commit a checkpoint of the training as it is at `position`.
+        """Write and commit a checkpoint of the training as it is at `position`, while the training waits.
 
         If it cannot be written, warn the user and continue without this checkpoint.
         """
@@ -40,7 +40,7 @@ class ShardedCheckpointer(Checkpointer):
             time.sleep(pause)
 
     def _attempt(self, position: Position) -> str | None:
-        """Write and commit a checkpoint once; return None or, if that failed, the reason, which is equal on all ranks.
+        """Write and commit a checkpoint once; return None or, if it failed, an error message, equal on all ranks.
 
         Raises Fenced if a newer attempt of the trial has begun.
         """

@@ -48,10 +48,10 @@ class ShardedContents(TrainingContents):
         return others | self._own(manifest, read, name, shapes)
 
     def _own(self, manifest: Manifest, read: Read, name: str, shapes: Mapping[str, list[int]]) -> dict[str, Tensor]:
-        """Return the sharded tensors of a checkpoint part by name, each with this rank's rows.
+        """Return the sharded tensors of checkpoint part `name`, by tensor name, each with this rank's rows.
 
         Of the stored shards, only those that overlap with these rows are read, one after the other. `shapes` has the
-        shapes of the whole tensors.
+        shapes of the whole tensors, by tensor name.
         """
         mesh = next(each.device_mesh for each in self._model.parameters() if isinstance(each, DTensor))
         own = {key: own_rows(shape[0], self._ranks.size, self._ranks.rank) for key, shape in shapes.items()}

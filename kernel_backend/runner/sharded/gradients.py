@@ -10,22 +10,26 @@ from kernel_backend.runner.ranks.backends import Ranks
 
 
 class ShardedGradients:
-    """Gradients of which each rank holds some rows; every rank must compute the same number of shares of the batch."""
+    """Gradients of a model whose parameters are sharded: each rank holds some rows of each gradient.
+
+    Every rank must compute the same number of shares of the batch.
+    """
 
     def __init__(self, parameters: Parameters, scaler: GradScaler, ranks: Ranks, device: torch.device) -> None:
         self._parameters, self._scaler, self._ranks = list(parameters.values()), scaler, ranks
         self._word = torch.zeros(2 + len(ControlFlags._fields), dtype=torch.float64, device=device)
 
     def begin(self) -> None:
-        """Begin a step: discard the gradients of the step before."""
+        """Begin a step: discard the gradients of the previous step."""
         self._word.zero_()
         for parameter in self._parameters:
             parameter.grad = None
 
     def add(self, loss: torch.Tensor | None, samples: int, total: int, flags: ControlFlags) -> None:
-        """Compute the gradients of a share of the batch.
+        """Compute the gradients of a share (part) of the batch; `loss` is the mean over its `samples`.
 
-        During the backward pass torch sums the gradients of each FSDP unit, a group of parameters, over the ranks.
+        During the backward pass torch sums the gradients of each FSDP unit, a group of parameters, over the ranks. The
+        batch has `total` samples. `flags` are this rank's requests.
         """
         self._word[0] += samples
         for index, flag in enumerate(flags, start=2):
@@ -37,6 +41,6 @@ class ShardedGradients:
             self._scaler.scale(weighted).backward()  # type: ignore[no-untyped-call]
 
     def finish(self) -> ControlWord:
-        """Return sample count, loss and flags summed over the ranks; the gradients have been summed already."""
+        """Return sample count, loss and flags, summed over the ranks; torch has summed the gradients already."""
         samples, loss, *flags = self._ranks.allreduce_sum(self._word, "control word").tolist()
         return ControlWord(int(samples), loss, ControlFlags(*(flag > 0 for flag in flags)))

@@ -12,7 +12,9 @@ from torch.distributed.tensor import DTensor, Shard
 
 
 def own_rows(rows: int, ranks: int, rank: int) -> range:
-    """Return the row indices that a rank holds: consecutive chunks of equal length, the last ones shorter or empty.
+    """Return the indices of the rows that rank `rank` of `ranks` holds, of a tensor with `rows` rows.
+
+    The ranks hold consecutive chunks of equal length, the last ones shorter or empty.
 
     Examples
     --------
@@ -38,7 +40,10 @@ def from_rows(local: Tensor, shape: Sequence[int], mesh: DeviceMesh) -> DTensor:
 
 
 def sharded_like(own: Any, value: Tensor) -> Tensor:
-    """Return the whole tensor `value`, sharded as `own` is; if `own` is not sharded, return `value` unchanged."""
+    """Return `value`, a whole tensor, sharded over the ranks as the tensor `own` is.
+
+    If `own` is not sharded, return `value` unchanged.
+    """
     if not isinstance(own, DTensor) or isinstance(value, DTensor) or value.shape != own.shape:
         return value
     mesh = own.device_mesh

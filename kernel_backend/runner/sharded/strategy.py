@@ -68,8 +68,8 @@ class Sharded:
 def _return_freed_memory() -> None:
     """Make the memory allocator (glibc) return large blocks to the system as soon as they are freed.
 
-    The whole weights of each FSDP unit (a module that is gathered for its computation) are allocated and freed in each
-    pass. By default glibc keeps freed blocks of up to 32 MB, which fragments memory.
+    By default it keeps freed blocks of up to 32 MB. The whole weights of each FSDP unit (a module that is gathered for
+    its computation) are allocated and freed in each pass, which would fragment memory.
     """
     with contextlib.suppress(AttributeError):  # another C library
         ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, _LARGE)

@@ -37,9 +37,9 @@ def shard(model: nn.Module, ranks: Ranks, device: torch.device) -> None:
 def units(model: nn.Module) -> list[nn.Module]:
     """Return the modules that FSDP shards as units, inner ones first.
 
-    A unit's parameters are gathered together for its computation. Units are torch's own layers that are called as
-    modules, and the elements of `nn.Sequential` and `nn.ModuleList`, if they have enough bytes. Modules that share a
-    parameter are put into the same unit. All other parameters belong to the unit of the model itself.
+    A unit's parameters are gathered together for its computation. Candidates are torch's own layers and the elements of
+    `nn.Sequential` and `nn.ModuleList`; those with enough bytes become units. A module that shares a parameter with
+    another does not. All other parameters belong to the unit of the model itself.
     """
     least = min(sum(each.nbytes for each in model.parameters()) / UNITS, LARGE)
     shared = _shared(model)
@@ -54,7 +54,11 @@ def units(model: nn.Module) -> list[nn.Module]:
 
 
 def _inner_first(module: nn.Module) -> Iterator[nn.Module]:
-    """Yield the submodules that a forward pass certainly calls as modules; a module comes after those inside it."""
+    """Yield those submodules that are certainly run by calling them (`module(x)`), inner ones before outer ones.
+
+    FSDP gathers a unit's parameters when the unit is called. Some modules only use the parameters of a submodule
+    without calling it, as torch's attention does.
+    """
     for child in module.children():
         yield from _inner_first(child)
         holds = isinstance(module, nn.Sequential | nn.ModuleList)

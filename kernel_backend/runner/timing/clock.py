@@ -37,11 +37,11 @@ class Timeline(Protocol):
         """Record that part number `part` of the step (such as forward or backward) begins now."""
 
     def passed(self) -> Iterator[tuple[int, float]]:
-        """Yield number and seconds of each part of a step that has ended since the last call, in order of time."""
+        """Yield number and seconds of each part of a step that has ended since the last call, oldest first."""
 
     @property
     def oldest(self) -> int:
-        """Return the number of the earliest part of a step that has not ended."""
+        """Return the number of the earliest part of a step whose end has not been measured yet."""
 
 
 class PartBlock(ContextDecorator):
@@ -58,7 +58,10 @@ class PartBlock(ContextDecorator):
 
 
 class StepClock:
-    """Clock that knows the part of a step in progress, and sums the seconds of each part from the second step on."""
+    """Clock that sums the seconds of each part of a training's steps, such as data, forward and backward.
+
+    It knows the part in progress, and measures from the second step on.
+    """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -77,7 +80,7 @@ class StepClock:
         self._thread = _ident()
 
     def detach(self) -> None:
-        """Reset all sums, and ignore all calls until the next `attach`."""
+        """Reset all sums, and ignore all calls until `attach` is called."""
         self._view = memoryview(bytearray(file.SIZE)).cast("d")
         self._timeline = None
         self._thread = 0
@@ -90,11 +93,11 @@ class StepClock:
         self.between: Part = "stall"  # part of a step outside of all blocks: a user's own loop is mostly forward
 
     def part(self, part: Part) -> PartBlock:
-        """Return a context manager; time in its block counts for this part of a step."""
+        """Return a context manager, also usable as a decorator, whose time counts for this part of a step."""
         return self._blocks[part]
 
     def each(self, part: Part, items: Iterable[Item]) -> Iterator[Item]:
-        """Yield the items of an iterable; the time of waiting for an item counts for this part of a step."""
+        """Yield the items of an iterable; the time spent waiting for each item counts for this part of a step."""
         number, iterator = _NUMBER[part], iter(items)
         try:
             while True:
@@ -133,7 +136,7 @@ class StepClock:
             self._switch(outer)
 
     def rest(self, part: Part) -> None:
-        """Set the part of a step to which time outside of all blocks (`part`, `each`, `enter`) is added."""
+        """Set the part of a step for which time outside of all blocks (`part`, `each`, `enter`) counts."""
         if _ident() != self._thread:
             return
         if self._stack:
@@ -147,7 +150,10 @@ class StepClock:
         return not self._stack and _ident() == self._thread
 
     def phase(self, phase: Phase, step: int) -> None:
-        """Take over the phase and step number of a heartbeat; measuring starts with the second step."""
+        """Set the phase of the training and its step number, as a heartbeat reports them.
+
+        Measuring starts with the second step.
+        """
         if _ident() != self._thread:
             return
         begins = phase in ("step", "first step")
@@ -182,7 +188,10 @@ class StepClock:
         return sum(seconds[number] for number in _OF_STEPS), seconds[_DATA]
 
     def computed(self, operations: int) -> None:
-        """Add the number of operations in a backward pass's autograd graph; each costs time on the host."""
+        """Add `operations`, the size of a backward pass's autograd graph, to the count of operations.
+
+        Each operation costs time on the host, which may explain slow steps on a GPU.
+        """
         self._view[file.OPERATIONS] += operations * self._running
 
     def wrote(self, size: int, seconds: float) -> None:
@@ -223,7 +232,7 @@ class StepClock:
         view[_SEQUENCE] = self._sequence
 
     def _follow(self, timeline: Timeline, part: int) -> None:
-        """Record on the timeline that `part` begins, and add the seconds of the parts that have ended on it.
+        """Mark the begin of part number `part` on the timeline, and add the seconds of parts measured meanwhile.
 
         The timeline may lag behind, as the host runs ahead of a GPU.
         """

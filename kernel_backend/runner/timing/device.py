@@ -15,7 +15,10 @@ import torch
 
 
 class CudaTimeline:
-    """Clock of CUDA events, recorded on the stream that is current when a part of a step begins."""
+    """Clock that measures the parts of a step by CUDA events.
+
+    An event is recorded on the stream that is current when a part begins.
+    """
 
     def __init__(self) -> None:
         self._pending: deque[tuple[torch.cuda.Event, int]] = deque()

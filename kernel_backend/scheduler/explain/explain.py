@@ -117,7 +117,10 @@ def _reason(cluster: ClusterState, request: SlotRequest, ahead: Sequence[SlotReq
 
 
 def _limit(cluster: ClusterState, request: SlotRequest, reader: Person | None) -> str:
-    """Return a text on the account's limit or slot-hours that a request would exceed; "" if it would exceed neither."""
+    """Return a text on the limit or slot-hours of a user or group that a request would exceed; "" if there is none.
+
+    It hides numbers that `reader` may not see.
+    """
     ledger = Ledger(cluster)
     kind = ledger.stopped_by(request)
     if kind is None:

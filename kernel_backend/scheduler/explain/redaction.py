@@ -10,7 +10,10 @@ from kernel_backend.scheduler.requests import SlotRequest
 
 
 def named(request: SlotRequest, reader: Person | None) -> str:
-    """Return the number of a request for messages, or "another's training" if the reader may not see it."""
+    """Return how messages to a reader name a request: by its number such as `#12.3`, or as "another's training".
+
+    The latter is for a reader who may not see the request.
+    """
     return str(request.key) if sees(request, reader) else "another's training"
 
 
@@ -20,9 +23,9 @@ def sees(request: SlotRequest, reader: Person | None) -> bool:
 
 
 def subject(kind: str, request: SlotRequest, reader: Person | None) -> str:
-    """Return the name of a request's owner or group, worded for the reader, as the subject of a sentence.
+    """Return how a sentence for the reader names a request's owner or group as its subject, such as "you" or "group a".
 
-    `kind` is `user` for the owner, else `group`.
+    `kind` is `user` for the owner, else `group`. Readers other than the owner and admins see "its owner".
     """
     if kind == "group":
         return f"group {request.group}"

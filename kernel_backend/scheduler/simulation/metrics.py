@@ -16,7 +16,10 @@ def jain(values: Sequence[float]) -> float:
 
 
 def held(played: SimulationResult, begun: float, ended: float) -> dict[str, float]:
-    """Return the slot-seconds that each owner held between the times `begun` and `ended`."""
+    """Return the slot-seconds that each owner's jobs held between the times `begun` and `ended` of a simulation.
+
+    `played` is the result of the simulation.
+    """
     found = dict.fromkeys(sorted({job.owner for job in played.jobs.values()}), 0.0)
     for interval in played.intervals:
         job = played.jobs[interval.job]
@@ -25,9 +28,10 @@ def held(played: SimulationResult, begun: float, ended: float) -> dict[str, floa
 
 
 def fairness(played: SimulationResult, window: float, weights: Mapping[str, float], begun: float = 0.0) -> list[float]:
-    """Return Jain's index of the weighted slot-seconds of users, for each window of `window` seconds from `begun`.
+    """Return Jain's index of the users' weighted slot-seconds in a simulation, for each window of time from `begun` on.
 
-    `weights` has the weight of each user. The index is meaningful for users who always want more than their share.
+    A window has `window` seconds; `weights` has the weight of each user. The index is meaningful for users who always
+    want more than their share.
     """
     count = int((played.until - begun) // window)
     windows = pairwise(begun + nth * window for nth in range(count + 1))

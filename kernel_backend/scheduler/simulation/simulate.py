@@ -84,10 +84,10 @@ def simulate(
 ) -> SimulationResult:
     """Simulate jobs until all have completed, or until the time `until`; the same arguments give the same result.
 
-    `faults(job, nth)` returns after how many seconds the job's interval number `nth` on slots crashes, or None; the
-    work since the last checkpoint is lost then. A preempted job loses no work, but holds its slots for `stall` more
-    seconds; so does an elastic job that shrinks or grows. `watch` is called with every cluster state and the decisions
-    about it.
+    `faults(job, nth)` returns after how many seconds the job's interval number `nth` on slots ends in a crash, or None;
+    the work since the last checkpoint is lost then (there is one every `checkpoint_every` seconds). A preempted job
+    loses no work, but holds its slots for `stall` more seconds; so does an elastic job that shrinks or grows. `users`
+    and `groups` have quotas by name. `watch` is called with every cluster state and the decisions about it.
     """
     world = _Simulation(jobs, nodes, policy, ClusterState(nodes, users=users, groups=groups, rules=rules), watch)
     world.faults, world.every, world.stall = faults, checkpoint_every, stall

@@ -22,13 +22,14 @@ class Waits:
     jobs : int
         Number of jobs that arrived.
     started : int
-        Number of jobs that got slots; the others count below with their wait until the end.
+        Number of jobs that got slots. For the other jobs, `median` and `longest` count the wait until the end of the
+        simulation.
     median : float
         Median of the waits from arrival to first start, in seconds.
     longest : float
         Longest wait, in seconds.
     slot_hours : float
-        Hours of one slot that the jobs held in all.
+        Slot-hours (slots times hours) that the jobs held in total.
 
     Examples
     --------
@@ -100,7 +101,10 @@ def simulate(
 
 
 def _waits(jobs: list[Workload], waits: list[float | None], until: float, seconds: float) -> Waits:
-    """Return the waits of a user's jobs; a wait of None means that the job never started."""
+    """Summarise the waits of a user's jobs, in seconds; a wait of None means that the job never started.
+
+    `until` is the end of the simulation, and `seconds` are the slot-seconds that the jobs held.
+    """
     times = [until - job.arrival if wait is None else wait for job, wait in zip(jobs, waits, strict=True)]
     started = sum(wait is not None for wait in waits)
     return Waits(len(jobs), started, median(times), max(times), seconds / 3600.0)

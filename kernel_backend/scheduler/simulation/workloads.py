@@ -40,7 +40,7 @@ class Workload:
     duration : float
         Time that it trains on its slots, in seconds; an elastic job on its largest number of slots.
     slots : int
-        Slots that it needs, all at once.
+        Slots that it needs; it starts when it gets all of them.
     owner : str, default "ada"
         User who submits it.
     group : str, default ""
@@ -233,11 +233,11 @@ def synthetic(
     spread : float, default 1
         Standard deviation of the durations' logarithm.
     bursts : float, default 0.1
-        Share of submissions that are twenty jobs.
+        Fraction of submissions in which a user submits twenty jobs at once.
     timed : float, default 0.3
-        Share of jobs that declare a `max_time`.
+        Fraction of jobs that declare a `max_time`.
     preemptible : float, default 1
-        Share of jobs that may be preempted.
+        Fraction of jobs that may be preempted.
 
     Returns
     -------

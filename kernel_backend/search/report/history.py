@@ -90,7 +90,10 @@ class SearchHistory:
 
     @property
     def replays(self) -> bool:
-        """Return True if a searcher must replay complete log entries; otherwise `take_brief` is faster."""
+        """Return whether the history needs complete log entries, because a searcher replays them for its brackets.
+
+        If not, reports may be read in their short form (`LoggedReport`), which is faster; pass them to `take_brief`.
+        """
         return self._searcher is not None
 
     def take(self, entries: Iterable[LogEntry]) -> None:
@@ -143,7 +146,7 @@ class SearchHistory:
             self.know_columns(found)
 
     def know_columns(self, names: Iterable[str]) -> None:
-        """Add the names of columns in which at least one trial has a value."""
+        """Add columns to the table of trials; `names` are columns in which at least one trial has a value."""
         self._named.update(names)
         self.columns = ordered(self.space, self._named)
 

@@ -109,7 +109,8 @@ def _on_page(
 ) -> list[TrialSummary]:
     """Return the trials on a page of the table: sorted by the page's column, better values first.
 
-    Numbers come before texts, and trials without a value last in either order.
+    Numbers come before texts, and trials without a value last in either order. `seconds` has the slot-seconds used by
+    each trial.
     """
     name, around = page.sort.removeprefix("-"), page.sort.startswith("-")
     known = dict.fromkeys((*SORTED, *(column.name for column in columns(history.space)), *history.columns))
@@ -129,7 +130,10 @@ def _on_page(
 def _column(
     name: str, trials: Sequence[TrialSummary], history: SearchHistory, seconds: Mapping[int, float]
 ) -> list[float | str | None]:
-    """Return the sort key of each trial in the column `name`; None if it has no value there."""
+    """Return the sort key of each trial in the column `name`; None if it has no value there.
+
+    `seconds` has the slot-seconds used by each trial.
+    """
     told, sign = history.trials, -1 if history.metric.mode == "max" else 1
     match name:
         case "trial":

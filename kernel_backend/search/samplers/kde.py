@@ -25,7 +25,10 @@ MOST = 256  # points per density: more cost time and improve nothing
 
 
 class KdeSampler:
-    """Sampler that proposes, of candidates near good trials, the one with the highest ratio of good to bad density."""
+    """Sampler that draws candidates near good trials, and proposes the most promising one.
+
+    That is the candidate at which the density of good trials, divided by that of bad trials, is highest.
+    """
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -70,7 +73,10 @@ def _propose(good: Array, bad: Array, dimensions: Sequence[Dimension], random: n
 
 
 def _drawn(centres: Array, width: Array, choices: NDArray[np.int64], random: np.random.Generator) -> Array:
-    """Return a random point near each centre; coordinates that are inactive (NaN) in a centre are uniformly random."""
+    """Return a random point near each centre; coordinates that are inactive (NaN) in a centre are uniformly random.
+
+    `width` has the bandwidth and `choices` the number of choices (0: numeric) of each coordinate.
+    """
     anywhere = random.random(centres.shape)
     moved = centres + random.normal(size=centres.shape) * width * WIDER
     inside = 1.0 - np.abs(1.0 - np.mod(moved, 2.0))  # reflected at 0 and 1, so that points do not accumulate there
@@ -82,7 +88,8 @@ def _drawn(centres: Array, width: Array, choices: NDArray[np.int64], random: np.
 def widths(points: Array, choices: NDArray[np.int64]) -> Array:
     """Return the bandwidth of the kernels in each dimension by Scott's rule, shape [d].
 
-    For a choice it is the probability that a kernel gives to all other values together.
+    `points` has shape [n, d], and `choices` the number of choices of each dimension (0: numeric). For a choice the
+    bandwidth is the probability that a kernel gives to all other values together.
     """
     dimensions = points.shape[1]
     present = ~np.isnan(points)
@@ -96,7 +103,7 @@ def widths(points: Array, choices: NDArray[np.int64]) -> Array:
 
 
 def log_density(at: Array, points: Array, choices: NDArray[np.int64]) -> Array:
-    """Return the log density of `points` [n, d] at each row of `at` [m, d], shape [m].
+    """Return the log of the kernel density estimate of `points` [n, d] at each row of `at` [m, d], shape [m].
 
     The kernel is a product: Gaussian for numbers, Aitchison-Aitken for choices, 1 for inactive coordinates.
     """

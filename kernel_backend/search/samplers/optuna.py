@@ -193,11 +193,11 @@ def _distribution(dimension: Dimension) -> Any:
 
 
 def _internal(distribution: Any, at: float) -> float | int:
-    """Return the value in Optuna's internal form at the coordinate `at` of the unit cube."""
+    """Convert a coordinate in [0, 1] to Optuna's internal form: the index of a choice, else the coordinate itself."""
     choices = len(getattr(distribution, "choices", ()))
     return min(int(at * choices), choices - 1) if choices else at
 
 
 def _coordinate(dimension: Dimension, value: float) -> float:
-    """Return the coordinate of the unit cube for a value in Optuna's internal form."""
+    """Convert a value in Optuna's internal form (index of a choice, else a coordinate) to a coordinate in [0, 1]."""
     return (value + 0.5) / dimension.choices if dimension.choices else value

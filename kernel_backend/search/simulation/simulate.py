@@ -43,7 +43,7 @@ def simulate(
     problem : Problem
         Learning curves of the trials, and the seconds that a unit takes.
     workers : int
-        Number of gangs.
+        Number of gangs, that is, of trials that can train at the same time.
     seed : int, default 0
         Seed of `jitter` and `failures`.
     mode : {"min", "max"}, default "min"
@@ -55,9 +55,9 @@ def simulate(
     jitter : float, default 0.0
         Standard deviation of the logarithm of a trial's speed.
     failures : float, default 0.0
-        Share of gangs, from 0 to 1, whose trial fails for good before its target.
+        Fraction of gangs, from 0 to 1, whose trial fails for good before its target.
     resume_cost : float, default 0.0
-        Seconds that a gang loads before it trains; a trial that keeps its gang does not pay them.
+        Seconds that a new gang loads before it trains; they are not spent if a trial continues on its gang.
     reports : {"units", "targets"}, default "units"
         Whether trials report at the end of each unit, or at their targets only, which is faster for long trainings.
 

@@ -38,7 +38,7 @@ class Trace:
     mode : {"min", "max"}
         Whether lower or higher values are better.
     workers : int
-        Number of gangs.
+        Number of gangs, that is, of trials that can train at the same time.
     trials : dict of int to SimulatedTrial
         Trials by number: hyperparameters, values by unit, state, seconds of training.
     times : ndarray of float, shape (n,)
@@ -46,9 +46,9 @@ class Trace:
     values : ndarray of float, shape (n,)
         Values of these reports.
     busy : float
-        Seconds that workers trained or loaded, over all of them.
+        Seconds that workers trained or loaded, summed over all workers.
     ended : float
-        Seconds until the last trial gave its worker back, or the time was up.
+        Time in seconds at which the run ended.
 
     Examples
     --------

@@ -19,13 +19,13 @@ _log = logging.getLogger(__name__)
 
 
 class AllocationReview:
-    """Review of the allocations that searches keep between trials; called in each round of the control loop."""
+    """Review of the allocations (jobs, pods) that searches keep between trials, in each round of the control loop."""
 
     def __init__(self, engines: PoolEngines, cluster_state: ClusterStateManager) -> None:
         self._engines, self._cluster_state = engines, cluster_state
 
     async def review(self) -> bool:
-        """Give back the kept allocations that `search_allocations` selects; return False if none are kept."""
+        """Give back kept allocations that are unused or that other gangs need; return False if no search keeps any."""
         by_pool: defaultdict[str, list[HeldAllocation]] = defaultdict(list)
         for each in self._engines.allocations():
             by_pool[each.pool].append(each)
@@ -41,14 +41,14 @@ class AllocationReview:
         return True
 
     def _active(self, cluster: ClusterState, pool: str) -> dict[int, SearchOwner]:
-        """Return the owner and group of each active search that trains in a pool, by the search's number."""
+        """Return the owner and group of each active search that may train in a pool, by the search's number."""
         searches = self._cluster_state.cache.searches.values()
         active = [each for each in searches if each.state is ExperimentState.ACTIVE]
         there = [each for each in active if pool in pools_of(each.config, cluster)]
         return {each.number: SearchOwner(each.owner, each.group) for each in there}
 
     async def preempted(self, key: AttemptId, why: str) -> None:
-        """Give back the kept allocation in which a gang runs that is preempted; `why` is the reason.
+        """Give back the kept allocation in which a preempted gang runs; `key` is the gang's attempt, `why` the reason.
 
         Otherwise the freed slots would go to the next trial of the same search.
         """

@@ -23,7 +23,10 @@ class ElasticReview:
         self._looked: dict[RequestKey, float] = {}  # when each gang was measured, by time.monotonic()
 
     async def review(self) -> None:
-        """Measure gangs that could grow, if not done recently, and record their progress in the cluster state."""
+        """Measure each gang that could grow (speed, and time of a restart), and store the result in the cluster state.
+
+        A gang that was measured less than `LOOK_S` seconds ago is skipped.
+        """
         cluster, now = await self._cluster_state.now(), time.monotonic()
         await self._site_loads.look({run.pool for run in cluster.runs.values() if run.elastic is not None})
         could = {run.key for run in cluster.runs.values() if _could_grow(run, cluster)}

@@ -44,10 +44,10 @@ class AttemptEnder:
         self._asked: dict[AttemptId, float] = {}  # when each gang was asked to exit, by time.monotonic()
 
     async def see_off(self, trial: Trial, attempt: Attempt, since: float | None) -> None:
-        """Ask a gang to commit a checkpoint and exit, and kill it when its grace period is over.
+        """Request that a gang commits a checkpoint and exits, and kill it when its grace period is over.
 
         The control loop calls this in every round until the gang has ended. `since` is the stored time (seconds since
-        the epoch) at which the gang was first asked, perhaps by an earlier service; None if it was not asked yet.
+        the epoch) of the first such request, perhaps by an earlier process of the service; None if there was none yet.
         """
         asked = self._asked.get(attempt.id)
         if asked is None:
@@ -63,8 +63,9 @@ class AttemptEnder:
     async def end(self, attempt: Attempt, outcome: Outcome, result: AttemptResult | None) -> None:
         """Kill the remaining ranks of a gang, advance its trial to the next state, and free its slots.
 
-        The slots are freed after `PROMPT_S` even if the records or checkpoints of the trial cannot be read; later
-        rounds then advance the trial. A trial that is requeued within that time keeps its queue position.
+        `outcome` is how the attempt ended; `result` is what its launchers have written, if anything. The slots are
+        freed after `PROMPT_S` even if the records or checkpoints of the trial cannot be read; later rounds then advance
+        the trial. A trial that is requeued within that time keeps its queue position.
         """
         try:
             await self._engine.kill(attempt.id)
@@ -83,7 +84,7 @@ class AttemptEnder:
     async def _without_bad_nodes(self, attempt: Attempt, outcome: Outcome, result: AttemptResult | None) -> Outcome:
         """Store the faults of nodes that ended a gang; return its outcome, or `lost` if such a node is now excluded.
 
-        A trial with that outcome continues on other nodes, and no retry is used up.
+        With the outcome `lost`, the trial continues on other nodes, and no retry is used up.
         """
         if outcome not in (Outcome.LOST, Outcome.FAILED):
             return outcome
@@ -116,12 +117,15 @@ class AttemptEnder:
         self._wake()
 
     def _check(self, key: AttemptId, task: asyncio.Task[None]) -> None:
-        """If the task that advances a trial has failed, raise its error and drop it, so that `settle` tries again."""
+        """If the task that advances a trial has failed, raise its error and drop it, so that the next call starts one.
+
+        Otherwise do nothing.
+        """
         if task.done() and self._settling.pop(key, None) is not None:
             task.result()
 
     async def _settle(self, attempt: Attempt, result: AttemptResult | None) -> None:
-        """Store an attempt's remaining records, then advance its trial, unless that was done already."""
+        """Store the records left in an attempt's files, then advance its trial, unless that was done already."""
         trial = await asyncio.to_thread(self._store.trial, attempt.experiment, attempt.trial)
         if trial.attempt == attempt.number and trial.state in HOLDING_SLOTS:
             experiment = await asyncio.to_thread(self._store.experiment, attempt.experiment)
@@ -156,7 +160,7 @@ class AttemptEnder:
     def _progressed(self, trial: Trial) -> bool:
         """Return whether a trial has a checkpoint beyond every checkpoint from which any of its attempts resumed.
 
-        The committed checkpoints decide; if storage cannot be read, the newest reported checkpoint does.
+        This is read from the committed checkpoints; if the storage cannot be read, from the newest reported checkpoint.
         """
         try:
             return progressed(*self.history(trial.experiment, trial.index))
@@ -185,9 +189,9 @@ class AttemptEnder:
         self._bus.notify()
 
     async def remove_unknown(self, key: AttemptId) -> None:
-        """Kill a gang that must hold no slots, and have the engine forget it.
+        """Kill a gang whose attempt has ended or is not in the store, and have the engine forget it.
 
-        Its attempt has ended, or is not in the store.
+        Such a gang must hold no slots.
         """
         with contextlib.suppress(Unconfirmed):
             await self._engine.kill(key)

@@ -29,7 +29,7 @@ Blame = Callable[[Iterable[NodeFault]], Awaitable[frozenset[NodeName]]]  # store
 
 @dataclass
 class _Gang:
-    """What is known of the launchers of a gang; after a restart of the service their next requests restore it."""
+    """State of a gang's launchers, from their messages; after a restart of the service, new messages restore it."""
 
     began: float  # monotonic time of the first launcher's first request
     complete: float | None = None  # monotonic time at which the last launcher joined
@@ -50,9 +50,9 @@ class GangNodes:
         self._lock = asyncio.Lock()  # held during a decision, so that each one is stored once
 
     async def join(self, key: AttemptId, offer: NodeOffer) -> JoinAnswer:
-        """Record that a launcher offers its node for a gang, and answer whether its ranks may start.
+        """Record that a launcher offers its node for a gang, and return whether its ranks may start.
 
-        Ranks may start (`go`) once enough nodes are offered; the nodes of the gang are stored then.
+        Ranks may start (`go`) once the offered nodes have enough slots; the nodes of the gang are then stored.
         """
         async with self._lock:
             attempt = await asyncio.to_thread(self._store.attempt, key)
@@ -104,7 +104,7 @@ class GangNodes:
             gang.changed.notify()
 
     async def _over(self, attempt: Attempt) -> JoinAnswer | None:
-        """Return the answer for launchers whose attempt must not continue, or None if it may continue."""
+        """Return the answer (`leave`) to launchers whose attempt has ended or must not start any more; else None."""
         trial = await asyncio.to_thread(self._store.trial, attempt.experiment, attempt.trial)
         if attempt.state is AttemptState.ENDED or trial.attempt != attempt.number:
             return JoinAnswer(action="leave", reason=f"attempt {attempt.id} is over", outcome="lost")
@@ -150,7 +150,7 @@ class GangNodes:
         return JoinAnswer(action="leave", reason=reason, outcome="lost")
 
     async def _is_left_out(self, attempt: Attempt, node: str, kind: FaultKind, reason: str) -> bool:
-        """Store a fault of a node; return whether the node is now excluded from new gangs."""
+        """Store a fault of a node during an attempt; return whether the node is now excluded from new gangs."""
         name = NodeName(attempt.pool, node)
         return name in await self._blame([node_fault(kind, name, attempt.id, time.time(), reason)])
 
@@ -163,7 +163,10 @@ class GangNodes:
         return Wanted(slots, kind, __version__, settings.interface, settings.join_timeout)
 
     async def _begin(self, attempt: Attempt, found: Joined, gang: _Gang) -> None:
-        """Store the nodes on which a gang runs, and set its attempt to placed; its slots count as used from now on."""
+        """Store the nodes of a complete gang, and set its attempt to placed; its slots count as used from now on.
+
+        A node whose clock is wrong gets a fault, and the attempt a note.
+        """
         at = time.time()
         await asyncio.to_thread(
             self._store.advance_attempt, attempt.id, e.Placed(), at, granted_at=at, nodes=found.nodes
@@ -178,14 +181,17 @@ class GangNodes:
 
 
 def _again(nodes: tuple[GangNode, ...], offer: NodeOffer) -> JoinAnswer:
-    """Return the answer to a launcher that joins after the gang has started: `go` only if the gang started with it."""
+    """Return the answer to a launcher that offers its node after the gang has started.
+
+    It is `go` if the gang includes this launcher, which then repeats its offer, else `leave`.
+    """
     if offer.node < len(nodes) and nodes[offer.node].process == offer.process:
         return JoinAnswer(action="go", nodes=nodes)
     return JoinAnswer(action="leave", reason="the gang has begun with other launchers", outcome="lost")
 
 
 def _news(gang: _Gang, node: int, nodes: tuple[GangNode, ...]) -> str:
-    """Return why the ranks of the node with index `node` must end; "" if they may continue."""
+    """Return why the ranks of the node with index `node` must end, such as a failure on another node; else ""."""
     names = [each.name for each in nodes]
     for other, broken in gang.broken.items():
         if other != node:

@@ -44,7 +44,10 @@ class IdleReview:
             await asyncio.sleep(LOOK_S)
 
     async def review(self, at: float) -> None:
-        """Find the idle gangs, and apply the admins' rule to those that have been idle for long enough."""
+        """Find the gangs that are idle at the time `at`, and apply the admins' rule to those idle for long enough.
+
+        A gang is idle if it leaves its slots unused.
+        """
         async with self._cluster_state.looking() as cluster:
             gangs = [run for run in cluster.runs.values() if run.key.is_gang and not run.waiting]
             sizes = {(run.key.experiment, run.key.trial): run.slots for run in gangs}
@@ -56,9 +59,9 @@ class IdleReview:
                 await self._apply(key, at)
 
     async def _apply(self, key: TrialKey, at: float) -> None:
-        """Store a note for the owner, once per attempt, that slots are unused.
+        """Store a note for the owner of a trial, once per attempt, that its gang leaves its slots unused.
 
-        Under the rule `release`, also pause the experiment, unless it is a search.
+        If the admins' rule is `release`, also pause the experiment, unless it is a search.
         """
         number, index = key
         trial = await asyncio.to_thread(self._store.trial, number, index)

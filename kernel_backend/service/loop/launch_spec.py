@@ -33,12 +33,12 @@ def job_of(
     loader: LoaderSetting | None = None,
     batch: BatchSize | None = None,
 ) -> LaunchSpec:
-    """Return the launch spec of an attempt; `python` is the interpreter of its ranks.
+    """Return the launch spec of an attempt: what launchers need to start its ranks with the interpreter `python`.
 
-    `url` is the service's address, set only if launchers cannot read the service's home directory; `urls` are those for
-    launchers on other nodes. `staged` is set if the nodes of the pool do not see the home directory, `keeps` if
-    searches can keep allocations in the pool. `loader` is set if an earlier attempt has tuned its loader processes,
-    `batch` if one has found a batch size.
+    `url` is the service's address, set only if launchers cannot read the service's home directory; `urls` are its
+    addresses for launchers on other nodes. `staged` is set if the nodes of the pool do not see the home directory,
+    `keeps` if searches can keep their jobs or pods in the pool between trials. `loader` is the setting of data loaders
+    that an earlier attempt has found, `batch` the batch size that one has found; None if none has.
     """
     return LaunchSpec(
         experiment=experiment.number,
@@ -70,9 +70,10 @@ def job_of(
 
 
 def tuned_loader(store: Store, experiment: Experiment, trial: int) -> LoaderSetting | None:
-    """Return the setting of data loaders that `--loader-workers auto` has found; None if there is none.
+    """Return the setting of data loaders that `--loader-workers auto` has found before; None if it has found none.
 
-    It is taken from this trial, else from the experiment's first trial, else from the experiment that is rerun.
+    It is taken from this trial, else from the experiment's first trial, else from the experiment of which it is a
+    rerun.
     """
     if experiment.config.loader_workers is not None:
         return None
@@ -84,10 +85,10 @@ def tuned_loader(store: Store, experiment: Experiment, trial: int) -> LoaderSett
 
 
 def found_batch(store: Store, experiment: Experiment, trial: Trial) -> BatchSize | None:
-    """Return the batch size that `--batch-size auto` has found for this trial; None if there is none.
+    """Return the batch size that `--batch-size auto` has found for this trial; None if it has found none yet.
 
-    It must not change on a resume. A trial that continues from another trial's checkpoint has that trial's batch size,
-    and a rerun has that of the original.
+    The size must not change on a resume. A trial that continues from another trial's checkpoint therefore has that
+    trial's batch size, and a rerun has that of the original.
     """
     if experiment.config.auto_batch is None:
         return None

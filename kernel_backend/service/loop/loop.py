@@ -93,7 +93,11 @@ class Loop:
             self._starts.cancel()
 
     async def round(self) -> bool:
-        """Bring running gangs and the store into agreement once; return whether there is any unfinished work."""
+        """Bring running gangs and the store into agreement once; return whether the next round should follow soon.
+
+        That is so while any attempt or trial must still end, any experiment has neither ended nor been paused, or a
+        search keeps an allocation.
+        """
         await self.cluster_state.now()
         statuses = {status.key: status for status in await self._engine.statuses()}
         self.cluster_state.set_statuses([*statuses.values()])
@@ -115,9 +119,10 @@ class Loop:
     # Running gangs
 
     async def _look_at_gangs(self, statuses: dict[AttemptId, GangStatus]) -> bool:
-        """End the attempts whose gangs have ended, and advance the trials of ended attempts.
+        """End the attempts whose gangs have ended, and advance the trials of ended attempts to their next states.
 
-        Return whether any attempt has not ended, or has a trial that must still be advanced.
+        Gangs that belong to no attempt are killed. Return whether any attempt has not ended, or has a trial that must
+        still be advanced.
         """
         attempts, unsettled = self.cluster_state.cache.open_attempts, list(self.cluster_state.cache.unsettled.values())
         work: defaultdict[int, list[tuple[str, Work]]] = defaultdict(list)
@@ -143,10 +148,10 @@ class Loop:
         return wanted and known and status is not None and status.phase != "ended"
 
     async def _is_own(self, attempt: Attempt, status: GangStatus) -> bool:
-        """Return whether a running gang was really started for this attempt.
+        """Return whether a running gang was started for this attempt, not for another one with the same number.
 
-        A database may have been lost and an older copy restored. A gang from before then can have the number of a new
-        attempt.
+        There may be another if a database was lost and an older copy restored: then a new attempt can get the number of
+        a gang that was started before the loss.
         """
         if not status.token_digest or attempt.id in self._own:
             return True
@@ -295,9 +300,9 @@ class Loop:
                     await self._put_aside(preempt)
 
     async def _put_aside(self, preempt: Preempt) -> None:
-        """Preempt a gang: ask it to commit a checkpoint and exit, for others or to change its number of slots.
+        """Preempt a gang: request that it commits a checkpoint and exits, for others or to change its number of slots.
 
-        The trial is requeued at its earlier place in the queue; no hold keeps it paused.
+        The trial is requeued at its earlier place in the queue; unlike a paused trial, it needs no `resume`.
         """
         number, index = preempt.run.key.experiment, preempt.run.key.trial
         trial = await asyncio.to_thread(self._store.trial, number, index)

@@ -36,7 +36,7 @@ class SpoolIntake:
         self._pages = asyncio.Semaphore(PAGES_AT_ONCE)
 
     async def take_in(self, key: AttemptId, owner: str) -> None:
-        """Store the records of an attempt's spool that are not stored yet, and the final measurements of its ranks.
+        """Store the records that are left in an attempt's spool (file of records), and its ranks' final measurements.
 
         If records are refused, or the spool cannot be read, a note on the trial says so. Raises StoreUnavailable;
         another call then continues after the last stored record.
@@ -65,8 +65,9 @@ class SpoolIntake:
     async def _retried(
         self, key: AttemptId, owner: str, after: int, begin: SpoolPosition
     ) -> tuple[SpoolPage, list[Refused]]:
-        """Read a page of a spool and store it, with retries; return the page and the records that the store refused.
+        """Read a page of an attempt's spool and store it, with retries; return it and the records that were refused.
 
+        The page starts at position `begin` in the file; records up to number `after` are stored already and left out.
         Raises _Unreadable if the page still cannot be read after all retries.
         """
         waits = RETRY.waits()
@@ -85,7 +86,7 @@ class SpoolIntake:
             await asyncio.sleep(pause)
 
     def _store_page(self, key: AttemptId, page: SpoolPage) -> list[Refused]:
-        """Store a page of a spool; return the records that the store refuses. Blocks."""
+        """Store the records and measurements of a page of a spool; return the records that were refused. Blocks."""
         for each in page.measured:
             self._store.keep_measured(key, each, time.time())
         return send_in_parts(page.records, lambda some: self._accept(key, some), (_Unstorable,))

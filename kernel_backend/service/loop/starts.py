@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Begins(NamedTuple):
-    """What was found in the owner's files for a new attempt: its interpreter and its resume checkpoint."""
+    """What a new attempt starts with, as found in the owner's files: its interpreter and its resume checkpoint."""
 
     python: str
     resume: Resume
@@ -63,7 +63,7 @@ class AttemptStarter:
         checkpoint_copies: CheckpointCopies,
         ends: AttemptEnder,
     ) -> None:
-        """Create a starter; `ends` ends the attempts that fail to start."""
+        """Create a starter; it uses `ends` to end the attempts that fail to start."""
         self._store, self._engine, self._nodes = context.store, context.engines, context.nodes
         self._archive, self._workspaces = context.archive, context.workspaces
         self._bus, self._wake, self._cluster_state = context.bus, context.wake, cluster_state
@@ -80,10 +80,10 @@ class AttemptStarter:
         self._patience = ROUND_WAIT_S  # seconds that this round may still wait for lookups of trials of searches
 
     async def look(self, starts: Sequence[Start]) -> list[Start]:
-        """Find the checkpoints from which the attempts in `starts` resume; return the starts that can be made now.
+        """Find the checkpoints from which the attempts in `starts` would resume; return the starts that can be made.
 
-        Waits at most `ROUND_WAIT_S`, since an owner's files or agent may be slow. Starts whose checkpoint has not been
-        found by then are left to a later round.
+        Waits at most `ROUND_WAIT_S`, since an owner's files or agent may be slow. A start whose checkpoint has not been
+        found by then is left out, for a later round.
         """
         self._patience = ROUND_WAIT_S
         # Drop the lookups of trials that were stopped before they began.
@@ -99,9 +99,10 @@ class AttemptStarter:
         return [start for start in starts if start.request.key not in known or known[start.request.key].done()]
 
     async def start(self, start: Start) -> Launch | None:
-        """Create an attempt, and return a function that launches its gang; None if no gang is to be launched now.
+        """Create an attempt, and return the function that launches its gang, with its experiment and a log name.
 
-        If that fails, the error is recorded as the reason why the trial waits, and raised.
+        None if no gang is to be launched now. If the attempt cannot be created, the error is recorded as the reason why
+        the trial waits, and raised.
         """
         trial = start.request.experiment, start.request.trial
         try:
@@ -123,7 +124,7 @@ class AttemptStarter:
             task.cancel()
 
     def _begin_look(self, key: RequestKey, pool: str) -> asyncio.Task[_Begins]:
-        """Return the task that finds a trial's interpreter and resume checkpoint for an attempt in a pool.
+        """Return the task that finds a trial's interpreter and resume checkpoint for its next attempt in a pool.
 
         An earlier task for the same attempt is returned if it is still up to date; otherwise a new one is started.
         """
@@ -144,9 +145,10 @@ class AttemptStarter:
         return _Begins(python, resume, slots, beyond, time.monotonic())
 
     async def _grant(self, start: Start) -> Launch | None:
-        """Have a search choose the trial that gets the granted slots, and start it; return what `_begin` returns.
+        """Have a search choose the trial that gets the slots of `start`, and start it; return the same as `_begin`.
 
-        None if there is no such trial, or if it cannot start at once; it is then queued with a request of its own.
+        None if the search chooses no trial, or if the trial cannot start at once; it is then queued with a request of
+        its own.
         """
         experiment = await asyncio.to_thread(self._store.experiment, start.request.experiment)
         if experiment.state is not ExperimentState.ACTIVE:  # the experiment was paused meanwhile
@@ -166,9 +168,10 @@ class AttemptStarter:
         return await self._begin(start, request.key)
 
     async def _begin(self, start: Start, key: RequestKey) -> Launch | None:
-        """Store the new attempt, then return the function that launches its gang; None if the attempt is refused.
+        """Store the new attempt, then return what `start` returns; None if the trial's start checkpoint is gone.
 
-        Storing the attempt fences older attempts of the trial, and fixes the checkpoint from which the new one resumes.
+        Once the attempt is stored, older attempts of the trial can report nothing more (they are fenced), and the
+        checkpoint from which it resumes is fixed.
         """
         number, index = key.experiment, key.trial
         looked = self._begin_look(key, start.request.pool)
@@ -209,7 +212,10 @@ class AttemptStarter:
         return workspace.last_attempt(number, index, newest)
 
     async def _launch(self, experiment: Experiment, attempt: Attempt, python: str, token: str) -> None:
-        """Unpack the code of an attempt into its folder, and submit its gang."""
+        """Unpack the code of an attempt into its folder, and submit its gang to the pool's engine.
+
+        `python` is the interpreter of the ranks, `token` the attempt's secret. An error ends the attempt.
+        """
         pool = attempt.pool
         try:
             trial = await asyncio.to_thread(self._store.trial, attempt.experiment, attempt.trial)
@@ -250,7 +256,7 @@ class AttemptStarter:
             await self._ends.end(attempt, Outcome.FAILED, result)
 
     async def _unpacked(self, owner: str, job: LaunchSpec) -> LaunchSpec:
-        """Unpack the code of an attempt; return its launch spec with the folder in which its ranks work.
+        """Unpack the code of an attempt; return its launch spec completed by the folder in which its ranks work.
 
         If something about that folder is unusual, a note on the trial says so.
         """
@@ -287,7 +293,7 @@ def _stale(look: asyncio.Task[_Begins]) -> bool:
 
 
 def _said(error: Exception) -> str:
-    """Return the text of an error for users; that of an OSError without the error number."""
+    """Return the text of an error for users; for an OSError its message and file, without the error number."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror} ({error.filename})" if error.filename else error.strerror
     return str(error)

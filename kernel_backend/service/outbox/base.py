@@ -21,7 +21,7 @@ class Transport(Protocol):
     """Transport that delivers messages to addresses of one kind, such as mail addresses."""
 
     async def send(self, hook: StoredWebhook, message: Payload) -> None:
-        """Deliver a message to the address of a webhook, within half a minute; raises NotDelivered."""
+        """Send a message to the address of a webhook, within half a minute; raises NotDelivered."""
 
     def close(self) -> None:
         """Close all connections."""

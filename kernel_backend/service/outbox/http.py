@@ -37,7 +37,10 @@ class CheckedResolver(Resolver):
     async def resolve(
         self, host: str, port: int, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[tuple[int, Any]]:
-        """Return the addresses of a host; raises NotDelivered if the rules refuse any of them, and OSError."""
+        """Return the addresses of a host, each with its family; raises NotDelivered if the rules refuse one.
+
+        Raises OSError if the host cannot be resolved.
+        """
         found: list[tuple[int, Any]] = await self._resolver.resolve(host, port, family)
         for _, address in found:
             if problem := address_problem(host.lower().rstrip("."), address[0], self._rules):

@@ -41,7 +41,7 @@ class MailTransport:
         self._server, self._sender = urlsplit(url), sender
 
     async def send(self, hook: StoredWebhook, message: Payload) -> None:
-        """Pass a mail to the mail server; raises NotDelivered."""
+        """Pass a message as a mail to the mail server; raises NotDelivered."""
         try:
             await asyncio.to_thread(self._hand_over, _mail(self._sender, hook.url.partition(":")[2], message))
         except smtplib.SMTPRecipientsRefused:
@@ -50,7 +50,7 @@ class MailTransport:
             raise NotDelivered(f"the mail server: {str(error)[:200] or type(error).__name__}") from None
 
     def close(self) -> None:
-        """Do nothing: each mail has a connection of its own."""
+        """Do nothing: `send` opens and closes a connection for each mail."""
 
     def _hand_over(self, mail: EmailMessage) -> None:
         parts = self._server

@@ -54,7 +54,7 @@ class OutboxSender:
             await self._end()
 
     async def test(self, hook: StoredWebhook) -> str:
-        """Send a test message now; return why it was not delivered, "" if it was.
+        """Send a test message to a webhook now; return why it was not delivered, "" if it was.
 
         After a delivery, a webhook that was switched off is switched on again, and its waiting notices are sent.
         """
@@ -101,9 +101,9 @@ class OutboxSender:
             self._tasks.pop(id, None)
 
     async def _next(self, id: int, failures: int) -> bool | None:
-        """Send the oldest notice that waits for a webhook.
+        """Send the oldest notice that waits for the webhook `id`, whose last `failures` tries have failed.
 
-        Return True if it was delivered, False if it must be sent again, and None if no notice is to be sent now.
+        Return True if it was delivered, False if it must be sent again later, and None if there is nothing to send now.
         """
         notice = await asyncio.to_thread(self._store.next_notice, id)
         if notice is None:
@@ -138,7 +138,10 @@ class OutboxSender:
         return None if found.experiment.purged_at is not None else found
 
     async def _failed(self, hook: StoredWebhook, error: NotDelivered, tries: int) -> bool | None:
-        """Record a failed delivery; return False if it is to be retried, None if the webhook is now switched off."""
+        """Record a failed delivery, the `tries`-th in a row.
+
+        Return False if it is to be retried, None if the webhook is now switched off.
+        """
         now = time.time()
         since = hook.failing_since or now
         off = reason_off(error.message, since, now, tries, error.gone)

@@ -32,15 +32,21 @@ class ExperimentSearchProcess:
         self._child: SearchClassProcess | None = None
 
     def interval(self) -> Any:
-        """Return the `interval` attribute of the search class."""
+        """Return the attribute `interval` of the user's search class: after how many units a trial is judged.
+
+        A unit is an epoch or a step. None if the class has no such attribute: trials are then trained to their end.
+        """
         return self._asked().interval()
 
     def ask(self, trial: int) -> Any:
-        """Call `ask` of the search class in its process, and return the result."""
+        """Call `ask` of the user's search class in its process, and return its answer, such as hyperparameters."""
         return self._asked().ask(trial)
 
     def tell(self, trial: int, params: dict[str, Value], unit: int, value: float) -> Any:
-        """Call `tell` of the search class in its process, and return the result."""
+        """Call `tell` of the user's search class in its process with a trial's result, and return the class's decision.
+
+        `unit` is the length trained so far, such as the number of epochs; `value` is the metric after that.
+        """
         return self._asked().tell(trial, params, unit, value)
 
     def close(self) -> None:
@@ -67,7 +73,7 @@ class ExperimentSearchProcess:
 
 
 class FailedSearchProcess:
-    """Replacement for the process of a search that has failed: every call raises SearchFailed."""
+    """Replacement for the process of a custom search class that has failed: every call raises SearchFailed."""
 
     def __init__(self, message: str) -> None:
         self._message = message

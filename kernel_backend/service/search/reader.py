@@ -36,7 +36,10 @@ _log = logging.getLogger(__name__)
 
 
 class SearchReader:
-    """Reader of searches for views; only one caller reads at a time, so that others use what it has read."""
+    """Reader of searches for users' views; requests for one search are answered one after another.
+
+    A later request then uses the data that the earlier one has read into the cache.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -55,7 +58,7 @@ class SearchReader:
         return await self._answer(experiment, settings, answer)
 
     async def curves(self, experiment: Experiment, settings: Settings, limit: int, points: int) -> SearchCurves:
-        """Return the learning curves of a search's trials, best first."""
+        """Return the learning curves of at most `limit` trials of a search, best first, of at most `points` points."""
 
         def answer(cached: CachedSearch) -> SearchCurves:
             return curves(experiment, cached.history, cached.summaries, limit, points)
@@ -100,7 +103,7 @@ class SearchReader:
                 known = now
 
     async def keep_up(self, experiments: Collection[Experiment]) -> None:
-        """Update the caches of searches whose logs have grown much since their caches were stored.
+        """Update the caches (in memory) of searches whose logs have grown much since their caches were last stored.
 
         The task of `run` then stores them.
         """
@@ -109,9 +112,9 @@ class SearchReader:
                 await self._answer(experiment, settings_of(experiment.config), lambda cached: None)
 
     async def store_grown(self) -> None:
-        """Store the caches of those searches whose logs have grown much since the caches were stored.
+        """Store the caches (in memory) to which many log entries have been added since they were last stored.
 
-        The caches are stored as they are in memory, without an update.
+        They are stored as they are, without an update.
         """
         self._has_unstored.clear()
         while self._unstored:
@@ -147,7 +150,10 @@ class SearchReader:
             del self._cache[next(iter(self._cache))]
 
     def _follow(self, experiment: Experiment, settings: Settings, cached: CachedSearch | None) -> CachedSearch:
-        """Return the updated cache of a search; it starts from the cache in memory, or else from the stored one."""
+        """Return the cache of a search, updated to the newest state.
+
+        It starts from `cached`, the cache in memory, else from the stored one, else from nothing.
+        """
         number = experiment.number
         cached = cached or self._restored(experiment, settings)
         if cached is not None and cached.history.restored is not None and self._more(number, cached):
@@ -180,7 +186,10 @@ class SearchReader:
                 history.take_brief(brief)
 
     def _update(self, number: int, cached: CachedSearch, now: float) -> None:
-        """Add to a cache the trials that have changed, and the slot-seconds of these and of trials that hold slots."""
+        """Update the trials in a cache that have changed since the last update, and their slot-seconds up to `now`.
+
+        The slot-seconds of trials that hold slots are updated as well.
+        """
         holding = {index for index, trial in cached.trials.items() if trial.state in HOLDING_SLOTS}
         last = self._store.last_seq()  # read first: later changes may then be read twice, but none is missed
         changed = self._store.touched_trials(number, cached.seq) if cached.seq else None
@@ -194,8 +203,8 @@ class SearchReader:
 
 
 def _grown(experiment: Experiment) -> int:
-    """Return how many entries a search's log must have gained since its cache was stored, to store the cache again.
+    """Return how many log entries a search must have gained since its cache was stored, for it to be stored again.
 
-    Fewer are enough for a search that does not train, as few entries will follow.
+    A search that does not train has a lower threshold, as few entries will follow.
     """
     return GROWN if experiment.state is ExperimentState.ACTIVE else GROWN_AT_REST

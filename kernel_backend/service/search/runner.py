@@ -72,9 +72,9 @@ class Searches:
     """Runner of all searches. Methods may be called from any thread; each search is used by one thread at a time."""
 
     def __init__(self, store: Store, process: Callable[[Experiment], ClosableProcess]) -> None:
-        """Create the runner; `process` returns an object that runs a custom search class in a process.
+        """Create the runner; `process` returns, for an experiment, the process that is to run its custom search class.
 
-        The process is not started yet.
+        That process is not started yet when it is returned.
         """
         self._store, self._process = store, process
         self._known: dict[int, SearchState] = {}
@@ -85,7 +85,7 @@ class Searches:
     # Called by the loop
 
     def wants(self, experiment: Experiment) -> int:
-        """Return how many more gangs a search could use, besides those that its trials hold or are queued for."""
+        """Return how many more gangs a search could use, in addition to those that its trials hold or wait for."""
         return self._answer(experiment, lambda known: known.searcher.wants(), 0)
 
     def on_slot(self, experiment: Experiment) -> Trial | None:
@@ -118,7 +118,7 @@ class Searches:
         return self._answer(experiment, lambda known: known.failure is None and known.searcher.over(), False)
 
     def failed(self, experiment: Experiment) -> str | None:
-        """Return the failure of the search class or of `prepare` that ended a search; None if none did.
+        """Return the message of the failure that ended a search, in its search class or in `prepare`; None if none did.
 
         Does not block on a slow searcher.
         """
@@ -132,7 +132,7 @@ class Searches:
         return self._failures[number]
 
     def notice(self, experiment: Experiment) -> str | None:
-        """Return the failure that ended a search, or the error that delays it; None if there is neither.
+        """Return the message of the failure that ended a search, or of the error that delays it; else None.
 
         Does not block on a slow searcher.
         """
@@ -150,10 +150,11 @@ class Searches:
                 self._happen(experiment, known, Closed(limit=limit), lambda _: paused)
 
     def unprepared(self, experiment: Experiment, trial: int, failure: Failure) -> None:
-        """End a search because `prepare` has failed in one trial after all retries, and would fail in every trial.
+        """End a search because `prepare` has failed in one trial after all retries, and so would fail in every trial.
 
-        The other trials are paused; trials of a custom search class are paused when they reach their next target. If a
-        slow searcher is busy, nothing happens now, and the next trial whose `prepare` fails ends the search.
+        The other trials are paused; those of a custom search class are paused when they reach the length to which they
+        are being trained. If a slow searcher is busy, nothing happens now, and the next trial whose `prepare` fails
+        ends the search.
         """
         with self._locked(experiment) as known:
             if known and known.failed is None:
@@ -175,7 +176,10 @@ class Searches:
     # Called by users
 
     def promote(self, experiment: Experiment, trial: int) -> None:
-        """Have a search promote a trial with the next free gang, whatever its rank; raises Conflict if it has ended."""
+        """Have a search promote a trial with the next free gang, however good it is.
+
+        Raises Conflict if the trial has ended.
+        """
         with self._locked(experiment, patient=True) as known:
             assert known is not None
             self._happen(experiment, known, Promoted(trial=trial))
@@ -195,10 +199,10 @@ class Searches:
 
     @contextlib.contextmanager
     def _locked(self, experiment: Experiment, patient: bool = False) -> Iterator[SearchState | None]:
-        """Yield the state of a search, locked for this thread.
+        """Yield the state of a search, which no other thread uses during the block.
 
-        None if the search has ended, or if a slow searcher has the lock. With `patient`, wait for a slow searcher as
-        well, and load the state of a search that has ended.
+        Yields None if the search has ended, or if a slow searcher is working in another thread. With `patient`, wait
+        for that searcher, and load the state of an ended search as well.
         """
         waits = patient or not is_slow(experiment)
         lock = self._lock(experiment.number)
@@ -214,9 +218,10 @@ class Searches:
         return self._locks.setdefault(number, threading.Lock())
 
     def _answer(self, experiment: Experiment, question: Callable[[SearchState], T], otherwise: T) -> T:
-        """Return the result of `question(state)` for a search, or `otherwise` if there is no answer now.
+        """Return the result of `question(state)` for a search, or `otherwise` if it cannot be computed now.
 
-        That is so if the search has ended, if a slow searcher is busy, or if it raises an error, which is recorded.
+        That is so if the search has ended, if a slow searcher is busy, or if a slow searcher raises an error, which is
+        recorded.
         """
         with self._locked(experiment) as known:
             if known is None:
@@ -230,9 +235,9 @@ class Searches:
                 return otherwise
 
     def _isolated(self, experiment: Experiment, verb: Callable[[Experiment, SearchState], object]) -> None:
-        """Run `verb` on the state of a slow search, in a thread.
+        """Run `verb` on the state of a search with a slow searcher, in a thread.
 
-        Do nothing while such a thread runs, or in the wait after an error.
+        Do nothing while an earlier thread for the search runs, or during the pause after an error.
         """
         failure = self._errors.get(experiment.number)
         if failure is not None and time.monotonic() < failure.until:
@@ -299,7 +304,7 @@ class Searches:
         return known.entries > before
 
     def _of(self, experiment: Experiment, ended: bool = False) -> SearchState | None:
-        """Return the state of a search, from the cache or rebuilt by replaying its log.
+        """Return the state of a search, from memory or rebuilt by replaying the search's log.
 
         None if the experiment has ended, unless `ended` is set.
         """
@@ -388,9 +393,10 @@ class Searches:
         event: Happening,
         effects: Callable[[Decision | None], Sequence[Effect]] = lambda decision: (),
     ) -> list[Trial]:
-        """Pass an event to the searcher, which may decide something; store both, and what follows for trials.
+        """Pass an event, such as a report, to the searcher; store it with the decision that the searcher makes, if any.
 
-        `effects` converts the decision to changes of trials. Returns the changed trials.
+        `effects` converts the decision to changes of trials, which are stored in the same transaction. Returns the
+        changed trials.
         """
         with self._believing(experiment):
             decision = apply_event(known.searcher, event)
@@ -401,7 +407,7 @@ class Searches:
 
     @contextlib.contextmanager
     def _believing(self, experiment: Experiment) -> Iterator[None]:
-        """Drop the cached searcher if the block raises, as it may then differ from the log; the log rebuilds it."""
+        """Drop the searcher in memory if the block raises, as it may then differ from the log; the log rebuilds it."""
         try:
             yield
         except Exception:

@@ -13,7 +13,7 @@ from kernel_backend.service.search.custom_process import ClosableProcess
 
 @dataclass
 class SearchState:
-    """State of a search after the first `entries` entries of its log.
+    """State of a search after the first `entries` entries of its log have been processed.
 
     `heard` is the sequence number of the last report of a trial that the searcher has processed.
     """
@@ -28,7 +28,7 @@ class SearchState:
     process: ClosableProcess | None = None
 
     def take(self, entry: LogEntry) -> None:
-        """Update the state by a log entry whose event the searcher has processed already."""
+        """Update the state, except the searcher, by a log entry; the searcher has processed its event already."""
         self.entries = entry.number
         if isinstance(entry.event, Reported):
             self.heard = max(self.heard, entry.event.seq)
@@ -43,7 +43,7 @@ class SearchState:
 
     @property
     def failure(self) -> str | None:
-        """Return the error message of a search class that has failed, if the log does not have it yet; else None."""
+        """Return the error message of a custom search class that has failed, until the log has it; otherwise None."""
         found = self.searcher.failure if isinstance(self.searcher, Custom) and self.failed is None else None
         return found.message if found is not None else None
 

@@ -77,8 +77,9 @@ def pack(cached: CachedSearch) -> bytes:
 def unpack(packed: bytes, settings: Settings, space: Space, begun: float) -> CachedSearch | None:
     """Return the cached data from the bytes of `pack`; None if they are of another version or have other settings.
 
-    If `restored` of its history is not None, the history has of brackets only what views show: to apply further
-    entries, read the whole log instead.
+    `begun` is the time at which the search was created. If `history.restored` of the result is not None, the history
+    has only those data of the search's brackets that views show: to apply further log entries, read the whole log
+    instead.
     """
     line, _, arrays = zlib.decompress(packed).partition(b"\n")
     head = from_json(line)

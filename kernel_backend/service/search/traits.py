@@ -26,7 +26,7 @@ def is_custom(experiment: Experiment) -> bool:
 
 
 def is_slow(experiment: Experiment) -> bool:
-    """Return whether an experiment's searcher may be slow or raise errors, as custom classes and plugins may."""
+    """Return whether an experiment's searcher (custom class or plugin) may be slow or raise errors."""
     search, method = experiment.config.search, method_of(experiment)
     return search is not None and (method is None or method.slow or search.samples_by in NEEDED)
 

@@ -61,7 +61,7 @@ class ClusterStateManager:
         clock: Callable[[], float] = time.time,
         pool_states: Callable[[StoreCache], PoolStates] = lambda _: PoolStates(),
     ) -> None:
-        """Create the manager; `pool_states` returns which pools start no gangs now or have fewer slots."""
+        """Create the manager; `pool_states` returns, for all pools, why they start no gangs now or have fewer slots."""
         self._store, self._marked_nodes, self._stored_quotas, self._request_builder, self._rules = (
             store,
             marked_nodes,
@@ -92,7 +92,7 @@ class ClusterStateManager:
 
     @asynccontextmanager
     async def looking(self) -> AsyncIterator[ClusterState]:
-        """Yield the current cluster state, locked against changes during the block."""
+        """Yield the current cluster state, locked against changes during the `async with` block."""
         async with self._lock:
             yield await self._current()
 
@@ -103,10 +103,10 @@ class ClusterStateManager:
 
     @asynccontextmanager
     async def settled(self) -> AsyncIterator[ClusterState]:
-        """Yield the cluster state for a scheduling decision, after a short wait for lookups in users' files.
+        """Yield the cluster state for a scheduling decision, after a short wait for what threads read in users' files.
 
-        The wait lets users whose files can be read in time keep their queue positions after a restart; a slow disk or
-        agent delays no other user.
+        Without the wait, trials whose files are not read yet would lose their queue positions after a restart. The wait
+        is limited, so that a slow disk or agent of one user does not delay the others.
         """
         async with self.looking() as picture:
             if not self._request_builder.unsettled:
@@ -171,10 +171,10 @@ class ClusterStateManager:
     # Applying decisions
 
     def decided(self, cluster: ClusterState, decisions: Decisions) -> None:
-        """Replace the reservations in the cluster state by those that the scheduler has decided.
+        """Put the reservations that the scheduler has decided into the cluster state, in place of the earlier ones.
 
-        A request whose gang is being started keeps its reservation until the gang holds slots. A gang that is asked to
-        exit to change its size gets one for its restart.
+        A request whose gang is being started keeps its reservation until the gang holds slots. A gang that must exit to
+        change its number of slots gets a reservation for its restart.
         """
         starting = (start.reservation for start in decisions.starts)
         cluster.reservations = (*(each for each in starting if each is not None), *decisions.reservations)
@@ -183,9 +183,9 @@ class ClusterStateManager:
 
     @asynccontextmanager
     async def starting(self, key: RequestKey, start: Start) -> AsyncIterator[None]:
-        """Keep a request's reservation while the block creates the attempt, even if the service restarts meanwhile.
+        """Keep the reservation of `start` while the block creates the attempt, even if the service restarts meanwhile.
 
-        If the block fails, the request gets its reservation back.
+        `key` is the request of the trial that is started. If the block fails, the request gets its reservation back.
         """
         before, kept = self._cluster, start.reservation
         if before is not None and kept is not None:
@@ -212,7 +212,7 @@ class ClusterStateManager:
         self.unaligned |= self.cache.experiments.keys()
 
     def look_again(self, key: RequestKey) -> None:
-        """Have the next round compute a slot request again, after a change that the store does not show."""
+        """Have the next round compute the slot request `key` again, after a change that is not in the store."""
         self._touched.add(key)
 
     # Rebuilding
@@ -267,11 +267,10 @@ class ClusterStateManager:
         return cluster.at - max(FADED * self._rules.half_life, longest)
 
     def _lasting(self, cluster: ClusterState, intervals: Iterable[UsageInterval]) -> Iterator[UsageInterval]:
-        """Yield usage intervals as the cluster state sees them.
+        """Yield the intervals of slot use in the store as they are in the cluster state, which may be older.
 
-        The store may be newer than the cluster state: an interval may have ended in the store though the state still
-        has its gang. The interval of such a gang is yielded without an end. Gangs that wait in an external queue use
-        nothing yet.
+        An interval may have ended in the store though the cluster state still has its gang: it is yielded without an
+        end. The intervals of gangs that still wait in an external queue are left out, since they use nothing yet.
         """
         for interval in intervals:
             key = RequestKey(interval.attempt.experiment, interval.attempt.trial)
@@ -344,10 +343,10 @@ class ClusterStateManager:
                 self._request_builder.got(attempt.experiment, attempt.created_at)
 
     def _grant(self, cluster: ClusterState, key: RequestKey, attempt: Attempt) -> None:
-        """Start charging a gang's slots to its owner, and start its time limit, as of when the engine granted them.
+        """Mark in the cluster state that a gang which waited in an external queue, such as Slurm's, has got its slots.
 
-        Does nothing unless the gang has waited in an external queue, such as Slurm's, and has now been granted its
-        slots.
+        From the time of the grant on, the slots are charged to its owner, and its time limit runs. Does nothing for
+        other gangs.
         """
         run = cluster.runs[key]
         if not run.waiting or attempt.granted_at is None:
@@ -397,7 +396,7 @@ class ClusterStateManager:
         self._watch(cluster, run, trial, self._clock())
 
     def _watch(self, cluster: ClusterState, run: Allocation, trial: ScheduledTrial | None, at: float) -> None:
-        """Record in the cluster state that a gang has committed its first checkpoint, or was asked to exit.
+        """Record in the cluster state that a gang has committed its first checkpoint, or was requested to exit.
 
         If either is new, `at` is recorded as its time.
         """
@@ -408,7 +407,7 @@ class ClusterStateManager:
             cluster.change(run.key, leaving=at)
 
     def set_statuses(self, statuses: Iterable[GangStatus]) -> None:
-        """Record what engines report of gangs: why some wait in external queues, and which have got their nodes."""
+        """Store what engines report about gangs: why some wait in external queues, and which have got their nodes."""
         self.pending = {each.key: each.reason for each in statuses if each.reason}
         self._placed = frozenset(each.key for each in statuses if each.phase != "pending")
 
@@ -418,7 +417,7 @@ class ClusterStateManager:
             self._cluster.change(key, progress=progress)
 
     def asked_to_go(self, attempt: AttemptId) -> float | None:
-        """Return when an attempt's gang was asked to exit (seconds since the epoch); None if it was not."""
+        """Return when a gang was requested to exit (seconds since the epoch); None if it was not, or holds no slots."""
         key = RequestKey(attempt.experiment, attempt.trial)
         run = self._cluster.runs.get(key) if self._cluster is not None else None
         return run.leaving if run is not None and self._numbers.get(key) == attempt.number else None
@@ -448,10 +447,10 @@ class ClusterStateManager:
     def _asked(
         self, cluster: ClusterState, keys: Iterable[RequestKey], searches: Iterable[Experiment]
     ) -> tuple[dict[RequestKey, tuple[SlotRequest | None, bool]], dict[int, list[SlotRequest]]]:
-        """Return the current slot requests of the trials in `keys` and of `searches`. Blocks.
+        """Compute the current slot requests of the trials in `keys` and of `searches`, and return both. Blocks.
 
         The first mapping has a pair for each key: the request (None if nothing is requested), and True if it may change
-        without a change in the store. The second has the requests of each search by experiment number.
+        without a change in the store. The second has the requests of each search, by experiment number.
         """
         requests: dict[RequestKey, tuple[SlotRequest | None, bool]] = {}
         experiments, trials, builder = self.cache.experiments, self.cache.trials, self._request_builder
@@ -503,7 +502,7 @@ def _pool(cluster: ClusterState, attempt: Attempt) -> str:
 
 
 def _differences(accounts: UsageByName, wanted: Mapping[str, Quota]) -> dict[str, Quota]:
-    """Return the quotas that must be set in `accounts` so that they equal `wanted`, by name.
+    """Return the quotas that must be set in `accounts`, by name, so that they equal `wanted`.
 
     Accounts that are not in `wanted` get the default quota.
     """

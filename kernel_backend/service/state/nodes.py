@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 class MarkedNodes:
-    """List of the nodes of all pools, in which drained nodes and those suspected of faults (suspect) are marked.
+    """List of the nodes of all pools, marked if drained or if suspected of faults (suspect); those get no new gangs.
 
     Faults that attempts meet are stored, so that a restarted service suspects the same nodes.
     """
@@ -51,7 +51,10 @@ class MarkedNodes:
         return self._last
 
     def suspicions(self, nodes: Iterable[Node]) -> Mapping[NodeName, Suspicion]:
-        """Return why nodes are suspected of faults, by node; `nodes` must include all nodes of their pools."""
+        """Return why nodes are suspected of faults, by node; `nodes` must include all nodes of their pools.
+
+        Nodes without suspicion are left out.
+        """
         if not self._faults:
             return {}
         nodes = list(nodes)
@@ -59,13 +62,13 @@ class MarkedNodes:
         return {name: each for node in nodes if (each := found.get(name := name_of(node))) is not None}
 
     def left_out(self, pool: str) -> tuple[str, ...]:
-        """Return the nodes of a pool on which its engine must not start gangs, by the names that the engine uses."""
+        """Return the nodes of a pool that must get no new gangs, by the names that the pool's engine uses."""
         own = self._stored_quotas.drained
         found = (node for node in self._last if node.pool == pool and (node.suspect or node.name in own))
         return tuple(sorted(node.engine_name for node in found))
 
     async def blame(self, faults: Iterable[NodeFault]) -> frozenset[NodeName]:
-        """Store faults of nodes; return the names of those of the nodes that are now excluded from new gangs."""
+        """Store faults of nodes; return the names of those of these nodes that now get no new gangs."""
         names = set()
         for fault in faults:
             if await asyncio.to_thread(self._store.add_node_fault, fault, self._clock() - REMEMBERED_S):
@@ -78,14 +81,17 @@ class MarkedNodes:
         return frozenset(name for name in names if name in suspect and suspect[name].left_out)
 
     async def blame_for(self, attempt: Attempt, outcome: Outcome, result: AttemptResult | None) -> list[NodeFault]:
-        """Store the faults of nodes that ended an attempt; return those whose nodes now get no new gangs."""
+        """Store the faults of nodes that ended an attempt; return those faults whose nodes now get no new gangs.
+
+        The faults are derived from the attempt's outcome and the result that its launchers have written.
+        """
         away = {node.engine_name for node in self._last if node.pool == attempt.pool and not node.healthy}
         faults = faults_of(attempt, outcome, result, away, self._clock())
         left_out = await self.blame(faults)
         return [fault for fault in faults if fault.name in left_out]
 
     async def forgive(self, node: Node, entry: AuditEntry) -> bool:
-        """Delete the faults of a node, so that gangs are placed there again, and store the audit entry.
+        """Delete the faults of a node, so that it may get gangs again, and store the audit entry.
 
         Return False if the node has no faults.
         """

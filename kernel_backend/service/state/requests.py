@@ -24,7 +24,7 @@ from kernel_backend.store.base import Store
 
 
 class StartError(NamedTuple):
-    """Error in starting a trial, with the time of the next try. Until then the trial's request delays no other."""
+    """Error in starting a trial, with the time of the next try; until then the trial's request delays no other."""
 
     text: str
     failures: int  # number of failures in a row
@@ -32,7 +32,10 @@ class StartError(NamedTuple):
 
     @classmethod
     def after(cls, before: StartError | None, text: str) -> StartError:
-        """Return a record of a new error; its next try is later than that of `before`, the previous error."""
+        """Return the record of a new error with message `text`, after the previous error `before` of the same trial.
+
+        The more errors in a row, the later is the next try.
+        """
         failures = 1 + (before.failures if before is not None else 0)
         return cls(text, failures, time.monotonic() + RETRY.pause(failures))
 
@@ -43,7 +46,7 @@ class StartError(NamedTuple):
 
 
 class RequestBuilder:
-    """Builder of slot requests.
+    """Builder of slot requests, by which the scheduler queues trials and searches for slots.
 
     Methods may block on the store, but never on users' files; call them in a thread.
     """
@@ -60,8 +63,8 @@ class RequestBuilder:
         """Create a builder.
 
         `places` returns whether Daylight itself chooses the nodes of a pool, rather than an external scheduler such as
-        Slurm. `load_since` returns whether it is known what others have used in a pool with such a scheduler since a
-        given time.
+        Slurm. `load_since` returns whether the slots that others use in a pool with such a scheduler were read after a
+        given time, in seconds since the epoch.
         """
         self._store, self._searches, self._places, self._load_since = store, searches, places, load_since
         self._preparation, self._checkpoint_copies = preparation, checkpoint_copies
@@ -100,17 +103,17 @@ class RequestBuilder:
         return replace(request, failed_at=attempts[-1].ended_at or 0.0, rest=rest(trial, attempts))
 
     def _with_others(self, pools: Sequence[str]) -> bool:
-        """Return whether an external scheduler, such as Slurm, may choose the nodes in one of these pools.
+        """Return whether an external scheduler, such as Slurm, chooses the nodes in any of these pools.
 
-        () stands for the default pool, about which that is not known.
+        True also for `()`, the default pool, which this object does not know.
         """
         return not pools or not all(map(self._places, pools))
 
     def _beside_others(self, request: SlotRequest, trial: ScheduledTrial) -> SlotRequest:
-        """Return an elastic request for a pool where an external scheduler, such as Slurm, also serves jobs of others.
+        """Return an elastic trial's request, changed for a pool where an external scheduler also serves jobs of others.
 
-        The request waits until it is known which slots others have left there. If the trial's last attempt waited in
-        vain for its slots, the next one requests only its least number.
+        The request waits until it is known which slots the others have left there. If the trial's last attempt waited
+        in vain for its slots, the next one requests only its least number.
         """
         last = self._store.attempts(trial.experiment, trial.index)[-1:]
         since = max([trial.queued_at, *(each.ended_at or 0.0 for each in last)])
@@ -133,10 +136,10 @@ class RequestBuilder:
     def for_search(
         self, experiment: Experiment, in_hand: int, nodes: Iterable[Node], pools: Sequence[str]
     ) -> list[SlotRequest]:
-        """Return a slot request for each gang that a search can use, in addition to the `in_hand` gangs that it has.
+        """Return a slot request for each further gang that a search can use now; it has `in_hand` gangs already.
 
         The searcher chooses a trial only when a gang is granted, so that promotions are decided on the newest results.
-        A search whose gangs fit no node still makes one request, so that users see the reason.
+        A search whose gangs fit on no node still makes one request, so that users see the reason.
         """
         search, slots = experiment.config.search, experiment.config.slots
         free = max(1, sum(node.slots for node in nodes if node.pool in pools) // slots)
@@ -229,12 +232,18 @@ def _request(
 
 
 def elastic_request(experiment: ScheduledExperiment, trial: ScheduledTrial, pool: str) -> SlotRequest | None:
-    """Return the slot request with which an elastic trial is queued after its gang has exited; else None."""
+    """Return the slot request with which an elastic trial is queued after its gang has exited.
+
+    None for a trial that is not elastic (whose number of slots is fixed).
+    """
     return None if experiment.config.least_slots is None else plain_request(experiment, trial, (pool,))
 
 
 def _sizes(config: Config) -> tuple[int, Sequence[int]]:
-    """Return the least number of slots for a gang, and the larger numbers with which it may run if it is elastic."""
+    """Return the least number of slots for a gang, and the larger numbers with which it may run.
+
+    There are no larger numbers unless the training is elastic.
+    """
     if config.least_slots is None:
         return config.slots, ()
     return config.least_slots, larger_sizes(config.least_slots, config.slots, config.logical_workers)

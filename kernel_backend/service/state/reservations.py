@@ -17,7 +17,7 @@ BRIEF_S = 60.0  # shorter times at the head of a user queue are not stored
 
 
 class StoredReservations:
-    """Access to the stored reservations and queue positions; only those that have changed are written."""
+    """Access to the stored reservations and queue positions; `keep` writes only those that have changed."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -28,7 +28,10 @@ class StoredReservations:
         self._kept = {RequestKey(*record.key): record for record in self._store.reservations()}
 
     def of(self, key: RequestKey) -> ReservationRecord | None:
-        """Return the stored record of a trial's or search's reservation and queue position; None if there is none."""
+        """Return the stored record of the request `key` of a trial or search; None if there is none.
+
+        It has the request's reservation, if any, and its queue position.
+        """
         return self._kept.get(key)
 
     def restore(self, cluster: ClusterState) -> None:

@@ -1,6 +1,6 @@
-"""Read what others use in pools that an external scheduler, such as Slurm, manages (the pool's load).
+"""Read the load of pools that an external scheduler, such as Slurm, manages: what others use there, and what is free.
 
-It decides how many slots elastic gangs, whose number of slots may change, can have there.
+The load decides how many slots elastic gangs (whose number of slots may change) can have there.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CANNOT = "gangs there are their owners' own jobs, which the service cannot tell
 
 
 class SiteLoads:
-    """Cache of what is free and who waits in pools that an external scheduler, such as Slurm, manages.
+    """Cache of the load (free slots, waiting jobs) of pools that an external scheduler, such as Slurm, manages.
 
     Only pools with elastic gangs are read, since an external queue may be long.
     """
@@ -38,7 +38,7 @@ class SiteLoads:
         return {pool: load if load.at > oldest else UNKNOWN for pool, load in loads}
 
     def newer(self, pool: str, since: float) -> bool:
-        """Return whether a pool's load was read after the time `since` (seconds since the epoch), and is not too old.
+        """Return whether the known load of a pool was read after `since` (seconds since the epoch) and is not too old.
 
         If it is not recent, the next `look` reads it again.
         """
@@ -48,7 +48,7 @@ class SiteLoads:
         return at >= max(since, now - OLD_S)
 
     async def look(self, pools: Iterable[str]) -> None:
-        """Read the loads of these pools, and of those for which `newer` has requested it, unless they are recent.
+        """Read the loads of `pools`, and of the pools for which `newer` found no recent one, unless they are recent.
 
         Waits a second at most; a later call takes results that arrive after that.
         """
@@ -69,7 +69,7 @@ class SiteLoads:
     async def refusal(self, pools: Iterable[str]) -> str:
         """Return why one of these pools can have no elastic gangs; "" if all can.
 
-        A reason is that the service cannot see what others use there.
+        The reason is that the service cannot see what others use in that pool.
         """
         pools = [pool for pool in pools if pool in self._engines.most_waiting()]
         await self.look(pools)

@@ -24,14 +24,14 @@ class PoolStates(NamedTuple):
 
 
 def pool_states(engines: PoolEngines, site_loads: SiteLoads, cache: StoreCache) -> PoolStates:
-    """Return which pools start no gangs now, which have fewer slots than their nodes, and what others use there."""
+    """Return the state of each pool: why it starts no gangs now, why it has fewer slots than its nodes, its load."""
     return PoolStates(closed_pools(engines, cache), engines.limits(), site_loads.last())
 
 
 def closed_pools(engines: PoolEngines, cache: StoreCache) -> dict[str, str]:
-    """Return, by pool, the reason why no gang is started there now; pools in which gangs can be started are left out.
+    """Return, by pool, why no gang is started there now; pools in which gangs can be started are left out.
 
-    A pool cannot be used if it has a problem, or if enough gangs wait in its external queue.
+    The reason is a problem of the pool, or that as many gangs as permitted wait in its external queue.
     """
     most, found = engines.most_waiting(), {}
     waiting = _waiting(most, cache)
@@ -42,7 +42,7 @@ def closed_pools(engines: PoolEngines, cache: StoreCache) -> dict[str, str]:
 
 
 def admitted(starts: Sequence[Start], most: Mapping[str, int], cache: StoreCache) -> list[Start]:
-    """Return those `starts` for which there is room in the external queue of their pool, in order.
+    """Return those `starts`, in order, with which not too many gangs wait in the external queue of their pool.
 
     `most` is the number of gangs that may wait, by pool; pools whose nodes Daylight chooses itself are not in it.
     """

@@ -28,7 +28,7 @@ class RecordChange(NamedTuple):
 
 
 class StoreCache:
-    """Cache of unfinished experiments, active trials and open attempts."""
+    """Cache of unfinished experiments, active trials and open attempts, from which the cluster state is computed."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -66,7 +66,10 @@ class StoreCache:
         return scheduled
 
     def fill(self, scheduled: Scheduled) -> None:
-        """Fill an empty cache with all unfinished records, which is five times as fast as adding each by `take_in`."""
+        """Fill an empty cache with all unfinished records, as returned by `read_all`.
+
+        This is five times as fast as adding each record by `take_in`.
+        """
         self.experiments = {each.number: each for each in scheduled.experiments}
         self.searches = {
             each.number: each
@@ -124,7 +127,7 @@ class StoreCache:
 
 
 def _is_of(trial: ScheduledTrial, attempt: Attempt) -> bool:
-    """Return whether an attempt is the newest of a trial that still holds slots."""
+    """Return whether an attempt is the newest one of the trial, and the trial still holds slots."""
     return trial.attempt == attempt.number and trial.state in HOLDING_SLOTS
 
 

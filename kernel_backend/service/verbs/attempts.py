@@ -32,11 +32,11 @@ class AttemptVerbs:
             raise Unauthenticated("this token is no attempt's")
 
     async def deliver(self, key: AttemptId, token: str, delivery: Delivery) -> Instruction:
-        """Store records that an attempt's launcher sends.
+        """Store records, such as metrics, that an attempt's launcher sends.
 
-        Return how many records are stored now, and an instruction for the ranks. Raises Unauthenticated for a wrong
-        token. If there is a newer attempt, only records up to the step from which that one resumed are stored, and
-        Fenced is raised.
+        Return the number of the last stored record, and an instruction for the ranks. Raises Unauthenticated for a
+        wrong token. If there is a newer attempt, only records up to the step from which that one resumed are stored,
+        and Fenced is raised.
         """
         await self.check(key, token)
         accepted = 0
@@ -59,7 +59,10 @@ class AttemptVerbs:
         )
 
     async def _decide(self, number: int) -> None:
-        """Have a search process a new validation report at once, since that trial's ranks may wait for its decision."""
+        """Have a search process a trial's new validation report at once: the trial's ranks may wait for its decision.
+
+        Does nothing for an experiment that is no search.
+        """
         experiment = await asyncio.to_thread(self._store.experiment, number)
         if experiment.config.search is not None and await asyncio.to_thread(self._loop.searches.take_news, experiment):
             self._loop.wake()

@@ -32,7 +32,7 @@ T = TypeVar("T")
 class CheckpointVerbs:
     """Operations on checkpoints.
 
-    Each operation reads the checkpoint storage, since no other record says which checkpoints exist.
+    Each operation reads the checkpoint storage, since the database does not have the list of checkpoints.
     """
 
     def __init__(self, store: Store, storage: CheckpointStorage, retention: Retention) -> None:
@@ -66,7 +66,7 @@ class CheckpointVerbs:
     async def part(
         self, who: Person, number: int, trial: int, checkpoint: str, name: str, offset: int = 0
     ) -> tuple[int, AsyncIterator[bytes]]:
-        """Verify one file (part) of a checkpoint, and return its bytes from `offset` on, preceded by their number.
+        """Verify one file (part) of a checkpoint; return the number of its bytes from `offset` on, and these bytes.
 
         Raises NotFound, and CheckpointDamaged if any byte of the part is damaged.
         """
@@ -86,7 +86,7 @@ class CheckpointVerbs:
     async def verify(self, who: Person, number: int, trial: int, checkpoint: str) -> CheckpointInfo:
         """Verify every byte of a checkpoint, and return the checkpoint's description with the result.
 
-        A damaged checkpoint is left where it is; it is moved aside (quarantined) only by a resume.
+        A damaged checkpoint stays where it is; only a training that tries to resume from it moves it into quarantine.
         """
         experiment = await visible(self._store, who, number)
         async with self._reading.setdefault(experiment.owner, asyncio.Lock()):
@@ -109,7 +109,7 @@ class CheckpointVerbs:
         await self._written(who, experiment, "delete", trial, checkpoint)
 
     async def collect(self, who: Person, asked: GarbageRequest) -> GarbageReport:
-        """Apply the retention rules to the experiment that `asked` names, or else to all experiments of the user."""
+        """Apply the retention rules to the experiment named in the request, or else to all experiments of the user."""
         if asked.experiment is not None:
             chosen = [await changeable(self._store, who, asked.experiment)]
         else:
@@ -210,7 +210,7 @@ async def _pieces(stream: Iterator[bytes | memoryview]) -> AsyncIterator[bytes]:
 
 
 async def _asked(ask: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a function that reads checkpoint storage in a thread, and return its result.
+    """Run a function that reads checkpoint storage in a thread, and return its result; `args` are its arguments.
 
     An OSError is raised as PlaceUnavailable.
     """

@@ -52,7 +52,8 @@ class ClusterVerbs:
     ) -> None:
         """Create the operations.
 
-        `idle` returns the gangs that leave their slots unused, with the number of seconds for which they have done so.
+        `idle` returns the gangs that leave their slots unused, with the seconds for which they have done so. `changed`
+        is called after a change that the scheduler must see; `overview` returns an experiment's overview for a user.
         """
         self._idle = idle
         self._store, self._stored_quotas, self._cluster_state = context.store, context.stored_quotas, cluster_state
@@ -63,7 +64,7 @@ class ClusterVerbs:
     # The queue
 
     async def queue(self, who: Person, limit: int) -> list[Waiting]:
-        """Return the queued requests of each pool in scheduling order; requests that cannot be scheduled now come last.
+        """Return the queued requests of each pool in scheduling order, then those that cannot be scheduled now.
 
         Beyond the first `limit` requests of each pool only the user's own are listed.
         """
@@ -76,8 +77,9 @@ class ClusterVerbs:
     async def priority(self, who: Person, number: int, priority: int | None) -> Overview:
         """Set an experiment's priority: an admin may set any, an owner one that the quota allows.
 
-        An owner may lower a priority that an admin has set. None restores the owner's priority; only admins may do
-        that. Raises NotFound, Forbidden, InvalidRequest, and Conflict if the experiment has ended.
+        An owner may lower a priority that an admin has set. None removes the admin's priority, so that the owner's
+        applies again; only admins may do that. Raises NotFound, Forbidden, InvalidRequest, and Conflict if the
+        experiment has ended.
         """
         await visible(self._store, who, number)
         if priority is None:
@@ -92,16 +94,16 @@ class ClusterVerbs:
     async def first(self, who: Person, number: int) -> Overview:
         """Put an experiment ahead of all requests in the queue; for admins only.
 
-        `priority` restores the earlier order.
+        To undo this, call `priority` with the earlier value.
         """
         await visible(self._store, who, number)
         check_admin(who, "the head of the queue is given by admins")
         return await self._first(who, number)
 
     async def _first(self, who: Person, number: int, had: int | None = None) -> Overview:
-        """Set an experiment's priority above all others.
+        """Set an experiment's priority one above the highest of all others, and to `FIRST` at least.
 
-        With `had`, set that priority again, which an earlier call has set, or less if less is enough.
+        If `had` is given, it is the priority to set; it is lowered if that suffices to be ahead of all others.
         """
         async with self._ordering:
             await self._cluster_state.now()  # applies the latest changes
@@ -200,7 +202,10 @@ class ClusterVerbs:
 
 
 def _given(who: Person, before: Experiment, priority: int, act: str) -> tuple[Mapping[str, Any], AuditEntry]:
-    """Return the changed fields of an experiment whose priority an admin sets, and the audit entry."""
+    """Return the fields to change in an experiment whose priority an admin sets, and the audit entry.
+
+    `act` is the verb in the entry: `first` or `priority`.
+    """
     _check_open(before)
     was = before.config.priority if before.priority is None else before.priority
     detail = f"priority {_spelled(was)} -> {_spelled(priority)}, of {before.owner}"
@@ -210,7 +215,7 @@ def _given(who: Person, before: Experiment, priority: int, act: str) -> tuple[Ma
 
 
 def _taken_back(who: Person, before: Experiment) -> tuple[Mapping[str, Any], AuditEntry | None]:
-    """Return the changed fields of an experiment whose owner's priority an admin restores, and the audit entry.
+    """Return the fields to change so that the owner's priority of an experiment applies again, and the audit entry.
 
     There is nothing to change, and no entry, if no admin has set a priority.
     """
@@ -233,7 +238,10 @@ def _check_open(experiment: Experiment) -> None:
 
 @dataclass(frozen=True)
 class _Look:
-    """Builder of the list of queued requests as one user may see it, with a maximum number of rows per pool."""
+    """Builder of the list of queued requests for one user, with at most `limit` rows per pool in scheduling order.
+
+    Up to `limit` further rows per pool have other requests (see `_of_pool`).
+    """
 
     cluster: ClusterState
     lengths: Mapping[str, Lengths]
@@ -299,9 +307,10 @@ def _named(row: Waiting, names: Mapping[int, str]) -> Waiting:
 def _runs(
     cluster: ClusterState, who: Person, idle: Mapping[TrialKey, float] = MappingProxyType({})
 ) -> dict[str, list[NodeRun]]:
-    """Return the allocations on each node as `who` may see them, by name of the node.
+    """Return the allocations (gangs, notebook servers, other programs) on each node as `who` may see them, by node.
 
-    Owner and number are left out where the user may not see them.
+    Owner and number are left out where the user may not see them. `idle` has the seconds for which gangs have been
+    idle.
     """
     found: dict[str, list[NodeRun]] = {}
     for key, run in sorted(cluster.runs.items()):
@@ -316,9 +325,9 @@ def _runs(
 
 
 def _group(who: Person, owner: str, group: str) -> str:
-    """Return the group of an allocation as `who` may see it.
+    """Return the group of an allocation for display to `who`; "" if the user must not see it.
 
-    It is "" if the group is only the name of an owner (without groups) whom this user may not see.
+    A user without groups is the only member of a group with their own name, which would reveal the owner.
     """
     return "" if group == owner and not who.sees(owner, group) else group
 

@@ -58,7 +58,10 @@ class CompareVerbs:
         ]
 
     def _with_tensor(self, found: Diff, a: Side, b: Side) -> Diff:
-        """Return a diff that also names the first tensor that differs, if both experiments have checkpoints."""
+        """Return a diff completed by the name of the first tensor that differs between two experiments' checkpoints.
+
+        The diff is unchanged if the results are equal, or if there are no checkpoints of the same step to compare.
+        """
         parted = found.results.parted_at
         if parted is None:
             return found
@@ -70,9 +73,9 @@ class CompareVerbs:
     def _entry(self, who: Person, experiment: Experiment) -> tuple[HistoryEntry, list[Side]]:
         """Return an experiment's entry in the history, and the data from which the caller computes its differences.
 
-        The data are those of the previous experiment, if there is one, and of this experiment. The previous experiment
-        of a rerun is the one that it repeats. If a snapshot cannot be read, there are no data, and the entry's
-        differences say so; otherwise the entry has none.
+        The data are those of the previous experiment and of this one; for a rerun, the experiment that it repeats
+        counts as the previous one. There are no data if there is no previous experiment, or if a snapshot cannot be
+        read. In the second case the entry's differences say so; otherwise they are empty.
         """
         origin = experiment.rerun_of
         before = self._store.experiment_before(experiment) if origin is None else self._store.experiment(origin)
@@ -95,7 +98,7 @@ class CompareVerbs:
         """Load the snapshots and records of two experiments for a comparison.
 
         Return ([before, after], ()), or [] and a difference that says which snapshot cannot be read. If `before` is
-        None, only `after` is loaded.
+        None, nothing is loaded.
         """
         found: list[Side] = []
         for each in (before, after):
@@ -135,10 +138,10 @@ class CompareVerbs:
             return
 
     def _first_difference(self, a: int, b: int, step: int) -> str:
-        """Return a text that names the first tensor that differs between two experiments' checkpoints of the same step.
+        """Return a text that names the first tensor that differs between checkpoints of experiments `a` and `b`.
 
-        "" if none differs, or if checkpoints cannot be read. Example: `the first tensor that differs after step 8:
-        0.weight of model`.
+        Both checkpoints are of the step `step`. "" if none differs, or if checkpoints cannot be read. Example: `the
+        first tensor that differs after step 8: 0.weight of model`.
         """
         try:
             (before, old), (after, new) = self._of_step(a, step), self._of_step(b, step)

@@ -28,7 +28,7 @@ PythonInPools = Callable[[str, str, Config, str, str], Awaitable[str]]
 
 
 class MoveVerbs:
-    """Operation that moves experiments to other pools; the control loop then stops gangs in pools that were left."""
+    """Operation that moves experiments to other pools; the control loop then stops their gangs in the earlier pools."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class MoveVerbs:
         self._cluster_state, self._python_in_pools, self._changed = cluster_state, python_in_pools, changed
 
     async def move(self, who: Person, number: int, asked: Move) -> None:
-        """Move an experiment to another pool; or to several, so that it runs in the first that has room.
+        """Move an experiment to another pool; or to several, so that it runs in the first that has enough free slots.
 
         Queued trials wait in the new pools from now on, at their place in the order. Running trials commit a
         checkpoint, release their slots, and continue there. Nothing is copied, since all pools keep checkpoints in one
@@ -70,14 +70,14 @@ class MoveVerbs:
         self._changed()
 
     def _check_usable(self, cluster: ClusterState, config: Config) -> None:
-        """Raise Conflict if none of the new pools can start gangs now, as running gangs would stop for nothing."""
+        """Raise Conflict if none of the new pools can start gangs now: a move would only stop the running gangs."""
         problems = self._engines.problems()
         reasons = [_unusable(cluster, pool, problems) for pool in config.pools]
         if all(reasons):
             raise Conflict(f"{'; '.join(reasons)}: it stays where it is")
 
     def _note(self, number: int, config: Config) -> None:
-        """Store a note for each trial that moves: its old and new pool, and the step from which it continues."""
+        """Store a note on each trial that leaves its pool: the old pool, the new pools, and the step reached."""
         for trial in self._store.restless_trials(number):
             key = AttemptId(number, trial.index, trial.attempt)
             before = self._store.attempt(key).pool if trial.attempt else ""
@@ -87,7 +87,7 @@ class MoveVerbs:
 
 
 def _unusable(cluster: ClusterState, pool: str, problems: Mapping[str, str]) -> str:
-    """Return why no gang can be started in a pool now; "" if one can."""
+    """Return why no gang can be started in a pool now; "" if one can. `problems` has the pools' problems by name."""
     if pool in problems:
         return f"pool {pool} cannot be used now: {problems[pool]}"
     if cluster.usable(pool):

@@ -42,7 +42,7 @@ class NodeEnvironments:
         admit: Callable[[AttemptId], Awaitable[object]],
         home: Path,
     ) -> None:
-        """Create the operations.
+        """Create the operations; `recorded` returns the environment of a snapshot.
 
         `admit` raises an error unless the attempt runs on nodes that cannot read the service's home directory.
         """
@@ -72,7 +72,11 @@ class NodeEnvironments:
         return await asyncio.to_thread(self._wheelhouse.piece, wheel, offset, PIECE)
 
     def _complete(self, offered: NodeEnvironment, python: Path) -> NodeEnvironment:
-        """Return `offered` with all other wheels, if they are downloaded; otherwise start to download them."""
+        """Return `offered` with the wheels of all packages if they are downloaded; otherwise start to download them.
+
+        While a download runs, the returned record is not `ready`; after a recent failure it names the `problem`.
+        `python` is the interpreter for which wheels are downloaded.
+        """
         if (wheels := self._wheelhouse.downloaded(offered.environment)) is not None:
             return offered.model_copy(update={"wheels": (*offered.wheels, *wheels)})
         id = offered.environment.id

@@ -153,7 +153,7 @@ class PoolVerbs:
 
 
 def _is_used(cluster: ClusterState) -> bool:
-    """Return whether the local pool has nodes or requests, which it need not if a service has other pools."""
+    """Return whether the local pool has nodes or requests; a service with other pools may do without it."""
     return LOCAL in cluster.pools
 
 

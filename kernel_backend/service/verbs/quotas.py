@@ -61,7 +61,7 @@ class QuotaVerbs:
             return [looked.account(key) for key in sorted(keys, key=lambda key: (key[0] != "user", key[1]))]
 
     async def set_quota(self, who: Person, kind: AccountKind, name: str, given: Mapping[str, Any]) -> Account:
-        """Set some quota fields of an account; fields that are None are reset to the hub's values.
+        """Set the quota fields in `given` for an account; fields that are None are reset to the hub's values.
 
         Raises Forbidden unless the user is an admin, and InvalidRequest for an invalid number.
         """

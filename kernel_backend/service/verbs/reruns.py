@@ -81,7 +81,10 @@ class RerunVerbs:
         return await self._add(who, await self._validator.draft(who, submission, begins_from))
 
     async def _before(self, who: Person, number: int, asked: Rerun) -> Experiment:
-        """Return the experiment to rerun, in the form that the user may run; raises NotFound, Conflict, Forbidden."""
+        """Return the experiment to rerun, changed so that this user may run it (see `as_requested_by`).
+
+        Raises NotFound, Conflict for a deleted experiment, and Forbidden.
+        """
         before = await visible(self._store, who, number)
         check_not_deleted(before)
         may_submit(who)

@@ -36,14 +36,14 @@ class SearchVerbs:
         self._reader = SearchReader(store)
 
     async def run(self) -> None:
-        """Keep the stored data for views of unfinished searches up to date until cancelled."""
+        """Keep the stored caches for users' views of unfinished searches up to date, until cancelled."""
         cache = self._loop.cluster_state.cache
         await self._reader.run(lambda: list(cache.searches.values()))
 
     # Reading
 
     async def methods(self) -> SearchMethods:
-        """Return all search methods, and for installed packages whose methods could not be loaded the problems."""
+        """Return all search methods, and why the methods of some installed packages could not be loaded."""
         problems = await asyncio.to_thread(registry.problems)
         return SearchMethods(methods=await asyncio.to_thread(registry.methods), problems=tuple(problems))
 
@@ -58,7 +58,10 @@ class SearchVerbs:
         return await self._reader.status(experiment, _settings(experiment), Page(sort, limit, offset))
 
     async def curves(self, who: Person, number: int, limit: int, points: int) -> SearchCurves:
-        """Return the learning curves of a search's trials, best first; raises the same errors as `status`."""
+        """Return the learning curves of at most `limit` trials of a search, best first, of at most `points` points.
+
+        Raises the same errors as `status`.
+        """
         experiment = await visible(self._store, who, number)
         return await self._reader.curves(experiment, _settings(experiment), limit, points)
 
@@ -70,7 +73,10 @@ class SearchVerbs:
     # Steering
 
     async def promote(self, who: Person, number: int, trial: int) -> None:
-        """Promote a trial with the next free gang, whatever its rank; raises NotFound, and Conflict if it has ended."""
+        """Promote a trial of a search (train it to the next rung) with the next free gang, however good it is.
+
+        Raises NotFound, and Conflict if the trial has ended.
+        """
         experiment = await self._open(who, number)
         found = await asyncio.to_thread(self._store.trial, number, trial)
         if found.state in TRIAL_ENDED:

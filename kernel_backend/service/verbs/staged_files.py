@@ -18,10 +18,10 @@ from kernel_backend.model.reports import ArtifactSaved
 
 
 def append(path: Path, offset: int, data: bytes) -> int:
-    """Append to a file those of the bytes `data` that it does not have yet; return the file's size.
+    """Append to a file those of the bytes `data` that it does not have yet; return the file's size in bytes.
 
-    `data` begins at the byte `offset` of the file. A symbolic link that the user may have put in place of the file is
-    not followed. Raises OSError and TooLarge.
+    `data` begins at the byte `offset` of the file, so that a repeated call adds nothing. A symbolic link that the user
+    may have put in place of the file is not followed. Raises OSError and TooLarge.
     """
     with _opened(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND) as (file, size):
         if new := news(size, offset, data):
@@ -32,7 +32,7 @@ def append(path: Path, offset: int, data: bytes) -> int:
 
 
 def content_file(folder: Path, attempt: int, digest: str) -> Path:
-    """Return the path of the temporary file, in a folder of artifacts, that collects the bytes of an artifact."""
+    """Return the path of the temporary file, in a folder of artifacts, that collects the bytes with this digest."""
     return folder / f"{TEMPORARY}{attempt}-{digest}"
 
 
@@ -44,10 +44,10 @@ def sweep_contents(folder: Path, attempt: int) -> None:
 
 
 def keep_content(content: Path, saved: ArtifactSaved) -> int | None:
-    """Turn a complete temporary file into the artifact `saved`, durably on disk, and return None.
+    """Turn the complete temporary file `content` into the artifact `saved`, durably on disk, and return None.
 
-    If bytes are missing, return the size so far. A file with another digest than `saved` was damaged on its way: it is
-    removed, and 0 is returned.
+    If bytes are missing, return the number of bytes so far. A file with another digest than `saved` was damaged on its
+    way: it is removed, and 0 is returned.
     """
     try:
         with _opened(content, os.O_RDONLY) as (file, size):
@@ -72,7 +72,7 @@ def keep_content(content: Path, saved: ArtifactSaved) -> int | None:
 
 @contextmanager
 def _opened(path: Path, flags: int) -> Iterator[tuple[IO[bytes], int]]:
-    """Open a regular file, but no symbolic link; yield it with its size."""
+    """Open a regular file with the flags of `os.open`; yield it with its size. Refuse symbolic links and devices."""
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     with open(descriptor, "rb" if flags == os.O_RDONLY else "wb", buffering=0) as file:
         status = os.fstat(descriptor)

@@ -47,10 +47,11 @@ class Staging:
         return await asyncio.to_thread(self._archive.get, experiment.snapshot)
 
     async def write(self, key: AttemptId, name: str, offset: int, data: bytes) -> StagedFile:
-        """Append `data` to an attempt's log `name`, without bytes that it has already, or replace a record.
+        """Append `data` to the log `name` of an attempt, or replace the small JSON file `name` by it.
 
-        Returns the file's size. The call is idempotent. Raises InvalidRequest if `name` is no log or record, TooLarge
-        for a log beyond its limit, NotFound, and Fenced if the attempt is over.
+        Of data for a log, which begin at `offset`, bytes that the log has already are skipped, so that the call is
+        idempotent. Returns the file's size. Raises InvalidRequest for any other name, TooLarge for a log beyond its
+        limit, NotFound, and Fenced if the attempt is over.
         """
         if not is_staged(name):
             raise InvalidRequest(f"{name[:100]!r} is no file that launchers send")
@@ -58,9 +59,9 @@ class Staging:
         return StagedFile(size=await self._alone(key, folder.path / name, partial(_write, folder, name, offset, data)))
 
     async def write_artifact(self, key: AttemptId, digest: str, offset: int, data: bytes) -> StagedFile:
-        """Append `data`, which begins at `offset`, to an artifact's temporary file; return the file's size.
+        """Append `data`, which begins at `offset`, to the temporary file of an artifact with this digest.
 
-        Raises the errors of `write`.
+        Returns the file's size. Raises the errors of `write`.
         """
         await self.open(key)
         content = content_file(artifact_folder(self._home, key.experiment, key.trial), key.number, digest)
@@ -86,7 +87,10 @@ class Staging:
         return StagedArtifact(size=saved.size, stored=True)
 
     async def _alone(self, key: AttemptId, path: Path, write: Callable[[], _T]) -> _T:
-        """Run `write` in a thread, one call at a time per attempt, since a repeated request may overtake the first."""
+        """Run `write`, which writes to `path`, in a thread; at most one call per attempt runs at a time.
+
+        Otherwise a repeated request could overtake the first. An OSError is raised as PlaceUnavailable.
+        """
         try:
             async with self._locks.setdefault(key, asyncio.Lock()):
                 return await asyncio.to_thread(write)
@@ -116,7 +120,7 @@ def _is_staged_attempt(folder: AttemptFolder) -> bool:
 
 
 def _write(folder: AttemptFolder, name: str, offset: int, data: bytes) -> int:
-    """Write a piece of the log `name`, or replace the record `name`; return the file's size."""
+    """Append a piece to the log `name` in an attempt's folder, or replace the small file `name`; return the size."""
     if is_log(name):
         return append(folder.path / name, offset, data)
     folder.write(name, data)

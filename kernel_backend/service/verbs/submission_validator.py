@@ -135,17 +135,18 @@ class SubmissionValidator:
         return await asyncio.to_thread(find, owner, snapshot, python, here, config.env == "locked")
 
     def _source_bytes(self, submission: Submission) -> int:
-        """Return how many bytes of source files must be parsed to validate the submission."""
+        """Return how many bytes of Python source must be parsed to validate the submission."""
         search = submission.config.search
         own = search.source if search is not None and search.source is not None else ""
         return len(own.encode()) + self._archive.size(submission.snapshot, DEFINITION.__eq__)
 
     async def _beginning(self, who: Person, config: Config, before: str | None) -> str | None:
-        """Return the checkpoint from which trials start; None if they start anew.
+        """Return the checkpoint from which trials start; None if they start with new weights.
 
-        If `--from` or `--warm` names a trial, it is the best checkpoint of that trial, which is pinned, so that all
-        trials of a search start from the same weights. But a checkpoint `before` to continue from, or one of the same
-        trial, is returned as it is.
+        `before` is the checkpoint that a rerun or continuation starts from, if any. If `--from` or `--warm` names a
+        trial, the result is the best checkpoint of that trial, of which only the weights are used. It is pinned, so
+        that all trials of a search start from the same weights. But `before` is returned if it is a checkpoint to
+        continue from, or belongs to the named trial.
         """
         source = warm_start.weights(config)
         if source is None or source.trial is None or (before is not None and not before.endswith(WEIGHTS)):

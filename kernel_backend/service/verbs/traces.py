@@ -29,7 +29,7 @@ class TraceVerbs:
         self._lock = asyncio.Lock()  # a request that is being stored must not be taken for an answered one
 
     async def request(self, who: Person, number: int, wanted: TraceRequest) -> Overview:
-        """Ask ranks of a running trial to record steps; its launchers receive the request with their next heartbeat.
+        """Request that ranks of a running trial record some steps; its launchers receive this with the next heartbeat.
 
         Raises Conflict if the trial does not run, or records a trace already. Raises InvalidRequest for a rank that the
         trial does not have, and for an experiment that runs a command, which cannot be traced.
@@ -53,7 +53,7 @@ class TraceVerbs:
         return await self._overview(who, number)
 
     async def pending(self, key: AttemptId) -> Trace | None:
-        """Return the trace that an attempt was asked to record and has not recorded yet; None if there is none."""
+        """Return the trace that was requested of an attempt and is not recorded yet; None if there is none."""
         known = await self._known()
         if key not in known:
             return None

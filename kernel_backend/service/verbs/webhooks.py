@@ -66,7 +66,7 @@ class WebhookVerbs:
         return _shown(added).model_copy(update={"secret": added.secret})
 
     async def remove(self, who: Person, id: int) -> Webhook:
-        """Remove a webhook and its waiting notices; return what the webhook was. Raises NotFound."""
+        """Remove a webhook and its notices that are not sent yet; return its last state. Raises NotFound."""
         hook = await self._own(who, id)
         foreign = hook.everyone or hook.owner != who.name
         entry = _entry(who, "remove webhook", hook, f"of {hook.owner}") if foreign else None

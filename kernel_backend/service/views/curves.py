@@ -11,7 +11,7 @@ KEPT = 1_000_000  # values of all cached trials together, 32 bytes each
 
 
 class CurveReader:
-    """Reader that reduces reports of trials to curves with few points.
+    """Reader that reduces the reports of a trial to learning curves with few points.
 
     It serves one caller at a time, so that concurrent callers share its cache.
     """
@@ -22,7 +22,7 @@ class CurveReader:
         self._lock = asyncio.Lock()
 
     async def curves(self, number: int, trial: int, points: int) -> Curves:
-        """Return a trial's current curves, of at most `points` points each; raises NotFound."""
+        """Return a trial's current learning curves, downsampled to at most `points` points each; raises NotFound."""
         async with self._lock:
             known = self._told.pop((number, trial), ReportedValues())
             reported_values, curves = await asyncio.to_thread(self._read, number, trial, known, points)

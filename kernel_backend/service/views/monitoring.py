@@ -166,7 +166,8 @@ def _purpose(run: Allocation) -> str:
 def _bounded(used: Counter[Key]) -> Counter[Key]:
     """Return the numbers of slots by pool, group, user and purpose, for the `MOST_USERS` users with the most slots.
 
-    The slots of all other users are summed up under the name `OTHERS`.
+    The slots of all other users are summed up with `OTHERS` as user and group: so the number of time series stays
+    limited.
     """
     by_user: Counter[str] = Counter()
     for (_, _, user, _), slots in used.items():

@@ -29,7 +29,7 @@ WARNED = 4096  # snapshots whose warnings are cached: an archive never changes
 
 
 class Overviews:
-    """View that adds why experiments wait, and warnings about snapshots; it hides what a user may not see."""
+    """View that adds to overviews why experiments wait, and warnings; it hides what a user may not see."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Overviews:
         return completed
 
     async def complete(self, who: Person, known: Sequence[Overview]) -> list[Overview]:
-        """Return overviews with reasons for waits and warnings about snapshots, without what `who` may not see."""
+        """Return overviews with reasons for waits and further warnings, without what the user `who` may not see."""
         waits: list[Wait | None] = [None] * len(known)
         if not all(each.ended for each in known):
             async with self._cluster_state.looking() as cluster:
@@ -91,7 +91,7 @@ class Overviews:
         return known.model_copy(update={"wait": wait, "warnings": warnings, **more})
 
     def _batch_size(self, experiment: Experiment) -> int | None:
-        """Return the batch size that `--batch-size auto` has found; None if it has found none yet.
+        """Return the batch size that `--batch-size auto` has found for an experiment; None if it has found none yet.
 
         None also for a search, whose trials may have different ones.
         """
@@ -109,7 +109,7 @@ class Overviews:
 
 
 def _impossible(who: Person, experiment: Experiment, trials: Sequence[Trial], cluster: ClusterState) -> Wait | None:
-    """Return why trials cannot be placed now, as a wait: nodes are too small, or too many nodes are excluded.
+    """Return why trials that are held as impossible to place must wait: nodes are too small, or too many excluded.
 
     None if no trial is held for that reason.
     """

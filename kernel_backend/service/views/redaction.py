@@ -17,7 +17,7 @@ _PREEMPTED_FOR = re.compile(r"(?:(?<= was preempted: )|(?<= was put aside: )|(?<
 
 
 class NoteRedactor:
-    """Redactor of notes for one user, which looks up the experiments that a note names; that blocks."""
+    """Redactor of notes for the user `who`; it looks up in the store the experiments that a note names (blocks)."""
 
     def __init__(self, store: Store, who: Person) -> None:
         self._store, self._who = store, who

@@ -16,7 +16,8 @@ LIVE_S = 10.0  # age of the last delivery up to which a search's ranks count as 
 def read_times(store: Store, experiment: Experiment, trial: int | None, at: float) -> Times:
     """Return the time spent in each part of a trial's work; without `trial`, of the only trial or of a whole search.
 
-    Raises NotFound for a trial that does not exist.
+    `at` is the present time in seconds since the epoch: only ranks with recent measurements count as running. Raises
+    NotFound for a trial that does not exist.
     """
     if trial is None and experiment.config.search is not None:
         whole, latest = store.total_times(experiment.number, at - LIVE_S)
@@ -27,9 +28,9 @@ def read_times(store: Store, experiment: Experiment, trial: int | None, at: floa
 
 
 def of_trial(experiment: Experiment, trial: int, live: bool, stored: Sequence[AttemptTimes]) -> Times:
-    """Return the time spent in each part of a trial's work.
+    """Return the time spent in each part of a trial's work, for all ranks together and for each rank.
 
-    It is summed over all attempts, in all and for each rank of the newest attempt. `live` is True if the trial is
+    The times are summed over all attempts; only ranks of the newest attempt are listed. `live` is True if the trial is
     running.
     """
     newest = max((each.attempt for each in stored), default=0)
@@ -51,7 +52,7 @@ def of_trial(experiment: Experiment, trial: int, live: bool, stored: Sequence[At
 def of_search(experiment: Experiment, whole: Split, running: Sequence[RankTimes]) -> Times:
     """Return the time spent in each part of the work of a search's trials, and the main cause of delay.
 
-    `running` are the times of the ranks that run now.
+    `whole` is the sum over all trials; `running` are the times of the ranks that run now, for the last minute.
     """
     minute = added(each.minute for each in running)
     operations = sum(each.operations for each in running) / max(1, len(running))

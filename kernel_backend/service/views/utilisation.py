@@ -53,9 +53,9 @@ class UtilisationReader:
 
 
 def of_trial(trial: int, stored: Sequence[StoredUse], points: int, since: float | None) -> Utilisation:
-    """Return how each rank of a trial used its slot, over all attempts.
+    """Return how each rank of a trial used its slot, over all attempts, with curves of at most `points` periods.
 
-    Samples later than the time `since` count as current; if `since` is None, none does.
+    Only measurements later than the time `since` count as current; if `since` is None, none does.
     """
     newest = max((each.attempt for each in stored), default=0)
     ranks = sorted({each.slot.rank for each in stored if each.attempt == newest})

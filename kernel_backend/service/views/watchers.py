@@ -29,7 +29,7 @@ class EncodedMessage(NamedTuple):
 
 
 class WatcherFeed:
-    """Reader of new messages while clients watch, and of older messages page by page when a client needs them."""
+    """Reader of stream messages for all watching clients: new messages once for all, older ones page by page."""
 
     def __init__(self, store: Store, bus: Notifier) -> None:
         self._store, self._bus = store, bus
@@ -73,7 +73,7 @@ class WatcherFeed:
                 self._bells.clear()
 
     def _newest(self, after: int, experiment: int | None) -> _Page | None:
-        """Return the cached messages with numbers above `after`; None if the cache does not reach back that far."""
+        """Return the messages above number `after` from the cache; None if it does not reach back that far."""
         if after < self._floor:
             return None
         new = self._recent[bisect_right(self._recent, after, key=attrgetter("seq")) :]

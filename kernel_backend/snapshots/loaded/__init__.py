@@ -114,7 +114,7 @@ class _Loader(SourceFileLoader):
     def source_to_code(self, data: Any, path: Any, **options: Any) -> Any:  # type: ignore[override]
         """Compile a training definition without statements that train, such as Lightning's `fit`.
 
-        Importing the definition must train nothing.
+        Importing the definition must train nothing. The arguments are those of `SourceLoader.source_to_code`.
         """
         snapshot = versions.read(Snapshot, (Path(self.path).parent / DESCRIPTION).read_bytes())
         modules = shipped_modules(Path(self.path).parent, snapshot.project)

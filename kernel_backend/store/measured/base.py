@@ -26,19 +26,22 @@ class MeasuredStore(Protocol):
         """
 
     def times(self, number: int, trial: int) -> list[AttemptTimes]:
-        """Return the newest times of a trial's ranks, by part of the work, in each attempt, oldest attempt first."""
+        """Return the seconds that a trial's ranks last reported for each part of their work, oldest attempt first."""
 
     def total_times(self, number: int, since: float) -> tuple[Split, list[RankTimes]]:
-        """Return an experiment's times by part of the work, summed over all ranks and attempts.
+        """Return the seconds spent in each part of an experiment's work, summed over all ranks and attempts.
 
-        Also return the times of each rank that has delivered them after `since`.
+        Also return the seconds of each single rank that has delivered them after the time `since`.
         """
 
     def use(self, number: int, trial: int) -> list[StoredUse]:
         """Return the records of how a trial's slots were used, ordered by attempt, rank and number."""
 
     def total_use(self, number: int) -> SlotUse:
-        """Return the use of all slots that an experiment held: means over the measured time, and maxima."""
+        """Return the use of all slots that an experiment held, as one record.
+
+        Rates are means over the measured time of all slots; bytes and temperature are the largest values.
+        """
 
     def spending(self, owner: str | None, since: float, until: float) -> list[AttemptSpending]:
         """Return the attempts that held slots between the times `since` and `until`, of one owner or of all.

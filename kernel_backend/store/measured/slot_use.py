@@ -46,7 +46,10 @@ def read_use(db: Connection, number: int, trial: int) -> list[StoredUse]:
 
 
 def total_use(db: Connection, number: int) -> SlotUse:
-    """Return the use of all slots that an experiment held: means over the measured time, and maxima."""
+    """Return the use of all slots that an experiment held, as one record.
+
+    Rates are means over the measured time of all slots; bytes and temperature are the largest values.
+    """
     here = slot_use.c
     columns: list[ColumnElement[Any]] = [*map(_mean, MEANS), *(func.max(here[name]) for name in LARGEST)]
     columns += [func.coalesce(func.max(here.at), 0.0), func.coalesce(func.sum(here.seconds), 0.0)]
@@ -70,7 +73,7 @@ def latest_use(db: Connection, since: float, number: int | None) -> list[StoredU
 def recent_use(db: Connection, since: float) -> list[StoredUse]:
     """Return how the gangs that hold slots now have used them since the time `since`.
 
-    There are, for each rank, a record of the newest sample and records of the periods that ended after `since`.
+    For each rank there are the newest sample, and the records of the periods that ended after `since`.
     """
     return [_read(row._mapping) for row in db.execute(_current(since))]
 
@@ -88,7 +91,10 @@ def _current(since: float) -> Select[Any]:
 
 
 def forget_curves(db: Connection, number: int) -> None:
-    """Replace the records of how an experiment used its slots by one per rank and attempt, with only the energy."""
+    """Reduce the records of how an experiment used its slots to one per rank and attempt, with only the mean power.
+
+    The curves over time are lost; the energy used can still be computed.
+    """
     here = slot_use.c
     key = [here.experiment, here.trial, here.attempt, here.rank]
     means = [_mean(name).label(name) for name in ("power", "cpu_power")]

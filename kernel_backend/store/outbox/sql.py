@@ -35,7 +35,7 @@ def enqueue(tx: Transaction, experiment: Experiment, event: EventName | None, at
 
 
 def _bound(db: Connection, webhook: int) -> None:
-    """Delete a webhook's oldest notice if as many notices wait for it as are allowed, to make room for another."""
+    """Delete a webhook's oldest waiting notice if `MOST_WAITING` notices wait, so that another can be stored."""
     count, oldest = db.execute(select(func.count(), func.min(outbox.c.seq)).where(outbox.c.webhook == webhook)).one()
     if count >= MOST_WAITING:
         db.execute(delete(outbox).where(outbox.c.seq == oldest))

@@ -14,7 +14,7 @@ export interface DifferenceRow {
 const LINES = 60; // lines of a detail
 const NONE = 'none: code, data, environment, seed and configuration are the same';
 
-/** Return the differences, the likeliest cause first, then what is not known, then the results. */
+/** Return a row for each possible cause, the likeliest first, for each unknown, and last for the results. */
 export function differencesOf(diff: Diff): DifferenceRow[] {
   const causes = diff.differences.map(({ kind, text, detail, harmless }) => ({
     kind,

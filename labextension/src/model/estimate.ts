@@ -40,8 +40,10 @@ export function secondsLeft(overview: Overview, curves: readonly Curve[], now: n
 }
 
 /**
- * Return the remaining seconds. A pause longer than any recent one counts as slow progress: a hanging training is not
- * almost done.
+ * Return the remaining seconds of an attempt that has reported steps; `total` is the number of its last step.
+ *
+ * The time since the newest report is subtracted up to the longest recent pause between reports, and added beyond it,
+ * so that the estimate for a hanging training grows instead of reaching zero.
  */
 function goingOn(rate: StepRate, total: number, now: number): number {
   const silence = Math.max(0, now - rate.newest.at);
@@ -68,7 +70,7 @@ function rateBefore(newest: Attempt | undefined, older: readonly Attempt[], mark
   return null;
 }
 
-/** Return the recent speed of an attempt, or that at its end; null with fewer than two reports. */
+/** Return the speed of an attempt over its newest reports before the time `until`; null with fewer than two. */
 function rateOf(attempt: Attempt, until: number, marks: readonly Mark[]): StepRate | null {
   const lately = latelyOf(marks.filter(mark => mark.at >= attempt.created_at && mark.at < until));
   const [start, newest] = [lately[0], lately.at(-1)];
@@ -89,7 +91,7 @@ function latelyOf(marks: readonly Mark[]): readonly Mark[] {
   return marks.slice(Math.max(0, early - 1));
 }
 
-/** Return when each step was taken, by the curve of the training loss if there is one, else by all curves. */
+/** Return when steps were reported, by the training loss if there is one, else by another curve. */
 function marksOf(curves: readonly Curve[]): Mark[] {
   const training = curves.filter(curve => curve.kind === 'training');
   const curve = training.find(each => each.metric === 'loss') ?? training[0] ?? curves[0];

@@ -18,7 +18,7 @@ export function countStates(trials: readonly Trial[]): Counts {
   return counts;
 }
 
-/** Return the indices of active trials, the best, and the newest that have failed or cannot be placed. */
+/** Return the indices of trials to display: active ones, the best, and the newest that failed or cannot be placed. */
 export function lookedAt(trials: readonly Trial[], metric: Metric): Set<number> {
   const live = trials.filter(trial => LIVE.includes(trial.state));
   const troubled = trials.filter(trial => trial.failure || trial.holds.includes('engine'));

@@ -143,8 +143,8 @@ export function trialsText(overview: Overview): string {
 }
 
 /**
- * Format the searched hyperparameters: `lr=0.003142 blocks=3`. A list of blocks is shown by its length; without a
- * space, all hyperparameters are shown.
+ * Format the searched hyperparameters: `lr=0.003142 blocks=3`. A list of blocks is shown by its length; if the search
+ * space names no hyperparameter, all are shown.
  */
 function searchedText(params: Record<string, Value>, space: Space): string {
   const own = space.parameters.filter(each => each.each === null).map(each => each.name);

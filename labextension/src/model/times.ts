@@ -24,7 +24,11 @@ export interface Bar {
   readonly shares: ReadonlyMap<Part, number>;
 }
 
-/** Return the bars of a training: the first one to be seen always, the others on request. */
+/**
+ * Return the bars of a training: the last minute if it runs, the whole run, and each rank if there are several.
+ *
+ * The view shows the first one always, and the others on request.
+ */
 export function barsOf(times: Times): Bar[] {
   const whole = { name: 'whole run', shares: sharesOf(times.whole) };
   const minute = { name: 'last minute', shares: sharesOf(times.minute) };

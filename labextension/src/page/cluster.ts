@@ -73,7 +73,7 @@ export class Cluster {
     return () => this._listeners.delete(listener);
   };
 
-  /** Poll what this view shows from now on. */
+  /** Make `view` the current view, whose data alone is polled from now on. */
   show(view: View): void {
     this._view = view;
     this.refresh();
@@ -134,7 +134,7 @@ export class Cluster {
     return this._get('/api/usage', { by });
   }
 
-  /** Return the same as CSV; throws ServiceError. */
+  /** Return the report of `spending` as CSV; throws ServiceError. */
   async spendingCsv(by: By): Promise<string> {
     return this._source.text('/usage.csv', { by });
   }

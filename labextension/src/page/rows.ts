@@ -27,7 +27,7 @@ export interface Page<Row> {
   readonly pages: number;
 }
 
-/** Return one page of the matching accounts. */
+/** Return the page `look.page` of the accounts that match the search and filters in `look`, in its order. */
 export function pageOf(accounts: readonly Account[], look: Look): Page<Account> {
   const found = accounts.filter(each => matches(each, look)).sort(by(look));
   const pages = Math.max(1, Math.ceil(found.length / PAGE));

@@ -15,7 +15,7 @@ export function titleOf(by: SpendingReport['by']): string {
   return TITLES[by];
 }
 
-/** Return the columns; without a price there is none of the cost. */
+/** Return the columns of the table; the column of the cost only if the cluster has a price. */
 export function columnsOf({ by, total }: SpendingReport): Column[] {
   const numbers: Omit<Column, 'number'>[] = [
     { title: 'Slot-hours' },
@@ -28,7 +28,7 @@ export function columnsOf({ by, total }: SpendingReport): Column[] {
   return [{ title: TITLES[by] }, ...numbers.map(column => ({ ...column, number: true }))];
 }
 
-/** Return the cells of the newest months or the largest rows, and of the total if there are several. */
+/** Return the cells of each row (the newest months, else the largest rows), and of the total if there are several. */
 export function rowsOf({ by, rows, total }: SpendingReport): string[][] {
   const shown = by === 'month' ? rows.slice(-MOST) : rows.slice(0, MOST);
   const all = rows.length > 1 ? [{ ...total, name: 'All' }] : [];

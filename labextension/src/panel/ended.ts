@@ -5,10 +5,10 @@ import type { EndedExperiment, EndedExperiments } from '../api/types';
 const OVERLAP_S = 60; // an experiment may be stored somewhat later than the time of its end
 const SINGLY = 3; // more ended experiments than this get one notice together
 
-/** What a browser remembers: endings up to `since` are known, and those of `known` (`number@time`). */
+/** Ends of experiments that a browser has seen: `since` is the newest time, `known` the ends shortly before it. */
 export interface Remembered {
   readonly since: number; // seconds since the epoch, by the service's clock
-  readonly known: readonly string[];
+  readonly known: readonly string[]; // `number@time` each
 }
 
 /** A notice to show; `number` is the experiment that it opens, null for several. */
@@ -24,8 +24,9 @@ export function askSince(remembered: Remembered | null): number | null {
 }
 
 /**
- * Return the endings in an answer that are news, and what is known from then on. A browser that remembers nothing gets no
- * notices of the past; experiments of which a view is visible are known without a notice.
+ * Return the ends in an answer of which the user must be notified, and what the browser remembers from then on.
+ *
+ * A browser that remembers nothing gets no notices of the past, and experiments with a visible view get none.
  */
 export function news(
   remembered: Remembered | null,
@@ -39,7 +40,7 @@ export function news(
   return { remembered: { since, known: recent }, fresh: remembered === null ? [] : fresh };
 }
 
-/** Return the notices of endings: one for each, or one for many. */
+/** Return the notices of ended experiments: one for each, or a single one if there are more than `SINGLY`. */
 export function noticesOf(fresh: readonly EndedExperiment[]): EndNotice[] {
   if (fresh.length > SINGLY) {
     const failed = fresh.filter(each => each.state === 'failed').length;

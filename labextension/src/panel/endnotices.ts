@@ -1,4 +1,4 @@
-/** Ask for experiments that have ended, and tell the user of them while they look elsewhere. */
+/** Poll for experiments that have ended, and notify the user of those without a visible view. */
 
 import { Notification } from '@jupyterlab/apputils';
 import type { IDisposable } from '@lumino/disposable';
@@ -45,20 +45,20 @@ export class EndNotices implements IDisposable {
     document.addEventListener('visibilitychange', this._visibilityChanged);
   }
 
-  /** Ask soon what ended while no page was open, if Daylight has been used from this browser before. */
+  /** Poll soon for what ended while no page was open, if Daylight has been used from this browser before. */
   begin(): void {
     if (this._remembered !== null) {
       this._beginning = setTimeout(() => this.look(), BEGIN_MS);
     }
   }
 
-  /** Ask now, since an experiment may have begun or ended. */
+  /** Poll now, since an experiment may have begun or ended. */
   look(): void {
     this._askedAt = -Infinity; // a hidden page asks when it is visible again
     void this._poll.schedule({ interval: Poll.IMMEDIATE, phase: 'refreshed' });
   }
 
-  /** Ask if other experiments are active than before, as far as the page knows. */
+  /** Poll now if `active`, the experiments that the page knows to be active, differ from those of the last call. */
   follow(active: readonly number[]): void {
     const now = active.join();
     if (now !== this._active) {

@@ -111,7 +111,7 @@ export class Experiments implements IDisposable {
     this.refresh();
   }
 
-  /** Keep the list narrowed to the notebook in front, if it is narrowed to one, or was at the last visit. */
+  /** Change the filter to `notebook`, now in front, if the list is filtered by notebook, or was at the last visit. */
   follow(notebook: string): void {
     const wanted = this._here || this._filter.notebook !== null;
     this._here = false;
@@ -130,7 +130,7 @@ export class Experiments implements IDisposable {
     this._changed.emit();
   }
 
-  /** What waits, and the user's quotas; null until the service has answered. */
+  /** Waiting requests, and the user's quotas; null until the service has answered. */
   get queue(): Queue | null {
     return this._queue;
   }
@@ -169,7 +169,7 @@ export class Experiments implements IDisposable {
     return [...this._chosen];
   }
 
-  /** Select an experiment for the comparison, unless there are as many as it can show. */
+  /** Select or deselect an experiment for the comparison; no more are selected than it can show. */
   choose(number: number, chosen: boolean): void {
     if (chosen && this._chosen.size < MOST_COMPARED) {
       this._chosen.add(number);

@@ -11,7 +11,7 @@ export interface Group {
   readonly items: readonly Overview[]; // newest first, as listed
 }
 
-/** Return the hyperparameters of which these experiments have several values, by name; and that of `chosen`. */
+/** Return the names of hyperparameters with several values in the list, and of the one in `chosen`; sorted. */
 export function groupParams(list: readonly Overview[], chosen: GroupBy): string[] {
   const values = new Map<string, Set<string>>();
   for (const { experiment } of list) {

@@ -47,7 +47,11 @@ export interface Heard {
   active: boolean;
 }
 
-/** Return the seconds until the next request: short while experiments are active, then longer and longer. */
+/**
+ * Return the seconds until the next request: `refreshSeconds` while experiments are active or change.
+ *
+ * After any other answer, or an error, the pause `before` is multiplied by SLOWER, up to LONGEST_S.
+ */
 export function nextPause(before: number, refreshSeconds: number, heard: Heard): number {
   if (!heard.failed && (heard.moved || heard.active)) {
     return refreshSeconds;
@@ -55,7 +59,7 @@ export function nextPause(before: number, refreshSeconds: number, heard: Heard):
   return Math.max(refreshSeconds, Math.min(before * SLOWER, LONGEST_S));
 }
 
-/** Return whether an experiment is at work, and not only waiting. */
+/** Return whether any of the experiments is at work: neither ended, queued nor paused. */
 export function isActive(found: readonly Overview[]): boolean {
   return found.some(each => !ended(each) && !['queued', 'paused'].includes(stateOf(each)));
 }

@@ -4,8 +4,10 @@ import type { Overview } from '../api/types';
 import { PAGE } from './list';
 
 /**
- * The first page is read at each look, and one of the others, in turn: the cost of a look does not depend on how many
- * are listed. A page begins below the number of an experiment, so that new and deleted ones move no other page.
+ * List of experiments that is refreshed page by page: each poll reads the first page, and one of the others in turn.
+ *
+ * The cost of a poll therefore does not depend on how many experiments are listed. A page is the experiments below a
+ * number, so that new and deleted ones shift no other page.
  */
 export class Pages {
   private _list: readonly Overview[] = [];
@@ -22,17 +24,17 @@ export class Pages {
     return this._hasMore;
   }
 
-  /** Read one more page at the next look. */
+  /** Read one more page, below the last one, at the next poll. */
   more(): void {
     this._wanted = true;
   }
 
-  /** Read an experiment again at the next look, as it has been changed. */
+  /** Read the page with this experiment at the next poll, as the experiment has been changed. */
   again(number: number): void {
     this._last = number + 1;
   }
 
-  /** Return the number below which a page is to be read besides the first one; null if there is no other page. */
+  /** Return the number below which the next poll reads a second page; null if there is only the first page. */
   next(): number | null {
     const end = this._list.at(-1);
     if (this._wanted && end) {
@@ -59,7 +61,7 @@ export class Pages {
     }
   }
 
-  /** Replace what is listed below `before`, to the end of a page, by that page. */
+  /** Replace the listed experiments between `before` and the last number of a page by the page. */
   private _put(page: readonly Overview[], before: number): void {
     const end = endOf(page);
     const above = this._list.filter(each => numberOf(each) >= before);

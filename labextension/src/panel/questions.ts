@@ -59,7 +59,7 @@ class LabelBody extends Widget {
   }
 }
 
-/** Ask the user for the labels of an experiment; null if the dialog is cancelled. */
+/** Let the user edit the labels of an experiment in a dialog, and return them; null if it is cancelled. */
 export async function askLabels(number: number, labels: Labels): Promise<Labels | null> {
   const fields = new LabelFields();
   fields.labels = labels;

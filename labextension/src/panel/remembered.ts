@@ -14,10 +14,10 @@ export interface Remembered {
 
 export const NOTHING_REMEMBERED: Remembered = { search: '', state: null, here: false, group: '', queue: false };
 
-/** Place where texts are kept; a browser that keeps nothing throws. */
+/** Store of texts by key, such as the browser's `localStorage`; it throws if the browser stores nothing. */
 export type Storage = Pick<globalThis.Storage, 'getItem' | 'setItem'>;
 
-/** Return what a text says; anything else than what is known is left out. */
+/** Parse the stored text; fields that are missing or invalid have the values of NOTHING_REMEMBERED. */
 export function rememberedIn(text: string | null): Remembered {
   let told: unknown;
   try {

@@ -8,9 +8,9 @@ import { ServiceError, StreamCut } from './source';
 import type { Listener, Source, Subscription } from './source';
 
 /**
- * connecting  nothing was heard yet (the saved state is shown, if there is one)
- * live        the stream is open; or, where no stream comes through, the service is asked every few seconds
- * lost        the stream was cut, or the service cannot be reached; it is tried again with back-off
+ * connecting  no answer has arrived yet (the saved state is shown, if there is one)
+ * live        the stream is open; or, if no stream can be opened, the service is polled every few seconds
+ * lost        the stream was cut, or the service cannot be reached; the connection is retried with back-off
  * ended       the experiment has ended and all is known: no stream is held open
  * gone        the service knows no such experiment (any more)
  * foreign     the service's experiment of this number is another one than the saved one
@@ -220,7 +220,7 @@ export class Line {
     this._retrying = setTimeout(() => this._lookAgain(), 1000 * POLL_S);
   }
 
-  /** Poll, as the last stream could not be opened, unless the current stream has lasted. */
+  /** Load the experiment again if no stream is open; a stream that is still open shows that streams work again. */
   private _lookAgain(): void {
     if (this._openedAt === null) {
       this.connect();
@@ -298,7 +298,7 @@ export class Line {
 
   // Changes that the stream does not report
 
-  /** Request the overview after a delay, as long as something may change without a message. */
+  /** Request the overview after a delay, as long as something may change that the stream does not report. */
   private _askBeside(after?: number): void {
     clearTimeout(this._requestTimer);
     const pause = this._pauseBeside;

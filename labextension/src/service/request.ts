@@ -50,7 +50,11 @@ export class LabSource implements Source {
     return this._ask(url, 'POST', asked ? JSON.stringify(asked) : null);
   }
 
-  /** Return the complete MIME bundle of an experiment's current state; throws ServiceError. */
+  /**
+   * Return the output (a MIME bundle) that shows an experiment's current state; throws ServiceError.
+   *
+   * `captured` are the sentences about the submission, which only the notebook's output has.
+   */
   async bundle(number: number, captured: readonly string[]): Promise<PartialJSONObject> {
     const url = URLExt.join(this._settings.baseUrl, 'daylight/bundle', String(number));
     return (await this._ask(url, 'POST', JSON.stringify({ captured }))) as PartialJSONObject;

@@ -82,7 +82,7 @@ export class Artifacts {
     this._tiles.forEach(tile => tile.dispose());
   }
 
-  /** Request the list if artifacts were stored since; `now` requests it at once, as it has become visible. */
+  /** Request the list if artifacts were stored since the last request, and it is visible; with `now`, at once. */
   private _again(now = false): void {
     const seq = this._look?.overview?.artifacts_seq ?? 0;
     const heard = this._look !== null && ['live', 'ended'].includes(this._look.connection);

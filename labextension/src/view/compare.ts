@@ -63,7 +63,7 @@ export class CompareView {
     this._root.remove();
   }
 
-  /** Draw what an experiment has reported, soon, together with what arrives until then. */
+  /** Schedule a drawing after a change; changes that arrive until then are drawn with it. */
   private _changed(): void {
     this._timer ??= setTimeout(
       () => {
@@ -75,7 +75,7 @@ export class CompareView {
     );
   }
 
-  /** Write what is new or draw plots, but not both in a frame, which would take too long. */
+  /** Update the texts if data has changed, else draw the plots: both in one frame would take too long. */
   private _draw(): void {
     if (this._fresh) {
       this._fresh = false;

@@ -28,7 +28,7 @@ export function button(name: string, pressed: () => void, look = ''): HTMLButton
   return h('button', { type: 'button', class: `dl-button ${look}`.trim(), onclick: pressed }, name);
 }
 
-/** Set a node's text if it differs, so that a selection or a screen reader is not disturbed otherwise. */
+/** Set a node's text only if it differs, since setting it would disturb a selection or a screen reader. */
 export function setText(node: Node, text: string): void {
   if (node.textContent !== text) {
     node.textContent = text;
@@ -73,7 +73,7 @@ export function setChildren(parent: Element, children: readonly Element[]): void
   });
 }
 
-/** Return a function that tells whether any of its arguments has changed since its last call. */
+/** Return a function that returns whether any of its arguments has changed since its last call. */
 export function changes(): (...things: unknown[]) => boolean {
   let before: unknown[] | null = null;
   return (...things) => {

@@ -53,13 +53,13 @@ export class Figure {
     this._resizing.observe(canvas);
   }
 
-  /** Set the picture to draw and to write about, with a `note` on what is unusual about it. */
+  /** Set the data of the figure, for the next `draw` and `write`; `note` says what is unusual about it, or is ''. */
   update(picture: Picture, note: string): void {
     this._picture = picture;
     this._about = note;
   }
 
-  /** Write what has changed around the plot: newest values, and the table. */
+  /** Update the texts around the plot (axis, note, newest values) and the table if the picture has changed. */
   write(): boolean {
     const picture = this._picture;
     if (picture && this._written !== picture) {

@@ -1,6 +1,6 @@
 /** Draw at most once per frame, and detect whether an element is visible. */
 
-/** Calls `draw` in the next frame, once, however often it was asked for. */
+/** Scheduler that calls `draw` once in the next frame, however often it was requested. */
 export class Frame {
   private _handle: number | null = null;
 

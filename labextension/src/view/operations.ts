@@ -84,7 +84,7 @@ export class Operations {
     this._record.disabled = false;
   }
 
-  /** Look for a newer trace if artifacts were stored since. */
+  /** Request the newest trace if artifacts were stored since the last request, and it is visible. */
   private _again(): void {
     const seq = this._look?.overview?.artifacts_seq ?? 0;
     const heard = this._look !== null && ['live', 'ended'].includes(this._look.connection);

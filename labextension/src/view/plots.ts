@@ -16,12 +16,12 @@ interface Shown {
   due: Plotted | null; // what the figure does not have yet
 }
 
-/** Figures that wait to be drawn, or to be written, in the order in which they came. */
+/** Queue of figures of which the plot must be drawn, or the texts be updated, in order of arrival. */
 class Queue {
   private readonly _waiting = new Set<Shown>(); // one that comes again keeps its place
   private _took = 0; // milliseconds, of the last one
 
-  /** `serve` returns false if that is not possible now. */
+  /** `serve` draws a figure or updates its texts; it returns false if that is not possible now. */
   constructor(private readonly _serve: (figure: Figure) => boolean) {}
 
   get empty(): boolean {
@@ -36,7 +36,10 @@ class Queue {
     this._waiting.delete(shown);
   }
 
-  /** Serve the first ones, and others as long as each is expected to be done at `end`; return false if some are left. */
+  /**
+   * Serve at least `first` figures, and more while each is expected to be done by the time `end`; return false if the
+   * time was used up.
+   */
   serve(end: number, first: number): boolean {
     let served = 0;
     for (const shown of [...this._waiting]) {
@@ -69,7 +72,7 @@ export class Plots {
   private _plotted: readonly Plotted[] = [];
   private _all = false;
 
-  /** `wanted` is called when `draw` must be called although no data has changed. */
+  /** `wanted` is called when `draw` must be called although no data has changed, as after a change of the theme. */
   constructor(
     host: HTMLElement,
     private readonly _wanted: () => void
@@ -100,10 +103,10 @@ export class Plots {
   }
 
   /**
-   * Draw and write if visible, as much as a frame allows; return true if everything is done.
+   * Draw plots and update their texts, if visible, as much as a frame allows; return true if everything is done.
    *
-   * If there is too much for one frame, canvases and words have their turns: layout and painting follow from words,
-   * many pixels from a canvas. Canvases come first otherwise, for their text would wait for the layout of new words.
+   * If there is too much for one frame, frames alternate between plots and texts. Otherwise plots come first, since
+   * drawing after new text would wait for its layout.
    */
   draw(): boolean {
     if (!this._sight.visible) {
@@ -172,7 +175,7 @@ export class Plots {
   }
 }
 
-/** Give a figure what it does not have yet. */
+/** Pass a figure its new data, if there is any. */
 function renew(shown: Shown): void {
   if (shown.due) {
     const { picture, note } = shown.due.make();

@@ -31,7 +31,7 @@ const COLOURS = [
 ];
 const NOT_POSITIVE = 'no log axis here: there are values of zero or less';
 
-/** One metric to draw; `from` is its input, by which unchanged plots are recognised. */
+/** Plot of one metric, created by `make` when it is drawn; `from` are its inputs, to recognise unchanged plots. */
 export interface Plotted {
   readonly metric: string;
   readonly from: readonly unknown[];

@@ -43,7 +43,7 @@ export class Question {
     );
   }
 
-  /** Ask the user; `act` is called on confirmation, and `opener` gets the focus back. */
+  /** Show the confirmation; `act` is called if the user confirms, and `opener` gets the focus back. */
   open(title: string, opener: HTMLElement, act: () => void): void {
     setText(this._title, title);
     setAttribute(this.root, 'aria-label', title);

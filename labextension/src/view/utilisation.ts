@@ -72,7 +72,7 @@ export class Utilisation {
     this._frame.dispose();
   }
 
-  /** Ask for curves only while they are shown. */
+  /** Return the query of the request: it includes the curves only while they are shown. */
   private _query(): Record<string, number> {
     return { points: this._fold.open ? POINTS : 0, ...(this._trial === null ? {} : { trial: this._trial }) };
   }

@@ -19,10 +19,12 @@ _SLACK = 1e-9  # quantities are no exact numbers as floats
 
 
 def holders(pods: Iterable[ClusterPod], resource: str, per_slot: float, spare: float) -> tuple[Holder, ...]:
-    """Return the given pods (those on a node that are not Daylight's) with the number of slots that each occupies.
+    """Return the pods that occupy slots of a node, each with the number of slots that it occupies.
 
-    `spare` is the amount of the resource on the node beyond its whole slots. Requests smaller than a slot are added up;
-    the pod whose request makes the sum reach the next slot is listed with that slot.
+    `pods` are the node's pods that are not Daylight's. `per_slot` is the amount of `resource` in one slot, `spare` the
+    amount on the node beyond its whole slots. Requests are added up, the largest first, and each pod counts for as many
+    slots as its request adds to the sum, rounded up. Example: of four pods with half a slot each, two are returned,
+    with one slot each.
     """
     found, amount = [], -spare
     for pod in sorted(pods, key=lambda pod: (-pod.requests.get(resource, 0.0), pod.name)):
@@ -61,8 +63,8 @@ def with_new_nodes(nodes: Sequence[Node], pool: Pool, kind: str) -> list[Node]:
 def limited(nodes: Sequence[Node], most: int, counts: Callable[[Holder], bool]) -> list[Node]:
     """Return the nodes with slots removed, so that they have at most `most` in total.
 
-    Slots are removed in this order: slots that pods occupy for which `counts` is False, free slots, and slots of the
-    other pods. In each of these steps, slots of the last nodes are removed first.
+    First the slots of pods for which `counts` returns False are removed, then free slots, then the slots of the other
+    pods; in each of these steps, the slots of the last nodes first.
     """
     excess, found = sum(node.slots for node in nodes) - most, list(nodes)
 
@@ -81,8 +83,8 @@ def limited(nodes: Sequence[Node], most: int, counts: Callable[[Holder], bool]) 
 def under_quota(nodes: Sequence[Node], quota: QuotaLimit) -> list[Node]:
     """Return the nodes with their slots reduced to the number that the namespace's quota allows the pool.
 
-    Pods of the namespace that run outside of the pool's nodes use up the quota, too. The free slots that the quota does
-    not cover are therefore shown as occupied by them.
+    Pods of the namespace on nodes that are not in the pool use up the quota as well. So many free slots are shown as
+    occupied by them as the quota does not cover.
     """
     found = limited(nodes, quota.slots, lambda holder: holder.name.startswith(f"pod {quota.namespace}/"))
     beyond = sum(map(_free, found)) - quota.left
@@ -104,10 +106,7 @@ def _less_free(node: Node, most: int) -> Node:
 
 
 def _less_held(node: Node, most: int, which: Callable[[Holder], bool]) -> Node:
-    """Return a node with up to `most` of its occupied slots removed.
-
-    Only slots are removed whose holder (a pod) `which` accepts.
-    """
+    """Return a node with up to `most` of those slots removed that pods occupy for which `which` returns True."""
     held, left = list[Holder](), most
     for each in node.held_by:
         taken = min(left, each.slots) if which(each) else 0

@@ -22,16 +22,20 @@ def device_word(resource: str) -> str:
 
 
 def device_names(item: Mapping[str, Any], resource: str) -> tuple[str]:
-    """Return the product name of a node's GPUs, from the labels of NVIDIA's or AMD's feature discovery.
+    """Return the product name of a node's GPUs, as a tuple of one name, which the caller repeats for each slot.
 
-    The result is a tuple of one name, which the caller repeats for each slot. Without such labels it is a generic name.
+    The name comes from the labels of NVIDIA's or AMD's feature discovery, in the node's API object `item`. Without such
+    labels it is a generic name.
     """
     product = _labels(item).get(f"{resource.removesuffix(_SHARED)}.product", "")
     return (product.replace("-", " ") or device_word(resource) or "GPU",)
 
 
 def shared_by(item: Mapping[str, Any], resource: str) -> str:
-    """Return why a node's devices cannot count as slots: several pods share each of them. "" if they are not shared."""
+    """Return why a node's devices cannot count as slots, since several pods share each; "" if they are not shared.
+
+    `item` is the node's API object, and `resource` the name of the devices' resource, such as `nvidia.com/gpu`.
+    """
     labels, whole = _labels(item), resource.removesuffix(_SHARED)
     strategy, replicas = labels.get(f"{whole}.sharing-strategy", "none"), labels.get(f"{whole}.replicas", "")
     count = int(replicas) if replicas.isdigit() else 1

@@ -82,7 +82,7 @@ class PoolNodes:
         """Return the free slots of the nodes now, and the pods of others that wait for them; raise EngineUnavailable.
 
         `own` are the pool's own pods, as they were listed at time `at`. If the service cannot see which pods wait, the
-        result has only the reason.
+        result has only the field `problem`, which says why.
         """
         nodes = await self.newest()
         if self._pool.settings.queue:
@@ -110,9 +110,10 @@ class Quotas(NamedTuple):
 def pool_nodes(
     items: Sequence[dict[str, Any]], pool: Pool, pods: Sequence[ClusterPod] = (), quotas: Quotas | None = None
 ) -> tuple[list[Node], str]:
-    """Return a pool's nodes, reduced to its limits, and a sentence for users on the limit by quotas ("" if none).
+    """Return a pool's nodes with their slots, and a sentence for users on the limit that quotas set ("" if none).
 
-    `items` are the API objects of nodes, `pods` all pods of the cluster that are known.
+    The slots are reduced to the limits of the pool and to those of the quotas. `items` are the API objects of the
+    nodes, `pods` all pods of the cluster that are known.
     """
     settings = pool.settings
     mine, resource = [each for each in items if tolerated(each, settings)], settings.resource or RESOURCE
@@ -135,7 +136,10 @@ def pool_nodes(
 
 
 def _node(item: dict[str, Any], pool: Pool, unit: str, per_slot: float, pods: Sequence[ClusterPod]) -> Node:
-    """Return a node whose slots have `per_slot` of the resource `unit` each, with the slots that other pods occupy."""
+    """Return a node, from its API object, with its slots and those of them that other pods occupy.
+
+    Each slot has the amount `per_slot` of the resource `unit`. `pods` are the pods on the node.
+    """
     metadata, settings, problem = item["metadata"], pool.settings, _condition(item)
     cordoned, notice = bool(item.get("spec", {}).get("unschedulable")), termination_notice(item)
     addresses = item.get("status", {}).get("addresses", [])
@@ -167,7 +171,7 @@ def _offered(item: dict[str, Any], resource: str) -> float:
 
 
 def _condition(item: dict[str, Any]) -> str:
-    """Return why a node is not ready; "" if it is ready."""
+    """Return why a node, given by its API object, is not ready; "" if it is ready."""
     for each in item.get("status", {}).get("conditions", []):
         if each["type"] == "Ready":
             return "" if each["status"] == "True" else str(each.get("message") or each.get("reason") or "NotReady")

@@ -51,7 +51,10 @@ class ClusterPods(PodFollower):
         self.everywhere = True  # whether those of other namespaces are known
 
     async def changes(self) -> int:
-        """Keep the cache up to date; return a number that grows whenever a pod's node or requests change."""
+        """Start or continue to follow the pods; return a number that grows whenever a pod's node or requests change.
+
+        The caller compares it with an earlier number to see whether it must compute its results anew.
+        """
         await self._ask()
         return self._changes
 

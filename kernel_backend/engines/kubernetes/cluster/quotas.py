@@ -45,8 +45,9 @@ def quota_limit(
 ) -> QuotaLimit | None:
     """Return the tightest limit on slots that the namespace's quotas set; None if they limit no resource of a slot.
 
-    `cost` has the amounts that one slot requests. Quotas with scopes are ignored, as only Kubernetes decides which pods
-    they count.
+    `items` are the ResourceQuotas as API objects, `pods` the pods of the cluster, and `cost` has the amount of each
+    resource that one slot requests. Quotas with scopes are ignored, as only Kubernetes can decide which pods they
+    count.
     """
     there = [each for each in pods if each.namespace == namespace]
     found = []
@@ -82,9 +83,9 @@ def whole_slots(amount: float, per_slot: float) -> int:
 
 
 def _resource(name: str) -> str:
-    """Return the resource that an entry of a quota limits, without the prefix `requests.` or `limits.`.
+    """Return the resource that an entry of a quota limits: `cpu` for `requests.cpu`, `limits.cpu` and `cpu`.
 
-    In the pods of gangs, requests equal limits.
+    Limits and requests need not be distinguished, since they are equal in the pods of gangs.
     """
     return name.removeprefix("requests.").removeprefix("limits.")
 

@@ -1,1 +1,1 @@
-"""Run a command: each rank starts one process of it, watches it and ends it."""
+"""Run a command line that a user has submitted: each rank starts it as a child process, watches it and ends it."""

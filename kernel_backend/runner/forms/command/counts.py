@@ -18,10 +18,11 @@ class Place(NamedTuple):
 
 @dataclass
 class Counts:
-    """Numbers of steps and epochs of a program, counted from its reports.
+    """Numbers of steps and epochs that a program has trained, counted from its reports.
 
-    As long as no report names its step, each report with values is a step. A validation completes an epoch. If reports
-    name epochs, the completed epochs are counted from the first epoch named; otherwise, each validation adds one.
+    As long as no report names its step, each report with values counts as one step. A validation completes an epoch. If
+    reports name epochs, the completed epochs are counted from the first epoch named; otherwise, each validation adds
+    one.
     """
 
     step: int = 0
@@ -50,8 +51,8 @@ class Counts:
     def skip(self, later: Counts) -> None:
         """Continue the step count at that of `later`, so that no step number is used twice in the curves.
 
-        `later` are the counts that the program had reached when it ended; this object has those of the older files from
-        which the program now restarts.
+        `later` has the counts that the program had reached when it ended; this object has those of the older files from
+        which the program now restarts. If the program's reports name their steps, nothing is changed.
         """
         if not self.names_steps:
             self.step = max(self.step, later.step)
@@ -62,5 +63,5 @@ class Counts:
 
     @classmethod
     def of(cls, state: Mapping[str, Any]) -> Counts:
-        """Return the counts that `state` has saved as JSON data."""
+        """Return the counts in `state`, the JSON data that the method `state` has returned."""
         return cls(**state)

@@ -15,7 +15,10 @@ from kernel_backend.runner.definition.trackers import SILENT
 
 
 def launcher_env(base: Mapping[str, str], job: LaunchSpec) -> dict[str, str]:
-    """Return the variables that the launchers of torchrun and DeepSpeed set, except those in `base`, such as RANK."""
+    """Return the environment variables that torchrun and DeepSpeed set for a rank, such as GROUP_RANK.
+
+    Variables that `base`, the rank's own environment, always has, such as RANK, are left out.
+    """
     rank, size = base.get("RANK", "0"), base.get("WORLD_SIZE", "1")
     sizes = [len(share.slots) for share in job.placement]
     node = next(index for index in range(len(sizes)) if int(rank) < sum(sizes[: index + 1]))
@@ -38,7 +41,7 @@ def launcher_env(base: Mapping[str, str], job: LaunchSpec) -> dict[str, str]:
 def program_env(
     base: Mapping[str, str], job: LaunchSpec, folder: Path, checkpoints: Path, paths: Sequence[Path], python: str
 ) -> dict[str, str]:
-    """Return all environment variables for the program of a rank, including those in `base`.
+    """Return all environment variables for the program of a rank, including those of `base`, the rank's environment.
 
     `folder` is where the program and its rank exchange messages; `checkpoints` is the program's checkpoint folder. The
     folders `paths` come first on `PYTHONPATH`, and the folder of the interpreter `python` comes first on `PATH`.
@@ -59,7 +62,11 @@ def program_env(
 
 
 def argv(command: Command, job: LaunchSpec, checkpoints: Path, python: str) -> list[str]:
-    """Return the command as a list of arguments, with hyperparameters, snapshot path and interpreter filled in."""
+    """Return the command as a list of arguments, with its placeholders for hyperparameters and `checkpoints` filled in.
+
+    `checkpoints` is the program's checkpoint folder. The path of the program becomes that of its copy in the snapshot,
+    and a first argument `python` becomes the path of the job's interpreter, which the parameter `python` has.
+    """
     words = command.filled(job.params, str(checkpoints))
     if command.at is not None and command.program is not None:
         words[command.at] = str(Path(job.code) / PROJECT / command.program)

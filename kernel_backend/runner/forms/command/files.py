@@ -32,11 +32,12 @@ Fingerprint = Mapping[str, tuple[int, int, int]]  # inode, size and time of each
 
 
 class CheckpointFiles:
-    """Folder, below `root`, in which a trial's program saves its checkpoints, as the content of Daylight's checkpoints.
+    """Folder, below `root`, in which a trial's program saves its checkpoints; Daylight's checkpoints are copies of it.
 
-    If the program commits checkpoints itself, a restart restores the folder to the newest commit. Otherwise the program
-    finds the folder as it was when the program ended. If the program then fails before it changes a file, the next
-    restart restores the newest copy, since the program may have been killed while it wrote a file.
+    A program may commit checkpoints itself: it sends a request, or creates the file COMMIT. Then a restart restores the
+    folder to the newest commit. Otherwise the program finds the folder as it was when the program ended. If the program
+    then fails before it changes a file, the next restart restores the newest copy, since the program may have been
+    killed while it wrote a file.
     """
 
     def __init__(self, root: Path, uid: str) -> None:
@@ -70,7 +71,10 @@ class CheckpointFiles:
         self._failed.unlink(missing_ok=True)
 
     def failed(self) -> None:
-        """Record that the program failed by itself. The next attempt may have to restore the folder from a copy."""
+        """Record that the program failed by an error of its own.
+
+        The next attempt may then have to restore the folder from a copy, in case the folder's files are the cause.
+        """
         self._root.mkdir(parents=True, exist_ok=True)
         self._failed.touch()
 
@@ -146,14 +150,14 @@ class CheckpointFiles:
     # Called by a Checkpointer
 
     def gather(self) -> PerRankState:
-        """Return an empty state: only rank 0 has files to save."""
+        """Return an empty state, as no rank has a state of its own: rank 0 alone saves the files."""
         return NOBODYS
 
     def check(self) -> None:
         """Do nothing: a checkpoint of files is never incompatible with the program."""
 
     def split(self, _: PerRankState) -> tuple[dict[str, Any], Parts]:
-        """Return the copied files, each as a tensor of bytes, by path, in the form in which checkpoints are written."""
+        """Return the copied files as a checkpoint part: their paths as its state, their bytes as its tensors."""
         state, tensors = flatten(self._tensors)
         return {PART: state}, {PART: tensors} if tensors else {}
 
@@ -161,7 +165,8 @@ class CheckpointFiles:
         """Replace the folder's files by those of a checkpoint, unless the folder has newer ones of this trial.
 
         Newer files are those that an earlier attempt has left after this checkpoint. They are replaced, too, if the
-        program commits checkpoints itself, or failed when it started with them.
+        program commits checkpoints itself, or failed when it started with them. `read` returns the bytes of the
+        checkpoint's parts; `others` is ignored.
         """
         known = self._known()
         is_left = known.get("uid") == self._uid and known.get("committed") == manifest.id
@@ -207,7 +212,7 @@ class NoCopy(HostCopy):
     """Substitute for the copier of tensors to host memory, for tensors that nothing modifies: it copies nothing."""
 
     def begin(self, parts: Parts, lazily: bool) -> Copying:
-        """Return the result of a finished copy, without copying: it has the tensors themselves."""
+        """Return `parts` as the result of a finished copy, though no tensor is copied; `lazily` is ignored."""
         return Copying(parts, [], lambda: None)
 
 

@@ -44,7 +44,7 @@ _GUARANTEE = "none: the program goes on from what it saved"
 class Lead:
     """Handler, on rank 0, of a program's reports, requests and checkpoints, and of its trial's target.
 
-    The target is the epoch or step after which a search compares the trial with others.
+    The target is the epoch or step at which the trial's search decides whether it trains further.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Lead:
         return self.counts.step
 
     def note(self, text: str, level: Literal["info", "warning"] = "info") -> None:
-        """Show the user a note."""
+        """Send the user a note; `level` says whether it is a warning."""
         self._spool.say(Note(text=text, level=level))
 
     def begin(self, world: int) -> bool:
@@ -153,9 +153,10 @@ class Lead:
         return requests
 
     def _count(self) -> None:
-        """Count and pass on new reports, until the trial reaches its target; keep further ones for later.
+        """Count the steps and epochs of new reports, and report their values to the service as points of the curves.
 
-        Reports beyond the trial's maximum length are never counted.
+        Reports after the one with which the trial reaches its target wait until the search sets a further target;
+        reports beyond the trial's maximum length are never counted.
         """
         counted = False
         while self._queue and not self.at_target and not self.over:
@@ -209,9 +210,10 @@ class Lead:
     # Checkpoints
 
     def _save(self) -> None:
-        """Save the program's checkpoint folder if the program has asked for it, or its files have changed.
+        """Save the program's checkpoint folder if the program has requested it, or if files in the folder have changed.
 
-        Without a request, it is saved only at intervals, and once the files no longer change.
+        Without a request, it is saved only at intervals, and once the files no longer change. If they never stop
+        changing, it is saved nevertheless, after three intervals.
         """
         if self._due:
             self.files.commits = True
@@ -238,7 +240,10 @@ class Lead:
         return max(LEAST_S, COST * self._checkpoints.cost.write)
 
     def _commit(self) -> bool:
-        """Save the program's checkpoint folder and wait until it is committed; return False if files are changing."""
+        """Save the program's checkpoint folder and wait until the checkpoint is committed.
+
+        Return False, without a checkpoint, if files in the folder are changing.
+        """
         self._progress.tick("checkpoint", self.step)
         if not self.files.stage():
             return False
@@ -271,12 +276,12 @@ class Lead:
 
     @property
     def over(self) -> bool:
-        """Return True once a program in a search has reported as many epochs or steps as the trial trains at most."""
+        """Return True once a program in a search has reported the maximum number of epochs or steps of its trial."""
         return self._job.until is not None and self._units >= self._total
 
     @property
     def beyond(self) -> bool:
-        """Return True once a program in a search has sent further reports after the trial's maximum length."""
+        """Return True once a program in a search has sent further reports after the maximum length of its trial."""
         return self.over and bool(self._queue)
 
     @property
@@ -288,11 +293,11 @@ class Lead:
         return self.counts.step if self._job.config.steps is not None else self.counts.epochs
 
     def has_saved(self, told: float) -> bool:
-        """Return True if the program has saved since the Unix time `told`, and its files have not changed just now.
+        """Return True if the program has saved its state since it was requested to end, and is not writing files now.
 
-        `told` is the time at which the program was asked to end. If it must end because the trial has reached its
-        search's target or its maximum length, any save counts that came after the middle of the time between the
-        last two validations.
+        `told` is the Unix time of that request. If the program must end because the trial has reached its search's
+        target or its maximum length, an earlier save counts as well, if it came in the second half of the time between
+        the last two validations.
         """
         began, ended = self._units_at
         since = (began + ended) / 2 if self.at_target or self.over else told
@@ -331,7 +336,10 @@ class Lead:
 
 
 def _judges(job: LaunchSpec) -> bool:
-    """Return True if `--metric` marks reports as validations: in a search, or if the option was set."""
+    """Return True if each report with the metric of `--metric` counts as a validation.
+
+    This holds in a search, and if the option `--metric` was set.
+    """
     return job.config.search is not None or job.config.metric != Metric()
 
 

@@ -22,11 +22,11 @@ _HINTS = {
 
 
 def program_failure(code: int, log: Path, rank: int, step: int | None, command: str, sources: Sources) -> Failure:
-    """Return a record of why a program failed, which ended with exit `code` (negative for a signal).
+    """Return the failure of a program of this `rank` that ended with the exit code `code`, negative for a signal.
 
-    If its log ends with a traceback, the failure is that exception, with the lines of the user's code. If a shell
-    reports that its command was killed by a signal, that signal is the cause. `step` is the step in which the program
-    failed, None if unknown.
+    If its log ends with a traceback, the failure is that exception, with the lines of the user's code, which `sources`
+    finds. If a shell reports that its command was killed by a signal, that signal is the cause. `step` is the step in
+    which the program failed, None if unknown; `command` is the command line, for the message.
     """
     text = end_of(log)
     refusal = usage_error(code, text)

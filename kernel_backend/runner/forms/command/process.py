@@ -27,7 +27,7 @@ class ProgramProcess:
     """
 
     def __init__(self, words: Sequence[str], env: Mapping[str, str]) -> None:
-        """Start the program `words` in the current folder; raise InvalidDefinition if it cannot be started."""
+        """Start the program with the arguments `words` in the current folder; raise InvalidDefinition if that fails."""
         adopt_descendants()
         try:
             self._child = subprocess.Popen(
@@ -62,7 +62,7 @@ class ProgramProcess:
         self._signal(signal.SIGCONT)
 
     def terminate(self) -> None:
-        """Send SIGTERM to the program's first process alone: to save its state, it may need its loader workers."""
+        """Send SIGTERM to the program's first process only, which may need its data loader processes to save."""
         if self.code() is None:
             self._child.terminate()
 

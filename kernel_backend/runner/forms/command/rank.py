@@ -1,4 +1,4 @@
-"""Run one rank of a command, without importing a definition or connecting a backend."""
+"""Run one rank of a job that is a command line, without importing the user's code or joining a process group."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ def work(
 ) -> int:
     """Run the job's command as one of its ranks; return the exit code of the rank.
 
-    `watch` is called with the object that trains, once it has been created.
+    `watch` is called with the object that trains, once it has been created. `instructions` are received from the
+    launcher, and reports are sent to it by `spool`.
     """
     code = Path(job.code)
     snapshot = read_snapshot(code)

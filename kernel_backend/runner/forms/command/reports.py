@@ -24,7 +24,10 @@ class Logged(NamedTuple):
 
 
 class Request(NamedTuple):
-    """Request of a program to its rank, such as `checkpoint`. The program waits until a file named `answer` exists."""
+    """Request of a program to its rank, such as `checkpoint`, with its `fields`.
+
+    If it has an `answer`, the program waits until a file named after that ID exists.
+    """
 
     kind: str
     fields: Mapping[str, Any]
@@ -32,7 +35,7 @@ class Request(NamedTuple):
 
 
 class Messages:
-    """Reader of the messages that a program writes; lines that cannot be parsed are collected in `unread`."""
+    """Reader of the file of JSON lines to which a program writes messages; invalid lines are collected in `unread`."""
 
     def __init__(self, path: Path) -> None:
         self._lines = Tail(path, longest=LONGEST)
@@ -100,9 +103,9 @@ class LogPatterns:
 
 
 def logged(numbers: Mapping[str, float], validation: bool) -> Logged:
-    """Return reported numbers as values, and step and epoch apart from them.
+    """Return a report: the numbers named `step` and `epoch` become its step and epoch, the others its values.
 
-    A number named `step` or `epoch` that is not whole is dropped.
+    A `step` or `epoch` that is negative or no whole number is dropped.
     """
     values = {name: value for name, value in numbers.items() if name not in _PLACES}
     step, epoch = (_whole(numbers.get(name)) for name in _PLACES)

@@ -67,7 +67,10 @@ class CommandTraining:
         return self._lead.step if self._lead is not None else 0
 
     def train(self) -> int:
-        """Run the program to its end, or until its slots are reclaimed; return the exit code."""
+        """Run the program until it ends or must end; return the exit code of the rank.
+
+        It must end early if its slots are reclaimed, or if its search does not train the trial further.
+        """
         if self._lead is not None and not self._lead.begin(self._size):
             self._board.leave()
         if self._board.leaving:
@@ -183,7 +186,7 @@ class CommandTraining:
     def _left(self) -> int:
         """Wait until the programs of all ranks, which were ended early, are gone; return the exit code of this rank.
 
-        On rank 0, save the program's checkpoint folder then.
+        Rank 0 then saves the program's checkpoint folder.
         """
         self._board.ended()
         if self._lead is None:
@@ -199,7 +202,11 @@ class CommandTraining:
         return RELEASED
 
     def _ended(self, code: int) -> int:
-        """Do what remains after this rank's program has ended with exit `code`; return the exit code of the rank."""
+        """Handle that this rank's program has ended by itself with exit code `code`; return the exit code of the rank.
+
+        A failure is written to a file. After a success, wait until the programs of all ranks have ended; rank 0 then
+        saves the checkpoint folder.
+        """
         if self._lead is not None:
             self._lead.end()
         if self._board.leaving:

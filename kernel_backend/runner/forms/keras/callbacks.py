@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class JobCallbacks(keras.callbacks.CallbackList):  # type: ignore[misc]
-    """Callback list of Keras' `fit` that calls the user's callbacks and the KerasLoop, which counts and saves steps."""
+    """Callback list for Keras' `fit`: it calls the user's callbacks, and a KerasLoop, which reports and saves steps."""
 
     def __init__(self, loop: KerasLoop, callbacks: Sequence[Any], **options: Any) -> None:
         super().__init__(list(callbacks), add_history=True, **options)
@@ -38,32 +38,38 @@ class JobCallbacks(keras.callbacks.CallbackList):  # type: ignore[misc]
             super().on_epoch_begin(epoch, logs)
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        """Begin a step, unless an earlier attempt has trained this batch already."""
+        """Begin a step in the KerasLoop, then call the user's callbacks.
+
+        Nothing is done for a batch that an earlier attempt has trained.
+        """
         if not self._loop.skips(batch):
             self._loop.begin_step()
             super().on_train_batch_begin(batch, logs)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """End a step, unless an earlier attempt has trained this batch already."""
+        """Call the user's callbacks with the logs that the KerasLoop returns, then end the step in the KerasLoop.
+
+        Nothing is done for a batch that an earlier attempt has trained.
+        """
         if not self._loop.skips(batch):
             super().on_train_batch_end(batch, self._loop.trained(logs))
             self._loop.end_step()
 
     def on_test_begin(self, logs: Any = None) -> None:
-        """Begin a validation."""
+        """Begin a validation in the KerasLoop, then call the user's callbacks."""
         self._loop.begin_validation()
         super().on_test_begin(logs)
 
     def on_test_batch_begin(self, batch: int, logs: Any = None) -> None:
-        """Begin a batch of a validation."""
+        """Begin a batch of a validation in the KerasLoop, then call the user's callbacks."""
         self._loop.begin_validation_batch()
         super().on_test_batch_begin(batch, logs)
 
     def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
-        """End a batch of a validation."""
+        """End a batch of a validation in the KerasLoop; the user's callbacks get the logs that it returns."""
         super().on_test_batch_end(batch, self._loop.validated(batch, logs))
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """End an epoch, together with its last step."""
+        """Call the user's callbacks, then end the epoch and its last step in the KerasLoop."""
         super().on_epoch_end(epoch, logs)
         self._loop.end_epoch(logs)

@@ -108,11 +108,17 @@ class Shares(DataAdapter):  # type: ignore[misc]
         self.batch: Batch | None = None  # the batch that Keras currently has
 
     def get_torch_dataloader(self) -> Iterator[Any]:
-        """Return an iterator over one pass on the torch backend, with markers in place of batches trained before."""
+        """Return an iterator over one pass on the torch backend: this rank's shares of the batches of an epoch.
+
+        In place of each batch that an earlier attempt has trained, it yields the marker SKIPPED.
+        """
         return itertools.chain(itertools.repeat(SKIPPED, self.taken), self._pass())
 
     def get_tf_dataset(self) -> Any:
-        """Return one pass on TensorFlow as a `tf.data.Dataset`, without batches that an earlier attempt has trained."""
+        """Return one pass over this rank's shares on TensorFlow, as a `tf.data.Dataset`.
+
+        Batches that an earlier attempt has trained are left out.
+        """
         return self.feed.dataset()
 
     @cached_property
@@ -135,7 +141,7 @@ class Shares(DataAdapter):  # type: ignore[misc]
 
     @property
     def count(self) -> int:
-        """Return the number of batches in a pass."""
+        """Return the number of batches in a pass over the data set."""
         assert self._batches.per_epoch is not None
         return self._batches.per_epoch
 

@@ -54,7 +54,7 @@ class KerasLoop:
         return position.over or self._stopped == self._length or position.epoch >= self.epochs(config.epochs)
 
     def epochs(self, wanted: int) -> int:
-        """Return the number of epochs to train: `wanted`, or with `--steps` as many as contain that number of steps."""
+        """Return the number of epochs to train: `wanted`; with `--steps N`, the fewest epochs that contain N steps."""
         steps = self._rank.config.steps
         return wanted if steps is None else -(-steps // self._train.count)
 
@@ -66,7 +66,10 @@ class KerasLoop:
         return {"batch": self._train.taken, "stopped": self._stopped, "build": build_config(self._model)}
 
     def refresh(self) -> None:
-        """Read the weights from Keras' backend again. At the end of the training it is checked that they are finite."""
+        """Copy the weights from Keras again, if it does not run on torch, so that a check of them sees the newest.
+
+        It is called at the end of the training, before the check that all weights are finite.
+        """
         if self._sums is not None:
             self._weights.refresh()
 
@@ -78,7 +81,7 @@ class KerasLoop:
         return self.skipping
 
     def begin_training(self, callbacks: Sequence[Any]) -> None:
-        """Restore the checkpoint if it is at the end of the training. Otherwise the first epoch restores it."""
+        """Restore the checkpoint now if its training had already ended; else the first `begin_epoch` restores it."""
         if self.over:
             self._begin(callbacks)
 
@@ -121,15 +124,15 @@ class KerasLoop:
         training.begin()
 
     def begin_step(self) -> None:
-        """Begin a step of Keras' `fit`."""
+        """Begin a step of Keras' `fit`; if this rank has no samples in its batch, copy the metrics' states aside."""
         self.training.begin_step(self._train.samples)
         self._keep_aside(self._train)
 
     def trained(self, logs: Any) -> Any:
-        """Report a step; return its logs for the user's callbacks.
+        """Report a step; return its logs for the user's callbacks. `logs` are those of Keras, over this rank's samples.
 
-        The metrics in them cover the samples of all ranks if a callback reads the logs of each batch, and at the end of
-        an epoch; otherwise this rank's alone.
+        The metrics in the returned logs cover the samples of all ranks if a callback reads the logs of each batch, and
+        at the end of an epoch; otherwise this rank's alone.
         """
         assert self._sums is not None
         self._put_back()
@@ -154,7 +157,7 @@ class KerasLoop:
         return logs
 
     def end_step(self) -> None:
-        """End a step; the last step of an epoch is ended by `end_epoch`."""
+        """End a step, except the last of an epoch and one at which a callback stops: `end_epoch` ends these."""
         assert self._sums is not None
         model = self._model
         if self._last:
@@ -168,12 +171,16 @@ class KerasLoop:
             self._sums.add_up()
 
     def begin_validation_batch(self) -> None:
-        """Begin a batch of a validation."""
+        """Begin a batch of a validation; if this rank has no samples in it, copy the metrics' states aside."""
         assert self._validation is not None
         self._keep_aside(self._validation)
 
     def validated(self, batch: int, logs: Any) -> Any:
-        """Return the logs of validation batch `batch` for the callbacks."""
+        """Return the logs of validation batch `batch` for the callbacks.
+
+        After the last batch, they have the metrics over the samples of all ranks; until then, `logs`, of this rank's
+        samples.
+        """
         assert self._validation is not None
         assert self._sums is not None
         self.training.tick_validation()
@@ -189,7 +196,10 @@ class KerasLoop:
         share(list(self._weights.buffers()), self._rank.ranks)
 
     def end_epoch(self, logs: Any) -> None:
-        """Report the validation, and end the step and the epoch."""
+        """Report the validation of an epoch, if it had one, and end its last step and the epoch.
+
+        An epoch that a callback has stopped in the middle stays open: a longer training would continue there.
+        """
         training, train = self.training, self._train
         found = {name: each for name, each in numbers(logs).items() if name.startswith("val_")}
         if found and self._rank.ranks.rank == 0:
@@ -210,7 +220,10 @@ class KerasLoop:
     # Batches without samples of this rank
 
     def _keep_aside(self, shares: Shares) -> None:
-        """Copy metrics and buffers if this rank has no samples in the next batch; they are restored after the batch."""
+        """Copy metrics' states and buffers if this rank has no samples in the next batch of `shares`.
+
+        They are restored after the batch, so that it has no effect on them.
+        """
         self._before = []
         if not shares.samples[0]:
             assert self._sums is not None
@@ -228,7 +241,7 @@ class KerasLoop:
 
 
 def build_config(model: Any) -> dict[str, Any]:
-    """Return the input shapes for which a model was built, as JSON."""
+    """Return the input shapes for which Keras has built a model, as JSON data."""
     found: dict[str, Any] = json.loads(json.dumps(model.get_build_config() or {}, default=str))
     return found
 

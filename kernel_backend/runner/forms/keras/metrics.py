@@ -20,9 +20,9 @@ class MetricSums:
     """Sums over the ranks of the states of a model's metrics. Each state must be a sum over samples."""
 
     def __init__(self, model: Any, ranks: Ranks, device: torch.device) -> None:
-        """Collect the metrics of the model; with several ranks, raise InvalidDefinition if a state is not a sum.
+        """Use the metrics of `model`; with several ranks, raise InvalidDefinition if a state is no sum over samples.
 
-        The backend sums tensors on `device`.
+        The states are summed over the ranks as tensors on `device`.
         """
         self._model, self._ranks, self._device = model, ranks, device
         if ranks.size > 1:
@@ -80,7 +80,11 @@ def check_sums(metric: Any) -> None:
 
 
 def _of_samples(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a metric's function so that it raises InvalidDefinition if it returns one number per batch, such as F1."""
+    """Wrap the function of the metric `name`, to raise InvalidDefinition if the function returns a single number.
+
+    It must return one value for each sample. A number of the whole batch, such as an F1 score, cannot be averaged over
+    ranks.
+    """
 
     @functools.wraps(function)
     def checked(y_true: Any, y_pred: Any, **settings: Any) -> Any:

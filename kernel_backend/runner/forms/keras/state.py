@@ -18,7 +18,7 @@ _SEEDS = 2**32
 
 
 class Variables(nn.Module):
-    """Keras variables as a torch module: trainable ones become parameters, others buffers, which differ between ranks.
+    """Keras variables as a torch module: trainable ones become parameters, others buffers, which may differ by rank.
 
     Each name begins with the variable's index in the model, as Keras numbers names differently in each process. If
     Keras does not run on torch, the module holds copies, which are read again for each `state_dict`.
@@ -68,7 +68,7 @@ def other_variables(model: Any) -> Variables:
 
 
 def differ(model: Any, seed: int, rank: int) -> None:
-    """Reseed the model's random layers by `seed` and `rank`, so that each rank draws other numbers."""
+    """Reseed the model's random layers, such as dropout, by `seed` and `rank`, so that ranks draw different numbers."""
     for place, each in enumerate(_seeds(model)):
         first, second = each.value.tolist()
         each.assign([(first + seeds.mix(seed, "keras", place, rank)) % _SEEDS, second])
@@ -106,7 +106,10 @@ class KerasOptimizer:
             write(each, state[str(place)])
 
     def take_over(self, state: dict[str, Any]) -> None:
-        """Set the optimizer's variables to the saved ones, but keep this trial's learning rate."""
+        """Restore a state that was saved with other hyperparameters, but keep the learning rate of this trial.
+
+        A state with another number of variables is ignored.
+        """
         rate: Any = getattr(self._optimizer, "_learning_rate", None)
         before = read(rate).clone() if hasattr(rate, "assign") else None
         if len(state) == len(self._optimizer.variables):
@@ -127,7 +130,7 @@ def optimizers(model: Any) -> dict[str, Any]:
 
 
 class CallbackState:
-    """Checkpoint part for those attributes of the user's callbacks that are plain data."""
+    """Checkpoint part for the user's Keras callbacks: it holds those of their attributes that are plain data."""
 
     def __init__(self, callbacks: Sequence[Any]) -> None:
         self._callbacks = [each for each in callbacks if not isinstance(each, keras.callbacks.ProgbarLogger)]
@@ -167,7 +170,10 @@ def _plain(callback: Any) -> dict[str, Any]:
 
 
 def _attributes(callback: Any, saved: dict[str, Any]) -> dict[str, Any]:
-    """Return the attributes to restore in a callback: saved names of comparison functions become functions again."""
+    """Return the attributes to restore in a callback, from its `saved` ones, in which functions are stored as names.
+
+    For example, EarlyStopping keeps in `monitor_op` the function that compares two values of its metric.
+    """
     found = dict(saved)
     chosen = found.get(_COMPARISON)
     if isinstance(chosen, dict) and _NAMED in chosen:

@@ -15,7 +15,7 @@ from kernel_backend.runner.determinism import seeds
 
 
 def make_deterministic(seed: int, *, operations: bool) -> None:
-    """Seed TensorFlow's own generator; with `operations`, make TensorFlow use deterministic operations, too."""
+    """Seed TensorFlow's global generator; with `operations`, make TensorFlow use deterministic operations, too."""
     import tensorflow as tf
 
     tf.random.set_seed(seeds.mix(seed, "init", "tensorflow") % 2**31)
@@ -24,10 +24,10 @@ def make_deterministic(seed: int, *, operations: bool) -> None:
 
 
 class Feed:
-    """Batches of torch tensors as a `tf.data.Dataset`; each batch is read only when a step asks for it."""
+    """Batches of torch tensors as a `tf.data.Dataset`; each batch is read only when a step needs it."""
 
     def __init__(self, batches: Callable[[], Iterator[Any]]) -> None:
-        """Create the feed; `batches` returns an iterator over one pass."""
+        """Create the feed; `batches` returns an iterator over the batches of one pass over the data."""
         self._batches = batches
         self._error: BaseException | None = None
 

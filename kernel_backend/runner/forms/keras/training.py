@@ -87,7 +87,11 @@ class KerasTraining:
         )
 
     def _wrap_steps(self) -> None:
-        """Wrap Keras' steps: skip batches that an earlier attempt trained; raise errors of the data code unchanged."""
+        """Wrap Keras' training and validation steps.
+
+        Training steps skip batches that an earlier attempt has trained; errors of the user's data code are raised
+        unchanged.
+        """
         model, loop = self._model, self._loop
         model.make_train_function()
         if on_torch():
@@ -102,7 +106,10 @@ class KerasTraining:
             model.test_function = self._validation.feed.guarded(model.test_function)
 
     def _limit_guarantee(self) -> None:
-        """Report that restarts are not exact if the code draws random numbers by TensorFlow that cannot be restored."""
+        """Set the guarantee that the job reports to "none" if the code draws random numbers that no restart can repeat.
+
+        These are draws by a generator of TensorFlow, whose state no checkpoint holds.
+        """
         call = unsaved_draws(Path(self._rank.job.code, "definition.py").read_text())
         if call:
             self._loop.training.guarantee = (

@@ -21,10 +21,10 @@ _WRITERS = (
 def callbacks_of(made: Any, rank: int, resumes: bool) -> list[Any]:
     """Return the user's Keras callbacks that this rank must run; raise InvalidDefinition if one is not a callback.
 
-    `made` is what the user has given: a callback, a list of them, or None. Callbacks that write files run only on
-    rank 0; other ranks get a callback without effect in their place, since checkpoints identify the states of callbacks
-    by index. BackupAndRestore is left out, as Daylight does the same. If the training continues from a checkpoint
-    (`resumes`), CSV loggers append to their files.
+    `made` is the result of the user's function `callbacks`: a callback, a list of them, or None. Callbacks that write
+    files run only on rank 0; other ranks get a callback without effect in their place, since checkpoints identify the
+    states of callbacks by index. BackupAndRestore is left out, as Daylight itself saves and restores the training. If
+    the training continues from a checkpoint (`resumes`), CSV loggers append to their files.
     """
     found = made if isinstance(made, list | tuple) else [made] if made is not None else []
     for each in found:

@@ -1,4 +1,4 @@
-"""Derive the arguments of the job's Trainer from those of the cell's Trainer."""
+"""Derive the arguments of the Lightning Trainer that a job creates from those of the Trainer in the user's cell."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ NEVER = 2**62  # steps between Lightning's own logs
 
 
 def trainer_arguments(given: Mapping[str, Any], config: Config, automatic: bool) -> dict[str, Any]:
-    """Return the arguments of the job's Trainer, without Daylight's own plugins.
+    """Return the keyword arguments of the job's Trainer; the caller adds the strategy, the callbacks and the plugins.
 
     `given` are the arguments of the cell's Trainer. A setting that is both an option of the job and one of these
-    arguments is read from `config`, whose defaults are these arguments. `automatic` means automatic optimization with a
-    single optimizer.
+    arguments is read from `config`, whose defaults are these arguments. `automatic` means that the module uses
+    Lightning's automatic optimization.
     """
     found = {name: value for name, value in given.items() if name in KEPT}
     if given.get("gradient_clip_algorithm", "norm") == "norm":

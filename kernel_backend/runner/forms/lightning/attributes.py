@@ -22,21 +22,24 @@ _CONTAINERS = ("ndarray", "deque", "set", "defaultdict", "bytearray")
 
 
 class Attributes:
-    """Checkpoint part with attributes of some objects that have changed since `begin`, and the metrics' states."""
+    """Checkpoint part for objects of the user: attributes changed since `begin`, and the states of torchmetrics."""
 
     def __init__(self, owners: Owners, ignored: Mapping[str, frozenset[str]]) -> None:
-        """Set up the objects, by name. `ignored` has, for each, attributes of Lightning or torch, not to be saved."""
+        """Set up the part for the objects `owners`, by name.
+
+        `ignored` has, by the same names, the attributes that Lightning or torch define, which are not saved.
+        """
         self._owners, self._ignored = owners, ignored
         self._first: dict[str, str] = {}
         self._loaded: dict[str, Any] | None = None
 
     def begin(self) -> None:
-        """Record the attributes' current values. Attributes that keep these values are not saved."""
+        """Record the attributes' current values: attributes that still have them at a checkpoint are not saved."""
         self._first = {name: digest for name, (_, digest) in self._plain().items()}
 
     @property
     def unheld(self) -> list[str]:
-        """Return texts such as `module.seen is a deque`, for attributes with data that a checkpoint cannot hold."""
+        """Return texts such as `module.seen is a deque`, for attributes whose type no checkpoint can hold."""
         return [
             f"{owner}.{name} is a {type(value).__name__}"
             for owner, obj in self._owners.items()
@@ -99,7 +102,7 @@ class Attributes:
         return [(name, value) for name, value in vars(obj).items() if name not in ignored]
 
     def _modules(self) -> dict[str, nn.Module]:
-        """Return the torch modules that callbacks hold, such as averaged weights, by callback and attribute."""
+        """Return the torch modules in attributes of callbacks, such as averaged weights, by callback and attribute."""
         return {
             f"{owner}/{name}": value
             for owner, obj in self._owners.items()

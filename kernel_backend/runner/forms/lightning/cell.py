@@ -1,4 +1,4 @@
-"""Find the call of `fit` in the cell, and create the module and the data if there is none."""
+"""Find the arguments of `fit` in the user's cell; if the cell never calls it, create them by the cell's functions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from kernel_backend.runner.determinism import seeds
 
 
 def fit_call(rank: RankContext) -> FitCall:
-    """Return the module and the data that the cell passes to `fit`. If it never calls `fit`, create and return both."""
+    """Return the Trainer, the module and the data that the cell passes to `fit`.
+
+    What the call lacks, or all of it if the cell never calls `fit`, is created by the cell's classes and functions.
+    Without a call, the Trainer is the last one that the cell has created, or else one without arguments.
+    """
     module = rank.loaded.module
     definition = rank.loaded.definition
     found: FitCall | None = vars(module).get(FIT)

@@ -37,8 +37,8 @@ class Curves:
         """Report the stored values of steps and epochs, with the loss; return what was reported, {} if nothing was due.
 
         A report is made if `due` is True, or if values of an epoch are stored. All ranks call it; values of steps are
-        averaged over them. `samples` is the size of this rank's share, and `loss` the mean over the global batch, None
-        if there is none.
+        averaged over the ranks. `samples` is the number of samples in this rank's share, and `loss` the mean over the
+        global batch, None if there is none.
         """
         if not due and not self._values["epoch"]:
             return {}

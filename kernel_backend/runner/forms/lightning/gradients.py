@@ -28,7 +28,7 @@ class RankGradients:
         self._backward = _Backward()
 
     def begin_step(self, first: bool) -> None:
-        """Prepare a step. At the `first` of an epoch, lay out new buckets if other parameters are trainable now."""
+        """Prepare a step. At the `first` one of an epoch, lay out new buckets if other parameters are trainable now."""
         if self._ranks.size == 1 or (self._sums is not None and not first):
             return
         trainable = [each.requires_grad for each in self._module.parameters()]
@@ -47,10 +47,11 @@ class RankGradients:
     def add(
         self, loss: Tensor, scaled: Tensor, batch: Batch, flags: ControlFlags, compute: Callable[[Tensor], None]
     ) -> tuple[ControlFlags, float]:
-        """Run `compute`, which computes this rank's gradients, and add the sum over all ranks to the parameters'.
+        """Run `compute`, which computes this rank's gradients; add their sum over all ranks to the gradients so far.
 
-        Return the ranks' requests, such as to save or to exit (`flags`), combined, and the mean loss of the global
-        batch. `scaled` is the loss to differentiate, which Lightning may have scaled.
+        `loss` is this rank's loss, over its share of `batch`, and `scaled` the loss to differentiate, which Lightning
+        may have scaled. `flags` are this rank's requests, such as to save or to exit. Return the requests of all ranks,
+        combined, and the mean loss of the global batch.
         """
         sums = self._sums
         assert sums is not None
@@ -66,7 +67,7 @@ class RankGradients:
 
 
 class _Backward:
-    """Substitute for a GradScaler: `scale(loss).backward()` calls Lightning's own backward function."""
+    """Substitute for torch's GradScaler: `scale(loss).backward()` calls `compute`, Lightning's own backward pass."""
 
     compute: Callable[[Tensor], None]
 

@@ -26,7 +26,7 @@ class Loader:
     """Iterable that Lightning uses in place of a user's DataLoader; yields this rank's share of each global batch."""
 
     def __init__(self, batches: Batches, padding: Padding, taken: Taken) -> None:
-        """Set up the loader. `padding` is a batch that Lightning gets when this rank's share is empty.
+        """Set up the loader. `padding` returns the data that Lightning gets when this rank's share of a batch is empty.
 
         `taken` is called with each share before Lightning uses it.
         """
@@ -47,12 +47,12 @@ class Loader:
 
 
 class TrainingLoader(Loader):
-    """Training batches, from the batch on at which the training continues."""
+    """Loader of the training batches of an epoch, from the batch on at which the training continues."""
 
     def __init__(self, batches: Batches, padding: Padding, taken: Taken, place: Place) -> None:
-        """Set up the loader. `place` is called when the first batch of a pass is needed.
+        """Set up the loader. `place` returns the current epoch and the number of batches already trained in it.
 
-        It returns the epoch and batch at which the training is.
+        It is called when the first batch of a pass is needed.
         """
         super().__init__(batches, padding, taken)
         self._place = place
@@ -64,7 +64,7 @@ class TrainingLoader(Loader):
 
 
 class ValidationLoader(Loader):
-    """Validation batches, in the DataLoader's order."""
+    """Loader of the validation batches, in the DataLoader's order."""
 
     def __iter__(self) -> Iterator[Any]:
         yield from self._given(self.batches.in_order())
@@ -95,7 +95,10 @@ def batches_of(rank: RankContext, data: Source, mine: range, count: int, trainin
 
 
 def padding_of(data: Source, seed: int) -> Any:
-    """Return a batch of two samples, read with fixed random numbers: a rank computes it when its share is empty."""
+    """Return a batch of two samples, which a rank uses in place of an empty share; its results are discarded.
+
+    The samples are read with fixed random numbers, so that the training's own random states do not change.
+    """
     with RandomStates().aside():
         seeds.reseed(seeds.mix(seed, "padding"))
         return data.collate([data.dataset[place % len(data.dataset)] for place in range(2)])

@@ -20,7 +20,7 @@ class ReportLogger(Logger):
 
     @property
     def name(self) -> str:
-        """Return the logger's name."""
+        """Return "daylight", the name under which Lightning knows this logger."""
         return "daylight"
 
     @property
@@ -34,7 +34,10 @@ class ReportLogger(Logger):
         return self._experiment
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Pass the values on, without the epoch that Lightning adds."""
+        """Pass the values on, without the epoch that Lightning adds.
+
+        `step` is ignored, as Daylight counts steps itself.
+        """
         self._logged({name: float(value) for name, value in metrics.items() if name != "epoch"})
 
     def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:

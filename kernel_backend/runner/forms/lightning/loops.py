@@ -26,7 +26,7 @@ class Course(Protocol):
         """Restore once more what Lightning's start hooks have changed since `begin`."""
 
     def end_step(self) -> None:
-        """Count a step."""
+        """Count a completed training step."""
 
     def boundary(self, ends: bool) -> None:
         """Report, save or end the training after a step, as the ranks agree; `ends` marks the last step of an epoch.
@@ -50,7 +50,7 @@ class Steps(TrainingEpochLoop):
         self._training = training
 
     def reset(self) -> None:
-        """Begin an epoch; if the epoch is resumed in the middle, its counters are kept."""
+        """Begin an epoch: reset the loop's counters, unless the epoch is resumed in the middle."""
         if self._training.resumes_within_epoch:
             self._training.resumed_within_epoch()
         else:
@@ -64,7 +64,7 @@ class Steps(TrainingEpochLoop):
             self._training.boundary(ends=False)
 
     def _broadcast_sigterm_tensor(self) -> None:
-        """Do nothing: Daylight's ranks exchange requests to exit themselves."""
+        """Do nothing where Lightning sends a SIGTERM on to other ranks: Daylight's ranks exchange requests to exit."""
 
 
 class Epochs(FitLoop):
@@ -97,6 +97,6 @@ class Epochs(FitLoop):
             self._training.boundary(ends=True)
 
     def on_run_end(self) -> None:
-        """End the training and commit the final checkpoint."""
+        """Call Lightning's end hooks, report the last values and commit the final checkpoint."""
         super().on_run_end()
         self._training.finish()

@@ -11,9 +11,9 @@ from kernel_backend.runner.ranks.backends import Ranks
 
 
 def sync_metrics(module: nn.Module, ranks: Ranks, syncs: Callable[[], bool]) -> None:
-    """Make the torchmetrics in the module gather their states from all ranks through Daylight's backend.
+    """Make the torchmetrics in a module gather their states from all ranks through Daylight's process group.
 
-    `syncs` returns True while each rank processes only its own share of the samples.
+    `syncs` returns True while each rank processes only its own share of the samples, so that states must be gathered.
     """
 
     def gathered(tensor: Tensor, group: Any = None) -> list[Tensor]:

@@ -1,4 +1,4 @@
-"""Save and restore the state of a Lightning training that differs between ranks: means, attributes, metric states."""
+"""Save and restore what differs between the ranks of a Lightning training: running means, attributes, metric states."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class PerRank:
         self._current_fx: str | None = None
 
     def state_dict(self) -> dict[str, Any]:
-        """Return copies of this rank's state."""
+        """Return copies of this rank's running means, attributes and metric states."""
         progress = self._trainer.fit_loop.epoch_progress.current
         return {
             "results": self._values.state_dict(),
@@ -31,13 +31,13 @@ class PerRank:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Keep a saved state, which `apply` then restores."""
+        """Keep a saved state, which `apply` then writes into the Trainer and the user's objects."""
         self._results, self._current_fx = state["results"], state["current_fx"]
         self.within_epoch = state["within"]
         self._attributes.load_state_dict(state["own"])
 
     def begin(self, seed: int, rank: int, step: int) -> None:
-        """Do nothing. Without a state in the checkpoint, this rank's means over the epoch start from zero."""
+        """Do nothing, where a checkpoint has no state of this rank: the rank's running means then start from zero."""
 
     def apply(self) -> None:
         """Restore the stored state; it may be called several times."""
@@ -50,7 +50,7 @@ class PerRank:
         self._values.load_state_dict(self._results, self._trainer.strategy.reduce, self._metric_at)
 
     def _metric_at(self, path: str) -> Any:
-        """Return the metric object that the module has at a path such as `net.accuracy`."""
+        """Return the torchmetrics object at a path in the LightningModule, such as `net.accuracy`."""
         found: Any = self._trainer.lightning_module
         for name in path.split("."):
             found = found[name] if isinstance(found, nn.ModuleDict) else getattr(found, name)

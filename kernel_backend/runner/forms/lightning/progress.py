@@ -40,7 +40,7 @@ class TrainerState:
         self._loaded = state
 
     def go_on(self) -> None:
-        """Clear `should_stop` in the loaded state, so that a training continues that a callback had ended."""
+        """Clear `should_stop` in the loaded state, so that a training that a callback had stopped continues."""
         if self._loaded is not None:
             self._loaded["should_stop"] = False
 

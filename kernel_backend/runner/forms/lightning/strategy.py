@@ -25,16 +25,19 @@ class StepParts(Protocol):
         """Return the loader to be used in place of a user's DataLoader."""
 
     def sum_gradients(self, loss: Tensor, scaled: Tensor, compute: Callable[[Tensor], None]) -> None:
-        """Run `compute`, which computes this rank's gradients, and sum them over all ranks."""
+        """Run `compute`, which computes this rank's gradients from `scaled`, and sum them over all ranks.
+
+        `loss` is this rank's loss, and `scaled` the loss to differentiate, which Lightning may have scaled.
+        """
 
     def before_update(self) -> None:
         """Wait until copies for a checkpoint are complete; called before the weights are updated."""
 
     def counted(self) -> AbstractContextManager[None]:
-        """Return a context that discards updates of metrics if this rank has no samples of the batch."""
+        """Return a context that undoes changes of metrics and attributes if this rank has no samples of the batch."""
 
     def is_scratch(self, path: str) -> bool:
-        """Return True if Lightning, not the user, has chosen this path: a checkpoint there need not be written."""
+        """Return True if `path` is a default of Lightning, not chosen by the user: no checkpoint need be written."""
 
     def begin_validation(self) -> None:
         """Prepare a validation, for which all ranks use the buffers of rank 0."""
@@ -84,7 +87,7 @@ class RankStrategy(SingleDeviceStrategy):
         return done
 
     def optimizer_step(self, optimizer: Any, closure: Callable[[], Any], model: Any = None, **kwargs: Any) -> Any:
-        """Update the weights; with manual optimization, all ranks draw equal random numbers during the update."""
+        """Update the weights; with manual optimization, all ranks draw the same random numbers during the update."""
         assert self.lightning_module is not None
         if self.lightning_module.automatic_optimization:
             return super().optimizer_step(optimizer, closure, model, **kwargs)
@@ -95,22 +98,25 @@ class RankStrategy(SingleDeviceStrategy):
             return done
 
     def training_step(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the module's training step. If this rank's share is empty, updates of metrics are discarded."""
+        """Run the module's training step; undo its changes of metrics and attributes if the rank's share is empty."""
         with CLOCK.part("forward"), self._training.counted():
             return super().training_step(*args, **kwargs)
 
     def batch_to_device(self, *args: Any, **kwargs: Any) -> Any:
-        """Move a batch to the device."""
+        """Move a batch to this rank's device; on a GPU, the time that it takes is measured."""
         with CLOCK.part("transfer") if self.root_device.type != "cpu" else nullcontext():
             return super().batch_to_device(*args, **kwargs)
 
     def validation_step(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the module's validation step. If this rank's share is empty, updates of metrics are discarded."""
+        """Run the module's validation step; undo its changes of metrics and attributes if the rank's share is empty."""
         with self._training.counted():
             return super().validation_step(*args, **kwargs)
 
     def reduce(self, tensor: Any, group: Any = None, reduce_op: Any = "mean") -> Any:
-        """Return the mean, sum, minimum or maximum over all ranks, computed in the order of the ranks."""
+        """Return the mean, sum, minimum or maximum of `tensor` over all ranks, as `reduce_op` says.
+
+        Values are added in the order of the ranks, so that the result has the same bits in each run.
+        """
         ranks = self._training.rank.ranks
         if ranks.size == 1:
             return tensor

@@ -156,11 +156,14 @@ class LightningTraining:
         return self._count > 1 and not (self.trainer.validating and self._validating_whole)
 
     def _collects(self) -> bool:
-        """Return True if the module has `on_validation_epoch_end`, which may use the outputs of all samples."""
+        """Return True if the module has `on_validation_epoch_end`, which may use the outputs of all samples.
+
+        Then each rank validates all samples, instead of its own share only.
+        """
         return _overrides(self.module, "on_validation_epoch_end")
 
     def loader(self, loader: Any) -> Loader:
-        """Return the loader to be used in place of a user's DataLoader."""
+        """Return a loader of this rank's shares, to be used in place of a user's DataLoader."""
         training = self.trainer.state.stage == "train"
         if isinstance(loader, Loader):
             return loader
@@ -190,7 +193,10 @@ class LightningTraining:
         return made
 
     def is_scratch(self, path: str) -> bool:
-        """Return True if Lightning, not the user, has chosen this path: a checkpoint there need not be written."""
+        """Return True if `path` is in the temporary folder that Lightning has as its default.
+
+        The user has not chosen such a path, so that a checkpoint there need not be written.
+        """
         return Path(path).resolve().is_relative_to(Path(self._scratch.name).resolve())
 
     # The training
@@ -379,7 +385,10 @@ class LightningTraining:
 
     @contextmanager
     def counted(self) -> Iterator[None]:
-        """Undo what the `with` block changes in attributes and metrics, if this rank's share of the batch is empty."""
+        """Undo what the `with` block changes in attributes and metrics, if this rank's share of the batch is empty.
+
+        Such a rank computes on other data, only so that all ranks take part in the step.
+        """
         if not self._weightless:
             yield
             return
@@ -388,7 +397,10 @@ class LightningTraining:
         self.attributes.put(before)
 
     def sum_gradients(self, loss: Tensor, scaled: Tensor, compute: Callable[[Tensor], None]) -> None:
-        """Run `compute`, which computes this rank's gradients, and sum them over all ranks."""
+        """Run `compute`, which computes this rank's gradients from `scaled`, and sum them over all ranks.
+
+        `loss` is this rank's loss, and `scaled` the loss to differentiate, which Lightning may have scaled.
+        """
         batch = self._batch
         assert batch is not None
         if self._count == 1:
@@ -400,7 +412,10 @@ class LightningTraining:
         self._flags = word
 
     def before_update(self) -> None:
-        """Wait until a checkpoint copy is complete before weights change; with several ranks, seed them equally."""
+        """Wait until the tensors for a checkpoint are copied, as the weights change next.
+
+        With several ranks, also seed the random generators of all ranks equally for the update.
+        """
         assert self.checkpoints is not None
         self.checkpoints.settle()
         if self._count > 1:
@@ -416,7 +431,7 @@ class LightningTraining:
         )
 
     def agree(self) -> None:
-        """Exchange the ranks' requests to save or to exit, after a step.
+        """Exchange the ranks' requests to report, to save or to exit, after a step, so that all ranks do the same.
 
         The requests are sent with the gradients where that is possible, else separately.
         """
@@ -431,7 +446,7 @@ class LightningTraining:
         self.trainer.log_every_n_steps = 1 if self._agreed.report else NEVER
 
     def end_step(self) -> None:
-        """Count a step. A validation that ran within it is reported with this step."""
+        """Count a completed step. A validation that ran within the step is reported with its number."""
         self.step += 1
         assert self._trained is not None
         self.first_epoch.take([self._trained])
@@ -453,12 +468,12 @@ class LightningTraining:
         self.rank.progress.tick("validation", self.step)
 
     def validated(self) -> None:
-        """Keep the metrics of a validation until the step that it follows has been counted."""
+        """Keep the metrics of a validation until the step in which it ran has been counted."""
         self._seen = self._curves.given("validation")
         self.first_epoch.validated()
 
     def _flush(self) -> None:
-        """Report the values logged since the last report."""
+        """Report the values that the module has logged since the last report, and a validation of this step."""
         samples = self._trained.samples if self._trained is not None else 0
         loss = self._loss if self.module.automatic_optimization else None
         values = self._curves.report(self.step, self.epoch, loss, samples, due=self._agreed.report)
@@ -530,7 +545,10 @@ class LightningTraining:
         return found | {f"callback {place} {type(each).__name__}": each for place, each in enumerate(callbacks)}
 
     def _clamps(self) -> bool:
-        """Return True if the user's hooks may change weights after a step, while a checkpoint is being copied."""
+        """Return True if the user's code may change weights after a step, outside of the optimizer's update.
+
+        Then tensors must be copied for a checkpoint before the training goes on.
+        """
         return _overrides(self.module, "on_train_batch_end") or not self.module.automatic_optimization
 
     def _guarantee(self) -> str:
@@ -553,9 +571,9 @@ def _overrides(module: LightningModule, name: str) -> bool:
 
 
 def _ignored() -> dict[str, frozenset[str]]:
-    """Return the names of attributes that every module and every data module of Lightning has, which are not saved.
+    """Return names of attributes that Lightning gives to every module and every data module, and that are not saved.
 
-    They are in two sets, keyed by the names under which module and data module are saved.
+    The keys `module` and `datamodule` each have a set of names.
     """
     found = {"module": frozenset(vars(LightningModule())) | {"training"}}
     found["datamodule"] = frozenset(vars(LightningDataModule())) | {"trainer"}

@@ -36,7 +36,7 @@ class Events:
         self._handle = register_optimizer_step_post_hook(self._hear_update)
 
     def close(self) -> None:
-        """Restore `backward` and remove the hook."""
+        """Restore torch's `backward`, and remove the hook on optimizer steps."""
         torch.autograd.backward = self._backward
         self._handle.remove()
 

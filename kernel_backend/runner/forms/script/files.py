@@ -66,7 +66,7 @@ class ProgramFiles:
         self._restored: list[tuple[Any, str, Any]] = []
 
     def replay(self) -> None:
-        """Prepare to run a program again up to its checkpoint: hide files of earlier attempts, discard its writes."""
+        """Prepare to run a program again up to its checkpoint: hide files of earlier attempts and discard writes."""
         self._replays = True
         self._hidden = {path for path, size in self._before.items() if size is None}
 
@@ -84,7 +84,7 @@ class ProgramFiles:
         return {"sizes": sizes, "positions": positions, "grows": sorted(self._grows | set(positions))}
 
     def passed(self, state: Mapping[str, Any]) -> None:
-        """Stop hiding files that existed when `state` was saved, at the point that the restarted program is at."""
+        """Stop hiding files that existed when `state` was saved: the restarted program has reached that point again."""
         self._hidden -= {path for path, size in state["sizes"].items() if size is not None}
 
     def resume(self, state: Mapping[str, Any]) -> None:
@@ -185,7 +185,10 @@ class ProgramFiles:
         return sees
 
     def _making(self, real: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap a function that creates a folder: the folder may exist while a restarted program repeats steps."""
+        """Wrap a function that creates a folder, so that a restarted program may create a folder that exists already.
+
+        This holds until the program is at its checkpoint.
+        """
 
         def makes(path: Any, mode: int = 0o777, **options: Any) -> None:
             if not (self._replays and os.path.isdir(path)):
@@ -196,7 +199,11 @@ class ProgramFiles:
     # Paths
 
     def _path(self, file: Any) -> str | None:
-        """Return the path of a user's file, relative to the working directory if it is within that; else None."""
+        """Return a file's path, relative to the working directory if the file is within that, else absolute.
+
+        Return None if the file is none that the program writes as a result: a file in a cache or in a folder of the
+        job, a file descriptor, or a file that another thread opens.
+        """
         if not isinstance(file, str | bytes | os.PathLike) or threading.get_ident() != self._thread:
             return None
         path = os.path.abspath(os.fsdecode(file))
@@ -222,9 +229,9 @@ class ProgramFiles:
                 file.write(json.dumps({"before": self._before, "grows": sorted(self._grows)}).encode())
 
     def _reopen(self, opened: _Opened, file: Any, position: int) -> None:
-        """Connect a file object, opened while steps were repeated, to the real file, at the offset `position`.
+        """Connect a file object to the real file, at the offset `position`.
 
-        Until then, what is written to the object has been discarded.
+        The restarted program has opened it on the way to its checkpoint; until now, what it wrote was discarded.
         """
         file.flush()
         flags = os.O_RDWR | os.O_CREAT | (os.O_APPEND if opened.appends else 0)

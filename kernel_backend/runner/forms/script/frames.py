@@ -19,7 +19,8 @@ def program_modules(
 ) -> dict[str, dict[str, Any]]:
     """Return the namespaces of the modules that belong to the program and have been imported, by module name.
 
-    `foreign` caches library modules by `id()`, so that thousands of them are not inspected again.
+    They are recognised by `builtins`, a dict that only the program's modules have; `main` is its main module. `foreign`
+    caches library modules by `id()`, so that thousands of them are not inspected again.
     """
     found = {"__main__": vars(main)}
     for name, module in sys.modules.copy().items():
@@ -58,7 +59,7 @@ def program_frames(frame: FrameType | None, builtins: Mapping[str, Any]) -> list
 
 
 def names(namespace: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the variables in a namespace that the program has defined itself, with their values."""
+    """Return the variables in a namespace with their values, without names that Python itself defines there."""
     return {name: value for name, value in namespace.items() if name not in _OWN}
 
 

@@ -143,7 +143,7 @@ class Heads:
         }
 
     def length(self) -> int | None:
-        """Return the number of iterations of the inner loop, if two nested loops run; None if it is unknown."""
+        """Return the number of iterations of the inner of two nested running loops; None otherwise, or if unknown."""
         return self.active[-1].length if len(self.active) == 2 else None
 
     def loops(self) -> list[TrainingLoop]:
@@ -163,7 +163,7 @@ class Heads:
         return len(self.active) == 1
 
     def stations(self) -> list[Station] | None:
-        """Return the loops, with their states, from which a restart can reach the present point, for a checkpoint.
+        """Return the stations for a checkpoint: the loops, with states, by which a restart reaches the present point.
 
         Return None if some state was not recorded, so that the checkpoint must wait for an iteration of an outer loop.
         Raises any error of pickling an object.
@@ -185,7 +185,7 @@ class Heads:
     def begin(self, key: str) -> bool:
         """Begin the loop with this key. Return True if it must be skipped, as it had ended before the checkpoint.
 
-        Called by the program. Raises NotSaved if a restarted program reaches another loop than before.
+        Raises NotSaved if a restarted program reaches another loop than before.
         """
         site, frame = self._sites()[key], sys._getframe(1)
         while self.active and not _is_around(self.active[-1], site, frame):
@@ -236,7 +236,7 @@ class Heads:
         self._end(loop)
 
     def leave_by_return(self, key: str, value: Any) -> Any:
-        """End all loops of a function that executes `return value` within them; return `value`."""
+        """End all loops of a function that executes `return value` within the loop with this key; return `value`."""
         frame = sys._getframe(1)
         loop = self._found(key, frame)
         self._iterated(loop)
@@ -276,9 +276,10 @@ class Heads:
         self._listener.iterated(loop.site.loop, loop.frame, len(self.active) == 1)
 
     def _record(self, loop: Active) -> None:
-        """Record the program's state at the start of an iteration, if iterations of this loop take long.
+        """Record the program's state at the start of an iteration of `loop`, from which a restart can then continue.
 
-        It is not recorded in the innermost loops.
+        It is not recorded in innermost loops, nor, unless `always` is set, if iterations of the loop take only a short
+        time.
         """
         loop.start = None
         if not self._records or loop.site.loop.depth >= self._deepest:
@@ -390,7 +391,7 @@ class Heads:
 
 
 class _Items:
-    """Iterator over the items of a loop; each item starts an iteration of the loop."""
+    """Iterator over the items of a `for` loop of the program; before each item, it starts an iteration of that loop."""
 
     def __init__(self, loop: Active, head: Callable[[Active], None]) -> None:
         self._loop, self._head = loop, head
@@ -407,7 +408,7 @@ class _Items:
 
 
 def _extend(loop: Active, extended: Extended) -> None:
-    """Let a restored loop over a range run on to the new end of the range."""
+    """Let a restored loop over a range continue to the range's new end, as the number of epochs has changed."""
     remaining = left(loop.items)
     if remaining is not None and loop.over is not None:
         loop.items = moved(loop.items, loop.over[extended.before - remaining :])

@@ -102,8 +102,8 @@ class LoaderItems:
     """Iterator over a DataLoader that can be saved after any batch, and restored there in another process.
 
     Its saved state has the number of batches, and the random states when the iterator was created and before the first
-    batch. When it is restored, only the sampler is advanced, without reading samples. With worker processes, and for
-    streams, the samples of earlier batches are read again.
+    batch. When it is restored, only the sampler is advanced, without reading samples. With worker processes, or for an
+    IterableDataset, the samples of earlier batches are read again.
     """
 
     def __init__(self, loader: DataLoader[Any]) -> None:
@@ -195,7 +195,7 @@ class ForwardItems:
             self.count += 1
 
     def run_forward(self, state: dict[str, Any], source: Any) -> None:
-        """Advance a new generator, `source`, to the position in `state`.
+        """Advance a new generator, `source`, to the position in `state`: a number of items, and random states.
 
         If `source` is None, the generator of the program is advanced instead, which may have yielded some items
         already. Raises NotSaved if it has yielded more than at the checkpoint.
@@ -247,7 +247,10 @@ class TqdmItems:
 
 
 def tracked(items: Any, *sentinel: Any) -> Any:
-    """Return `iter(items)`; for generators and text files, return an iterator that can be saved after any item."""
+    """Return `iter(items)` or `iter(items, sentinel)`, which replaces Python's `iter` in the program.
+
+    For generators and text files, return an iterator that can be saved after any item.
+    """
     found = iter(items, *sentinel)
     if type(found) is TextIOWrapper:
         return Lines(found)
@@ -378,7 +381,7 @@ REDUCERS[TqdmItems] = _tqdm_items
 
 
 def _random_states() -> dict[str, Any]:
-    """Return the states of the global random generators, each as its library returns it fastest."""
+    """Return the states of the global random generators of Python, torch and numpy, in each library's own form."""
     states: dict[str, Any] = {"python": random.getstate(), "torch": torch.get_rng_state()}
     if np is not None:
         states["numpy"] = np.random.get_state()

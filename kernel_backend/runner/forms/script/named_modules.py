@@ -22,7 +22,7 @@ from kernel_backend.runner.forms.script.state.skeleton import skeleton
 
 
 class NamedModules:
-    """Checkpoint part with the torch modules in a program's variables, or in attributes of objects in these."""
+    """Checkpoint part for the torch modules in a program's variables, or in attributes of objects in these."""
 
     def __init__(self, names: Mapping[str, Any], frames: Callable[[], Sequence[FrameType]]) -> None:
         """Set up the part. `names` are the program's globals; `frames` returns the stack frames of running loops."""
@@ -31,7 +31,7 @@ class NamedModules:
         self._saved: dict[str, Any] = {}  # states of a checkpoint's modules, until their contents were taken
 
     def iteration(self, loop: TrainingLoop, frame: FrameType) -> None:
-        """Find the modules when the first iteration of an outermost loop ends; its function may return later."""
+        """Find the modules when the first iteration of an outermost loop ends; later its function may have returned."""
         if loop.depth == 0 and not self._found:
             self._look()
 
@@ -49,7 +49,7 @@ class NamedModules:
         return {name: state | _structure(module) for name, module, state in found}
 
     def frozen(self) -> set[str]:
-        """Return the names of the tensors in this checkpoint part that are not trained."""
+        """Return the names of the tensors in this part that are not trained; a checkpoint stores them apart."""
         return {f"{name}.{STATE}.{key}" for name, module in self.found().items() for key in untrained(module)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -120,7 +120,7 @@ def _structure(module: nn.Module) -> dict[str, Any]:
 
 
 def _memory(value: Any) -> Any:
-    """Return a key for a tensor's memory and layout; it is equal for tensors that view the same memory alike."""
+    """Return a key for a tensor's memory and layout, equal for tensors that view the same memory in the same way."""
     if not isinstance(value, Tensor) or value.layout is not torch.strided or not value.numel():
         return id(value)
     return str(value.device), value.data_ptr(), value.dtype, value.shape, value.stride()

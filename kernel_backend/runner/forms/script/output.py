@@ -11,7 +11,7 @@ MOST = 2**20  # characters at the end of the log that a checkpoint stores
 
 
 class Output:
-    """Substitute for the program's `sys.stdout` and `sys.stderr` that prints nothing while a restart repeats steps."""
+    """Substitute for a program's `sys.stdout` and `sys.stderr`; after a restart, silent up to the checkpoint."""
 
     def __init__(self, listener: Callable[[str], None]) -> None:
         """Replace `sys.stdout` and `sys.stderr`.
@@ -33,7 +33,7 @@ class Output:
         return self._text[0]
 
     def resume(self, text: str) -> None:
-        """Print `text`, which is the program's output up to the checkpoint, and from now on what the program prints."""
+        """Print `text`, the program's output before the checkpoint; from now on, also print what the program prints."""
         self._text, self.muted = [text], False
         self._own[0].write(text)
 

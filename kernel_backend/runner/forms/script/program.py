@@ -21,7 +21,10 @@ class Program:
     """Program that can be run: its main module, and the modules of its project."""
 
     def __init__(self, tree: ast.Module, path: Path, start: Start) -> None:
-        """Find the program's training loops. `tree` is the syntax tree of its source, which is in the file `path`."""
+        """Find the program's training loops. `tree` is the syntax tree of its source, which is in the file `path`.
+
+        `start` has its command line and module search path.
+        """
         self._start = start
         modules = project_modules(tree, start.folders, start.package)
         self.loops: tuple[TrainingLoop, ...] = training_loops(tree, modules)

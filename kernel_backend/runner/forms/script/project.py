@@ -17,9 +17,9 @@ from kernel_backend.model.syntax import module_tree
 
 
 def project_modules(tree: ast.Module, folders: Sequence[Path], package: str = "") -> dict[str, ast.Module]:
-    """Return, by module name, the syntax trees of modules in these folders that a program imports, directly or not.
+    """Return the syntax trees of the modules in `folders` that a program imports, directly or not, by module name.
 
-    If the program is itself in a package, its name is `package`.
+    `tree` is the program's own syntax tree, and `package` the package to which the program belongs, "" if none.
     """
     found: dict[str, ast.Module] = {}
     waiting = list(_imported(tree, package))

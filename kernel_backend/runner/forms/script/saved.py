@@ -1,6 +1,6 @@
-"""Save a program's state in a checkpoint: at each loop that a restart passes, with equal tensors stored once.
+"""Save a program's state in a checkpoint: one state for each loop at which a restart restores it.
 
-The checkpoint part NamedModules stores the tensors of the program's modules instead.
+Equal tensors are stored once; those of the program's modules are in the checkpoint part NamedModules instead.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kernel_backend.runner.forms.script.state.blobs import Blobs, from_bytes, to
 
 
 class ProgramPart:
-    """Checkpoint part for the state of a program, at each loop that a restart passes."""
+    """Checkpoint part for the state of a program: one state for each loop at which a restart restores it."""
 
     def __init__(self, modules: NamedModules) -> None:
         """Set up the part without a saved state, so that the program starts from its beginning.
@@ -28,7 +28,7 @@ class ProgramPart:
         self.text = ""  # the program's output
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the program's state at each loop that a restart passes, with bytes of tensors and arrays by digest."""
+        """Return the program's state at each loop at which a restart restores it, with bytes of tensors by digest."""
         blobs = together(each.snapshot for each in self.stations)
         shared = self._modules.shared(blobs)
         return {

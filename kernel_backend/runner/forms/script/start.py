@@ -53,10 +53,12 @@ class Start(NamedTuple):
 def start_of(
     job: LaunchSpec, definition: Path, project: Project | None, command: Command | None, words: Sequence[str]
 ) -> Start:
-    """Return how to start the program of a definition; `words` are the arguments of its command line.
+    """Return how to start the program of a job; `words` are the arguments of its command line.
 
-    The program of a command runs under the path of the user's own file if that exists, so that it can read files next
-    to it. Its modules come from the snapshot; modules that the snapshot lacks are imported from the user's folders.
+    Without a `command` that runs a file of the user's `project`, the program is the file `definition`, the source of
+    the user's cell. The program of a command runs under the path of the user's own file if that exists, so that it can
+    read files next to it. Its modules come from the snapshot; modules that the snapshot lacks are imported from the
+    user's folders.
     """
     code = Path(job.code)
     folders = shipped_folders(code, project)

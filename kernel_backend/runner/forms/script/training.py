@@ -214,7 +214,7 @@ class ScriptTraining:
             self._rank.spool.say(Fact(name="weights", value=found.to_json()))
 
     def iterated(self, loop: TrainingLoop, frame: FrameType, outermost: bool) -> None:
-        """Count what an iteration of a loop completes: a step, and an epoch too if its loop is the outermost.
+        """Count what an iteration of a loop completes: a step and, if its loop is the outermost, also an epoch.
 
         An iteration without a backward pass or an optimizer step is no step.
         """
@@ -268,7 +268,8 @@ class ScriptTraining:
     def _take(self) -> bool | None:
         """Take a snapshot for a checkpoint and return True.
 
-        Return False if that must wait for an iteration of an outer loop, None if it is not possible.
+        Return False if it must wait for an iteration of an outer loop. Return None if it is not possible now, for
+        example as the state cannot be pickled, or as restarts from here would not be exact.
         """
         if not self.saves or not self.rehearsal.allows(outermost=self._heads.outermost):
             return None

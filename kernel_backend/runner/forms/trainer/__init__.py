@@ -1,1 +1,1 @@
-"""Train a cell's Hugging Face Trainer with the Trainer's own loop."""
+"""Train with the Hugging Face Trainer of a user's cell, by the Trainer's own loop, as the ranks of a job."""

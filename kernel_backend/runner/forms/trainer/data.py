@@ -1,4 +1,4 @@
-"""Read a Hugging Face Trainer's data: this rank's shares of the batches, from where the training resumes."""
+"""Read a Hugging Face Trainer's data: this rank's shares of the batches, from where the training resumes on."""
 
 from __future__ import annotations
 
@@ -91,12 +91,19 @@ class Loader:
 
     @property
     def own(self) -> int:
-        """Return how many samples of the current batch are this rank's; 0 if it only repeats those of other ranks."""
+        """Return the number of samples of the current batch in this rank's share.
+
+        It is 0 if the share only repeats samples of other ranks, as the batch has too few.
+        """
         assert self.current is not None
         return self._batches.own_samples(self.current.total)
 
     def own_of(self, data: list[Any]) -> list[Any]:
-        """Return those of `data`, the batches that were yielded last, in which this rank has samples of its own."""
+        """Return those batches of `data` in which this rank has samples of its own.
+
+        `data` are the batches that the loader has yielded last. A rank with an empty share repeats samples of another
+        rank.
+        """
         newest = list(self._read)[-len(data) :]
         return [
             each

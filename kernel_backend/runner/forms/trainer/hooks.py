@@ -25,7 +25,7 @@ class JobCallback(TrainerCallback):
         self._loop.begin()
 
     def on_step_begin(self, *_: Any, **__: Any) -> None:
-        """Begin a step of the Trainer's loop."""
+        """Begin a step of the Trainer, an update of the weights, in the TrainerLoop."""
         self._loop.begin_step()
 
     def on_prediction_step(self, *_: Any, **__: Any) -> None:
@@ -73,7 +73,10 @@ class JobTrainer(_Trainer):  # type: ignore[misc]
         self.job.restore_again()
 
     def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: torch.device) -> Any:
-        """Return the batches of a step, and the number of items (such as tokens) in all ranks' batches."""
+        """Return the batches of a step, and the number of items (such as tokens) in all ranks' batches.
+
+        A step has `num_batches` batches, as gradients may be accumulated.
+        """
         found, items = super().get_batch_samples(epoch_iterator, num_batches, device)
         if items is None or self.job.world == 1:
             return found, items
@@ -142,7 +145,10 @@ def in_job(trainer: Any, job: TrainerLoop) -> None:
 
 
 class _Items(Tensor):
-    """Number of items (such as tokens) in all ranks' batches, as a tensor that notices when it divides a loss."""
+    """Number of items (such as tokens) in all ranks' batches, as a tensor that notices when it divides a loss.
+
+    Then losses are sums over items, not means over a rank's samples, and the ranks' losses are added up.
+    """
 
     job: TrainerLoop
 

@@ -79,7 +79,7 @@ class TrainerLoop:
         return self._validation
 
     def own_of(self, batches: list[Any]) -> list[Any]:
-        """Return those of the newest training `batches` in which this rank has samples of its own."""
+        """Return those of `batches`, the training batches read last, in which this rank has samples of its own."""
         assert self._train is not None
         return self._train.own_of(batches)
 
@@ -94,7 +94,7 @@ class TrainerLoop:
     def gathered(self, data: Any, *_: Any, **__: Any) -> Any:
         """Return values of the current batch, such as predictions, from all ranks, in the order of the samples.
 
-        Of a single number, the result is a tensor with one number for each rank that has samples in this batch.
+        If `data` is a single number, return a tensor with one number for each rank that has samples in this batch.
         """
         if self.world == 1:
             return data
@@ -112,7 +112,10 @@ class TrainerLoop:
     # Called by the Trainer's loop
 
     def begins_at(self, epochs: int) -> tuple[int, int]:
-        """Return the epoch, and the batch in it, at which this attempt begins; `epochs` is the number to train."""
+        """Return the epoch, and the batch in it, at which this attempt begins.
+
+        `epochs` is the number of epochs to train; a training that has ended begins at (`epochs`, 0).
+        """
         position = self.training.position
         over = position.over or self._stopped == self._length
         return (epochs, 0) if over else (position.epoch, self._taken)
@@ -143,9 +146,9 @@ class TrainerLoop:
         return resumes
 
     def restore_again(self) -> None:
-        """Restore attributes and random states again if an epoch is resumed in the middle.
+        """Restore attributes and random states a second time, if an epoch is resumed in the middle.
 
-        The hooks at the start of the epoch have changed them.
+        The hooks at the start of the epoch have changed them since the first time.
         """
         assert self._held is not None
         _, callbacks, own = self._held
@@ -154,12 +157,12 @@ class TrainerLoop:
         self.training.contents.restore_random()
 
     def begin_step(self) -> None:
-        """Begin a step of the Trainer's loop."""
+        """Begin a step of the Trainer, an update of the weights, and set the step's loss to zero."""
         self.training.begin_step()
         self._loss = 0.0
 
     def begin_batch(self) -> None:
-        """Begin the next batch of a step: weight this rank's loss by its share of the samples."""
+        """Begin the next batch of a step; its loss on this rank is weighted by the rank's share of the samples."""
         assert self._train is not None
         batch = self._train.begin_batch()
         self.training.take(batch)
@@ -167,7 +170,10 @@ class TrainerLoop:
         self._taken += 1
 
     def counted(self) -> None:
-        """Note that the Trainer divides losses by the items of all ranks, so that the ranks' losses must be summed."""
+        """Record that the Trainer divides losses by the number of items of all ranks, not of this rank's batch.
+
+        The ranks' losses must then be summed, not averaged.
+        """
         self.scale = float(self.world) if self.scale else 0.0
 
     def add_loss(self, loss: Tensor) -> None:
@@ -192,7 +198,10 @@ class TrainerLoop:
             trainer._tr_loss.fill_(self.sum(float(trainer._tr_loss)) / self.world)
 
     def log(self, logs: Mapping[str, Any]) -> None:
-        """Report what the Trainer logs: an evaluation as a validation, other values together with the step's loss."""
+        """Report what the Trainer logs: an evaluation as a validation, all else as values of the training.
+
+        The loss is left out, as each step reports its own.
+        """
         if not self._running:
             return
         found = {name: float(value) for name, value in logs.items() if isinstance(value, bool | int | float)}

@@ -28,7 +28,7 @@ class _HeldState:
     """Checkpoint part whose state no longer changes after `end`, which is called just before `train()` returns.
 
     At its end, `train()` adds to the sums of losses, logs a summary and calls `on_train_end`. A training that is
-    resumed at its end repeats that, and one that is resumed with more epochs must not contain it.
+    resumed from its last checkpoint does this anew, so that the checkpoint must not contain the effects.
     """
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class _HeldState:
 
 
 class Progress(_HeldState):
-    """Checkpoint part for a Trainer's counters, logs, and sums of losses since the last log."""
+    """Checkpoint part for a Trainer's counters, its history of logs, and its sums of losses since the last log."""
 
     def __init__(self, trainer: Any) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class Attributes(_HeldState):
     """Checkpoint part for attributes of some objects, such as callbacks: those whose values a checkpoint can hold."""
 
     def __init__(self, objects: Mapping[str, Any]) -> None:
-        """Set up the objects, by name."""
+        """Set up the part for `objects`, by the names under which their attributes are saved."""
         super().__init__()
         self._objects = objects
         self._loaded: dict[str, Any] = {}
@@ -99,13 +99,13 @@ class Attributes(_HeldState):
 
 
 class OwnAttributes(Attributes):
-    """Checkpoint part for attributes that a subclass of Trainer, of the user or a library, changes while it trains.
+    """Checkpoint part for a Trainer's attributes that a subclass of Trainer has added and changes in training.
 
     Attributes that keep their initial value are not saved, so that a trial with other hyperparameters keeps its own.
     """
 
     def __init__(self, trainer: Any, package: str = "transformers") -> None:
-        """Record the attributes' initial values, without attributes that the classes of `package` assign."""
+        """Record the attributes' initial values, except attributes that classes of the library `package` assign."""
         super().__init__({"trainer": trainer})
         library = [each for each in type(trainer).__mro__ if each.__module__.partition(".")[0] == package]
         self._ignored = frozenset[str]().union(*map(_assigned, library))
@@ -117,7 +117,10 @@ class OwnAttributes(Attributes):
 
 
 def _held(obj: Any, ignored: Container[str] = ()) -> dict[str, tuple[Any, str]]:
-    """Return, by name, the value of each attribute that a checkpoint can hold, with its digest."""
+    """Return, by name, each attribute of `obj` that a checkpoint can hold, as its value and its digest.
+
+    Attributes named in `ignored` are left out.
+    """
     found = {}
     for name, value in vars(obj).items():
         if name in ignored:

@@ -41,7 +41,7 @@ class TrainerTraining:
         return self._training.position.step
 
     def train(self) -> int:
-        """Call `train`, commit a final checkpoint, and return the exit code."""
+        """Call the Trainer's `train`, commit a final checkpoint, and return the exit code of the rank."""
         try:
             with _begun(self._trainer):
                 self._trainer.train()

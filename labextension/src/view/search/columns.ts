@@ -38,7 +38,11 @@ function stateText(row: TrialRow): string {
     : row.state;
 }
 
-/** Return a sentence on the trials that are not shown, and where they are. */
+/**
+ * Return a sentence on the trials that the table does not show; '' if it shows all.
+ *
+ * Of `total` trials, `loaded` are on the page, `through` of them lie within the user's selection, and `shown` are rows.
+ */
 export function noteText(shown: number, through: number, loaded: number, total: number): string {
   if (through < loaded) {
     return (

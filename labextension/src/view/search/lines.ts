@@ -9,7 +9,7 @@ import { pathOf, type Shape } from './shapes';
 
 export type Over = 'time' | 'units';
 
-/** Draw the incumbent over the time since submission, or over the amount of training. */
+/** Draw the incumbent (the best value so far) over the time since the submission, or over the amount of training. */
 export function incumbent(status: SearchStatus, over: Over, width: number, height: number): Shape[] {
   const { incumbent: steps, metric, unit } = status;
   const end = over === 'time' ? status.elapsed : status.trained;

@@ -7,7 +7,7 @@ export class Polling<Answer> {
   private _askedAt = -Infinity; // by a monotonic clock
   private _disposed = false;
 
-  /** `ask` may throw, which calls `failed`; answers are at least `every` milliseconds apart. */
+  /** `ask` requests the data; if it throws, `failed` is called. Requests are at least `every` milliseconds apart. */
   constructor(
     private readonly _ask: () => Promise<Answer>,
     private readonly _answered: (answer: Answer) => void,
@@ -15,7 +15,7 @@ export class Polling<Answer> {
     private readonly _every: number
   ) {}
 
-  /** Request new data, with `now` at once. */
+  /** Request new data: as soon as `every` milliseconds have passed since the last request; with `now`, at once. */
   want(now = false): void {
     this._wanted = true;
     if (this._requesting || this._disposed) {

@@ -48,7 +48,7 @@ export function parameterOf(name: string, space: Space): Parameter | undefined {
   return space.parameters.find(each => each.name === (inner ?? name) && each.each === (list ?? null));
 }
 
-/** Return all values of a range that has few; else null. */
+/** Return all values of a range of integers or powers of two if there are at most FIELDS; else null. */
 function fewOf({ low, high, whole, scale }: Range): number[] | null {
   const next = (value: number): number => (scale === 'log2' ? value * 2 : value + 1);
   if (!whole && scale !== 'log2') {

@@ -144,7 +144,7 @@ export class SearchPart {
     }
   }
 
-  /** Request what is visible and may have changed; with `now` at once, as it has become visible. */
+  /** Request the data of the visible parts if the experiment has changed; with `now` in any case, and at once. */
   private _again(now = false): void {
     const look = this._look;
     const seq = look?.overview?.seq ?? -1;

@@ -146,7 +146,7 @@ export class TrialTable {
   }
 }
 
-/** Remove the entries whose keys are not kept. */
+/** Remove the entries whose keys are not in `kept`. */
 function forget<Key>(entries: Map<Key, unknown>, kept: ReadonlySet<Key>): void {
   [...entries.keys()].filter(key => !kept.has(key)).forEach(key => entries.delete(key));
 }

@@ -35,7 +35,7 @@ class ReportingTraining(Protocol):
     position: LoopPosition
 
     def report(self, kind: Kind, values: Mapping[str, Any], step: int | None = None) -> None:
-        """Report values of a step, by default the current one."""
+        """Report `values`, by name, for `step`, by default the current one; `kind` is "training" or "validation"."""
 
 
 class Curves:
@@ -113,7 +113,10 @@ class Curves:
         (self._step if within and not validates else self._epoch).update(found)
 
     def iteration(self, loop: TrainingLoop, frame: FrameType) -> None:
-        """Report the values that an iteration of a training loop has computed; called when the iteration ends."""
+        """Report the values that an iteration of a training loop has computed; called when the iteration ends.
+
+        `frame` is the stack frame in which the loop runs.
+        """
         self._look()
         # A loss is reported exactly at `backward`; printed values of it are rounded.
         values, self._step = {name: each for name, each in self._step.items() if name not in self._heard}, {}
@@ -128,7 +131,7 @@ class Curves:
         self._validate()
 
     def finish(self) -> None:
-        """Report, as a validation, values that came after the last iteration.
+        """Report, as a validation, values that the program has printed or logged after its last iteration.
 
         Names that have no new value get their value of the last validation.
         """
@@ -148,7 +151,10 @@ class Curves:
         return bool(self._active()) or self._training.position.step > 0
 
     def _take_bound(self, loop: TrainingLoop, frame: FrameType) -> None:
-        """Collect numbers that an iteration has assigned or appended, except those that it has printed or logged."""
+        """Collect numbers that an iteration has assigned to variables or appended to lists.
+
+        Numbers that it has also printed or logged are left out, as they have been collected already.
+        """
         if loop not in self._bound:
             tree = self._trees.get(loop.module)
             self._bound[loop] = () if tree is None else bound_in(tree, loop.line)
@@ -165,7 +171,11 @@ class Curves:
                 self._epoch[each.name] = value
 
     def _validate(self) -> None:
-        """Report as a validation the values that were collected since the last validation."""
+        """Report the values collected since the last validation, as a new validation.
+
+        Reported as values of training instead are those whose names say so (`train_loss`), and all of them if the
+        metric that the search compares, or that earlier validations had, is missing.
+        """
         values, self._epoch = self._epoch, {}
         metric, searches = self._config.metric, self._config.search is not None
         if metric.name == "loss" and "loss" not in values:

@@ -148,9 +148,9 @@ def _name(text: str, heading: str) -> str:
 
 
 def _value(text: str, of: str | None) -> float | None:
-    """Return the number in `text`. If `of` has the number after a slash, as in `9823/10000`, return the fraction.
+    """Return the number in `text`. `of` has the number after a slash, if there is one: for `9823/10000`, return 0.9823.
 
-    Return `text`'s number itself if the two are no count of a total, as in `0.5/10`.
+    If the two numbers are no count and its total, as in `0.5/10`, return the first.
     """
     number = float(text.replace(",", ""))
     if of is None:

@@ -14,7 +14,7 @@ Hear = Callable[[Mapping[str, Any]], None]  # values by name, of any types
 
 
 class Trackers:
-    """Patches of experiment trackers' methods (tqdm, TensorBoard, ...) that pass the logged values to `hear` as well.
+    """Patches of methods of experiment trackers (tqdm, TensorBoard, ...): logged values also go to the function `hear`.
 
     A tracker is patched when the program imports it.
     """
@@ -57,7 +57,7 @@ class Trackers:
     def _before(self, owner: Any, name: str, values: Callable[..., Mapping[str, Any]]) -> None:
         """Patch the method `name` of `owner`: before each call, the values in its arguments are passed to `hear`.
 
-        `values` returns these values by name, given the arguments of the call.
+        The function `values` returns these values by name, given the arguments of the call.
         """
         call = getattr(owner, name)
 
@@ -99,5 +99,8 @@ def _of_metrics(metrics: Any, *rest: Any, **options: Any) -> Mapping[str, Any]:
 
 
 def _number(value: Any) -> Any:
-    """Return the number in text such as `0.123` or `97.3%`, as from `set_postfix(acc=f"{acc:.3f}")`."""
+    """Return the number in a text such as `0.123` or `97.3%`, as from `set_postfix(acc=f"{acc:.3f}")`; None if none.
+
+    A value that is no text is returned unchanged.
+    """
     return labelled(f"value: {value}").get("value") if isinstance(value, str) else value

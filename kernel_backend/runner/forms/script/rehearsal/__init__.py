@@ -1,1 +1,1 @@
-"""Rehearse restarts: resume a checkpoint in a second process during the training, and compare all variables."""
+"""Rehearse restarts: during the training, another process resumes a checkpoint, and all variables are compared."""

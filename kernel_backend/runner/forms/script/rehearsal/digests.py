@@ -49,7 +49,7 @@ def program_digests(
 
 
 def named_digests(names: Mapping[str, Any], ignored: frozenset[str] = frozenset()) -> dict[str, str]:
-    """Return the digests of these variables by name, without classes and imported modules.
+    """Return the digests of the variables in `names`, by name, without classes and imported modules.
 
     Variables and attributes named in `ignored` are left out.
     """

@@ -11,7 +11,7 @@ from kernel_backend.runner.forms.script.rehearsal.digests import program_digests
 
 
 class Recorder:
-    """Listener that records digests of a program's variables after the steps in `wanted`."""
+    """Listener that records digests of all variables of a program after each step in the set `wanted`."""
 
     def __init__(self, events: Events, program: Program) -> None:
         self._program = program
@@ -22,7 +22,7 @@ class Recorder:
         events.on_step.insert(0, self._step)
 
     def of(self, steps: range) -> dict[int, dict[str, str]] | None:
-        """Return the digests recorded after these steps, by step and variable; None if some are not recorded yet."""
+        """Return the digests recorded after `steps`, by step and variable; None if those of a step are missing yet."""
         found = {step: self.steps[step] for step in steps if step in self.steps}
         return found if len(found) == len(steps) else None
 

@@ -1,10 +1,10 @@
 """Rehearse restarts from checkpoints while the training runs, to find out how exactly a real restart continues.
 
 The result is a guarantee for the user: a restart continues exactly at the step, or exactly at the epoch, or the
-training must begin again from the start. A rehearsal runs in a second process at low priority, on a copy of the
-checkpoint and of the working folder. The first checkpoint after some seconds of training is rehearsed, and one after
-the first epoch, once per experiment. If the variables differ from the training's, the checkpoints so far are moved
-away, and the next weaker guarantee is rehearsed.
+training must begin again from the start. A rehearsal is a separate process of low priority, which resumes a copy of the
+checkpoint in a copy of the working folder, and whose variables are compared with those of the training. The first
+checkpoint after some seconds of training is rehearsed, and one after the first epoch, once per experiment. If variables
+differ, the checkpoints so far are moved away, and the next weaker guarantee is rehearsed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ PRIORITY = 10  # `nice` value; at a lower priority it would never run on a busy 
 
 
 class Rehearsal:
-    """Rehearsed restarts of a training: how exact restarts are as far as known, and the second process, if it runs."""
+    """Rehearsed restarts of a training, each in a process of its own, and the guarantee that follows from them.
+
+    The guarantee says how exactly a real restart continues.
+    """
 
     def __init__(
         self,
@@ -47,11 +50,11 @@ class Rehearsal:
         nested: bool,
         unobserved: Callable[[], AbstractContextManager[None]],
     ) -> None:
-        """Begin with the guarantee (how exactly a restart continues) in the checkpoint, or else with the strongest one.
+        """Begin with the guarantee on restarts that the checkpoint contains, or else with the strongest one.
 
-        `recorder` has the digests of the training's variables, `signs` the places in the source that may prevent an
-        exact restart. `nested` means that the program has nested training loops. File operations within `unobserved()`
-        are not attributed to the program.
+        A guarantee says how exactly a restart continues. `recorder` has the digests of the training's variables,
+        `signs` the places in the source that may prevent an exact restart. `nested` means that the program has nested
+        training loops. File operations within `unobserved()` are not attributed to the program.
         """
         self._unobserved = unobserved
         self._rank, self._training, self._recorder = rank, training, recorder
@@ -74,7 +77,7 @@ class Rehearsal:
             recorder.wanted |= set(range(1, STEPS + 1))
 
     def state(self) -> dict[str, Any]:
-        """Return the current guarantee and its reason, and whether rehearsals are over, as JSON for a checkpoint."""
+        """Return the current guarantee, its reason, and whether rehearsals are over, as JSON data for a checkpoint."""
         return {"rung": self._rung, "why": self._why, "settled": not self._active}
 
     def allows(self, outermost: bool) -> bool:
@@ -86,13 +89,13 @@ class Rehearsal:
         return self._rung == "step" or (self._rung == "epoch" and outermost)
 
     def taken(self, step: int) -> None:
-        """Note that a checkpoint is saved at this step. If a rehearsal is due, choose this checkpoint for it."""
+        """Handle that a checkpoint of this step is being saved: choose it for a rehearsal, if one is due."""
         idle = self._active and self._process is None and self._checkpoint is None
         if idle and self._training.position.epoch >= self._epoch and self._age >= SETTLED_S:
             self._compare(step)
 
     def step(self, step: int) -> None:
-        """Start a rehearsal that is due, or evaluate its result when it has ended; called after each step."""
+        """Start a rehearsal if one is due, or evaluate one that has ended; called after each step of the training."""
         if self._process is not None:
             if self._process.poll() is not None or self._age > LIMIT_S:
                 self._settle(self._result())
@@ -110,7 +113,7 @@ class Rehearsal:
             self._training.request_checkpoint()
 
     def close(self) -> None:
-        """Kill the second process if it runs, and start no other rehearsal."""
+        """Kill the process of a running rehearsal, and start no other rehearsal."""
         self._active = False
         self._give_up()
         if self._process is not None:
@@ -151,9 +154,9 @@ class Rehearsal:
         self._recorder.wanted |= set(self._steps)
 
     def _start(self, checkpoint: str | None) -> None:
-        """Start a rehearsal in a second process, which works in folders of its own.
+        """Start a rehearsal: a process, in a temporary folder, that resumes the checkpoint with this ID.
 
-        It resumes the checkpoint with this ID; None to start from the beginning.
+        With None, the process runs the program from its beginning.
         """
         self._folder = folder = Path(tempfile.mkdtemp(prefix="daylight-rehearsal-"))
         job = self._rank.job
@@ -188,7 +191,10 @@ class Rehearsal:
         return Rehearsed(digests, found.get("error", ""), found.get("refused", ""))
 
     def _settle(self, rehearsed: Rehearsed) -> None:
-        """Evaluate a rehearsal: report the guarantee if it holds, else choose a weaker one to be rehearsed next."""
+        """Evaluate a rehearsal: report the guarantee if all variables are equal, else rehearse a weaker one next.
+
+        If the rehearsal was stopped because the program acts outside its folder, note that, and rehearse no more.
+        """
         if rehearsed.refused:
             self.close()
             self._rank.note(f"a restart was not rehearsed: {rehearsed.refused}")

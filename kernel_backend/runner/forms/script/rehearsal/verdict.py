@@ -13,7 +13,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class Rehearsed:
-    """Result of a rehearsed restart: digests of variables by step, or why the second process ended early."""
+    """Result of a rehearsed restart: digests of variables by step, or why the rehearsal's process ended early."""
 
     digests: Digests
     error: str = ""  # why the program failed or could not be restored
@@ -22,6 +22,8 @@ class Rehearsed:
 
 def difference(training: Digests, rehearsed: Rehearsed) -> str | None:
     """Return text on the first difference between training and rehearsal; None if all variables are equal at all steps.
+
+    `training` has the digests of the training's variables, by step and variable name.
 
     Examples
     --------
@@ -43,11 +45,12 @@ def difference(training: Digests, rehearsed: Rehearsed) -> str | None:
 
 
 def weaker(rung: Rung, found: Sequence[Sign], nested: bool) -> Rung:
-    """Return the guarantee to rehearse next, because `rung` did not hold: the strongest weaker one that `found` allows.
+    """Return the guarantee on restarts to rehearse next, as `rung` did not hold: a weaker one that `found` allows.
 
-    The guarantees are, from strong to weak: a restart continues exactly at the "step", at the "epoch", only from the
-    "start", or "anew", with other bits. `found` are signs in the source that rule some out. A training without nested
-    loops has no epochs to which it could go back.
+    The guarantees (`Rung`) are, from strong to weak: "step" (a restart continues exactly at the step), "epoch" (exactly
+    at the start of the epoch), "start" (from the beginning, with the same results bit by bit) and "anew" (from the
+    beginning, with other results). `found` are signs in the source, each of which rules out guarantees stronger than
+    its own. A training without nested loops has no epochs to which it could go back.
 
     Examples
     --------
@@ -83,7 +86,7 @@ def guarantee(rung: Rung, why: str, steps: Mapping[int, object] | None = None) -
 def explained(rung: Rung, why: str, found: Sequence[Sign]) -> str:
     """Return why the guarantee `rung` is no stronger one: the code that prevents it, then the variable that differed.
 
-    `why` is the text on that variable, "" if there is none.
+    `found` are the signs of such code in the source; `why` is the text on the variable, "" if there is none.
 
     Examples
     --------

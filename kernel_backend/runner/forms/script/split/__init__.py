@@ -1,1 +1,1 @@
-"""Split calls of a program's modules over the ranks, so that each rank computes some rows of each batch."""
+"""Split the calls of a program's torch modules over the ranks, so that each rank computes some rows of each batch."""

@@ -115,7 +115,7 @@ class Benefit:
         _BaseDataLoaderIter.__next__ = self._next  # type: ignore[method-assign]
 
     def now(self) -> float:
-        """Return the current time in seconds; on a GPU, after its queued work has ended."""
+        """Return the time in seconds of a running clock; on a GPU, only after its queued work has ended."""
         if self.measures and self._device.type == "cuda":
             torch.cuda.synchronize()
         return time.perf_counter()

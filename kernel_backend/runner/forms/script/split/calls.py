@@ -91,7 +91,7 @@ class SplitCalls:
         self._benefit.close()
 
     def end_step(self, *_: int) -> None:
-        """End a step of the program. After the first steps, warn the user once if several slots are hardly faster."""
+        """Handle the end of a step. After the first steps, warn the user once if several slots are hardly faster."""
         measured = self._benefit.measures
         text = self._benefit.end_step()
         if measured and not self._benefit.measures and not self._count:
@@ -100,7 +100,7 @@ class SplitCalls:
             self._note(text)
 
     def state_dict(self) -> dict[str, int]:
-        """Return the number of calls split so far; the random seed of each split call is derived from its number."""
+        """Return the number of calls split so far, from which the random seed of each split call is derived."""
         return {"count": self._count}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
@@ -196,9 +196,10 @@ class SplitCalls:
     def _own(
         self, arguments: Any, inputs: list[Tensor], plan: Plan, rows: int
     ) -> tuple[tuple[Any, ...], dict[str, Any], list[Tensor]]:
-        """Return a call's arguments with only this rank's rows of its `inputs`, and tensors to be passed to `leave`.
+        """Return a call's positional and named arguments with only this rank's rows of its `inputs`, and anchors.
 
-        `rows` is the number of rows of the whole batch.
+        `inputs` are the tensors in `arguments`, `rows` is the number of rows of the whole batch. Anchors are scalars to
+        be passed to `leave`, which joins the ranks' results.
         """
         exchange = self._exchange
         apart = [index for index, dim in enumerate(plan.inputs) if dim is not None]
@@ -225,7 +226,10 @@ class SplitCalls:
             )
 
     def _trials(self, call: Call) -> Within:
-        """Return a function that creates the context in which a test run of the call is made."""
+        """Return a function that creates the context in which a test run of this call is made.
+
+        In that context, no calls are split, and batches are normalized by fixed statistics.
+        """
         fixed = FixedStatistics()
 
         @contextmanager
@@ -241,7 +245,7 @@ class SplitCalls:
 
     @contextmanager
     def _inside(self, norm: Callable[..., Tensor] | None) -> Iterator[None]:
-        """Do not split calls in the `with` block; `norm`, if given, replaces `batch_norm` there."""
+        """Split no calls in the `with` block; `norm`, if not None, replaces torch's `batch_norm` there."""
         before, self._nested, self._norm = (self._nested, self._norm), True, norm
         try:
             yield

@@ -61,7 +61,10 @@ class FixedDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 @contextmanager
 def own_draws(*place: int) -> Iterator[None]:
-    """Seed torch's generators from the program's seed and `place` for the `with` block, then restore them."""
+    """Seed torch's generators by the program's seed and `place` in the `with` block, then restore them.
+
+    `place` are numbers that identify the draws, such as those of a call and of this rank.
+    """
     seed = seeds.mix(torch.initial_seed(), "split", *place)
     on_gpu = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
     before, of_gpu = torch.get_rng_state(), torch.cuda.get_rng_state() if on_gpu else None

@@ -43,7 +43,7 @@ class Exchange:
         return shares(rows, self.size)[self.rank]
 
     def agree(self, value: Any) -> list[Any]:
-        """Return the `value` that each rank has passed, in rank order."""
+        """Return, in rank order, the `value` that each rank has passed to this call."""
         return self._ranks.all_gather_object(value)
 
     def summed(self, tensors: Sequence[Tensor]) -> list[Tensor]:
@@ -100,7 +100,7 @@ class Exchange:
 
 
 def _padded(tensor: Tensor, dim: int | None, most: int) -> Tensor:
-    """Return the tensor with dimension `dim` first, padded with zeros to `most` rows."""
+    """Return the tensor with dimension `dim` moved to the front, and padded with zeros there to the size `most`."""
     if dim is None:
         return tensor.contiguous()
     rows = tensor.movedim(dim, 0)
@@ -272,7 +272,10 @@ def share(exchange: Exchange, tensors: Sequence[Tensor]) -> tuple[list[Tensor], 
 
 
 def is_boundary(node: Any) -> bool:
-    """Return True if an autograd node is where a split call takes its inputs: the graph beyond it is not split."""
+    """Return True if an autograd node is where a split call takes its inputs.
+
+    The graph that has computed these inputs, before the call, is not split.
+    """
     return isinstance(node, _Share._backward_cls | _Enter._backward_cls)
 
 

@@ -34,7 +34,7 @@ def problem_of(module: nn.Module) -> str | None:
 
 
 def is_small(module: nn.Module) -> bool:
-    """Return True for a single layer of a kind that computes as fast as its tensors could be sent between ranks."""
+    """Return True for a single layer that is as quickly computed as its tensors are sent, such as an Embedding."""
     return isinstance(module, _SMALL)
 
 
@@ -43,7 +43,7 @@ def _is_compiled(module: nn.Module) -> bool:
 
 
 def _has_hooks(module: nn.Module) -> bool:
-    """Return True if a module has hooks other than torch's own, such as those of weight norm."""
+    """Return True if a module has hooks other than those of `torch.nn.utils`, such as weight norm."""
     return any(not _of_torch(hook) for name in _HOOKS for hook in _hooks(module, name))
 
 

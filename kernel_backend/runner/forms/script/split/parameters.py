@@ -11,7 +11,7 @@ from torch import Tensor, nn
 def trained(module: nn.Module) -> list[Tensor]:
     """Return the parameters of a module that require gradients, each once.
 
-    Within `torch.func.functional_call` they are plain tensors.
+    Within `torch.func.functional_call`, these are the plain tensors that it has put in place of the parameters.
     """
     found = {id(each): each for part in module.modules() for each in part._parameters.values() if each is not None}
     return [each for each in found.values() if each.requires_grad]

@@ -24,7 +24,7 @@ _MOST_UNDECIDED = 8
 
 
 class Whole(NamedTuple):
-    """Decision that a call runs unsplit on every rank; `inner` means that calls of modules within it may be split."""
+    """Decision that a call runs unsplit on every rank; with `inner`, calls of modules within it may still be split."""
 
     reason: str
     inner: bool = True
@@ -44,9 +44,9 @@ class _Module:
         self.digested = False
 
     def alike(self, pattern: Any, uneven: Any) -> Plan | None:
-        """Return how calls like this one are split, if all test runs of such calls have shown the same; else None.
+        """Return how a call is split, if all test runs of calls with the same `pattern` and `uneven` showed the same.
 
-        None is also returned if there were too few test runs. `pattern` describes the arguments without their sizes;
+        Otherwise, or after too few test runs, return None. `pattern` describes the arguments without their sizes;
         `uneven` says whether their rows differ in the number of zeros and negative values.
         """
         found = [each for (known, _, also), each in self.known.items() if (known, also) == (pattern, uneven)]

@@ -69,20 +69,27 @@ def trial_parts(rows: int) -> tuple[int, int]:
 
 
 def rows_of(shapes: Sequence[Sequence[int]], dims: Dims) -> int:
-    """Return the number of rows: the size of the first tensor with a row dimension, along that dimension."""
+    """Return the number of rows of a batch: the size of the first tensor that has a row dimension, along it.
+
+    `shapes` has the shape of each tensor, `dims` its row dimension, None for a tensor without rows.
+    """
     return next(shape[dim] for shape, dim in zip(shapes, dims, strict=True) if dim is not None)
 
 
 def fits(shapes: Sequence[Sequence[int]], dims: Dims, ranks: int) -> bool:
-    """Return True if all row dimensions in `dims` have the same size, and it is enough for all ranks."""
+    """Return True if all row dimensions have the same size, and each rank gets at least two rows.
+
+    `shapes` has the shape of each tensor, `dims` its row dimension, None for a tensor without rows.
+    """
     counts = {shape[dim] for shape, dim in zip(shapes, dims, strict=True) if dim is not None}
     return len(counts) == 1 and counts.pop() >= LEAST_ROWS * ranks
 
 
 def candidates(shapes: Sequence[Sequence[int]], ranks: int) -> Iterator[Dims]:
-    """Yield guesses at which dimension of each tensor has the rows, the likeliest guess first.
+    """Yield guesses at which dimension of each tensor has the rows of the batch, the likeliest guess first.
 
-    Dimensions of equal size, and early ones, are likely. None means that a tensor has no rows.
+    `shapes` are the tensors' shapes. Dimensions of equal size, and early ones, are likely; each must be large enough
+    for all `ranks`. None means that a tensor has no rows.
 
     Examples
     --------

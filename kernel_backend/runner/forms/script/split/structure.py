@@ -32,7 +32,7 @@ def with_tensors(value: Any, new: Sequence[Tensor]) -> Any:
 
 
 def mapped(value: Any, function: Callable[[Any], Any]) -> Any:
-    """Return a copy of a nested value in which `function` has replaced each value that is no container."""
+    """Return a copy of a nested value in which each value that is no container is replaced by `function` of it."""
     if _children(value) is None:
         return function(value)
     if isinstance(value, Mapping):

@@ -46,9 +46,10 @@ Within = Callable[[], AbstractContextManager[Any]]
 
 
 def find_plan(call: Call, ranks: int, within: Within) -> Plan:
-    """Test how a call can be split over `ranks` ranks, and return how. Test runs are made in contexts from `within`.
+    """Test how a call can be split over `ranks` ranks, and return how.
 
-    Raises Unsplittable, with the reason, if the call cannot be split.
+    The call is run on the whole batch and on two parts of it, each within a context that `within` returns. Raises
+    Unsplittable, with the reason, if the call cannot be split.
     """
     arguments = (call.args, call.named)
     inputs = structure.tensors(arguments)
@@ -74,9 +75,9 @@ def find_plan(call: Call, ranks: int, within: Within) -> Plan:
 
 
 def seconds_whole(call: Call, now: Callable[[], float]) -> float:
-    """Return how many seconds the unsplit call takes, at best of two runs. All state is restored afterwards.
+    """Return the seconds that the unsplit call takes, the shorter of two runs; all state is restored afterwards.
 
-    `now` returns the current time.
+    `now` returns the current time in seconds.
     """
     found = []
     for _ in range(2):
@@ -92,7 +93,10 @@ def _narrowed(inputs: Sequence[Tensor], dims: Dims, begin: int, count: int) -> l
 
 
 def _tried(call: Call, inputs: Sequence[Tensor], within: Within) -> _Result:
-    """Return the result of calling the module with copies of `inputs`; all state that it changes is restored."""
+    """Return the result of calling the module with `inputs` copied, in a context from `within`.
+
+    All state that the call changes is restored.
+    """
     copies = [_copied(each) for each in inputs]
     versions = [each._version for each in copies]
     args, named = structure.with_tensors((call.args, call.named), copies)

@@ -14,7 +14,7 @@ Blobs = dict[str, Tensor]  # one-dimensional uint8 tensors, by digest
 
 
 def bytes_of(tensor: Tensor) -> Tensor:
-    """Return all bytes of a tensor's storage as a tensor in host memory; without a copy if the tensor is there."""
+    """Return all bytes of a tensor's storage as a tensor in host memory; a copy only if the storage is elsewhere."""
     storage = tensor.untyped_storage()
     return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage, 0, (storage.nbytes(),)).cpu()  # type: ignore[call-overload,no-any-return]
 

@@ -182,7 +182,7 @@ class GraphWriter(pickle.Pickler):
             self._held.append(obj)
 
     def _within(self, obj: Any, path: Path | None) -> None:
-        """Record the paths of what an object holds that is created anew by a restart.
+        """Record the paths of what `obj` holds, if `obj`, which is at `path`, is created anew by a restart.
 
         By these paths, data that is unchanged since the program's setup can be referred to.
         """
@@ -371,9 +371,10 @@ class GraphWriter(pickle.Pickler):
         return NotImplemented
 
     def _can_write(self, obj: Any) -> bool:
-        """Return whether a library's object can be pickled with all that it holds, which is then known of that, too.
+        """Return True if a library's object can be pickled with all objects that it holds.
 
-        Without this knowledge, each of the thousand objects of a plot, which all hold each other, would be tried.
+        If so, it is recorded for these objects as well: each of the thousand objects of a plot, which all hold each
+        other, would otherwise be pickled on trial.
         """
         if id(obj) in self._writable:
             return True
@@ -402,7 +403,10 @@ def _contents(obj: Any) -> Any:
 
 
 def _list_items(writer: GraphWriter, items: Any, path: Path | None) -> Reduced:
-    """Return how to pickle a list's iterator, as from `__reduce__`; its position is set after the list was filled."""
+    """Return how to pickle a list's iterator, as from `__reduce__`; its position is set after the list was filled.
+
+    `path` leads to the iterator.
+    """
     made, arguments, *position = items.__reduce__()
     if not position:  # the iterator is exhausted
         return made, arguments

@@ -252,12 +252,15 @@ def forward(path: Path | None, kind: type, only_live: bool) -> Any:
 
 
 def bare(kind: Any) -> Any:
-    """Return an empty instance of `kind`, a dict class of the user."""
+    """Return an empty instance of `kind`, a subclass of dict that the user has defined."""
     return kind.__new__(kind)
 
 
 def fill_bare(owner: Any, state: tuple[dict[str, Any], Any]) -> None:
-    """Set the attributes of an instance of a user's dict class, at once."""
+    """Set the attributes and the default factory of an instance of a user's subclass of dict.
+
+    Unlike in `fill`, this is done only at once, not when `apply` is called.
+    """
     attributes, factory = state
     owner.__dict__.update(attributes)
     if factory is not None:
@@ -265,7 +268,7 @@ def fill_bare(owner: Any, state: tuple[dict[str, Any], Any]) -> None:
 
 
 def fill(owner: Any, state: tuple[dict[str, Any], dict[str, Any]]) -> None:
-    """Register that `apply` sets the attributes of an instance; set those of a new instance at once, too."""
+    """Register that `apply` sets the attributes of an instance; those of a new instance are also set at once."""
     attributes, slots = state
 
     def now() -> None:

@@ -56,9 +56,10 @@ class Versions:
             self._known[id(tensor)] = weakref.ref(tensor), tensor.data_ptr(), tensor._version, digest
 
     def _is_counted(self, tensor: Tensor) -> bool:
-        """Return True if each write to the tensor increments torch's version counter.
+        """Return True if each write to the tensor increments torch's version counter, as far as is known.
 
-        Memory that is shared with numpy is excluded; torch marks it by a storage that cannot be resized.
+        Excluded are tensors on a GPU, tensors that require gradients, and memory that is shared with numpy, which torch
+        marks by a storage that cannot be resized.
         """
         if not self._counted or tensor.device.type != "cpu" or tensor.requires_grad or tensor.is_inference():
             return False
@@ -83,7 +84,7 @@ def writes_past_versions(codes: Iterable[CodeType]) -> bool:
 
 
 def is_of_module(path: Path | None) -> bool:
-    """Return True if a path leads to a tensor within a module, an optimizer or an object of a library."""
+    """Return True if a path leads to a tensor within a module, an optimizer or an object of a library, or is None."""
     while path is not None and path[1] != "root":
         if path[1] in ("slot", "grad") or path[2] in ("_buffers", "_parameters", "state"):
             return True

@@ -44,9 +44,9 @@ class _Writer(pickle.Pickler):
         self._tensors: dict[int, int] = {}
 
     def persistent_id(self, obj: Any) -> Any:
-        """Return what is pickled in place of an object; None for objects that are pickled as usual.
+        """Return what is pickled in place of a tensor, class or function; None for objects that are pickled as usual.
 
-        For a tensor these are its number, shape and type; for a class or function of the program, its qualified name.
+        For a tensor, it is its number, shape and type; for a class or function of the program, its qualified name.
         """
         if isinstance(obj, type | FunctionType) and obj.__module__ == _MAIN:
             return obj.__qualname__
