@@ -11,7 +11,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List experiments, newest first: the user's own by default, or an owner's or a group's. */
+        /** List experiments, newest first: the user's own by default, or those of another owner or of a group. */
         get: {
             parameters: {
                 query?: {
@@ -409,7 +409,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Return the disk usage of an experiment, and the bytes that deleting it would not free. */
+        /** Return the disk usage of an experiment, and how many of these bytes would stay on disk if it were deleted. */
         get: {
             parameters: {
                 query?: never;
@@ -664,7 +664,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Train the steps between an experiment's first two checkpoints again; `diff` then compares the two. */
+        /** Train the steps between an experiment's first two checkpoints again, as a new experiment. */
         post: {
             parameters: {
                 query?: never;
@@ -816,7 +816,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** List a trial's reports after a sequence number. */
+        /** List a trial's reports (metrics of one step each) with sequence numbers above `after`, in order. */
         get: {
             parameters: {
                 query?: {
@@ -872,7 +872,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Export a trial's reports as CSV; for a search without a trial number, its trials. */
+        /** Export a trial's reports as CSV; for a search without a trial number, export its trials, one per row. */
         get: {
             parameters: {
                 query?: {
@@ -1028,7 +1028,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Return the seconds that each part of a training takes, by rank, and the main cause of delay. */
+        /** Return the seconds that each part of a training (such as loading data) takes, and the main cause of delay. */
         get: {
             parameters: {
                 query?: {
@@ -1229,7 +1229,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Show the state of a search: its rungs, its best over time, and a page of its trials. */
+        /** Show the status of a search: its rungs (lengths of training), best value over time, and a page of trials. */
         get: {
             parameters: {
                 query?: {
@@ -1282,7 +1282,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Read the learning curves of a search's trials (metric by unit of training), the best trials first. */
+        /** Read the learning curves of a search's trials, best first: the metric after each unit, such as an epoch. */
         get: {
             parameters: {
                 query?: {
@@ -1538,7 +1538,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Read a rank's log from a byte offset on, or about its last bytes, beginning with a whole line. */
+        /** Read a rank's log from a byte offset on, or about its last `tail` bytes, from the start of a line on. */
         get: {
             parameters: {
                 query?: {
@@ -2048,7 +2048,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Read the training definition, and the description of its snapshot. */
+        /** Read the submitted code (the training definition), and the description of its snapshot. */
         get: {
             parameters: {
                 query?: never;
@@ -2195,7 +2195,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Draw an experiment's curves as a PNG; for a search, its best value over time and its rungs. */
+        /** Draw an experiment's learning curves as a PNG image. */
         get: {
             parameters: {
                 query?: {
@@ -2328,7 +2328,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Deliver records of an attempt (an empty list is a heartbeat), authenticated by the attempt's token. */
+        /** Deliver records of an attempt, such as metrics, and get an instruction for its ranks. */
         post: {
             parameters: {
                 query?: never;
@@ -2381,7 +2381,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Offer to run a gang's ranks on a node; the launcher repeats this until the answer is `go` or `leave`. */
+        /** Report that a node is ready to run ranks of a gang; the reply is whether to wait, to start or to give up. */
         post: {
             parameters: {
                 query?: never;
@@ -2635,7 +2635,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Return a piece of a wheel from a byte offset on; at the end of the wheel the piece is empty. */
+        /** Return a piece of the wheel with file name `wheel`, from a byte offset on; no bytes at the wheel's end. */
         get: {
             parameters: {
                 query?: {
@@ -2689,7 +2689,7 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /** Append a piece to a log at an offset, or replace a record; return the size of the service's copy. */
+        /** Append bytes at an offset to a log in the service's copy of an attempt's folder, or replace a small file. */
         put: {
             parameters: {
                 query?: {
@@ -2746,7 +2746,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Store an artifact if all of its bytes have arrived; otherwise return how many have arrived. */
+        /** Add an artifact to its trial if all of its bytes have arrived; otherwise return how many have arrived. */
         post: {
             parameters: {
                 query?: never;
@@ -2799,7 +2799,7 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /** Append a piece to the bytes of an artifact, at an offset; return how many bytes have arrived. */
+        /** Append bytes at an offset to the artifact with this digest; return how many bytes of it have arrived. */
         put: {
             parameters: {
                 query?: {
@@ -2852,7 +2852,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Stream every message after a sequence number, one per websocket frame. */
+        /** Open a websocket, and send every message about experiments with a sequence number above `after`. */
         get: {
             parameters: {
                 query?: {
@@ -3334,7 +3334,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Return slot-hours, energy and cost by user, group, month or experiment. */
+        /** Return slot-hours, energy and cost of trainings, summed by user, group, month or experiment. */
         get: {
             parameters: {
                 query?: {
@@ -3383,7 +3383,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Return slot-hours, energy and cost as CSV. */
+        /** Return slot-hours, energy and cost of trainings as CSV, with one row per user, group, month or experiment. */
         get: {
             parameters: {
                 query?: {
@@ -3866,7 +3866,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Report what has happened in a pod that a search keeps, and wait for orders; needs the allocation's token. */
+        /** Report which gangs began or ended in a pod that a search keeps for its trials, and wait for orders to it. */
         post: {
             parameters: {
                 query?: never;
@@ -4301,7 +4301,9 @@ export interface components {
         };
         /**
          * AllReduceOrder
-         * @description Second order to the probes: run an all-reduce in which node 0 has the address `address`; exit if it is "".
+         * @description Second order to the programs that test a pool's nodes (probes): run an all-reduce together.
+         *
+         *     `address` is the address of node 0; if it is "", the probes exit.
          */
         AllReduceOrder: {
             /** @default  */
@@ -4399,7 +4401,7 @@ export interface components {
         };
         /**
          * BracketStatus
-         * @description Bracket of a search, with its rungs from the lowest on.
+         * @description Bracket of a search: a ladder of rungs, which are training lengths at which trials are compared, lowest first.
          */
         BracketStatus: {
             rungs: components["schemas"]["RungStatus"][];
@@ -4758,7 +4760,7 @@ export interface components {
         };
         /**
          * DiskUsage
-         * @description Disk usage of an experiment in bytes, and how many bytes stay in use if the experiment is deleted.
+         * @description Disk usage of an experiment in bytes, and how many of them its deletion does not free, since they are needed.
          */
         DiskUsage: {
             experiment: number;
@@ -4916,9 +4918,9 @@ export interface components {
         ExperimentState: "active" | "paused" | "stopping" | "stopped" | "completed" | "failed";
         /**
          * Extended
-         * @description Event: a user extends the search to `trials` in total, and reopens it if it was closed.
+         * @description Event: a user raised the limits of the search, which creates trials again if it was closed.
          *
-         *     None: as many trials as the budget allows.
+         *     `trials` is the new maximum number of trials in total; None: as many as the budget allows.
          */
         Extended: {
             /**
@@ -4930,7 +4932,9 @@ export interface components {
         };
         /**
          * Failed
-         * @description Event: the user's function `prepare` failed, or a custom search class raised, timed out, or answered wrongly.
+         * @description Event: the search fails, because the user's `prepare` function or search class did.
+         *
+         *     The class raised an exception, timed out, or returned an invalid decision.
          */
         Failed: {
             /**
@@ -5021,9 +5025,10 @@ export interface components {
         };
         /**
          * HeldAllocation
-         * @description Job in a site's queue, such as Slurm's, or pods, in which a search runs its trials one after another.
+         * @description Allocation that a search keeps between its trials: a job in a site's queue, such as Slurm's, or pods.
          *
-         *     The search keeps them between trials. If they have not been given all of their nodes yet, the search waits for them.
+         *     The search runs its trials in it one after another. Until all nodes of the allocation have been granted, the search
+         *     waits.
          */
         HeldAllocation: {
             id: string;
@@ -5045,9 +5050,9 @@ export interface components {
         };
         /**
          * HistoryEntry
-         * @description Experiment in a history, with its differences from an earlier one.
+         * @description Experiment in a history, with its differences from an earlier experiment.
          *
-         *     That is the experiment that it reruns, or else the previous one of the same notebook or name.
+         *     The earlier one is the experiment of which this one is a rerun, else the previous one of the same notebook or name.
          */
         HistoryEntry: {
             number: number;
@@ -5068,7 +5073,9 @@ export interface components {
         Hold: "user" | "search" | "engine";
         /**
          * HolderOrder
-         * @description Order to a holder; an order to start a gang has the launcher's command and the attempt's secret.
+         * @description Order to a holder (program in a pod of a kept allocation), for example to start a gang on its node.
+         *
+         *     An order to start has the launcher's command, and in `environment` the attempt's secret.
          */
         HolderOrder: {
             /** @enum {string} */
@@ -5088,7 +5095,7 @@ export interface components {
         };
         /**
          * HolderOrders
-         * @description Orders to a holder that it has not received yet.
+         * @description Answer to a report of a holder (program in a pod of a kept allocation): orders that it has not received yet.
          */
         HolderOrders: {
             /** @default [] */
@@ -5204,7 +5211,9 @@ export interface components {
         };
         /**
          * LogPolicy
-         * @description Action on a failed attempt in whose log a line matches `pattern` (a regular expression).
+         * @description User's rule on failures: the action on a failed attempt if a line of its log matches `pattern`.
+         *
+         *     The pattern is a regular expression.
          */
         LogPolicy: {
             pattern: string;
@@ -5260,7 +5269,8 @@ export interface components {
          * NodeOrder
          * @description Answer of the service to a node's state, for the launcher on this node.
          *
-         *     It continues, ends its ranks since the gang has failed, or exits since its attempt is fenced.
+         *     The launcher continues, ends its ranks since the gang has failed, or exits since its attempt has ended or has been
+         *     replaced by a newer one.
          */
         NodeOrder: {
             /**
@@ -5364,8 +5374,9 @@ export interface components {
          * Parameter
          * @description One hyperparameter of a search space.
          *
-         *     With `each` it belongs to every block of a list: functions get the list of dictionaries, and `when` refers to the
-         *     same block.
+         *     With `each` it is a parameter of every block in a list of blocks, such as the layers of a model. The user's
+         *     functions then receive the list, with a dictionary of parameters for each block, and `when` refers to a parameter of
+         *     the same block.
          */
         Parameter: {
             name: string;
@@ -5377,9 +5388,9 @@ export interface components {
         };
         /**
          * ParamsAssigned
-         * @description Event: the hyperparameters with which a trial really runs became known.
+         * @description Event: the search learned a trial's actual hyperparameters, which may differ from those that it proposed.
          *
-         *     Trials of earlier searches, whose results the search uses, have numbers below 1.
+         *     Trials of earlier searches whose results this search uses are recorded in the same way, with numbers below 1.
          */
         ParamsAssigned: {
             /**
@@ -5407,7 +5418,9 @@ export interface components {
         };
         /**
          * PeerAddresses
-         * @description First order to the probes: connect to one of these addresses of node 0, to find one that works.
+         * @description First order to the programs that test the nodes of a pool (probes): connect to node 0.
+         *
+         *     Each tries these addresses of node 0, to find one that works.
          */
         PeerAddresses: {
             addresses: string[];
@@ -5660,7 +5673,7 @@ export interface components {
         };
         /**
          * ProbeOrders
-         * @description Orders that the probes have been given so far; None stands for an order that has not been given yet.
+         * @description Orders given so far to the probes, the programs that test a pool's nodes; None: the order is not given yet.
          */
         ProbeOrders: {
             /** @default null */
@@ -5670,7 +5683,7 @@ export interface components {
         };
         /**
          * Promoted
-         * @description Event: a user promotes a trial to its next rung, whatever its rank.
+         * @description Event: a user lets a trial train on to its next rung (training length), however it compares with others.
          */
         Promoted: {
             /**
@@ -5713,7 +5726,7 @@ export interface components {
         };
         /**
          * Range
-         * @description Range of numbers from `low` to `high`, both included.
+         * @description Range of numbers from `low` to `high`, both included, from which a search takes values of a hyperparameter.
          */
         Range: {
             /**
@@ -5804,7 +5817,9 @@ export interface components {
         };
         /**
          * Reported
-         * @description Event: a trial reported the metric at the end of a unit (epoch or step). The value is never negated.
+         * @description Event: a trial reported its metric at the end of a unit (epoch or step).
+         *
+         *     The value is the reported one; it is not negated for a metric that is maximised.
          */
         Reported: {
             /**
@@ -5864,7 +5879,7 @@ export interface components {
         };
         /**
          * RungStatus
-         * @description Results at one rung of a bracket: how the trials compare at the end of unit `unit`.
+         * @description Results at one rung: how the trials that have trained for `unit` units (epochs or steps) compare.
          */
         RungStatus: {
             unit: number;
@@ -5953,8 +5968,8 @@ export interface components {
          * SearchMethod
          * @description Description of a search method for validation, help, dry runs, the service and the views.
          *
-         *     The factory is imported when a search is made. A process that needs the record only, such as a notebook kernel,
-         *     imports nothing else.
+         *     The code of the method is imported only when a search is made, by the path in `factory`. A process that only reads
+         *     this description, such as a notebook kernel, does not import it.
          */
         SearchMethod: {
             name: string;
@@ -6001,7 +6016,7 @@ export interface components {
         };
         /**
          * SearchStatus
-         * @description Status of a search, with some of its trials as a page of the table.
+         * @description Status of a search, with one page of the table of its trials.
          */
         SearchStatus: {
             number: number;
@@ -6039,7 +6054,7 @@ export interface components {
         };
         /**
          * Server
-         * @description Notebook server with the number of slots that it holds; 0 if JupyterHub does not know of any.
+         * @description Notebook server with the number of slots that it holds; 0 if its options request none or are invalid.
          */
         Server: {
             owner: string;
@@ -6430,7 +6445,7 @@ export interface components {
         };
         /**
          * Vacancy
-         * @description Event: the scheduler granted a gang to the search, whose decision may assign it to a trial.
+         * @description Event: the scheduler granted a gang (slots) to the search, which may then create or resume a trial on it.
          */
         Vacancy: {
             /**
@@ -6841,7 +6856,10 @@ export interface components {
         };
         /**
          * Guarantee
-         * @description Reproducibility guarantee that replaces the one reported at the start, for example after a rehearsal.
+         * @description Reproducibility guarantee that replaces the one reported at the start.
+         *
+         *     It is reported for example after a rehearsal: a test, during the training, of whether a restart from a checkpoint
+         *     repeats its steps exactly.
          */
         GuaranteeInput: {
             /**
@@ -6857,7 +6875,7 @@ export interface components {
         };
         /**
          * HolderEvent
-         * @description Event on one node of an allocation; a repeated event has no further effect.
+         * @description Event on one node of an allocation, such as the end of a gang; sending it twice has no further effect.
          */
         HolderEventInput: {
             /** @enum {string} */
@@ -6872,7 +6890,9 @@ export interface components {
         };
         /**
          * HolderReport
-         * @description Message of a holder to the service: events on its node, and how many orders it has received.
+         * @description Message of a holder (program in a pod of a kept allocation) to the service.
+         *
+         *     It has the new events on the holder's node, and how many orders the holder has received.
          */
         HolderReportInput: {
             node: number;
@@ -6915,7 +6935,9 @@ export interface components {
         };
         /**
          * LogPolicy
-         * @description Action on a failed attempt in whose log a line matches `pattern` (a regular expression).
+         * @description User's rule on failures: the action on a failed attempt if a line of its log matches `pattern`.
+         *
+         *     The pattern is a regular expression.
          */
         LogPolicyInput: {
             pattern: string;
@@ -7031,8 +7053,9 @@ export interface components {
          * Parameter
          * @description One hyperparameter of a search space.
          *
-         *     With `each` it belongs to every block of a list: functions get the list of dictionaries, and `when` refers to the
-         *     same block.
+         *     With `each` it is a parameter of every block in a list of blocks, such as the layers of a model. The user's
+         *     functions then receive the list, with a dictionary of parameters for each block, and `when` refers to a parameter of
+         *     the same block.
          */
         ParameterInput: {
             name: string;
@@ -7238,7 +7261,7 @@ export interface components {
         };
         /**
          * ProbeReport
-         * @description Message of a node's probe to the service: its answers so far, by field of NodeProbe.
+         * @description Message to the service from a probe, the program that tests a node: its results so far, by field of NodeProbe.
          */
         ProbeReportInput: {
             node: number;
@@ -7253,7 +7276,7 @@ export interface components {
         };
         /**
          * Range
-         * @description Range of numbers from `low` to `high`, both included.
+         * @description Range of numbers from `low` to `high`, both included, from which a search takes values of a hyperparameter.
          */
         RangeInput: {
             /**
