@@ -63,7 +63,10 @@ class LogicalRanks:
         self._now = rank
 
     def share(self, ranks: Ranks) -> None:
-        """Give the buffers of logical rank 0 to all logical ranks of all processes; all processes call it together."""
+        """Copy the model's buffers, such as running means, of logical rank 0 to all logical ranks of all processes.
+
+        All processes call it together; `ranks` connects them.
+        """
         self.take(self.mine.start)
         share(list(self.live().values()), ranks)
         self._agree()

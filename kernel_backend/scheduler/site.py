@@ -119,11 +119,12 @@ def given_back(
 def planned_starts(
     starts: Sequence[Start], where: Mapping[RequestKey, SlotsByNode], capacities: Mapping[str, Capacity]
 ) -> dict[RequestKey, SlotsByNode]:
-    """Return new placements in Daylight's own plan of a pool for gangs that start now, by the request's key.
+    """Return placements for gangs that start in a pool where the site's scheduler (such as Slurm) chooses the nodes.
 
-    `where` says how the site would place the gangs. A new placement has as many nodes, with as many slots on each, as
-    the site's; a gang is left out if the plan has no such free slots. `capacities`, the free slots in the plan, are
-    updated.
+    Daylight only plans with these placements, until the site's scheduler has started the gangs. `where` is the shape
+    that this scheduler would give each gang. A placement in the plan, returned by the request's key, has the same
+    number of nodes and of slots on each; a gang is left out if the plan has no such free slots. `capacities`, the free
+    slots in the plan by kind of device, are updated.
     """
     found: dict[RequestKey, SlotsByNode] = {}
     for start in starts:

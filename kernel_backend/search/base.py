@@ -152,12 +152,13 @@ class Searcher(Protocol):
 
 
 class Plan(NamedTuple):
-    """Upper bound of what a search will train, displayed in a dry run.
+    """Size of a search as far as it is known before its start, displayed in a dry run.
 
     Parameters
     ----------
     trials : int or None
-        Maximum number of trials; None if a budget or the method limits it.
+        Maximum number of trials; None if it is not known, because the search goes on until its budget is spent or its
+        method ends it.
     shortest : int
         Length of the shortest training of a trial, in units (epochs or steps).
     reports : int

@@ -234,10 +234,10 @@ class BaseSearcher(ABC, Generic[P]):
         """
 
     def _arrive(self, trial: int, known: P) -> None:
-        """Apply the decision about a trial that has reached its target: it continues, pauses or is pruned.
+        """Decide about a trial that has reached its target, and apply the decision: it continues, pauses or is pruned.
 
-        If the decision is to continue, but the trial was paused before its report arrived, the trial is among the first
-        to resume.
+        `known` is what the search method stores about the trial. If the decision is to continue, but the trial was
+        paused before its report arrived, the trial is among the first to resume.
         """
         chosen, trains = trial in self._chosen, trial in self._seen.training
         self._chosen.pop(trial, None)

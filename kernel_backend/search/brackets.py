@@ -70,9 +70,11 @@ def hyperband(units: Sequence[int], eta: int) -> list[Bracket]:
 
 
 def graded(units: Sequence[int], eta: int, mode: Literal["standard", "conservative"]) -> list[Bracket]:
-    """Return the brackets with the most rungs: the upper half of all brackets (standard), or all (conservative).
+    """Return the brackets of a search, those with most rungs first, each with its share of the trials.
 
-    The number of trials in each is proportional to eta^(rungs - 1) / rungs.
+    `units` are the lengths of training at the rungs, in ascending order; a bracket uses the last 1, 2, ... of them.
+    `mode` conservative uses all these brackets, standard the half that have more rungs. A bracket's number of trials is
+    proportional to eta^(rungs - 1) / rungs.
     """
     most = len(units)
     fewest = (most - 1) // 2 + 1 if mode == "standard" else 1

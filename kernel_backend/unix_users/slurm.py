@@ -112,9 +112,9 @@ class UnixUserSlurmEngine(UnixUserGangs):
 
     @property
     def _where(self) -> dict[str, Any]:
-        """Return the arguments that select the engine by which an agent runs these gangs: the pool's record as JSON.
+        """Return the arguments of requests to a user's agent that say in which pool to run: its settings as JSON.
 
-        Only the service stores it.
+        They are sent with each request, because agents cannot read the service's store, where settings are kept.
         """
         return {"pool": self._settings}
 

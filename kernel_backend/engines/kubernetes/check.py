@@ -43,10 +43,10 @@ class Sources(NamedTuple):
 
 
 async def check_pool(home: Path, pool: Pool, context: CheckContext, seen: Sources) -> Sequence[PoolFinding]:
-    """Check a pool, and return the findings in the order of the checks.
+    """Check whether gangs can run in a pool of Kubernetes; return the findings in the order of the checks.
 
-    `seen` are the objects from which the state of the cluster is read. After a failed check, the checks that depend on
-    it are left out.
+    `seen` has the API client and the caches of nodes, pods and resource types from which the checks read. After a
+    failed check, the checks that depend on it are left out.
     """
     found: list[PoolFinding] = []
     try:

@@ -54,7 +54,10 @@ class Pauses:
         return reason if time.monotonic() < until else ""
 
     def end(self, key: AttemptId) -> None:
-        """End the pause of an attempt's trial, as its gang has all of its nodes; the next pause is short again."""
+        """Forget the pauses of an attempt's trial, because all pods of its gang have found nodes.
+
+        The trial's next pause before a gang is submitted again is as short as the first.
+        """
         self._until.pop((key.experiment, key.trial), None)
 
 

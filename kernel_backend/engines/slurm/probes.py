@@ -35,7 +35,8 @@ class Probes:
     async def run(self, env: Mapping[str, str]) -> bool:
         """Run the probe programs until all have ended; return whether any of them has answered.
 
-        `env` is their environment. Problems of the pool raise no error; they are recorded in `job`.
+        `env` is their whole environment. Problems of the pool raise no error; they are recorded in `self.job`, the
+        outcome of the Slurm job that runs the programs.
         """
         options = probe_options(self._setup.pool, self._setup.nodes, self._setup.gpus, self._name)
         words = (*options, self._setup.python, "-P", "-m", "kernel_backend.launch.probe")

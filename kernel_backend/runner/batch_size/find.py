@@ -221,9 +221,10 @@ class _Search:
         return False
 
     def _all(self, ask: Callable[[], Answer]) -> list[Answer]:
-        """Call the given function, which queries this rank's process, and return the answers of all ranks, by rank.
+        """Call `ask` on every rank, and return the answers of all ranks, by rank.
 
-        Raises _Released on all ranks if one of them was requested to give up its slot.
+        `ask` gets an answer of the child process in which this rank tries batch sizes. Raises _Released on all ranks if
+        one of them was requested to give up its slot.
         """
         mine: dict[str, Any] | None
         try:

@@ -72,7 +72,7 @@ class Gradients(Protocol):
 
 
 class OwnGradients:
-    """Gradients on a single rank, bit-identical to a plain training step."""
+    """Reducer for a single rank: with no other ranks to sum over, each step has the bits of a plain training loop."""
 
     def __init__(self, parameters: Parameters, scaler: GradScaler) -> None:
         self._parameters = list(parameters.values())  # including frozen ones, which may be trained later

@@ -128,10 +128,11 @@ class GpSampler(_OptunaSampler):
 
 
 class CmaesSampler:
-    """Sampler by CMA-ES (Hansen 2016): a choice is an interval, and inactive parameters become 0.5.
+    """Sampler by CMA-ES (Hansen 2016) on [0, 1] per parameter; after convergence with twice the population.
 
-    After convergence it restarts with twice the population (IPOP: Auger and Hansen 2005). Each proposal replays all
-    generations, because Optuna would keep the state in attributes of trials, which the log does not have.
+    Each value of a choice is a part of [0, 1], and a parameter that a trial does not have counts as 0.5. For the
+    restarts see IPOP: Auger and Hansen 2005. Each proposal replays all generations from the results so far, because a
+    search of Daylight must be restorable from its log of trials, and Optuna's own state is not in that log.
     """
 
     def __init__(self, seed: int) -> None:

@@ -59,9 +59,9 @@ class AttemptVerbs:
         )
 
     async def _decide(self, number: int) -> None:
-        """Have a search process a trial's new validation report at once: the trial's ranks may wait for its decision.
+        """Let the search of experiment `number` decide about new validation reports, for which ranks may be waiting.
 
-        Does nothing for an experiment that is no search.
+        Does nothing if the experiment is no search.
         """
         experiment = await asyncio.to_thread(self._store.experiment, number)
         if experiment.config.search is not None and await asyncio.to_thread(self._loop.searches.take_news, experiment):

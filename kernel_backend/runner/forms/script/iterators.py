@@ -352,7 +352,11 @@ def _forward_items(writer: GraphWriter, items: ForwardItems, path: Path | None) 
 
 
 def fill_forward(items: Any, state: tuple[dict[str, Any], Any]) -> None:
-    """Have a generator advanced to its saved position once all other objects have been restored."""
+    """Schedule that a generator is advanced to its saved position after all other objects have been restored.
+
+    The generator's code runs up to that position, and may use any of these objects. `items` is the iterator that wraps
+    the generator; does nothing for other iterators. `state` has the arguments of `ForwardItems.run_forward`.
+    """
     if type(items) is ForwardItems:
         reading.late(lambda: items.run_forward(*state))
 

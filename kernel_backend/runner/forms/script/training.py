@@ -204,7 +204,10 @@ class ScriptTraining:
     # Called by Heads
 
     def ended(self, stations: list[Station]) -> None:
-        """Keep the program's state at the end of its outermost loop, from which it can be trained for more epochs."""
+        """Keep the program's state at the end of its outermost loop, so that it can be continued for more epochs later.
+
+        `stations` are the positions in the loops at that moment, outermost first.
+        """
         self._end = (stations, self._output.text)
 
     def begun(self) -> None:

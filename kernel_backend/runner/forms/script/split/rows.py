@@ -24,7 +24,10 @@ class Kind(Enum):
 
 
 class Part(NamedTuple):
-    """How a tensor is divided over the ranks, if it is an input, or combined from the ranks' tensors, if an output."""
+    """How a tensor of a call that is split over the ranks is handled.
+
+    An input of the call is divided over the ranks; an output is combined from the tensors that the ranks computed.
+    """
 
     kind: Kind
     dim: int | None = None  # dimension of the rows

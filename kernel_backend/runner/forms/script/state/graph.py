@@ -373,8 +373,8 @@ class GraphWriter(pickle.Pickler):
     def _can_write(self, obj: Any) -> bool:
         """Return True if a library's object can be pickled with all objects that it holds.
 
-        If so, it is recorded for these objects as well: each of the thousand objects of a plot, which all hold each
-        other, would otherwise be pickled on trial.
+        The object is pickled to find that out. A positive answer is cached for the objects that it holds as well:
+        otherwise each of the thousand objects of a plot, which refer to each other, would be pickled for an answer.
         """
         if id(obj) in self._writable:
             return True
