@@ -61,7 +61,7 @@ def measure(site: Counted, gangs: int) -> None:
         return sum(pod.get("status", {}).get("phase") == "Running" for pod in pods) >= gangs
 
     costs = Costs(site)
-    search = Search(method="random", trials=gangs, parallel=gangs)
+    search = Search(method="random", trials=gangs, parallel=gangs, keep_allocation=0)  # else they share kept pods
     options = {"slots": 1, "epochs": 2, "backend": "torch", "pool": "cluster"}
     number = site.world.submit(space="dropout=0.1..0.5", search=search, **options).experiment.number
     until(all_run, "all pods run", PATIENCE_S)
