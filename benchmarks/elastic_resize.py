@@ -32,8 +32,8 @@ from tests.support.slurm import Slurm, slurm
 from tests.support.world import LASTING, World, until
 
 # Each logical worker notes when its part of a step begins.
-NOTED = LASTING.replace('hurry="")', 'hurry="", steps="")').replace(
-    "    time.sleep(0.0", '    with open(steps, "a") as file: file.write(f"{time.time()}\\n")\n    time.sleep(0.0'
+NOTED = LASTING.replace('hurry="")', 'hurry="", begins="")').replace(
+    "    time.sleep(0.0", '    with open(begins, "a") as file: file.write(f"{time.time()}\\n")\n    time.sleep(0.0'
 )
 RESIZES = ("shrinks", "grows", "2 to 1 by hand", "1 to 2 by hand")
 PAUSE_S = 0.05  # of each of the two logical workers
@@ -79,7 +79,7 @@ class Training:
         self._world, self._steps = world, folder / "steps"
         self._steps.touch()
         options = options | {"epochs": 100_000, "checkpoint_every": {"steps": 8}, "logical_workers": 2}
-        self.number = world.lasting(NOTED, PAUSE_S, slots=2, least_slots=1, steps=str(self._steps), **options)
+        self.number = world.lasting(NOTED, PAUSE_S, slots=2, least_slots=1, begins=str(self._steps), **options)
         self._client = world.served.client()  # type: ignore[attr-defined]
 
     def trains(self, attempt: int, slots: int) -> None:
