@@ -114,13 +114,37 @@ def _of_loop(dropped: Sequence[ast.stmt], module: ast.Module, held: Mapping[str,
     found = modules | tensors | _started(dropped)
     changed = {name for each in dropped for name in (*mutated_roots(each), *_counted(each))}
     changed |= {name for scope in scopes.values() if scope.name in reached for name in _changed_globals(scope)}
-    found |= {name for name in changed if isinstance(held.get(name), _FILLED)}
+    found |= {name for name in changed if _is_filled(held.get(name))}
     names = [name for name in (*order, *sorted(found - order.keys())) if name in found]
     loaded = modules - _aliases(dropped, modules, held)
     loads = [f'job.load("{name}")' for name in names if name in loaded]
     if len(loads) > _LOADED:
         loads[_LOADED:] = ["so on"]
+    others = _assigned(dropped) - found
+    read = {node.id for node in nodes if isinstance(node.ctx, ast.Load)}
+    # What the cell itself reads comes last, where a long list is cut: the rest is for later cells.
+    names += sorted((name for name in order if name in others), key=lambda name: name in read)
     return Untrained(names, loads or ([] if tensors else ["job.load()"]))
+
+
+def _is_filled(value: object) -> bool:
+    """Return True for a container or number, and for an array, tensor or table, in which a loop sets items."""
+    return isinstance(value, _FILLED) or (hasattr(type(value), "__array__") and not _is_trained(value, "Tensor"))
+
+
+def _assigned(dropped: Sequence[ast.stmt]) -> set[str]:
+    """Return the variables that the job alone sets outside of its loops, such as a Trainer or what `main()` returns."""
+    found: set[str] = set()
+    queue = list(dropped)
+    while queue:
+        each = queue.pop()
+        if isinstance(each, ast.Assign | ast.AnnAssign):
+            targets = each.targets if isinstance(each, ast.Assign) else [each.target]
+            stored = (node for target in targets for node in ast.walk(target) if isinstance(node, ast.Name))
+            found |= {node.id for node in stored if isinstance(node.ctx, ast.Store) and not node.id.startswith("_")}
+        elif isinstance(each, ast.If | ast.With | ast.Try):
+            queue += [inner for inner in ast.iter_child_nodes(each) if isinstance(inner, ast.stmt)]
+    return found
 
 
 def _position(node: ast.Name) -> tuple[int, int]:

@@ -85,7 +85,7 @@ def test_several_models_are_loaded_by_their_names_each_once() -> None:
     assert said.endswith(': job.load("model") and job.load("other") give the trained models')
     cell = SETUP.partition("data")[2].replace("model = net()", "model = net()\nm = model.to('cpu')")
     assert note(SETUP.partition("data")[0], f"data{cell}m.parameters()\n{LOOP}") == (
-        'model and m are not set in the notebook: job.load("model") gives the trained model'
+        'model, m, data and optimizer are not set in the notebook: job.load("model") gives the trained model'
     )
 
 
@@ -98,7 +98,26 @@ def test_a_model_made_in_a_function_is_loaded_without_a_name() -> None:
     assert note(setup, f"{body}score = 0\nscore = main()\n") == (
         "score is not set in the notebook: job.load() gives the trained model"
     )
-    assert note(setup, f"{body}result = main()\n") is None
+
+
+def test_what_the_job_alone_sets_is_named_first_what_the_cell_does_not_read() -> None:
+    cell = "steps = len(data)\nfit = lambda: [1]\n" + LOOP + "history, _ = fit(), 1\nif steps:\n    score = steps\n"
+    said = note(SETUP, cell)
+    assert said == (
+        "the notebook's model stays as it was, and history, score, steps and fit are not set there: "
+        'job.load("model") gives the trained model'
+    )
+    assert note(SETUP + "history = []\n", f"history = sorted(data)\n{LOOP}") == (
+        'the notebook\'s model and history stay as they were: job.load("model") gives the trained model'
+    )
+
+
+def test_arrays_and_tables_are_named_in_which_the_loop_sets_items() -> None:
+    pytest.importorskip("pandas")
+    values = "import numpy as np, pandas as pd\noof, table, kept = np.zeros(3), pd.DataFrame(), np.ones(2)\n"
+    said = note(SETUP + values, f"{LOOP}    oof[epoch] = kept[epoch]\n    table.loc[epoch, 'loss'] = 1.0\n")
+    assert said is not None
+    assert said.startswith("the notebook's model, oof and table stay as they were: ")
 
 
 def test_a_tensor_that_is_trained_is_named_without_a_call_that_loads_it() -> None:
