@@ -56,6 +56,10 @@ from kernel_backend.runner.forms.script.curves.labels import labelled
         # Values as Python writes them
         ("{'loss': 0.5, 'acc': 0.9, 'epoch': 1}", {"loss": 0.5, "acc": 0.9}),
         ("loss tensor(0.5000, grad_fn=<NllLossBackward0>)", {"loss": 0.5}),
+        ("{'acc': np.float64(0.9), 'f1': np.float32(0.8)}", {"acc": 0.9, "f1": 0.8}),
+        ("auc np.float64(0.77)", {"auc": 0.77}),
+        ("learning curve: [np.float64(0.867), np.float64(0.9)]", {}),
+        ("scores: [np.float64(0.9)]", {"scores": 0.9}),
         ("loss.item()=0.25", {"loss": 0.25}),
         ("lr: [0.001]", {"lr": 0.001}),
         ("t = 3 loss = 1,234.5", {"loss": 1234.5}),

@@ -16,7 +16,9 @@ _NUMBER = re.compile(
     r"|[-+]?(?:nan|inf)(?!\w))(?:\s*/\s*(?P<of>\d[\d,]*)(?![\d.]))?(?P<unit>\s?%|[A-Za-z]\w*|/[A-Za-z]+)?",
     re.IGNORECASE,
 )
-_END = re.compile(r"(?:\s*(?:[:=~(\[\"']|-+>|=>|\btensor\(|\bis\b|\bof\b|\bat\b|\bwas\b|\bby\b))*\s*$", re.IGNORECASE)
+# How torch and numpy show a number: `tensor(0.9)`, `np.float64(0.9)`.
+_WRAPPED = r"\btensor\(|\b(?:np\.|numpy\.)?(?:float|int)\d+\("
+_END = re.compile(rf"(?:\s*(?:[:=~(\[\"']|-+>|=>|{_WRAPPED}|\bis\b|\bof\b|\bat\b|\bwas\b|\bby\b))*\s*$", re.IGNORECASE)
 # Words that are abbreviated by a dot, which ends no sentence.
 _SHORT = "".join(rf"(?<!\b{word})" for word in ("val", "valid", "tr", "avg", "ave", "max", "min", "std", "acc", "prec"))
 _START = re.compile(
@@ -85,9 +87,7 @@ def _of_line(line: str, heading: str) -> tuple[list[_Found], str]:
         if number.start() < begin:
             continue
         before = line[begin : number.start()]
-        if _is_within_phrase(before) or (
-            before.rstrip().endswith("[") and line[number.end() : number.end() + 1] != "]"
-        ):
+        if _is_within_phrase(before) or _is_first_of_list(before, line[number.end() :]):
             continue
         begin = number.end()
         parts = _END.sub("", before).split(":")
@@ -112,6 +112,14 @@ def _is_within_phrase(text: str) -> bool:
     `text` is the text before that number.
     """
     return _PHRASE.search(text.rstrip()) is not None and text.rstrip()[-1:] not in (":", "=")
+
+
+def _is_first_of_list(before: str, after: str) -> bool:
+    """Return True if a number is the first of several in brackets; of these, none is the value of a name."""
+    wrapped = re.search(rf"(?:{_WRAPPED})$", before)
+    if wrapped:
+        before, after = before[: wrapped.start()], after.removeprefix(")")
+    return before.rstrip().endswith("[") and not after.startswith("]")
 
 
 def _heading(text: str) -> str:
