@@ -39,6 +39,8 @@ class Judgement:
         self._not_finite = 0  # validations in a row whose metric was not finite
         self._broken: dict[str, tuple[int, int]] = {}  # by loss: step since which it is not finite, and reports of that
         self._noted = False  # a non-finite training value was noted
+        self._lacking = 0  # validations without the metric, as long as none has had it
+        self._reported: dict[str, None] = {}  # names that these have reported, in order
 
     def state(self) -> dict[str, Any]:
         """Return the best value and the counts of validations as JSON, for a checkpoint."""
@@ -86,8 +88,9 @@ class Judgement:
     def validation(self, step: int, metrics: Mapping[str, float]) -> bool:
         """Record a validation; return True if its value of `--metric` is the best so far.
 
-        If `metrics` lacks that metric, the user is warned and False returned; but InvalidDefinition is raised if a
-        search or `--patience` needs the metric. Raises NotFinite if the metric was not finite several times in a row.
+        If `metrics` lacks that metric, False is returned, and the user is warned the second time: what a program prints
+        between two loops is no validation of the second one. But InvalidDefinition is raised if a search or
+        `--patience` needs the metric. Raises NotFinite if the metric was not finite several times in a row.
         """
         self.validated = True
         metric = self._config.metric
@@ -107,7 +110,12 @@ class Judgement:
         return False
 
     def end(self, modules: Iterable[nn.Module]) -> None:
-        """Raise NotFinite if, at the end of the training, both a loss and some weights are not finite."""
+        """Warn the user if the only validation lacked the metric; called at the end of the training.
+
+        Raises NotFinite if both a loss and some weights are not finite.
+        """
+        if self._lacking == 1 and self.best is None:
+            self._note(missing_metric(self._config, list(self._reported)), "warning")
         bad = next(filter(None, map(bad_parameter, modules)), "") if self._broken else ""
         if bad:
             name, (since, _) = next(iter(self._broken.items()))
@@ -116,7 +124,10 @@ class Judgement:
     def _missing(self, metrics: Mapping[str, float]) -> None:
         if self._config.search is not None or self._config.patience is not None:
             raise InvalidDefinition(needed_metric(self._config, list(metrics), self._way_out))
-        self._note(missing_metric(self._config, list(metrics)), "warning")
+        self._lacking += 1
+        self._reported |= dict.fromkeys(metrics)
+        if self._lacking == 2 and self.best is None:
+            self._note(missing_metric(self._config, list(self._reported)), "warning")
 
     def _check_finite(self, step: int, value: float) -> None:
         self._not_finite = 0 if math.isfinite(value) else self._not_finite + 1

@@ -106,12 +106,32 @@ def test_patience_needs_its_metric(judgement):
     ],
 )
 def test_a_user_who_gave_no_metric_is_told_how_to_choose_one(judgement, notes, reported, metric):
-    judgement().validation(1, dict.fromkeys(reported, 0.5))
+    judged = judgement()
+    judged.validation(1, dict.fromkeys(reported, 0.5))
+    judged.end(())
     (note,) = notes
     assert note.endswith(f", no loss: write --metric {metric} to keep the best checkpoint")
     assert "--metric loss" not in note
 
 
 def test_a_metric_that_was_given_and_is_not_reported_is_named(judgement, notes):
-    judgement(metric=Metric(name="f1", mode="max")).validation(1, {"accuracy": 0.5})
+    judged = judgement(metric=Metric(name="f1", mode="max"))
+    judged.validation(1, {"accuracy": 0.5})
+    judged.end(())
     assert notes == ["--metric f1: the validation reports no such metric, only accuracy; no checkpoint is best"]
+
+
+def test_a_metric_that_is_missing_is_noted_once_whatever_else_later_validations_report(judgement, notes):
+    judged = judgement()
+    for step, metrics in enumerate([{"rmse": 0.5}, {"rmse": 0.4}, {"rmse": 0.3, "best": 0.4}, {"final": 0.3}]):
+        judged.validation(step, metrics)
+    judged.end(())
+    assert notes == ["the validation reports rmse, no loss: write --metric rmse to keep the best checkpoint"]
+
+
+def test_a_metric_that_only_the_first_validation_lacks_is_not_noted(judgement, notes):
+    judged = judgement()
+    judged.validation(1, {"teacher": 0.9})
+    assert judged.validation(2, {"loss": 0.5})
+    judged.end(())
+    assert notes == []

@@ -323,6 +323,7 @@ class Lead:
         """
         if self._job.config.search is not None and not self._judgement.validated:
             raise InvalidDefinition(_unseen(self._job.config.metric))
+        self._judgement.end(())
         self._commit_at_last()
 
     def _commit_at_last(self) -> None:
