@@ -76,13 +76,14 @@ def _of_framework(definition: Definition, capture: Capture) -> Untrained:
     # A hint on lines that are not run says already how to load the model.
     loads = [] if any("job.load()" in each for each in definition.hints) else ["job.load()"]
     if definition.form == "lightning":
-        fit = lightning_cell(module_tree(capture.source), capture.roles_from).fit
+        found = lightning_cell(module_tree(capture.source), capture.roles_from)
+        fit = found.fit
         owner = fit.func.value if fit is not None and isinstance(fit.func, ast.Attribute) else None
         trainers = [owner.id] if isinstance(owner, ast.Name) else []
-        return Untrained([*(_model(fit) if fit is not None else []), *trainers], loads)
+        return Untrained([*(_model(fit) if fit is not None else []), *trainers, *_callbacks(found.trainer)], loads)
     if definition.form == "trainer":
         cell = trainer_cell(module_tree(capture.source), capture.roles_from)
-        return Untrained([*_model(cell.trainer), cell.name], loads)
+        return Untrained([*_model(cell.trainer), cell.name, *_callbacks(cell.trainer)], loads)
     model = definition.functions.get("model")
     return Untrained([model.attribute] if model is not None and model.value else [], loads)
 
@@ -95,6 +96,13 @@ def _model(call: ast.Call) -> list[str]:
     given = next((each.value for each in call.keywords if each.arg == "model"), None)
     given = call.args[0] if given is None and call.args else given
     return [given.id] if isinstance(given, ast.Name) else []
+
+
+def _callbacks(trainer: ast.Call | None) -> list[str]:
+    """Return the variables that a Trainer gets as callbacks: what they record of the training, the job alone has."""
+    given = trainer.keywords if trainer is not None else []
+    value = next((each.value for each in given if each.arg == "callbacks"), None)
+    return [each.id for each in getattr(value, "elts", [value]) if isinstance(each, ast.Name)]
 
 
 def _of_loop(dropped: Sequence[ast.stmt], module: ast.Module, held: Mapping[str, Any]) -> Untrained:

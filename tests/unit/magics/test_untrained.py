@@ -141,6 +141,15 @@ def test_a_fit_at_the_end_of_a_cell_names_model_and_trainer() -> None:
     )
 
 
+def test_callbacks_of_a_trainer_are_named_as_they_record_the_training_in_the_job() -> None:
+    cell = "class More(Lit): ...\nbest = dict()\nmodel = More()\ntrainer = Trainer(callbacks=[best, dict()])\ntrainer.fit(model)\n"
+    setup = LIGHTNING.replace("class Trainer:", "class Trainer:\n    def __init__(self, callbacks): ...")
+    assert note(setup, cell) == (
+        "the notebook's model and best stay as they were, and trainer is not set there: "
+        "job.load() gives the trained model"
+    )
+
+
 def test_how_to_load_the_model_is_said_once_where_lines_are_not_run() -> None:
     cell = "class More(Lit): ...\nmodel = More()\nTrainer().fit(model)\nprint(model)\n"
     assert note(LIGHTNING, cell) == "the notebook's model stays as it was"
