@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kernel_backend.definition.script.bindings import changed_by, names_read
+from kernel_backend.definition.script.loops import training_statements
+from kernel_backend.model.syntax import FunctionNode
 from kernel_backend.model.values import literal
 
 _DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
@@ -56,8 +58,41 @@ def left_out(tree: ast.Module) -> list[ast.stmt]:
 
 
 def definitions(tree: ast.Module) -> ast.Module:
-    """Return a program reduced to its definitions, imports and constants."""
-    return ast.Module([each for each in tree.body if _defines(each)], tree.type_ignores)
+    """Return a program reduced to its definitions, imports and constants, and what these need when they are executed.
+
+    That is for example the registry to which a decorator adds a class. Statements that train are never among it.
+
+    Examples
+    --------
+    >>> program = ast.parse("device = find()\\ndata = load()\\ndef fit(on=device): ...\\nfit()")
+    >>> [each.lineno for each in definitions(program).body]
+    [1, 3]
+    """
+    trains = training_statements(tree)
+    bodies = {each.name: each for each in tree.body if isinstance(each, FunctionNode)}
+    needed: set[str] = set()  # by statements below that are kept, at the time when they are executed
+    kept: list[ast.stmt] = []
+    for each in reversed(tree.body):
+        if _defines(each) or (_assigns(each) and each not in trains and changed_by(each) & needed):
+            kept.insert(0, each)
+            needed |= _with_functions(names_read(each), bodies)
+    return ast.Module(kept, tree.type_ignores)
+
+
+def _with_functions(names: set[str], bodies: Mapping[str, ast.stmt]) -> set[str]:
+    """Return these names, and those in the bodies of functions among them: a decorator is called at once."""
+    found = set(names)
+    queue = list(names)
+    while queue:
+        body = bodies.get(queue.pop())
+        new = {node.id for node in ast.walk(body) if isinstance(node, ast.Name)} - found if body is not None else set()
+        found |= new
+        queue += new
+    return found
+
+
+def _assigns(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None
 
 
 def _defines(statement: ast.stmt) -> bool:

@@ -59,6 +59,19 @@ def training_loops(
     return tuple(sorted(found, key=lambda each: (each.module, each.line)))
 
 
+def training_statements(tree: ast.Module) -> list[ast.stmt]:
+    """Return the statements at a program's top level that train: they call `backward`, or refer to a function that does.
+
+    Examples
+    --------
+    >>> program = ast.parse("def fit():\\n    loss().backward()\\nnet = Net()\\nhistory = fit()")
+    >>> [each.lineno for each in training_statements(program)]
+    [4]
+    """
+    graph = _Graph(scopes(tree, {}))
+    return [each for each in tree.body if graph.trains(each)]
+
+
 def summary(loops: Sequence[TrainingLoop]) -> str:
     """Return a line that says where the loops are, outermost first.
 

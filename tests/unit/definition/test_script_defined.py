@@ -64,3 +64,22 @@ def test_a_constant_that_a_definition_reads_at_once_stays() -> None:
 def test_the_definitions_of_a_loaded_model_have_all_constants() -> None:
     tree = definitions(ast.parse(f"lr = 0.1\nlosses = []\n{LOOP}    lr *= 0.5\n"))
     assert ast.unparse(tree) == "lr = 0.1"
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "models = {}\ndef register(f):\n    models[f.__name__] = f\n    return f\n@register\ndef small(): ...",
+        "registry = Registry('models')\n@registry.register\nclass Net: ...",
+        "device = find()\ndef evaluate(net, device=device): ...",
+        "kinds = {}\nBase = made(kinds)\nclass Net(Base): ...",
+    ],
+)
+def test_the_definitions_of_a_loaded_model_have_what_these_need_at_once(program: str) -> None:
+    tree = definitions(ast.parse(f"data = read()\n{program}\nnet = small(data)\n{LOOP}"))
+    assert ast.unparse(tree) == ast.unparse(ast.parse(program))
+
+
+def test_no_statement_that_trains_is_among_definitions() -> None:
+    tree = definitions(ast.parse("def fit():\n    loss().backward()\nbest = fit()\ndef show(score=best): ..."))
+    assert [type(each).__name__ for each in tree.body] == ["FunctionDef", "FunctionDef"]
