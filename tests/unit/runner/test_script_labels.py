@@ -56,6 +56,10 @@ from kernel_backend.runner.forms.script.curves.labels import labelled
         # Values as Python writes them
         ("{'loss': 0.5, 'acc': 0.9, 'epoch': 1}", {"loss": 0.5, "acc": 0.9}),
         ("loss tensor(0.5000, grad_fn=<NllLossBackward0>)", {"loss": 0.5}),
+        ("Epoch 0 loss 0.7 1-NN 0.51 5-fold acc 0.8", {"loss": 0.7, "1-nn": 0.51, "5-fold_acc": 0.8}),
+        ("Epoch 3-loss 0.5", {"loss": 0.5}),
+        ("Train: 3 [120/500 (24%)]  Loss: 2.3  Acc@1: 11.1", {"loss": 2.3, "acc@1": 11.1}),
+        ("Train: 0.95 Test: 0.93", {"train": 0.95, "test": 0.93}),
         ("{'acc': np.float64(0.9), 'f1': np.float32(0.8)}", {"acc": 0.9, "f1": 0.8}),
         ("auc np.float64(0.77)", {"auc": 0.77}),
         ("learning curve: [np.float64(0.867), np.float64(0.9)]", {}),

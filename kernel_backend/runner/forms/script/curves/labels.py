@@ -87,7 +87,8 @@ def _of_line(line: str, heading: str) -> tuple[list[_Found], str]:
         if number.start() < begin:
             continue
         before = line[begin : number.start()]
-        if _is_within_phrase(before) or _is_first_of_list(before, line[number.end() :]):
+        after = line[number.end() :]
+        if _is_within_phrase(before) or _is_first_of_list(before, after) or _is_in_name(before, after):
             continue
         begin = number.end()
         parts = _END.sub("", before).split(":")
@@ -95,7 +96,8 @@ def _of_line(line: str, heading: str) -> tuple[list[_Found], str]:
             heading = _heading(each) or heading
         name = _name(parts[-1], heading)
         unit = (number["unit"] or "").strip()
-        if name and unit in ("", "%"):
+        counts = after.lstrip().startswith("[") and _SPLIT.fullmatch(name)  # Train: 3 [120/500]
+        if name and unit in ("", "%") and not counts:
             value = _value(number["value"], number["of"])
             if value is not None:
                 found.append(_Found(name, value))
@@ -120,6 +122,12 @@ def _is_first_of_list(before: str, after: str) -> bool:
     if wrapped:
         before, after = before[: wrapped.start()], after.removeprefix(")")
     return before.rstrip().endswith("[") and not after.startswith("]")
+
+
+def _is_in_name(before: str, after: str) -> bool:
+    """Return True if a number is the beginning of a name, as in `1-NN 0.9`, and no counter, as in `epoch 1-loss 0.9`."""
+    words = re.findall(r"[A-Za-z]+", before)
+    return re.match(r"-[A-Za-z]", after) is not None and not (words and words[-1].lower() in _COUNTERS)
 
 
 def _heading(text: str) -> str:
