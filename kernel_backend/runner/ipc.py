@@ -127,6 +127,10 @@ class Spool:
         if text := self._spikes.take(record.step, record.metrics):
             self._write(Note(level="warning", text=text))
 
+    def begin_losses(self, step: int) -> None:
+        """Compare losses of later steps with one another only: another training has begun."""
+        self._spikes.begin(step)
+
     def _write(self, record: Said) -> None:
         if self._file is None:
             return

@@ -315,3 +315,27 @@ def test_a_loop_that_never_steps_is_told(trial):
     lines = [number for number, line in enumerate(source.splitlines(), start=1) if line.lstrip().startswith("for ")]
     loops = f"epochs in line {lines[0]}, batches in line {lines[1]}"
     assert f"no step was taken: the loop ({loops}) never came to backward()" in ran.notes()
+
+
+PHASES = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+net = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+def fit(scale):
+    for epoch in range(3):
+        for rows in torch.randn(300, 4).split(10):
+            loss = scale * (1 + 0.01 * net(rows)).mean().square()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+fit(1.0)
+fit(50.0)
+"""
+
+
+def test_the_loss_of_a_second_loop_is_no_jump_of_the_first_ones(trial):
+    ran = trial(source=PHASES, slots=1).run()
+    assert ran.codes == [0], ran.logs()
+    assert [each for each in ran.notes() if "jumped" in each] == []

@@ -20,6 +20,14 @@ class LossSpikes:
 
     def __init__(self) -> None:
         self._losses: dict[str, _Loss] = {}
+        self._begins: list[int] = []  # steps after which another training begins
+
+    def begin(self, step: int) -> None:
+        """Forget the losses reported until this step: the next ones are of another training, as in a second loop.
+
+        Reports of earlier steps may still follow.
+        """
+        self._begins.append(step)
 
     def take(self, step: int, metrics: Mapping[str, float]) -> str:
         """Record the losses of a training report; return a note for the user if one jumped and stays high, else "".
@@ -32,6 +40,9 @@ class LossSpikes:
         ['loss jumped at step 30: 4 after 0.52, the median of the 30 reports before, and it stays up at 5. A lower \
 learning rate or --clip 1.0 may help']
         """
+        while self._begins and step > self._begins[0]:
+            self._begins.pop(0)
+            self._losses.clear()
         texts = (
             self._losses.setdefault(name, _Loss(name)).take(step, value)
             for name, value in metrics.items()

@@ -76,3 +76,11 @@ def test_the_note_follows_the_report_in_the_spool(tmp_path):
     assert note["level"] == "warning"
     assert records[note["number"] - 2]["step"] == 63
     assert [each["number"] for each in records] == list(range(1, 128))
+
+
+def test_losses_of_another_training_are_not_compared_with_those_before():
+    spikes = LossSpikes()
+    spikes.begin(60)  # known before the last reports of the first training come
+    losses = [0.5, 0.6] * 30 + [7.0, 8.0, 9.0, 9.5] + [6.0, 7.0] * 30 + [80.0, 85.0, 90.0]
+    texts = [text for step, loss in enumerate(losses, 1) if (text := spikes.take(step, {"loss": loss}))]
+    assert [text.split(":")[0] for text in texts] == ["loss jumped at step 125"]

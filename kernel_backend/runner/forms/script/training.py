@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
@@ -34,7 +35,7 @@ from kernel_backend.runner.external_loop.user_loop import LoopSettings
 from kernel_backend.runner.forms.script.curves.curves import Curves
 from kernel_backend.runner.forms.script.events import Events
 from kernel_backend.runner.forms.script.files import ProgramFiles
-from kernel_backend.runner.forms.script.heads import Extended, Heads, Station
+from kernel_backend.runner.forms.script.heads import Active, Extended, Heads, Station
 from kernel_backend.runner.forms.script.iterators import track_libraries
 from kernel_backend.runner.forms.script.named_modules import NamedModules
 from kernel_backend.runner.forms.script.output import Output
@@ -82,6 +83,7 @@ class ScriptTraining:
             records=rank.ranks.rank == 0,
         )
         self._heads.snapshots = Snapshots(self._program.builtins, self._program.module, self._program.codes)
+        self._epochs: weakref.ref[Active] | None = None  # the loop of epochs in which the newest step was taken
         self._curves: Curves | None = None
         if rank.ranks.rank == 0:
             trees = {"": loaded.cell, **modules}
@@ -224,11 +226,19 @@ class ScriptTraining:
         training, events = self._training, self.events
         events.iteration(loop, frame)
         if events.updates or events.backwards:
+            self._separate_losses()
             training.begin_step()
             training.abandon_step() if outermost else training.end_step()
             events.step(training.position.step)
         if outermost:  # after the last iteration only the end of the program is expected
             training.end_epoch(last=training.position.epoch + 1 >= training.rank.config.epochs)
+
+    def _separate_losses(self) -> None:
+        """Tell the spool if this step is the first in another loop of epochs: a second phase, or another fold."""
+        around = self._heads.active[-2:][0]
+        before, self._epochs = self._epochs, weakref.ref(around)  # weak, as it has the frame of a user's function
+        if before is not None and before() is not around:
+            self._rank.spool.begin_losses(self.step)
 
     def resumed(self, saved: Mapping[str, Any], tombstones: list[str]) -> None:
         """Continue the training: the restarted program has reached the point at which its checkpoint was saved."""
