@@ -36,8 +36,8 @@ _METRIC = re.compile(
 )
 # fmt: off
 _COUNTERS = frozenset({
-    "a", "and", "batch", "batches", "best_epoch", "classes", "cuda", "data", "device", "dim", "dt", "elapsed", "epoch",
-    "epochs", "episode", "episodes", "eta", "fold", "folds", "gpu", "hour", "hours", "idx", "images", "index", "it",
+    "a", "and", "batch", "batches", "best_epoch", "classes", "cuda", "data", "device", "dim", "dt", "elapsed", "ep",
+    "epoch", "epochs", "episode", "episodes", "eta", "fold", "folds", "gpu", "hour", "hours", "idx", "images", "index", "it",
     "iter", "iteration", "iterations", "iters", "layer", "layers", "line", "mem", "memory", "min", "mins", "minute",
     "minutes", "ms", "or", "parameter", "parameters", "params", "patience", "port", "rank", "round", "rounds", "run",
     "runs", "s", "sample", "samples", "sec", "second", "seconds", "secs", "seed", "size", "speed", "step", "steps",
