@@ -168,7 +168,7 @@ def capture_cell(
         warnings=(
             *written.warnings,
             *tried,
-            *unused(sliced, held),
+            *unused(sliced, [each for each in held.written if each not in drawn.held.written]),
             *kept_out,
             *_unseen(executed, sliced),
             *_too_intricate(executed, sliced, line),

@@ -95,9 +95,9 @@ def made_by_target(sliced: Slice, found: Values) -> Iterator[Problem]:
             yield Problem("capture", name, None, message)
 
 
-def unused(sliced: Slice, found: Values) -> Iterator[str]:
-    """Yield a warning for each captured value that no code of the module reads."""
-    for name in found.written:
+def unused(sliced: Slice, names: Iterable[str]) -> Iterator[str]:
+    """Yield a warning for each of the names given to `--capture` whose value no code of the module reads."""
+    for name in names:
         if name not in sliced.read:
             yield f"--capture {name}: it travels, and nothing in the cell uses it"
 

@@ -15,6 +15,8 @@ from jupyter_ext.capture.follow.syntax import is_globals, is_super
 from jupyter_ext.capture.follow.targets import bind_globals
 
 _SPREAD = 8  # number of arguments assumed for `*xs`
+_ORDERLESS = frozenset({"frozenset", "len", "set", "sorted"})  # builtins whose result no order of their values changes
+_COPIES = frozenset({"list", "tuple"})
 
 
 def call(state: AbstractState, node: ast.expr, *, dropped: bool) -> Value:
@@ -37,7 +39,7 @@ def call(state: AbstractState, node: ast.expr, *, dropped: bool) -> Value:
     if isinstance(func, ast.Attribute) and func.attr == "update" and is_globals(func.value):
         bind_globals(state, node)
     arguments: list[Value] = []
-    for argument in node.args:  # unpacked arguments may go to any parameter
+    for argument in _without_copy(node):  # unpacked arguments may go to any parameter
         arguments += [state.visit(argument)] * (_SPREAD if isinstance(argument, ast.Starred) else 1)
     keywords = {each.arg: state.visit(each.value) for each in node.keywords}
     found: set[AbstractObject] = set()
@@ -58,6 +60,18 @@ def call(state: AbstractState, node: ast.expr, *, dropped: bool) -> Value:
     if unknown:
         found |= call_external(state, node, receiver, callee, arguments, keywords, dropped=dropped)
     return frozenset(found)
+
+
+def _without_copy(node: ast.Call) -> list[ast.expr]:
+    """Return the arguments of a call; of `sorted(list(values))` and the like the values, whose order does not count."""
+    args = list(node.args)
+    if isinstance(node.func, ast.Name) and node.func.id in _ORDERLESS:
+        while len(args) == 1 and isinstance(args[0], ast.Call) and len(args[0].args) == 1 and not args[0].keywords:
+            copied = args[0].func
+            if not (isinstance(copied, ast.Name) and copied.id in _COPIES):
+                break
+            args = list(args[0].args)
+    return args
 
 
 def _call(state: AbstractState, node: ast.Call) -> Value:

@@ -79,6 +79,7 @@ def test_a_value_that_is_drawn_without_a_seed_travels_by_itself(monkeypatch: pyt
             "x = torch.rand(2)",
         ],
         ["words = 'a b c'.split()", "x = sorted(set(words))"],
+        ["words = 'a b c'.split()", "x = sorted(list(set(words)))"],
         ["x = len({1, 2} | {3})"],
         ["x = nn.Linear(1, 1)"],
         ["began = time.time()", "x = [1]"],
@@ -241,3 +242,8 @@ def test_data_for_a_loop_that_is_too_large_is_drawn_by_the_job_with_a_note(monke
     (note,) = [each for each in capture.warnings if "without a seed" in each]
     assert note.startswith("'x' depends on what cell [3] line 1 draws without a seed, and the job draws its own: ")
     assert note.endswith("Seed it there to have the notebook's in the job")
+
+
+def test_a_value_that_travels_by_itself_is_no_option_that_nothing_uses(monkeypatch: pytest.MonkeyPatch):
+    cells = ["words = 'a b c'.split()", "x = list(set(words))", "y = {word: 1 for word in x}", "z = lambda: y"]
+    assert not any("--capture" in each for each in captured(monkeypatch, cells, "x").warnings)
