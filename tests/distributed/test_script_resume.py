@@ -317,25 +317,34 @@ def test_a_loop_that_never_steps_is_told(trial):
     assert f"no step was taken: the loop ({loops}) never came to backward()" in ran.notes()
 
 
-PHASES = """
+FIT = """
 import torch
 from torch import nn
 torch.manual_seed(0)
-net = nn.Linear(4, 1)
-optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
-def fit(scale):
+def made():
+    net = nn.Linear(4, 1)
+    return net, torch.optim.SGD(net.parameters(), lr=0.01)
+def fit(scale, net, optimizer):
     for epoch in range(3):
         for rows in torch.randn(300, 4).split(10):
             loss = scale * (1 + 0.01 * net(rows)).mean().square()
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-fit(1.0)
-fit(50.0)
+"""
+ENSEMBLE = """
+for scale in (1.0, 50.0):
+    net, optimizer = made()
+    for step in range(90):
+        loss = scale * (1 + 0.01 * net(torch.randn(10, 4))).mean().square()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
 """
 
 
-def test_the_loss_of_a_second_loop_is_no_jump_of_the_first_ones(trial):
-    ran = trial(source=PHASES, slots=1).run()
+@pytest.mark.parametrize("phases", ["one = made()\nfit(1.0, *one)\nfit(50.0, *one)\n", ENSEMBLE])
+def test_the_loss_of_another_training_is_no_jump_of_the_first_ones(trial, phases):
+    ran = trial(source=FIT + phases, slots=1).run()
     assert ran.codes == [0], ran.logs()
     assert [each for each in ran.notes() if "jumped" in each] == []

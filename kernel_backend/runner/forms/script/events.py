@@ -6,6 +6,7 @@ listeners are not notified.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -30,7 +31,9 @@ class Events:
         self.on_output: list[Callable[[str], None]] = []
         self.backwards = 0  # since the last step
         self.updates = 0
+        self.renewed = False  # since the last step, an optimizer has taken its first step
         self.muted = False
+        self._optimizers: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
         self._backward = torch.autograd.backward
         torch.autograd.backward = self._hear_backward
         self._handle = register_optimizer_step_post_hook(self._hear_update)
@@ -48,6 +51,7 @@ class Events:
     def step(self, step: int) -> None:
         """Notify listeners that a step was completed."""
         self.backwards = self.updates = 0
+        self.renewed = False
         for each in self.on_step:
             each(step)
 
@@ -71,3 +75,5 @@ class Events:
 
     def _hear_update(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         self.updates += not self.muted
+        self.renewed = self.renewed or optimizer not in self._optimizers
+        self._optimizers.add(optimizer)

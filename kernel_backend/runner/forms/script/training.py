@@ -234,10 +234,10 @@ class ScriptTraining:
             training.end_epoch(last=training.position.epoch + 1 >= training.rank.config.epochs)
 
     def _separate_losses(self) -> None:
-        """Tell the spool if this step is the first in another loop of epochs: a second phase, or another fold."""
+        """Tell the spool if this step is the first of another optimizer or loop of epochs: of a fold, or a phase."""
         around = self._heads.active[-2:][0]
         before, self._epochs = self._epochs, weakref.ref(around)  # weak, as it has the frame of a user's function
-        if before is not None and before() is not around:
+        if self.events.renewed or (before is not None and before() is not around):
             self._rank.spool.begin_losses(self.step)
 
     def resumed(self, saved: Mapping[str, Any], tombstones: list[str]) -> None:
