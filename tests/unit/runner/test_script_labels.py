@@ -59,6 +59,7 @@ from kernel_backend.runner.forms.script.curves.labels import labelled
         ("Epoch 0 loss 0.7 1-NN 0.51 5-fold acc 0.8", {"loss": 0.7, "1-nn": 0.51, "5-fold_acc": 0.8}),
         ("Epoch 3-loss 0.5", {"loss": 0.5}),
         ("Train: 3 [120/500 (24%)]  Loss: 2.3  Acc@1: 11.1", {"loss": 2.3, "acc@1": 11.1}),
+        ("member 3 Epoch: 20 loss: 0.4", {"loss": 0.4}),
         ("ep 5 loss 0.3 recall 0.6", {"loss": 0.3, "recall": 0.6}),
         ("Train: 0.95 Test: 0.93", {"train": 0.95, "test": 0.93}),
         ("{'acc': np.float64(0.9), 'f1': np.float32(0.8)}", {"acc": 0.9, "f1": 0.8}),

@@ -36,13 +36,13 @@ _METRIC = re.compile(
 )
 # fmt: off
 _COUNTERS = frozenset({
-    "a", "and", "batch", "batches", "best_epoch", "classes", "cuda", "data", "device", "dim", "dt", "elapsed", "ep",
-    "epoch", "epochs", "episode", "episodes", "eta", "fold", "folds", "gpu", "hour", "hours", "idx", "images", "index", "it",
-    "iter", "iteration", "iterations", "iters", "layer", "layers", "line", "mem", "memory", "min", "mins", "minute",
-    "minutes", "ms", "or", "parameter", "parameters", "params", "patience", "port", "rank", "round", "rounds", "run",
-    "runs", "s", "sample", "samples", "sec", "second", "seconds", "secs", "seed", "size", "speed", "step", "steps",
-    "the", "throughput", "time", "times", "tokens", "took", "trial", "update", "updates", "version", "worker",
-    "workers",
+    "a", "and", "arch", "batch", "batches", "best_epoch", "candidate", "classes", "cuda", "cycle", "data", "device",
+    "dim", "dt", "elapsed", "ep", "episode", "episodes", "epoch", "epochs", "eta", "fold", "folds", "generation", "gpu",
+    "hour", "hours", "idx", "images", "index", "it", "iter", "iteration", "iterations", "iters", "layer", "layers",
+    "line", "mem", "member", "memory", "min", "mins", "minute", "minutes", "ms", "or", "parameter", "parameters",
+    "params", "patience", "phase", "port", "rank", "round", "rounds", "run", "runs", "s", "sample", "samples", "sec",
+    "second", "seconds", "secs", "seed", "size", "speed", "stage", "step", "steps", "the", "throughput", "time",
+    "times", "tokens", "took", "trial", "update", "updates", "version", "worker", "workers",
 })
 # fmt: on
 _RATE = re.compile(
