@@ -152,6 +152,15 @@ def test_several_losses_have_their_names(run: Callable[..., Told]):
     ]
 
 
+def test_values_of_a_step_have_the_number_of_steps_taken_when_they_were_printed(run: Callable[..., Told]):
+    source = (
+        "for step in range(2):\n    say(f'lr {0.1}\\n')\n    (w * 2).backward()\n"
+        "    if step == 1:\n        say(f'grad_norm {0.5}\\n')\n"
+    )
+    named = [(step, values) for step, values in run(source).of("training") if "loss" not in values]
+    assert named == [(0, {"lr": 0.1}), (2, {"lr": 0.1, "grad_norm": 0.5})]
+
+
 def test_in_a_single_loop_a_validation_is_known_by_its_name(run: Callable[..., Told]):
     source = (
         "for step in range(3):\n    (w * 2).backward()\n    say(f'step {step} grad_norm {step + 0.5}\\n')\n"

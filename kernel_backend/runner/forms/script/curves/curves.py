@@ -68,6 +68,7 @@ class Curves:
         self._own: set[str] = set()  # variables that are reported as curves
         self._taken = self._length = 0  # iterations of inner loops in this epoch, and in the last one
         self._line = ""
+        self._named = 0  # the step in which values were printed or logged last
         self._step: dict[str, float] = {}
         self._epoch: dict[str, float] = {}
         self._last: dict[str, float] = {}  # values of all validations, the newest of each name
@@ -108,6 +109,8 @@ class Curves:
         found = {_name(name): value for name, each in values.items() if (value := _value(each)) is not None}
         if not found or not self._begun:
             return
+        # The step of a running iteration is counted when the iteration ends.
+        self._named = self._training.position.step + (self._events.backwards > 0)
         validates = any(_VALIDATION.search(name) for name in found)
         within = bool(self._active()) and self._active()[-1] not in self._outer
         (self._step if within and not validates else self._epoch).update(found)
@@ -121,7 +124,7 @@ class Curves:
         # A loss is reported exactly at `backward`; printed values of it are rounded.
         values, self._step = {name: each for name, each in self._step.items() if name not in self._heard}, {}
         if values:
-            self._training.report("training", values)
+            self._report_training(values)
         if loop in self._outer:
             self._take_bound(loop, frame)
         self._taken += 1
@@ -185,18 +188,21 @@ class Curves:
                 values["loss"] = values[name]
         trained = {name: values.pop(name) for name in list(values) if _is_training(name) and name != metric.name}
         if trained:
-            self._training.report("training", trained)
+            self._report_training(trained)
         if not values:
             return
         if metric.name not in values and metric.name in self._last:
-            self._training.report("training", values)  # it is named in some iterations only
+            self._report_training(values)  # it is named in some iterations only
             return
         if metric.name in values or not searches:
             self._last |= values
             self._validated = self._training.position.step, values
             self._training.report("validation", values)
         else:
-            self._training.report("training", values)
+            self._report_training(values)
+
+    def _report_training(self, values: Mapping[str, float]) -> None:
+        self._training.report("training", values, step=max(self._named, self._training.position.step))
 
     def _loss_name(self) -> str:
         """Return the name of the variable on which the program is now calling `backward`; "loss" if unknown."""
