@@ -140,6 +140,12 @@ def test_nothing_is_taken_of_a_program_that_runs_again(run: Callable[..., Told])
     assert [("f1" in values) for _, values in told.of("validation")] == [False, True]
 
 
+def test_a_loss_that_is_scaled_for_the_gradients_is_reported_as_it_was(run: Callable[..., Told]):
+    source = "for step in range(2):\n    loss = w * 3\n    (loss / 4).backward()\n    loss = w * 3\n    (2 * loss).backward()\n"
+    told = run(source).of("training")
+    assert told == [(step, {"loss": 3.0}) for step in (1, 1, 2, 2)]
+
+
 def test_several_losses_have_their_names(run: Callable[..., Told]):
     source = (
         "for x in (1.0, 2.0):\n    d_loss = w * x\n    d_loss.backward()\n    g_loss = w + x\n    g_loss.backward()\n"

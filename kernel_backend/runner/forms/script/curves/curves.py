@@ -19,7 +19,7 @@ from kernel_backend.model.reports import Kind
 from kernel_backend.runner.external_loop.training import LoopPosition
 from kernel_backend.runner.forms.script.curves.bound import Bound, bound_in, number_of
 from kernel_backend.runner.forms.script.curves.labels import labelled
-from kernel_backend.runner.forms.script.curves.losses import loss_names
+from kernel_backend.runner.forms.script.curves.losses import Loss, losses_of
 from kernel_backend.runner.forms.script.curves.trackers import Trackers
 from kernel_backend.runner.forms.script.events import Events
 
@@ -60,9 +60,9 @@ class Curves:
         events.on_backward.append(self.backward)
         events.on_iteration.append(self.iteration)
         events.on_output.append(self.output)
-        self._losses = loss_names(trees)
+        self._losses = losses_of(trees)
         self._outer: set[TrainingLoop] = set()  # loops that contain other training loops
-        self._heard = {"loss"} if isinstance(self._losses, str) else set(self._losses.values())
+        self._heard = {each.name for each in self._losses.values()} or {"loss"}
         self._bound: dict[TrainingLoop, tuple[Bound, ...]] = {}
         self._counts: dict[Bound, int] = {}
         self._own: set[str] = set()  # variables that are reported as curves
@@ -86,8 +86,10 @@ class Curves:
         self._look()
         if length := self._length or self._expected():
             self._training.position.fraction = min((self._taken + 1) / length, 1.0)
+        known, unscaled = self._loss()
+        loss = loss if unscaled is None else unscaled
         if hasattr(loss, "numel") and loss.numel() == 1:
-            values = {self._loss_name(): loss.detach()}
+            values = {known.name: loss.detach()}
             self._training.report("training", values, step=self._training.position.step + 1)
 
     def output(self, text: str) -> None:
@@ -204,18 +206,20 @@ class Curves:
     def _report_training(self, values: Mapping[str, float]) -> None:
         self._training.report("training", values, step=max(self._named, self._training.position.step))
 
-    def _loss_name(self) -> str:
-        """Return the name of the variable on which the program is now calling `backward`; "loss" if unknown."""
-        if isinstance(self._losses, str):
-            return self._losses
-        frame: FrameType | None = sys._getframe(2)
+    def _loss(self) -> tuple[Loss, Any]:
+        """Return the loss on which the program is now calling `backward`, and its value before it was scaled, if any.
+
+        That is what the program itself calls its loss: `(loss / 4).backward()` accumulates the gradients of four.
+        """
+        frame: FrameType | None = sys._getframe(2) if self._losses else None
         while frame is not None:
             module = frame.f_globals.get("__name__", "")
-            name = self._losses.get(("" if module == "__main__" else module, frame.f_lineno))
-            if name is not None:
-                return name
+            found = self._losses.get(("" if module == "__main__" else module, frame.f_lineno))
+            if found is not None:
+                value = frame.f_locals.get(found.unscaled)
+                return found, value if hasattr(value, "detach") else None
             frame = frame.f_back
-        return "loss"
+        return Loss("loss"), None
 
 
 def _words(name: str) -> str:

@@ -1,30 +1,45 @@
-"""Name the losses of a program that has several, such as `loss_d.backward()` and `loss_g.backward()`."""
+"""Find the losses of a program: their names, as in `loss_d.backward()`, and what `(loss / 4).backward()` scales."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
+from typing import NamedTuple
 
 _BACKWARD = "backward"
+_SCALE = "scale"  # method of a GradScaler
 
 
-def loss_names(trees: Mapping[str, ast.Module]) -> str | dict[tuple[str, int], str]:
-    r"""Return the name of the loss of each `backward()`, by module and line; only "loss" if all names are equal.
+class Loss(NamedTuple):
+    """Loss on which a program calls `backward`."""
+
+    name: str  # of its curve
+    unscaled: str = ""  # variable that holds the loss before it is scaled for `backward`; "" if it is not scaled
+
+
+def losses_of(trees: Mapping[str, ast.Module]) -> dict[tuple[str, int], Loss]:
+    r"""Return the losses of a program by module and line; nothing if all are plain ones of one name.
+
+    That name is then "loss".
 
     Examples
     --------
-    >>> loss_names({"": ast.parse("scaler.scale(total).backward()")})
-    'loss'
-    >>> loss_names({"": ast.parse("d_loss.backward()\ng_loss.backward()")})
-    {('', 1): 'd_loss', ('', 2): 'g_loss'}
+    >>> losses_of({"": ast.parse("total.backward()")})
+    {}
+    >>> losses_of({"": ast.parse("scaler.scale(total / 4).backward()")})
+    {('', 1): Loss(name='loss', unscaled='total')}
+    >>> losses_of({"": ast.parse("d_loss.backward()\ng_loss.backward()")})
+    {('', 1): Loss(name='d_loss', unscaled=''), ('', 2): Loss(name='g_loss', unscaled='')}
     """
-    found: dict[tuple[str, int], str] = {}
+    found: dict[tuple[str, int], Loss] = {}
     for module, tree in trees.items():
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == _BACKWARD:
                 for line in range(node.lineno, (node.end_lineno or node.lineno) + 1):
-                    found[module, line] = _named(node.func.value)
-    return found if len(set(found.values())) > 1 else "loss"
+                    found[module, line] = Loss(_named(node.func.value), _unscaled(node.func.value))
+    if len({each.name for each in found.values()}) == 1:
+        found = {place: Loss("loss", each.unscaled) for place, each in found.items()}
+    return found if set(found.values()) - {Loss("loss")} else {}
 
 
 def _named(value: ast.expr) -> str:
@@ -35,3 +50,22 @@ def _named(value: ast.expr) -> str:
     if isinstance(value, ast.Call):  # for scaler.scale(loss) and similar calls: their arguments
         inner = [each.id for argument in value.args for each in ast.walk(argument) if isinstance(each, ast.Name)]
     return inner[0] if inner else "loss"
+
+
+def _unscaled(value: ast.expr) -> str:
+    """Return the variable that is divided, multiplied by a number or passed to a GradScaler; "" if there is none."""
+    inner = value
+    while not isinstance(inner, ast.Name):
+        if isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Div):
+            inner = inner.left
+        elif isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Mult) and isinstance(inner.right, ast.Constant):
+            inner = inner.left
+        elif isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Mult) and isinstance(inner.left, ast.Constant):
+            inner = inner.right
+        elif isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr == _SCALE:
+            if len(inner.args) != 1:
+                return ""
+            inner = inner.args[0]
+        else:
+            return ""
+    return inner.id if inner is not value else ""
