@@ -19,7 +19,7 @@ from jupyter_ext.magics.line import separated, words
 from jupyter_ext.magics.magic_first import first_line, magic_first
 from jupyter_ext.magics.notebook_part import notebook_part
 from jupyter_ext.magics.recorder import Recorder
-from jupyter_ext.magics.untrained import untrained_note
+from jupyter_ext.magics.untrained import LeftBehind, untrained_note, untrained_values
 from jupyter_ext.project import Imported
 from jupyter_ext.submit.dry_run import as_script, dry_run
 from jupyter_ext.submit.local import train_locally
@@ -89,6 +89,7 @@ class DaylightMagics(Magics):
         self.kernel: Any = shell
         self.recorder = Recorder(shell, Imported())
         self.told: set[str] = set()  # notes that were shown already
+        self.left_behind = LeftBehind()
 
     @no_var_expand
     @line_cell_magic
@@ -163,8 +164,13 @@ class DaylightMagics(Magics):
             self.kernel.user_ns[options.out] = Job(overview.experiment.number, client)
         if cell is not None and not plain:
             self._define(cell, checked.definition, capture)
-            note = untrained_note(self.recorder.running, checked.definition, capture, self.kernel.user_ns)
-            checked = replace(checked, passing=(*checked.passing, *([note] if note else [])))
+            held, number = self.kernel.user_ns, overview.experiment.number
+            untrained = untrained_values(self.recorder.running, checked.definition, capture, held)
+            notes = [note] if (note := untrained_note(untrained, held)) else []
+            if new:
+                notes += self.left_behind.within(untrained.names, held)
+                self.left_behind.add(untrained, held, number)
+            checked = replace(checked, passing=(*checked.passing, *notes))
         self._follow(client, overview, checked, options, widget)
 
     @no_var_expand

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
+import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -31,8 +32,46 @@ class Untrained(NamedTuple):
     loads: Sequence[str]
 
 
-def untrained_note(running: str, definition: Definition, capture: Capture, held: Mapping[str, Any]) -> str | None:
-    """Return a note on the values that a job trains or fills, and the notebook does not; None if there are none.
+class LeftBehind:
+    """Modules of the notebook that an experiment trains, and that have not changed in the notebook since."""
+
+    def __init__(self) -> None:
+        self._modules: dict[str, _Left] = {}
+
+    def add(self, found: Untrained, held: Mapping[str, Any], number: int) -> None:
+        """Add the modules of the notebook that experiment `number` trains."""
+        by_name = any('"' in each for each in found.loads)
+        for name in found.names:
+            if _is_trained(held.get(name), "Module"):
+                load = f'daylight.job({number}).load("{name}")' if by_name else f"daylight.job({number}).load()"
+                self._modules[name] = _Left(number, load, weakref.ref(held[name]), _version(held[name]))
+
+    def within(self, names: Iterable[str], held: Mapping[str, Any]) -> Iterator[str]:
+        """Yield a note for each of the names whose module is still without what an experiment has trained."""
+        for name in names:
+            left = self._modules.get(name)
+            if left is not None and left.module() is held.get(name) and _version(held[name]) == left.version:
+                yield (
+                    f"{name} begins without what #{left.number} trains: to go on from there, run {name} = {left.load} "
+                    "in a cell before this one"
+                )
+
+
+class _Left(NamedTuple):
+    number: int  # of the experiment
+    load: str  # call that loads what it has trained
+    module: weakref.ref[Any]
+    version: int  # of the module's weights when the experiment was submitted
+
+
+def _version(module: Any) -> int:
+    """Return a number that grows with each change of a module's weights in place."""
+    torch = sys.modules["torch"]
+    return sum(int(each._version) for each in torch.nn.Module.parameters(module))
+
+
+def untrained_values(running: str, definition: Definition, capture: Capture, held: Mapping[str, Any]) -> Untrained:
+    """Return the values that a job trains or fills, and the notebook does not.
 
     Parameters
     ----------
@@ -46,9 +85,12 @@ def untrained_note(running: str, definition: Definition, capture: Capture, held:
         The notebook's values.
     """
     if definition.form == "script":
-        found = _of_loop(left_out(parse_cell(running).tree), module_tree(capture.source), held)
-    else:
-        found = _of_framework(definition, capture)
+        return _of_loop(left_out(parse_cell(running).tree), module_tree(capture.source), held)
+    return _of_framework(definition, capture)
+
+
+def untrained_note(found: Untrained, held: Mapping[str, Any]) -> str | None:
+    """Return a note on the values that a job trains or fills, and the notebook does not; None if there are none."""
     old = [each for each in found.names if each in held]
     unset = [each for each in found.names if each not in held]
     parts = []

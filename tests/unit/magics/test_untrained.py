@@ -7,7 +7,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from jupyter_ext.capture import capture_cell
 from jupyter_ext.magics.notebook_part import notebook_part
-from jupyter_ext.magics.untrained import untrained_note
+from jupyter_ext.magics.untrained import LeftBehind, Untrained, untrained_note, untrained_values
 from kernel_backend.definition.parse import parse
 from kernel_backend.model.syntax import module_tree
 from tests.notebooks.kernel import execute, shell
@@ -36,7 +36,8 @@ def submitted(*cells: str) -> tuple[str | None, InteractiveShell]:
     definition, running = parse(capture.source, capture.roles_from), f"%%dlsubmit\n{cell}"
     part = notebook_part(cell, running, definition, module_tree(capture.source), str)
     kernel.run_cell(part.code)
-    return untrained_note(running, definition, capture, kernel.user_ns), kernel
+    found = untrained_values(running, definition, capture, kernel.user_ns)
+    return untrained_note(found, kernel.user_ns), kernel
 
 
 def note(*cells: str) -> str | None:
@@ -142,7 +143,8 @@ def test_a_fit_at_the_end_of_a_cell_names_model_and_trainer() -> None:
 
 
 def test_callbacks_of_a_trainer_are_named_as_they_record_the_training_in_the_job() -> None:
-    cell = "class More(Lit): ...\nbest = dict()\nmodel = More()\ntrainer = Trainer(callbacks=[best, dict()])\ntrainer.fit(model)\n"
+    cell = "class More(Lit): ...\nbest = dict()\nmodel = More()\n"
+    cell += "trainer = Trainer(callbacks=[best, dict()])\ntrainer.fit(model)\n"
     setup = LIGHTNING.replace("class Trainer:", "class Trainer:\n    def __init__(self, callbacks): ...")
     assert note(setup, cell) == (
         "the notebook's model and best stay as they were, and trainer is not set there: "
@@ -160,3 +162,24 @@ def test_a_definition_of_functions_has_no_value_in_the_notebook_unless_its_model
     assert note(SETUP, f"def model(): ...\n{parts}") is None
     said = "the notebook's model stays as it was: job.load() gives the trained model"
     assert note(SETUP, f"model = net()\n{parts}") == said
+
+
+def test_a_model_that_an_experiment_has_trained_is_named_where_the_next_one_begins_without_it() -> None:
+    import torch
+
+    held = {"model": torch.nn.Linear(1, 1), "losses": []}
+    left = LeftBehind()
+    assert list(left.within(["model"], held)) == []
+    found = Untrained(list(held), ['job.load("model")'])
+    left.add(found, held, number=3)
+    assert list(left.within([*held, "other"], held)) == [
+        "model begins without what #3 trains: to go on from there, run "
+        'model = daylight.job(3).load("model") in a cell before this one'
+    ]
+    held["model"].load_state_dict(torch.nn.Linear(1, 1).state_dict())  # of a file that the job has written
+    assert list(left.within(held, held)) == []
+    left.add(found._replace(loads=["job.load()"]), held, number=4)
+    (said,) = left.within(held, held)
+    assert "run model = daylight.job(4).load() in" in said
+    held["model"] = torch.nn.Linear(1, 1)
+    assert list(left.within(held, held)) == []
