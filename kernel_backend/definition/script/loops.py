@@ -60,7 +60,7 @@ def training_loops(
 
 
 def training_statements(tree: ast.Module) -> list[ast.stmt]:
-    """Return the statements at a program's top level that train: they call `backward`, or refer to a function that does.
+    """Return the statements at a program's top level that train, directly or through the functions that they name.
 
     Examples
     --------

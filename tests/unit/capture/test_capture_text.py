@@ -227,7 +227,9 @@ def test_heavy_statements_that_would_run_again_are_told():
 
 
 def test_a_training_in_a_function_of_a_slow_cell_is_told_as_a_training():
-    helpers = "def step(m):\n    m.loss().backward()\ndef fit(m):\n    for _ in range(3):\n        step(m)\n    return 0.1\n"
+    helpers = (
+        "def step(m):\n    m.loss().backward()\ndef fit(m):\n    for _ in range(3):\n        step(m)\n    return 0.1\n"
+    )
     slow = Cell("class M:\n    def train(self): ...\nm = M()\nm.train()\nrate = fit(m)", seconds=12.3, number=2)
     (told,) = capture_cell([Cell(helpers, number=1), slow], "def model(): return rate").warnings
     assert told.startswith("cell [2] line 5 trains something")

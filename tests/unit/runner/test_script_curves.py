@@ -141,7 +141,8 @@ def test_nothing_is_taken_of_a_program_that_runs_again(run: Callable[..., Told])
 
 
 def test_a_loss_that_is_scaled_for_the_gradients_is_reported_as_it_was(run: Callable[..., Told]):
-    source = "for step in range(2):\n    loss = w * 3\n    (loss / 4).backward()\n    loss = w * 3\n    (2 * loss).backward()\n"
+    made = "    loss = w * 3\n"
+    source = f"for step in range(2):\n{made}    (loss / 4).backward()\n{made}    (2 * loss).backward()\n"
     told = run(source).of("training")
     assert told == [(step, {"loss": 3.0}) for step in (1, 1, 2, 2)]
 

@@ -125,7 +125,7 @@ def _is_first_of_list(before: str, after: str) -> bool:
 
 
 def _is_in_name(before: str, after: str) -> bool:
-    """Return True if a number is the beginning of a name, as in `1-NN 0.9`, and no counter, as in `epoch 1-loss 0.9`."""
+    """Return True if a number begins a name, as in `1-NN 0.9`, and is no counter, as in `epoch 1-loss 0.9`."""
     words = re.findall(r"[A-Za-z]+", before)
     return re.match(r"-[A-Za-z]", after) is not None and not (words and words[-1].lower() in _COUNTERS)
 

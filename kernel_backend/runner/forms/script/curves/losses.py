@@ -54,18 +54,22 @@ def _named(value: ast.expr) -> str:
 
 def _unscaled(value: ast.expr) -> str:
     """Return the variable that is divided, multiplied by a number or passed to a GradScaler; "" if there is none."""
-    inner = value
-    while not isinstance(inner, ast.Name):
-        if isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Div):
-            inner = inner.left
-        elif isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Mult) and isinstance(inner.right, ast.Constant):
-            inner = inner.left
-        elif isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Mult) and isinstance(inner.left, ast.Constant):
-            inner = inner.right
-        elif isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr == _SCALE:
-            if len(inner.args) != 1:
-                return ""
-            inner = inner.args[0]
-        else:
-            return ""
-    return inner.id if inner is not value else ""
+    inner: ast.expr | None = value
+    while inner is not None and not isinstance(inner, ast.Name):
+        inner = _inner(inner)
+    return inner.id if inner is not None and inner is not value else ""
+
+
+def _inner(value: ast.expr) -> ast.expr | None:
+    """Return what an expression scales; None if it does something else."""
+    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Div):
+        return value.left
+    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mult):
+        return next((a for a, b in _sides(value) if isinstance(b, ast.Constant)), None)
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == _SCALE:
+        return value.args[0] if len(value.args) == 1 else None
+    return None
+
+
+def _sides(value: ast.BinOp) -> tuple[tuple[ast.expr, ast.expr], tuple[ast.expr, ast.expr]]:
+    return (value.left, value.right), (value.right, value.left)
