@@ -249,14 +249,14 @@ def _forward(db: Connection, trial: Trial, fresh: list[Report]) -> dict[str, Any
         changes |= {"step": newest.step, "epoch": newest.epoch}
     trainings = [report for report in fresh if report.kind == "training"]
     if trainings:
-        newest = max(trainings, key=lambda report: report.step)
-        if newest.step > trial.step or not trial.training:
-            changes["training"] = newest.metrics
-        elif newest.step == trial.step:
-            changes["training"] = newest.metrics | trial.training
+        step, metrics = _newest(trainings)
+        if step > trial.step or not trial.training:
+            changes["training"] = metrics
+        elif step == trial.step:
+            changes["training"] = metrics | trial.training
     validations = [report for report in fresh if report.kind == "validation"]
     if validations:
-        newest = max(validations, key=lambda report: report.step)
+        step, metrics = _newest(validations)
         known: int | None = db.execute(
             select(func.max(reports.c.step)).where(
                 reports.c.experiment == trial.experiment,
@@ -264,12 +264,22 @@ def _forward(db: Connection, trial: Trial, fresh: list[Report]) -> dict[str, Any
                 reports.c.kind == "validation",
             )
         ).scalar_one()
-        if known is None or newest.step > known:
-            changes["metrics"] = newest.metrics
-        elif newest.step == known:
-            changes["metrics"] = newest.metrics | trial.metrics
+        if known is None or step > known:
+            changes["metrics"] = metrics
+        elif step == known:
+            changes["metrics"] = metrics | trial.metrics
         changes["best"] = _best(db, trial, validations)
     return changes
+
+
+def _newest(found: Sequence[Report]) -> tuple[int, dict[str, float]]:
+    """Return the newest step of these reports, and the values reported for it; of each name the first."""
+    step = max(report.step for report in found)
+    metrics: dict[str, float] = {}
+    for report in found:
+        if report.step == step:
+            metrics = report.metrics | metrics
+    return step, metrics
 
 
 def _best(db: Connection, trial: Trial, validations: list[Report]) -> Best | None:

@@ -706,6 +706,14 @@ class StoreContract:
         store.accept(placed(store, "2-1", number=1).id, again, at=6.0)
         assert store.reports(1, 1) == found, "a repetition changes nothing"
 
+    def test_reports_of_a_step_that_come_together_are_all_in_the_trial(self, store: Store) -> None:
+        attempt = placed(store)
+        records = [report(1, 4, loss=1.0), report(2, 4, loss=9.0, lr=0.1), report(3, 4, "validation", loss=2.0)]
+        store.accept(attempt.id, [*records, report(4, 4, "validation", loss=9.0, test=0.8)], at=4.0)
+        trial = store.trial(1, 1)
+        assert trial.metrics == {"loss": 2.0, "test": 0.8}
+        assert trial.training == {"loss": 1.0, "lr": 0.1}
+
     def test_a_report_of_a_search_stays_as_its_searcher_has_read_it(self, store: Store) -> None:
         number = search(store)
         store.record(number, [created(1)], [Added(1, {"lr": 0.5}, 3)], at=2.0)
