@@ -26,7 +26,7 @@ def missing_metric(config: Config, reported: Sequence[str]) -> str:
     Examples
     --------
     >>> missing_metric(Config(), ["val_acc", "val_loss"])
-    'the validation reports val_acc and val_loss, no loss: write --metric val_acc:max to keep the best checkpoint'
+    'val_acc and val_loss are reported, no loss: write --metric val_acc:max to keep the best checkpoint'
     >>> missing_metric(Config(metric=Metric(name="f1", mode="max")), ["loss", "accuracy"])
     '--metric f1: the validation reports no such metric, only loss accuracy; no checkpoint is best'
     """
@@ -43,7 +43,7 @@ def needed_metric(config: Config, reported: Sequence[str], way_out: str) -> str:
     Examples
     --------
     >>> needed_metric(Config(patience=3), ["f1"], "")
-    'the validation reports f1, no loss, and --patience goes by it: write --metric f1:max'
+    'f1 is reported, no loss, and --patience goes by it: write --metric f1:max'
     """
     what = "a search" if config.search is not None else "--patience"
     if _is_default(config, reported):
@@ -62,7 +62,7 @@ def _no_such(config: Config, reported: Sequence[str]) -> str:
 
 def _reported(config: Config, reported: Sequence[str]) -> str:
     listed = " and ".join(filter(None, [", ".join(reported[:-1]), reported[-1]]))
-    return f"the validation reports {listed}, no {config.metric.name}"
+    return f"{listed} {'is' if len(reported) == 1 else 'are'} reported, no {config.metric.name}"
 
 
 def _suggested(reported: Sequence[str]) -> str:

@@ -88,7 +88,7 @@ def test_patience_ends_with_a_note_and_begins_anew_in_a_continued_experiment(jud
 
 def test_patience_needs_its_metric(judgement):
     with pytest.raises(
-        InvalidDefinition, match="reports f1, no loss, and --patience goes by it: write --metric f1:max"
+        InvalidDefinition, match="f1 is reported, no loss, and --patience goes by it: write --metric f1:max"
     ):
         judgement(patience=1).validation(1, {"f1": 0.5})
     given = Metric(name="acc", mode="max")
@@ -126,7 +126,7 @@ def test_a_metric_that_is_missing_is_noted_once_whatever_else_later_validations_
     for step, metrics in enumerate([{"rmse": 0.5}, {"rmse": 0.4}, {"rmse": 0.3, "best": 0.4}, {"final": 0.3}]):
         judged.validation(step, metrics)
     judged.end(())
-    assert notes == ["the validation reports rmse, no loss: write --metric rmse to keep the best checkpoint"]
+    assert notes == ["rmse is reported, no loss: write --metric rmse to keep the best checkpoint"]
 
 
 def test_a_metric_that_only_the_first_validation_lacks_is_not_noted(judgement, notes):
