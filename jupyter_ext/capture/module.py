@@ -173,7 +173,7 @@ def capture_cell(
             *_unseen(executed, sliced),
             *_too_intricate(executed, sliced, line),
             *ahead.warnings,
-            *repeated(executed, taken),
+            *repeated(executed, taken, loop=trains),
             *drawn.notes,
             *notes_of(draws),
             *dropped(executed, sorted(sliced.needed)),

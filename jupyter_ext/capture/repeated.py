@@ -14,10 +14,11 @@ _LONG = 5.0  # seconds
 _DEFINES = FunctionNode | ast.ClassDef | ast.Import | ast.ImportFrom
 
 
-def repeated(executed: Executed, taken: Sequence[int]) -> Iterator[str]:
+def repeated(executed: Executed, taken: Sequence[int], *, loop: bool) -> Iterator[str]:
     """Yield a warning for each cell that took long or trains a model, if a job runs some of its statements again.
 
-    `taken` has the indices of the statements that the job runs.
+    `taken` has the indices of the statements that the job runs. If the submitted cell is a training `loop`, the job
+    reports the steps of all loops.
     """
     works = [time for time in taken if _works(executed, time)]
     trainers = _training_functions([node for time in taken for node in executed.statements[time].nodes])
@@ -27,10 +28,8 @@ def repeated(executed: Executed, taken: Sequence[int]) -> Iterator[str]:
         trains = _TRAINS.search(executed.text(time)) or any(_calls(node) & trainers for node in statement.nodes)
         if trains and cell.number not in told:
             told.add(cell.number)
-            yield (
-                f"cell [{cell.number}] line {statement.start} trains something, and runs again in every job: "
-                "--capture NAME takes along what it made instead"
-            )
+            steps = ": the curves begin with its steps" if loop else ""
+            yield f"cell [{cell.number}] line {statement.start} trains something, and runs again in every job{steps}"
     for time in works:
         cell = executed.cell(time)
         if (cell.seconds or 0) > _LONG and cell.number not in told:

@@ -35,7 +35,7 @@ def test_another_training_is_repeated_with_a_note():
     capture = capture_cell([SETUP, LOOP.replace("3", "5")], LOOP, line=2)
     assert capture.source.count("backward") == 2
     (told,) = capture.warnings
-    assert told.startswith("cell [2] line 1 trains something, and runs again in every job: --capture NAME takes along")
+    assert told.startswith("cell [2] line 1 trains something, and runs again in every job: the curves begin with its")
 
 
 def test_draws_since_the_seed_are_not_repeated_for_a_cell_that_trains():
