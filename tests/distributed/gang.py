@@ -182,10 +182,14 @@ class Trial:
         """Start the next attempt, and wait for its end."""
         return self.start(resume_from).ended()
 
-    def killed_at(self, step: int, rank: int = 0) -> Attempt:
-        """Start the first attempt, and kill a rank after the checkpoint of this step, before the next one."""
+    def killed_at(self, step: int, rank: int = 0, saves: int = 1) -> Attempt:
+        """Start the first attempt, and kill a rank after the checkpoint of this step, before the next one.
+
+        `saves` is how often the step is saved: twice where an epoch ends with the best validation so far. A kill within
+        the second time leaves the checkpoint of the step before.
+        """
         attempt = self.start(hold=step).reaches(step - 1)
-        attempt.wait(lambda: f"{step}-1" in attempt.committed())
+        attempt.wait(lambda: attempt.committed().count(f"{step}-1") == saves)
         return attempt.kill(rank)
 
     def newest(self) -> Manifest:

@@ -59,10 +59,10 @@ def whole(tmp_path_factory):
     return made
 
 
-@pytest.mark.parametrize("step", [6, 9, pytest.param(4, marks=pytest.mark.long)])
-def test_a_killed_program_goes_on_to_the_same_bits_and_the_same_log(trial, whole, step):
+@pytest.mark.parametrize(("step", "saves"), [(6, 2), (9, 1), pytest.param(4, 1, marks=pytest.mark.long)])
+def test_a_killed_program_goes_on_to_the_same_bits_and_the_same_log(trial, whole, step, saves):
     killed = trial(source=LOADER_LOOP, slots=1, every="1steps")
-    first = killed.killed_at(step)
+    first = killed.killed_at(step, saves=saves)
     second = killed.run(resume_from=killed.pinned())
     assert second.codes == [0], second.logs()
     assert second.started.resumed_from == f"{step}-1"
