@@ -3,7 +3,8 @@
 import type { Diff } from '../api/types';
 import type { Look, Watch } from '../service/watch';
 import { differencesOf } from '../model/difference';
-import { button, h, setAttribute, setChildren, setText, show } from './dom';
+import { Disclosure } from './disclosure';
+import { h, setChildren, setText, show } from './dom';
 
 export class DifferencePart {
   private readonly _other = h('input', { type: 'number', min: 1, step: 1, required: true });
@@ -12,8 +13,8 @@ export class DifferencePart {
   private readonly _error = h('p', { class: 'dl-act-error', role: 'alert' });
   private readonly _form: HTMLFormElement;
 
-  readonly opener = button('Diff', () => this._toggle());
   readonly root: HTMLElement;
+  readonly disclosure: Disclosure;
 
   constructor(private readonly _watch: Pick<Watch, 'ask' | 'look'>) {
     const submitted = (event: Event): void => {
@@ -33,29 +34,18 @@ export class DifferencePart {
       this._list,
       this._error
     );
-    setAttribute(this.opener, 'aria-expanded', 'false');
+    this.disclosure = new Disclosure('Diff', this.root, () => this._opened());
   }
 
   update(look: Look): void {
     const there = look.overview !== null && look.heard && look.connection !== 'gone' && look.connection !== 'foreign';
-    show(this.opener, there);
-    if (!there) {
-      this._expand(false);
-    }
+    this.disclosure.offer(there);
   }
 
-  private _toggle(): void {
-    this._expand(this.root.hidden);
-    if (!this.root.hidden) {
-      const before = this._watch.look.overview?.experiment.rerun_of ?? this._watch.look.number - 1;
-      this._other.value ||= before > 0 ? String(before) : '';
-      this._other.focus();
-    }
-  }
-
-  private _expand(open: boolean): void {
-    show(this.root, open);
-    setAttribute(this.opener, 'aria-expanded', String(open));
+  private _opened(): void {
+    const before = this._watch.look.overview?.experiment.rerun_of ?? this._watch.look.number - 1;
+    this._other.value ||= before > 0 ? String(before) : '';
+    this._other.focus();
   }
 
   private async _ask(): Promise<void> {

@@ -4,7 +4,8 @@ import type { PoolStatus } from '../api/types';
 import { ended } from '../model/overview';
 import { choicesOf } from '../model/pools';
 import type { Look, Watch } from '../service/watch';
-import { button, changes, h, setAttribute, setText, show } from './dom';
+import { Disclosure } from './disclosure';
+import { changes, h, setText } from './dom';
 
 export class MovePart {
   private readonly _pool = h('select');
@@ -17,8 +18,8 @@ export class MovePart {
   private _pools: readonly PoolStatus[] = [];
   private readonly _changed = changes();
 
-  readonly opener = button('Move', () => this._toggle());
   readonly root: HTMLElement;
+  readonly disclosure: Disclosure;
 
   constructor(private readonly _watch: Pick<Watch, 'act' | 'pools'>) {
     const submitted = (event: Event): void => {
@@ -28,8 +29,8 @@ export class MovePart {
     const label = h('label', {}, 'Pool', this._pool);
     const form = h('form', { class: 'dl-more', 'aria-label': 'Move', onsubmit: submitted }, label, this._go);
     this.root = h('section', { class: 'dl-move', hidden: true, 'aria-label': 'Move' }, form, this._said, this._error);
-    setAttribute(this.opener, 'aria-expanded', 'false');
-    show(this.opener, false);
+    this.disclosure = new Disclosure('Move', this.root, () => this._opened());
+    this.disclosure.offer(false);
   }
 
   update(look: Look): void {
@@ -44,24 +45,13 @@ export class MovePart {
       this._named = named;
       this._offer();
     }
-    if (!this._may) {
-      this._expand(false);
-    }
   }
 
-  private _toggle(): void {
-    this._expand(this.root.hidden);
-    if (!this.root.hidden) {
-      setText(this._said, '');
-      setText(this._error, '');
-      void this._read();
-      this._pool.focus();
-    }
-  }
-
-  private _expand(open: boolean): void {
-    show(this.root, open);
-    setAttribute(this.opener, 'aria-expanded', String(open));
+  private _opened(): void {
+    setText(this._said, '');
+    setText(this._error, '');
+    void this._read();
+    this._pool.focus();
   }
 
   private async _read(): Promise<void> {
@@ -85,7 +75,7 @@ export class MovePart {
     );
     this._pool.value = (usable.find(each => each.name === before) ?? usable[0])?.name ?? '';
     this._go.disabled = usable.length === 0;
-    show(this.opener, this._may && choices.length > 0);
+    this.disclosure.offer(this._may && choices.length > 0);
   }
 
   private async _submit(): Promise<void> {

@@ -2,7 +2,8 @@
 
 import { assignmentsIn } from '../model/assignments';
 import type { Look, Watch } from '../service/watch';
-import { button, h, setAttribute, setText, show } from './dom';
+import { Disclosure } from './disclosure';
+import { h, setText } from './dom';
 
 export class RerunPart {
   private readonly _changes = h('input', { type: 'text', placeholder: 'lr=0.01 width=64', spellcheck: 'false' });
@@ -10,8 +11,8 @@ export class RerunPart {
   private readonly _said = h('p', { class: 'dl-dim', role: 'status' });
   private readonly _error = h('p', { class: 'dl-act-error', role: 'alert' });
 
-  readonly opener = button('Rerun', () => this._toggle());
   readonly root: HTMLElement;
+  readonly disclosure: Disclosure;
 
   constructor(private readonly _watch: Pick<Watch, 'rerun'>) {
     const submitted = (event: Event): void => {
@@ -21,30 +22,18 @@ export class RerunPart {
     const label = h('label', {}, 'Changes', this._changes);
     const form = h('form', { class: 'dl-more', 'aria-label': 'Rerun', onsubmit: submitted }, label, this._go);
     this.root = h('section', { class: 'dl-rerun', hidden: true, 'aria-label': 'Rerun' }, form, this._said, this._error);
-    setAttribute(this.opener, 'aria-expanded', 'false');
+    this.disclosure = new Disclosure('Rerun', this.root, () => this._opened());
   }
 
   update(look: Look): void {
     const there = look.overview !== null && look.heard && look.connection !== 'gone' && look.connection !== 'foreign';
-    const may = there && look.overview.experiment.deleted_at === null;
-    show(this.opener, may);
-    if (!may) {
-      this._expand(false);
-    }
+    this.disclosure.offer(there && look.overview.experiment.deleted_at === null);
   }
 
-  private _toggle(): void {
-    this._expand(this.root.hidden);
-    if (!this.root.hidden) {
-      setText(this._said, '');
-      setText(this._error, '');
-      this._changes.focus();
-    }
-  }
-
-  private _expand(open: boolean): void {
-    show(this.root, open);
-    setAttribute(this.opener, 'aria-expanded', String(open));
+  private _opened(): void {
+    setText(this._said, '');
+    setText(this._error, '');
+    this._changes.focus();
   }
 
   private async _submit(): Promise<void> {

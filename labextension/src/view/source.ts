@@ -1,38 +1,29 @@
 /** The code of an experiment, shown on demand. */
 
 import type { Look, Watch } from '../service/watch';
-import { button, h, setAttribute, setText, show } from './dom';
+import { Disclosure } from './disclosure';
+import { h, setText, show } from './dom';
 
 export class SourcePart {
   private readonly _code = h('pre', { class: 'dl-pre', tabindex: 0, 'aria-label': 'Source' });
   private readonly _error = h('p', { class: 'dl-act-error', role: 'alert' });
   private _read = false;
 
-  readonly opener = button('Source', () => this._toggle());
   readonly root = h('section', { class: 'dl-source', hidden: true, 'aria-label': 'Source' }, this._code, this._error);
 
-  constructor(private readonly _watch: Pick<Watch, 'ask'>) {
-    setAttribute(this.opener, 'aria-expanded', 'false');
-  }
+  readonly disclosure = new Disclosure('Source', this.root, () => this._opened());
+
+  constructor(private readonly _watch: Pick<Watch, 'ask'>) {}
 
   update(look: Look): void {
     const there = look.overview !== null && look.heard && look.connection !== 'gone' && look.connection !== 'foreign';
-    show(this.opener, there);
-    if (!there) {
-      this._expand(false);
-    }
+    this.disclosure.offer(there);
   }
 
-  private _toggle(): void {
-    this._expand(this.root.hidden);
-    if (!this.root.hidden && !this._read) {
+  private _opened(): void {
+    if (!this._read) {
       void this._ask();
     }
-  }
-
-  private _expand(open: boolean): void {
-    show(this.root, open);
-    setAttribute(this.opener, 'aria-expanded', String(open));
   }
 
   private async _ask(): Promise<void> {

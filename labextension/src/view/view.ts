@@ -69,7 +69,7 @@ export class ExperimentView {
     this._actions = new Actions(watch);
     this._labels = new LabelPart(watch);
     this._more = [new MovePart(watch), new RerunPart(watch), new DifferencePart(watch), new SourcePart(watch)];
-    this._actions.buttons.append(this._labels.opener, ...this._more.map(part => part.opener));
+    this._actions.buttons.append(this._labels.opener, ...this._more.map(part => part.disclosure.opener));
     this._search = new SearchPlace(watch, curves => this._looked(curves));
     this._curves = new Curves(this._root, settings, () => this._frame.request());
     this._times = new Times(watch);
