@@ -4,7 +4,7 @@ The parameters are measured by other benchmarks: how long training stalls for a 
 the disk (`checkpoint_stall.py`), and how long a crash goes unnoticed and a resume takes (`resume_time.py`). Crashes
 come at exponentially distributed times, also during a resume. The cost of a crash is all the time that the job loses:
 work to be done again, detection, resuming, and the stalls for checkpoints before it. All three restart automatically
-and at once; the time until a person does so would be added.
+and at once; where a user restarts the job by hand, the time until then is lost as well.
 
     python benchmarks/crash_cost.py                      48 hours on 16 slots, a crash each 24, 12 and 6 hours
     python benchmarks/crash_cost.py --mtbf 3 --slots 512

@@ -24,7 +24,7 @@ from kernel_backend.model.versions import read
 
 
 class End(Record):
-    """How a gang ended, derived from the state of the engine.
+    """End of a gang, derived from the state of the engine.
 
     It is stored, as engines soon forget jobs and pods that have ended.
     """

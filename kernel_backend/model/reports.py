@@ -198,7 +198,7 @@ class NodeProblem(Record):
 
 
 class AttemptResult(Record):
-    """How an attempt ended, as its launcher records it in `outcome.json`; the engine may report an outcome as well."""
+    """End of an attempt, as its launcher records it in `outcome.json`; the engine may report an outcome as well."""
 
     outcome: Literal["ok", "released", "failed", "lost"]
     exit_codes: tuple[int | None, ...]  # one per rank; negative: minus the signal's number

@@ -117,9 +117,9 @@ class AllocatedGangs(ABC, Generic[A, G]):
     async def _ended(self, held: A) -> bool:
         """Clean up after an allocation that the engine has ended; return whether its folder was deleted.
 
-        If a gang was assigned to it and never started, another allocation is requested for the gang, and the folder
-        stays for now. Otherwise the folder is deleted, but not before all gangs of the allocation have a stored end or
-        were forgotten.
+        If a gang was assigned to it and never started, another allocation is requested for the gang, and a later call
+        deletes the folder. Otherwise it is deleted at once, unless a gang of the allocation is still listed and has no
+        stored end.
         """
         gang = held.gang
         if not gang or gang in held.started or held.record.refused:

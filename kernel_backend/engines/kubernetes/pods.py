@@ -52,7 +52,7 @@ class PodState(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """How a gang ended: its outcome, the failure that caused the end, and faults of nodes."""
+    """End of a gang: its outcome, the failure that caused the end, and faults of nodes."""
 
     outcome: Outcome
     failure: Failure | None = None

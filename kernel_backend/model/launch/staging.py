@@ -23,7 +23,7 @@ DIGEST = r"[0-9a-f]{32}"  # of an artifact, by which its pieces are sent
 
 
 class StagingRequest(Record):
-    """What launchers need to exchange their attempt's files with the service: the attempt, addresses and a secret.
+    """Access of launchers to the service, with which they exchange files: the attempt, addresses and a secret.
 
     The secret authenticates the launchers. It is never put on a command line.
     """

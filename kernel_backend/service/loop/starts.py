@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Begins(NamedTuple):
-    """What a new attempt starts with, as found in the owner's files: its interpreter and its resume checkpoint."""
+    """Interpreter and resume checkpoint with which a new attempt starts, as found in the owner's files."""
 
     python: str
     resume: Resume

@@ -24,7 +24,7 @@ class Kind(Enum):
 
 
 class Part(NamedTuple):
-    """How a tensor of a call that is split over the ranks is handled.
+    """Rule for a tensor of a call that is split over the ranks.
 
     An input of the call is divided over the ranks; an output is combined from the tensors that the ranks computed.
     """
