@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import os
+import pickle
+import time
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple, Protocol, cast
@@ -13,6 +15,9 @@ from torch import Tensor
 
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.experiment import BackendChoice
+
+# Pauses between two looks at an operation of Horovod, in seconds: each is twice the one before, up to the longest.
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.00002, 0.0002
 
 
 class Handle(Protocol):
@@ -188,33 +193,46 @@ class HorovodRanks:
 
     def all_to_all(self, tensor: Tensor, sends: Sequence[int], receives: Sequence[int], name: str) -> Tensor:
         """Send `sends[i]` elements of the tensor to rank i; return what all ranks sent to this one, in rank order."""
-        got, _ = self._hvd.alltoall(tensor, splits=torch.tensor(sends, dtype=torch.int32), name=f"{name}.exchange")
+        splits = torch.tensor(sends, dtype=torch.int32)
+        got, _ = self._result(self._hvd.alltoall_async(tensor, splits=splits, name=f"{name}.exchange"))
         return cast("Tensor", got)
 
     def all_gather(self, tensor: Tensor, name: str) -> Tensor:
         """Return the concatenated flat tensors of all ranks, in rank order."""
-        return cast("Tensor", self._hvd.allgather(tensor, name=f"{name}.join"))
+        return cast("Tensor", self._result(self._hvd.allgather_async(tensor, name=f"{name}.join")))
 
     def broadcast(self, tensor: Tensor, root: int = 0) -> Tensor:
         """Overwrite the tensor with the one of rank `root`, and return it."""
-        self._hvd.broadcast_(tensor, root, name="broadcast")
+        self._result(self._hvd.broadcast_async_(tensor, root, name="broadcast"))
         return tensor
+
+    # Horovod has functions for objects, which wait as its `synchronize` does: at full speed of a core.
 
     def broadcast_object(self, value: Any, root: int = 0) -> Any:
         """Return the `value` that rank `root` has passed."""
-        return self._hvd.broadcast_object(value, root, name="object")
+        packed = _packed(value) if self.rank == root else torch.empty(0, dtype=torch.uint8)
+        size = self.broadcast(torch.tensor([packed.numel()]), root)
+        if self.rank != root:
+            packed = packed.new_empty(int(size))
+        self.broadcast(packed, root)
+        return value if self.rank == root else _unpacked(packed)
 
     def all_gather_object(self, value: Any) -> list[Any]:
         """Return the values that all ranks have passed, in rank order."""
-        return list(self._hvd.allgather_object(value, name="objects"))
+        packed = _packed(value)
+        sizes = self.all_gather(torch.tensor([packed.numel()]), "objects.sizes").tolist()
+        return [_unpacked(part) for part in self.all_gather(packed, "objects").split_with_sizes(sizes)]
 
     def barrier(self) -> None:
         """Wait for all ranks."""
-        self._hvd.barrier()
+        self.allreduce_sum(torch.zeros(1), "barrier")
 
     def close(self) -> None:
         """Shut Horovod down."""
         self._hvd.shutdown()
+
+    def _result(self, handle: int) -> Any:
+        return _HorovodHandle(self._hvd, handle).result()
 
 
 class _HorovodHandle:
@@ -222,8 +240,26 @@ class _HorovodHandle:
         self._hvd, self._handle = hvd, handle
 
     def wait(self) -> None:
-        # Horovod checks once a millisecond; polling more often by `poll` makes it slower, not faster.
-        self._hvd.synchronize(self._handle)
+        self.result()
+
+    def result(self) -> Any:
+        """Wait until the operation has ended, and return its tensors; raises Horovod's error if a rank is lost.
+
+        Horovod's own `synchronize` occupies a core while it waits, which takes it from the ranks that others wait for.
+        """
+        pause = _FIRST_PAUSE_S
+        while not self._hvd.poll(self._handle):
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+        return self._hvd.synchronize(self._handle)
+
+
+def _packed(value: Any) -> Tensor:
+    return torch.frombuffer(bytearray(pickle.dumps(value)), dtype=torch.uint8)
+
+
+def _unpacked(packed: Tensor) -> Any:
+    return pickle.loads(packed.numpy().tobytes())
 
 
 class TorchRanks:
