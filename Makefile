@@ -18,7 +18,7 @@ help: ## this list
 	@$(PYTHON) -c 'import re; [print(f"  make {a:<10} {b}") for a, b in re.findall(r"^([a-z-]+):.*?## (.*)", open("Makefile").read(), re.M)]'
 
 setup: $(STAMP) $(FRONT) ## make .venv: torch, Horovod (built once, then cached), Daylight; a second call does nothing
-$(STAMP): pyproject.toml requirements/dev.txt scripts/setup scripts/horovod
+$(STAMP): pyproject.toml requirements/dev.txt requirements/left-out.txt scripts/setup scripts/horovod
 	PYTHON="$(PYTHON)" scripts/setup
 	@touch $@ $(FRONT)
 
