@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 
 import pytest
 
-from tests.test_layers import FILES, ROOT
+from tests.test_layers import FILES, ROOT, tree
 
 HOOKS = {"_jupyter_labextension_paths", "_jupyter_server_extension_points", "_load_jupyter_server_extension"}
 
@@ -31,10 +31,10 @@ def is_store(name: ast.Name) -> bool:
 @pytest.mark.parametrize("module", sorted(FILES))
 def test_private_names_are_used_in_their_module(module: str) -> None:
     """Vulture takes a name for used when any module uses the same one."""
-    nodes = list(ast.walk(FILES[module]))
+    nodes = list(ast.walk(tree(module)))
     used = {node.id for node in nodes if isinstance(node, ast.Name) and not is_store(node)}
     quoted = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
-    assert not private_names(FILES[module]) - used - quoted  # a type may be written as a string
+    assert not private_names(tree(module)) - used - quoted  # a type may be written as a string
 
 
 def test_each_exception_of_vulture_is_needed() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import subprocess
 import sys
 from collections import Counter
@@ -105,7 +106,7 @@ def name(path: Path) -> str:
 
 
 FILES = {
-    name(path): ast.parse(path.read_text(encoding="utf-8"), str(path))
+    name(path): path
     for path in [
         *ROOT.glob("daylight/**/*.py"),
         *ROOT.glob("kernel_backend/**/*.py"),
@@ -114,8 +115,20 @@ FILES = {
 }
 
 
-def imports(node: ast.AST, *, everywhere: bool) -> Iterator[str]:
-    """Yield the dotted names of imports at module level or, with `everywhere`, also within functions."""
+@functools.cache
+def tree(module: str) -> ast.Module:
+    """Return the syntax tree of one of FILES: parsed when first used, since each test process collects this module."""
+    path = FILES[module]
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+@functools.cache
+def imports(module: str, *, everywhere: bool) -> frozenset[str]:
+    """Return the dotted names that a module imports at its level or, with `everywhere`, also within functions."""
+    return frozenset(imported(tree(module), everywhere=everywhere))
+
+
+def imported(node: ast.AST, *, everywhere: bool) -> Iterator[str]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Import):
             yield from (alias.name for alias in child.names)
@@ -125,13 +138,13 @@ def imports(node: ast.AST, *, everywhere: bool) -> Iterator[str]:
                 inner = f"{child.module}.{alias.name}"
                 yield inner if inner in FILES else str(child.module)
         elif isinstance(child, ast.If) and ast.unparse(child.test).endswith("TYPE_CHECKING"):
-            yield from imports(child, everywhere=everywhere) if everywhere else ()
+            yield from imported(child, everywhere=everywhere) if everywhere else ()
         elif everywhere or not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            yield from imports(child, everywhere=everywhere)
+            yield from imported(child, everywhere=everywhere)
 
 
 def ours(module: str, *, everywhere: bool) -> set[str]:
-    found = set(imports(FILES[module], everywhere=everywhere))
+    found = imports(module, everywhere=everywhere)
     return {each for each in found if each.split(".")[0] in OURS}
 
 
@@ -185,7 +198,7 @@ def test_no_parts_import_each_other_in_a_circle() -> None:
 
 @pytest.mark.parametrize("module", sorted(FILES))
 def test_torch_and_databases_are_imported_only_where_they_are_at_home(module: str) -> None:
-    tops = {each.split(".")[0] for each in imports(FILES[module], everywhere=False)}
+    tops = {each.split(".")[0] for each in imports(module, everywhere=False)}
     if module not in TORCH and part(module) != "runner":
         assert not tops & {"torch", "horovod"}
     if not module.startswith(tuple(SQL)):
@@ -194,7 +207,7 @@ def test_torch_and_databases_are_imported_only_where_they_are_at_home(module: st
 
 @pytest.mark.parametrize("module", sorted(each for each in FILES if part(each) in ("jupyter_ext", "daylight")))
 def test_of_the_notebooks_side_only_the_server_extension_knows_jupyters_server(module: str) -> None:
-    found = set(imports(FILES[module], everywhere=True))
+    found = imports(module, everywhere=True)
     if module not in SERVER_EXTENSION:
         assert not {each.split(".")[0] for each in found} & {"tornado", "jupyter_server"}
         assert not found & SERVER_EXTENSION
@@ -202,12 +215,12 @@ def test_of_the_notebooks_side_only_the_server_extension_knows_jupyters_server(m
 
 def test_only_the_client_and_the_server_extensions_proxy_speak_http_to_the_service() -> None:
     def speaks(module: str, *libraries: str) -> bool:
-        return any(each.startswith(libraries) for each in imports(FILES[module], everywhere=True))
+        return any(each.startswith(libraries) for each in imports(module, everywhere=True))
 
     clients = {"kernel_backend.client.conversation", "kernel_backend.client.http_library"}
     assert {m for m in FILES if speaks(m, "httpx", "websockets")} == clients
     tornados = {m for m in FILES if speaks(m, "tornado.httpclient", "tornado.simple_httpclient", "urllib.request")}
-    callers = {m for m in FILES if "websocket_connect" in ast.dump(FILES[m])}
+    callers = {m for m in FILES if "websocket_connect" in ast.dump(tree(m))}
     others = {"kernel_backend.identity.hub_api", "kernel_backend.service.outbox.http"}  # they ask a hub, and webhooks
     assert tornados | callers == {"jupyter_ext.server.proxy"} | others
 
@@ -246,18 +259,18 @@ def test_records_need_only_the_standard_library_and_pydantic() -> None:
     allowed = {"pydantic", "kernel_backend", *sys.stdlib_module_names}
     for module in FILES:
         if part(module) in MODEL:
-            assert {each.split(".")[0] for each in imports(FILES[module], everywhere=True)} <= allowed, module
+            assert {each.split(".")[0] for each in imports(module, everywhere=True)} <= allowed, module
 
 
 def test_what_root_runs_needs_only_the_standard_library() -> None:
-    found = {each.split(".")[0] for each in imports(FILES["kernel_backend.spawn_helper"], everywhere=True)}
+    found = {each.split(".")[0] for each in imports("kernel_backend.spawn_helper", everywhere=True)}
     assert found <= set(sys.stdlib_module_names)
 
 
 def test_neither_the_service_nor_an_agent_unpickles_or_evaluates_what_the_other_says() -> None:
     for module in FILES:
         if part(module) in ("agent", "unix_users", "workspaces"):
-            found = {each.split(".")[0] for each in imports(FILES[module], everywhere=True)}
+            found = {each.split(".")[0] for each in imports(module, everywhere=True)}
             assert not found & {"pickle", "marshal", "shelve", "cloudpickle", "torch"}, module
-            called = {node.id for node in ast.walk(FILES[module]) if isinstance(node, ast.Name)}
+            called = {node.id for node in ast.walk(tree(module)) if isinstance(node, ast.Name)}
             assert not called & {"eval", "exec", "compile", "__import__"}, module
