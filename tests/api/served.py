@@ -60,6 +60,7 @@ from kernel_backend.service.outbox.config import OutboxConfig
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.store.sql import SqlStore
 from kernel_backend.workspaces.own import OwnWorkspace, SingleWorkspace
+from tests.support.empty_database import empty_database
 from tests.support.world import PATIENCE_S, until
 
 TOKEN = "the-right-token"
@@ -208,7 +209,7 @@ class Served:
         return int(self.run(close()))
 
     async def _start(self) -> None:
-        store = SqlStore(f"sqlite:///{self.home}/daylight.db")
+        store = SqlStore(empty_database(self.home / "daylight.db"))
         self.service = build(
             Context(
                 store=store,

@@ -42,8 +42,8 @@ def own_server() -> Iterator[PostgresServer]:
 
 class TestPostgresStore(OutboxContract, SharingContract, StoreContract):
     @pytest.fixture
-    def store(self, url: str) -> Iterator[SqlStore]:
-        store = SqlStore(url, alone=True)
+    def store(self, postgres: PostgresServer) -> Iterator[SqlStore]:
+        store = SqlStore(postgres.create_migrated(), alone=True)
         yield store
         store.close()
 

@@ -38,6 +38,7 @@ from kernel_backend.store.base import StoreUnavailable
 from kernel_backend.store.connect import NewerDatabase, is_network
 from kernel_backend.store.sql import SqlStore
 from kernel_backend.store.tables import metadata
+from tests.support.empty_database import empty_database
 
 ROOT = Path(__file__).parents[2]
 NORMAL, FULL = 1, 2  # of PRAGMA synchronous
@@ -51,7 +52,7 @@ def file(tmp_path: Path) -> Path:
 class TestSqliteStore(OutboxContract, SharingContract, StoreContract):
     @pytest.fixture
     def store(self, file: Path) -> Iterator[SqlStore]:
-        store = SqlStore(file)
+        store = SqlStore(empty_database(file))
         yield store
         store.close()
 

@@ -26,6 +26,7 @@ from kernel_backend.service.loop.gang_nodes import GangNodes
 from kernel_backend.service.notifier import Notifier
 from kernel_backend.store.base import NewExperiment
 from kernel_backend.store.sql import SqlStore
+from tests.support.empty_database import empty_database
 
 
 async def _blame(faults: Iterable[NodeFault]) -> frozenset[NodeName]:
@@ -92,7 +93,7 @@ class JoinService:
         self._begin()
 
     def _begin(self) -> None:
-        self.store = SqlStore(self._folder / f"joins-{next(self._databases)}.db")
+        self.store = SqlStore(empty_database(self._folder / f"joins-{next(self._databases)}.db"))
         fields: dict[str, Any] = {"name": "", "owner": "ada", "group": "ada", "python": "python", "cwd": "/"}
         draft = NewExperiment(config=Config(slots=1), params={}, snapshot="0" * 64, **fields)
         self.store.add_experiment(draft, 1.0)

@@ -15,6 +15,7 @@ import psutil
 import pytest
 from sqlalchemy import create_engine, text
 
+from kernel_backend.store.sql import SqlStore
 from tests.support.world import until
 
 _names = itertools.count(1)
@@ -31,6 +32,7 @@ class PostgresServer:
         self._user = "nobody" if os.geteuid() == 0 else None
         if self._user is not None:
             shutil.chown(folder, self._user)
+        self._migrated: str | None = None  # the database that `create_migrated` copies
         # Whatever language this machine speaks.
         self._run("initdb", "-U", "daylight", "--auth=trust", "-E", "UTF8", "--no-locale", "--no-sync")
 
@@ -61,6 +63,14 @@ class PostgresServer:
         name = f"daylight_{next(_names)}"
         self.execute("postgres", f"CREATE DATABASE {name} {options}")
         return self.url(name)
+
+    def create_migrated(self) -> str:
+        """Create a database of this version's schema, copied from one that is migrated once, and return its URL."""
+        if self._migrated is None:
+            url = self.create()
+            SqlStore(url).close()
+            self._migrated = database_name(url)
+        return self.create(f"TEMPLATE {self._migrated}")
 
     def url(self, database: str, user: str = "daylight") -> str:
         """The address of a database."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -37,6 +36,7 @@ from kernel_backend.store.base import NewExperiment, Store
 from kernel_backend.store.sql import SqlStore
 from kernel_backend.workspaces.own import OwnWorkspace, SingleWorkspace
 from tests.support.clusters import nodes
+from tests.support.empty_database import empty_database
 from tests.support.quotas import Named
 
 HAPPENS = ("submit", "submit", "commit", "crash", "crash", "goes", "ends", "quota", "drain", "pause", "restart")
@@ -59,7 +59,7 @@ class World:
 
     def __init__(self, home: Path, seed: int = 0) -> None:
         self.draw, self.at, self.home = random.Random(seed), 1_000_000.0, home
-        self.store: Store = SqlStore(home / "daylight.db")
+        self.store: Store = SqlStore(empty_database(home / "daylight.db"))
         self.engine, self.quotas = Machines(), Named()
         self.workspace = OwnWorkspace(home)
         self.cluster_state = self.afresh()
@@ -168,18 +168,9 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    file = tmp_path_factory.mktemp("migrated") / "daylight.db"
-    SqlStore(file).close()
-    return file
-
-
-@pytest.fixture(scope="module")
-def made(migrated: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], World]:
+def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], World]:
     def make(seed: int) -> World:
-        home = tmp_path_factory.mktemp("world")
-        shutil.copy(migrated, home / "daylight.db")
-        return World(home, seed)
+        return World(tmp_path_factory.mktemp("world"), seed)
 
     return make
 

@@ -24,6 +24,7 @@ from kernel_backend.service.loop.gang_nodes import GangNodes
 from kernel_backend.service.notifier import Notifier
 from kernel_backend.store.base import NewExperiment
 from kernel_backend.store.sql import SqlStore
+from tests.support.empty_database import empty_database
 
 TWO = tuple(Share(node=f"wanted-{n}", kind="cpu", address="", slots=(0,)) for n in range(2))
 
@@ -32,7 +33,7 @@ class Cluster:
     """Store with one attempt on two nodes, and the service's part that coordinates their launchers."""
 
     def __init__(self, folder: Path) -> None:
-        self.store = SqlStore(folder / "trials.db")
+        self.store = SqlStore(empty_database(folder / "trials.db"))
         fields = {"name": "", "owner": "ada", "group": "ada", "snapshot": "0" * 64, "python": "python", "cwd": "/"}
         self.store.add_experiment(NewExperiment(config=Config(slots=2), params={}, **fields), 1.0)
         self.attempt = self.add()

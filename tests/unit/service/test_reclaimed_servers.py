@@ -16,6 +16,7 @@ from kernel_backend.scheduler.rules import Rules
 from kernel_backend.service.notebook_servers import Notebooks
 from kernel_backend.store.sql import SqlStore
 from tests.support.clusters import Cluster, nodes
+from tests.support.empty_database import empty_database
 from tests.support.quotas import Named
 
 HOUR = 3600.0
@@ -50,7 +51,7 @@ def now(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[SqlStore]:
-    store = SqlStore(tmp_path / "daylight.db")
+    store = SqlStore(empty_database(tmp_path / "daylight.db"))
     yield store
     store.close()
 

@@ -28,6 +28,7 @@ from kernel_backend.service.search.reader import SearchReader
 from kernel_backend.spec.assignments import parse_line
 from kernel_backend.store.base import NewExperiment
 from kernel_backend.store.sql import SqlStore
+from tests.support.empty_database import empty_database
 
 HERE = (Share(node="here", kind="cpu", address="127.0.0.1", slots=(0,)),)
 
@@ -51,7 +52,7 @@ class Counting(SqlStore):
 
 @pytest.fixture
 def store(tmp_path: Path) -> Counting:
-    return Counting(tmp_path / "trials.db")
+    return Counting(empty_database(tmp_path / "trials.db"))
 
 
 class Run:

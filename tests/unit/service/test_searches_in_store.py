@@ -20,6 +20,7 @@ from kernel_backend.service.search.runner import SAID, Searches
 from kernel_backend.spec.assignments import parse_line
 from kernel_backend.store.base import NewExperiment
 from kernel_backend.store.sql import SqlStore
+from tests.support.empty_database import empty_database
 
 HERE = (Share(node="here", kind="cpu", address="127.0.0.1", slots=(0,)),)
 
@@ -50,7 +51,7 @@ class World:
     """Store with one search."""
 
     def __init__(self, folder: Path, **search: Any) -> None:
-        self.store, self.mine, self.made = SqlStore(folder / "trials.db"), Mine(), list[Mine]()
+        self.store, self.mine, self.made = SqlStore(empty_database(folder / "trials.db")), Mine(), list[Mine]()
         self.searches = Searches(self.store, self._process)
         metric = {"name": "error", "mode": "min"}
         config = Config.model_validate({"epochs": 4, "slots": 1, "metric": metric, "search": search})

@@ -19,6 +19,7 @@ from kernel_backend.store.sql import SqlStore
 from kernel_backend.workspaces.own import OwnWorkspace, SingleWorkspace
 from tests.api.served import HERE, StillEngine
 from tests.contract.store_contract import draft
+from tests.support.empty_database import empty_database
 
 AWAY = HERE.model_copy(update={"healthy": False})  # whatever fits there waits
 
@@ -26,7 +27,7 @@ AWAY = HERE.model_copy(update={"healthy": False})  # whatever fits there waits
 def service(home: Path, slots: list[int]) -> tuple[Service, SqlStore]:
     """Return a service that was not started, with a queued experiment for each of these numbers of slots."""
     home.mkdir()
-    store = SqlStore(home / "daylight.db")
+    store = SqlStore(empty_database(home / "daylight.db"))
     for count in slots:
         store.add_experiment(draft(config=Config(slots=count)), at=1.0)
     archive, storage, workspace = (

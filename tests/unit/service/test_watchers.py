@@ -20,6 +20,7 @@ from kernel_backend.service.views import watchers as feeding
 from kernel_backend.service.views.watchers import EncodedMessage, WatcherFeed
 from kernel_backend.store.base import NewExperiment, StoreUnavailable
 from kernel_backend.store.sql import SqlStore
+from tests.support.empty_database import empty_database
 
 GANG = (Share(node="here", kind="cpu", address="127.0.0.1", slots=(0,)),)
 
@@ -52,7 +53,7 @@ class Counting(SqlStore):
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Counting]:
     monkeypatch.setattr(feeding, "PAGE", 10)
     monkeypatch.setattr(feeding, "RECENT", 20)
-    store = Counting(tmp_path / "daylight.db")
+    store = Counting(empty_database(tmp_path / "daylight.db"))
     for _ in range(2):
         draft = NewExperiment(owner="a", group="g", snapshot="0", config=Config(), params={}, python="python", cwd="/")
         number = store.add_experiment(draft, at=0.0)[0].number
