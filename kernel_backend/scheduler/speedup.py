@@ -9,7 +9,10 @@ from typing import NamedTuple
 from kernel_backend.model.times import AttemptTimes, Split, added
 from kernel_backend.model.trial import Attempt, Trial
 
-LEAST_STEPS = 10  # of the newest attempt; fewer say nothing
+LEAST_STEPS = 10  # of an attempt that is measured
+# The time that a gang must have trained with another number of slots to count as measured. In a shorter time its steps
+# may have been slow by chance, and as it would not get that many slots again, the error would last.
+LEAST_S = 30.0
 MOST_WAIT_S = 60.0  # counted of each wait in a site's queue: gangs grow when slots are free, not when it is full
 
 
@@ -28,7 +31,8 @@ def measured_progress(
     """Return the progress of a trial's newest attempt, measured at time `at` (in seconds since the epoch).
 
     None if it has trained too few steps. `attempts` are those of the trial, oldest first, and `times` what their ranks
-    have measured. A training of unknown length is assumed to take as long again as it has trained.
+    have measured. A training of unknown length is assumed to take as long again as it has trained. Other numbers of
+    slots than the present one count only after `LEAST_S` of training with them.
     """
     first = {each.attempt: each.times.whole for each in times if each.times.rank == 0}
     sizes: defaultdict[int, list[Split]] = defaultdict(list)
@@ -45,7 +49,11 @@ def measured_progress(
         left = sum(split.seconds for split in first.values())
     else:
         left = max(0, trial.total_steps - trial.step) * now.seconds / now.steps
-    step_times = ((size, _step_time(splits)) for size, splits in sorted(sizes.items()))
+    step_times = (
+        (size, _step_time(splits))
+        for size, splits in sorted(sizes.items())
+        if size == newest.slots or added(splits).seconds >= LEAST_S
+    )
     restart = max(0.0, at - begun - now.seconds) + _queued(attempts)
     return Progress(left, now.seconds, restart, tuple(step_times))
 

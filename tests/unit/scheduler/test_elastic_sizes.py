@@ -304,7 +304,7 @@ def times(number: int, steps: int, seconds: float, rank: int = 0) -> AttemptTime
 def test_progress_is_measured_by_size_and_a_restart_up_to_the_second_step():
     attempts = [attempt(1, (share((0,)),), created_at=0.0), attempt(2, granted_at=100.0)]
     attempts.append(attempt(3, created_at=200.0, granted_at=200.0))
-    known = [times(1, 20, 8.0), times(2, 20, 4.0), times(3, 40, 8.0), times(3, 40, 9.0, rank=1)]
+    known = [times(1, 100, 40.0), times(2, 20, 4.0), times(3, 40, 8.0), times(3, 40, 9.0, rank=1)]
     running = trial(attempt=3, step=80, total_steps=100)
     assert measured_progress(running, attempts, known, at=213.0) == Progress(
         left=pytest.approx(4.0), elapsed=8.0, restart=5.0, step_times=((1, 0.4), (2, 0.2))
@@ -312,13 +312,28 @@ def test_progress_is_measured_by_size_and_a_restart_up_to_the_second_step():
     unknown = trial(attempt=3, step=80)
     progress = measured_progress(unknown, attempts, known, at=213.0)
     assert progress is not None
-    assert progress.left == 20.0, "as long again as it has trained"
+    assert progress.left == 52.0, "as long again as it has trained"
     assert measured_progress(running, attempts, known[:2], at=213.0) is None, (
         "the attempt that runs is not measured yet"
     )
     assert measured_progress(running, attempts, [*known[:2], times(3, 3, 0.6)], at=213.0) is None, (
         "three steps say nothing"
     )
+
+
+def test_another_size_that_was_measured_for_a_short_time_only_is_tried_again():
+    """A few slow steps with four slots, on a busy machine, must not keep a training from four slots for good."""
+    attempts = [attempt(1, created_at=0.0), attempt(2, (share((0, 1, 2, 3)),), created_at=100.0)]
+    attempts.append(attempt(3, created_at=200.0, granted_at=200.0))
+    running = trial(attempt=3, step=500, total_steps=9000)
+    short = measured_progress(running, attempts, [times(2, 20, 8.0), times(3, 40, 8.0)], at=213.0)
+    assert short is not None
+    assert short.step_times == ((2, 0.2),)
+    assert saved(short, 2, 4) > 0
+    long = measured_progress(running, attempts, [times(2, 100, 40.0), times(3, 40, 8.0)], at=213.0)
+    assert long is not None
+    assert long.step_times == ((2, 0.2), (4, 0.4))
+    assert saved(long, 2, 4) < 0
 
 
 def test_what_is_saved_follows_two_measured_sizes():
