@@ -140,7 +140,7 @@ class DaylightMagics(Magics):
             written = f"%dlsubmit {source.shown}".rstrip() if source else "%%dlrun" if plain else "%%dlsubmit"
             written += f" --back {options.back}" if plain and options.back else ""
             tail = source.tail if source else ""
-            tell(as_script(checked, asked, written) if options.as_script else dry_run(checked, asked, written, tail))
+            tell(as_script(checked, written) if options.as_script else dry_run(checked, asked, written, tail))
             if (
                 cell is not None and checked.definition.form == "script"
             ):  # later captures must know that it has not trained

@@ -34,7 +34,7 @@ def dry_run(checked: PreparedSubmission, asked: ParsedLine, command: str, tail: 
     return "\n".join([*head, "# nothing was sent; the same, spelled out:", same, "", checked.capture.source.rstrip()])
 
 
-def as_script(checked: PreparedSubmission, asked: ParsedLine, command: str) -> str:
+def as_script(checked: PreparedSubmission, command: str) -> str:
     """Return a plain script equivalent to the submission; raise InvalidRequest for features that a script lacks.
 
     `command` is the command line of the submission, which the script's description names.

@@ -68,7 +68,7 @@ def submit(call: Call) -> Answer:
         train_locally(checked, asked)
         return Answer(None)
     if options.as_script:
-        return Answer(None, [Text([as_script(checked, asked, command)])])
+        return Answer(None, [Text([as_script(checked, command)])])
     name = options.name or source.name
     overview, new = send(checked, name=name, client=call.client, again=options.again)
     if not new:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from types import CellType, FunctionType
 from typing import Any
 
-from kernel_backend.runner.determinism.reachability import MOST_ITEMS, held_by
+from kernel_backend.runner.determinism.reachability import MOST_ITEMS, attributes_of, held_by
 
 _CONTAINERS: tuple[Any, ...] = (list, dict, set, deque)
 
@@ -47,8 +47,7 @@ def _remember(obj: Any, restores: list[Callable[[], None]], seen: set[int]) -> N
         restores.append(lambda: obj.__globals__.update(before))
         for cell in obj.__closure__ or ():
             _remember_cell(cell, restores)
-    held = vars(obj) if type(getattr(obj, "__dict__", None)) is dict else None
-    for each in (obj, held):
+    for each in (obj, attributes_of(obj)):
         _remember_items(each, restores, seen)
 
 

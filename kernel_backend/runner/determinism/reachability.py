@@ -91,9 +91,15 @@ def _items(obj: Any, kind: type) -> Parts:
             yield from ((f"[{number}]" if ordered else "[]", each) for number, each in pairs)
 
 
-def _attributes(obj: Any) -> Parts:
+def attributes_of(obj: Any) -> dict[str, Any] | None:
+    """Return the `__dict__` of an object; None if it has none, or raises an error instead."""
     held = _or_none(lambda: object.__getattribute__(obj, "__dict__"))
-    if type(held) is dict and len(held) <= MOST_ITEMS:
+    return held if type(held) is dict else None
+
+
+def _attributes(obj: Any) -> Parts:
+    held = attributes_of(obj)
+    if held is not None and len(held) <= MOST_ITEMS:
         yield from ((f".{name}", value) for name, value in list(held.items()))
 
 

@@ -81,6 +81,21 @@ def test_an_error_restores_too() -> None:
         assert CALLS == [1]
 
 
+class Proxy:
+    """Object without attributes until it is bound, such as werkzeug's `LocalProxy`."""
+
+    @property
+    def __dict__(self) -> dict[str, Any]:
+        raise RuntimeError("working outside of a context")
+
+
+def test_an_object_that_refuses_its_attributes_is_passed_over() -> None:
+    calls = [Proxy()]
+    with as_it_was({"loss": lambda: calls.append(Proxy())}):
+        calls.append(Proxy())
+    assert len(calls) == 1
+
+
 def drawing() -> Any:
     return next(ENDLESS)
 
