@@ -418,11 +418,14 @@ def test_a_user_who_stops_every_agent_holds_up_himself_and_nobody_else(accounts,
 
 
 def test_a_restarted_service_finds_the_gangs_of_all_users(accounts, trained):
-    numbers = {name: accounts.submit(name, epochs=16, pause=0.1) for name in (accounts.leslie, accounts.dave)}
+    hurry = accounts.base / "hurry-restarted"
+    lasts = {"epochs": 12, "pause": 0.5, "hurry": str(hurry)}
+    numbers = {name: accounts.submit(name, LASTING, **lasts) for name in (accounts.leslie, accounts.dave)}
     for name, number in numbers.items():
         accounts.reached(name, number, 3)
     accounts.kill("service")
     accounts.start_service()
+    hurry.touch()
     for name, number in numbers.items():
         overview = accounts.ended(name, number)
         assert (overview.state, overview.trials[0].attempt) == ("completed", 1)

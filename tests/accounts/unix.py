@@ -150,8 +150,12 @@ class Accounts:
         return Client.at(f"http://127.0.0.1:{self._port}", token, user=self.user(self.service_user).pw_uid)
 
     def submit(self, name: str, source: str = DEFINITION, **options: Any) -> int:
-        """Submit a definition as a user, and return the experiment's number."""
+        """Submit a definition as a user, and return the experiment's number.
+
+        Its ranks use torch.distributed unless told otherwise, as those of Horovod poll all the time.
+        """
         source = textwrap.dedent(source).strip() + "\n"
+        usual = {"batch_size": 8, "slots": 2, "epochs": 2, "threads": 1, "backend": "torch"}
         config = {key: options.pop(key) for key in list(options) if key in Config.model_fields}
         snapshot = Snapshot(
             version="test",
@@ -165,7 +169,7 @@ class Accounts:
         client.upload_snapshot(id, data)
         asked = Submission(
             snapshot=id,
-            config=Config.model_validate({"batch_size": 8, "slots": 2, "epochs": 2, "threads": 1} | config),
+            config=Config.model_validate(usual | config),
             params=options,
             python=self.python,
             cwd=self.user(name).pw_dir,
