@@ -13,6 +13,7 @@ from kernel_backend.durable import TEMPORARY
 from kernel_backend.model.facts import Observed
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.reports import ArtifactSaved, Fact
+from tests.support import forkservers
 
 pytestmark = pytest.mark.distributed
 
@@ -42,10 +43,13 @@ def metrics(run, rank, output, target):
 
 
 class Keeping(Trial):
-    """Trial with its own home, for its artifacts."""
+    """Trial with its own home, for its artifacts, and a shared forkserver."""
 
     def job(self, resume_from: str | None = None) -> LaunchSpec:
-        return super().job(resume_from).model_copy(update={"home": str(self.folder / "home")})
+        home = self.folder / "home"
+        home.mkdir(exist_ok=True)
+        forkservers.share(home)
+        return super().job(resume_from).model_copy(update={"home": str(home)})
 
     @property
     def kept(self) -> Path:

@@ -12,6 +12,7 @@ from kernel_backend.definition.plain import RESULT, marked
 from kernel_backend.errors import NotFound
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.reports import ArtifactSaved, Note
+from tests.support import forkservers
 
 pytestmark = pytest.mark.distributed
 
@@ -33,10 +34,13 @@ sum(made) + 1
 
 
 class Plain(Trial):
-    """Trial with its own home, for its artifacts."""
+    """Trial with its own home, for its artifacts, and a shared forkserver."""
 
     def job(self, resume_from: str | None = None) -> LaunchSpec:
-        return super().job(resume_from).model_copy(update={"home": str(self.folder / "home")})
+        home = self.folder / "home"
+        home.mkdir(exist_ok=True)
+        forkservers.share(home)
+        return super().job(resume_from).model_copy(update={"home": str(home)})
 
     def kept(self, name: str | None = None) -> object:
         files = [each for each in (self.folder / "home" / "artifacts").rglob("*") if each.name.startswith(RESULT)]

@@ -9,6 +9,7 @@ from gang import Attempt, Trial
 
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.reports import ArtifactSaved, Fact, Note
+from tests.support import forkservers
 
 pytestmark = pytest.mark.distributed
 
@@ -41,10 +42,13 @@ plt.title("$\\\\oops$" if BROKEN else "losses")
 
 
 class Plotting(Trial):
-    """Trial with its own home, for its artifacts."""
+    """Trial with its own home, for its artifacts, and a shared forkserver."""
 
     def job(self, resume_from: str | None = None) -> LaunchSpec:
-        return super().job(resume_from).model_copy(update={"home": str(self.folder / "home")})
+        home = self.folder / "home"
+        home.mkdir(exist_ok=True)
+        forkservers.share(home)
+        return super().job(resume_from).model_copy(update={"home": str(home)})
 
     def bytes_of(self, name: str) -> bytes:
         return (self.folder / "home" / "artifacts" / "1" / "1" / name).read_bytes()
