@@ -97,15 +97,11 @@ def test_ranks_take_the_size_that_fits_on_all_of_them(tmp_path):
     assert both.parts() == fixed.parts()
 
 
-def test_data_and_the_user_limit_the_size(tmp_path):
+def test_the_user_limits_the_size(tmp_path):
     per_slot = trial(tmp_path / "per_slot", [AMPLE], per_slot_batch=True, auto_batch=AutoBatch(most=3))
     attempt = per_slot.run()
     assert attempt.codes == [0], attempt.logs()
     assert tuned(attempt) == ["tuned: batch size 3 per slot (at most 3, as requested)"]
-    small = Trial(tmp_path / "small", slots=1, options={"auto_batch": AutoBatch()}, epochs=1)
-    attempt = small.run()
-    assert tuned(attempt) == ["tuned: batch size 70 (the data has no more samples)"]
-    assert small.newest().step == 1
 
 
 def test_a_batch_that_is_cut_into_parts_is_a_multiple_of_them(tmp_path):
@@ -143,11 +139,14 @@ def test_an_error_of_the_users_code_is_shown_as_ever(tmp_path):
     assert (found(attempt).size, found(attempt).reason[:22]) == (32, "2 failed: RuntimeError")
 
 
-def test_nothing_of_the_tried_steps_is_left(tmp_path):
+def test_the_data_limit_the_size_and_nothing_of_the_tried_steps_is_left(tmp_path):
     """Files and output of the user's code during the trials of batch sizes are not part of the training."""
     source = DIGITS.replace("    stand()\n", "    print('a step')\n    open('seen', 'a').write('x')\n    stand()\n", 1)
-    attempt = Trial(tmp_path / "auto", source=source, slots=1, options={"auto_batch": AutoBatch()}, epochs=1).run()
+    auto = Trial(tmp_path / "auto", source=source, slots=1, options={"auto_batch": AutoBatch()}, epochs=1)
+    attempt = auto.run()
     assert attempt.codes == [0], attempt.logs()
+    assert tuned(attempt) == ["tuned: batch size 70 (the data has no more samples)"]
+    assert auto.newest().step == 1
     steps = attempt.started.steps_per_epoch + 1  # and its validation
     assert (tmp_path / "auto" / "seen").read_text() == "x" * steps
     assert attempt.logs().count("a step") == steps

@@ -30,7 +30,7 @@ def python() -> Path:
     return environment()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def home() -> Iterator[Path]:
     """Provide a home with its own forkserver, since shared forkservers have no TensorFlow."""
     with tempfile.TemporaryDirectory(prefix="daylight-") as folder:  # a short path, as sockets need
