@@ -129,11 +129,12 @@ class EngineContract:
         kept = {"pool": self.pool, "keep_allocation": self.keep_allocation}
         return lambda *number, **params: make(*number, **params).model_copy(update=kept)
 
-    def test_a_gang_runs_to_its_end_with_the_right_world(self, engine, job, home):
+    def test_a_gang_runs_to_its_end_with_the_right_world_and_is_known_by_its_token(self, engine, job, home):
         async def go():
             await engine.submit(job(), "secret")
             found = await ended(engine, job().id)
             assert (found.outcome, found.result.exit_codes) == (Outcome.OK, (0, 0))
+            assert found.token_digest == token_digest("secret")
             said = json.loads((await engine.logs(job().id, 1, 0)).text.splitlines()[0])
             assert said["WORLD_SIZE"] == "2"
             if "HOROVOD_RANK" in said:
@@ -179,17 +180,7 @@ class EngineContract:
 
         asyncio.run(go())
 
-    def test_a_killed_gang_is_gone_when_kill_returns(self, engine, job, home):
-        async def go():
-            await engine.submit(job(seconds=60), "secret")
-            await begun(engine, job().id)
-            await engine.kill(job().id)
-            assert processes(home) == []
-            assert (await ended(engine, job().id)).outcome is Outcome.LOST
-
-        asyncio.run(go())
-
-    def test_the_same_key_twice_is_the_same_gang(self, engine, again, job, home):
+    def test_the_same_key_twice_is_the_same_gang_which_is_gone_when_kill_returns(self, engine, again, job, home):
         async def go():
             await asyncio.gather(engine.submit(job(seconds=60), "s"), again.submit(job(seconds=60), "s"))
             await begun(engine, job().id)
@@ -197,6 +188,8 @@ class EngineContract:
             await asyncio.sleep(0.5)
             assert len(processes(home, "standin")) == 2
             await engine.kill(job().id)
+            assert processes(home) == []
+            assert (await ended(engine, job().id)).outcome is Outcome.LOST
 
         asyncio.run(go())
 
@@ -221,7 +214,7 @@ class EngineContract:
 
         asyncio.run(go())
 
-    def test_logs_are_read_on_by_offset(self, engine, job, home):
+    def test_logs_and_their_tails_are_read_on_by_offset_and_a_tail_begins_with_a_line(self, engine, job, home):
         async def go():
             await engine.submit(job(), "secret")
             await ended(engine, job().id)
@@ -230,16 +223,7 @@ class EngineContract:
             assert whole.offset == whole.size
             assert (await engine.logs(job().id, 0, whole.offset)).text == ""
             assert (await engine.logs(job().id, 0, 10**9)).text == ""
-            with pytest.raises(NotFound):
-                await engine.logs(AttemptId(9, 9, 9), 0, 0)
-
-        asyncio.run(go())
-
-    def test_a_logs_tail_begins_with_a_line_and_goes_on_by_offset(self, engine, job, home):
-        async def go():
-            await engine.submit(job(), "secret")
-            await ended(engine, job().id)
-            whole = await engine.logs(job().id, 0)
+            assert await engine.logs(job().id, 0) == whole
             *_, last = whole.text.splitlines(keepends=True)
             for tail in (*range(1, len(last.encode()) + 2), whole.size - 1, whole.size, whole.size + 1):
                 piece = await engine.logs(job().id, 0, tail=tail)
@@ -251,24 +235,9 @@ class EngineContract:
             assert piece.text == whole.text
             assert (await engine.logs(job().id, 0, tail=len(last.encode()))).text == last
             with pytest.raises(NotFound):
+                await engine.logs(AttemptId(9, 9, 9), 0, 0)
+            with pytest.raises(NotFound):
                 await engine.logs(AttemptId(9, 9, 9), 0, tail=100)
-
-        asyncio.run(go())
-
-    def test_a_forgotten_gang_is_listed_no_more_and_keeps_its_logs(self, engine, job, home):
-        async def go():
-            await engine.submit(job(), "secret")
-            await ended(engine, job().id)
-            await engine.forget(job().id)
-            assert await status(engine, job().id) is None
-            assert (await engine.logs(job().id, 0, 0)).ended
-
-        asyncio.run(go())
-
-    def test_a_gang_is_known_by_its_token(self, engine, job, home):
-        async def go():
-            await engine.submit(job(), "secret")
-            assert (await ended(engine, job().id)).token_digest == token_digest("secret")
 
         asyncio.run(go())
 
@@ -289,11 +258,13 @@ class EngineContract:
 
         asyncio.run(go())
 
-    def test_a_gang_does_not_begin_in_the_folder_of_another(self, engine, job, home):
+    def test_a_forgotten_gang_is_listed_no_more_and_keeps_its_logs_and_its_folder(self, engine, job, home):
         async def go():
             await engine.submit(job(), "of another database")
             await ended(engine, job().id)
             await engine.forget(job().id)
+            assert await status(engine, job().id) is None
+            assert (await engine.logs(job().id, 0, 0)).ended
             with pytest.raises(Conflict, match="was another attempt's"):
                 await engine.submit(job(), "secret")
             assert (await engine.records(job().id, 0, SpoolPosition())).records == ()

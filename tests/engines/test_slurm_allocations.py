@@ -28,9 +28,7 @@ TRIALS = 4
 class TestSlurmAllocation(EngineContract):
     keep_allocation = 3600.0
     # Files in the folders of attempts, as those of gangs that are jobs.
-    test_logs_are_read_on_by_offset = None
-    test_a_logs_tail_begins_with_a_line_and_goes_on_by_offset = None
-    test_a_forgotten_gang_is_listed_no_more_and_keeps_its_logs = None
+    test_logs_and_their_tails_are_read_on_by_offset_and_a_tail_begins_with_a_line = None
 
     @pytest.fixture
     def make(self, site: Slurm, home: Path, joins: Joins) -> Callable[..., JoinedEngine]:
