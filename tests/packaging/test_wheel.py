@@ -66,9 +66,10 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Provide the `bin` of a fresh environment with the wheel and JupyterLab."""
     folder = tmp_path_factory.mktemp("fresh")
     venv.create(folder)
-    # By this environment's pip, and most of its time would be the bytecode of thousands of modules that nobody imports.
-    install = ("--python", folder / "bin/python", "install", "-q", "--no-compile")
-    run(sys.executable, "-m", "pip", *install, f"{wheel}[server,widget]", "jupyterlab>=4.4", cwd=folder)
+    # By uv, which links the packages that it has already, and compiles no modules that nobody imports.
+    install = (ROOT / "scripts" / "uv", "pip", "install", "-q", "--python", folder / "bin/python")
+    wanted = f"daylight[server,widget] @ {wheel.as_uri()}", "jupyterlab>=4.4"
+    run(sys.executable, *install, *wanted, cwd=folder, UV_OFFLINE="0")
     return folder / "bin"
 
 
