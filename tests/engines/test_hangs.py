@@ -37,18 +37,14 @@ def test_a_frozen_rank_does_not_answer_and_is_killed(launched):
     assert result.exit_codes[1] == -9
 
 
-def test_a_killed_rank_is_named_with_the_step_that_it_took(launched):
-    _, result = launched("kill")
-    assert (result.failure.type, result.failure.rank, result.failure.step) == ("SIGKILL", 1, 4)
-
-
 def test_ranks_that_get_on_are_left_alone_however_short_the_time_out(launched):
     _, result = launched("none", steps=120)  # of which all take longer than the time-out, and each much less
     assert (result.outcome, result.failure, result.matched) == ("ok", None, ())
 
 
-def test_a_line_that_a_policy_asks_for_is_in_the_record_with_its_rank(launched):
+def test_a_killed_rank_is_named_with_its_step_and_a_line_of_it_that_a_policy_asks_for(launched):
     _, result = launched("kill", say="torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB")
+    assert (result.failure.type, result.failure.rank, result.failure.step) == ("SIGKILL", 1, 4)
     (match,) = result.matched
     assert (match.pattern, match.action, match.rank) == (LOG_POLICIES[0].pattern, "cancel_retries", 1)
     assert match.line.startswith("torch.OutOfMemoryError: CUDA out of memory.")
