@@ -143,8 +143,8 @@ def hub(accounts: Accounts, site: Slurm) -> Iterator[BatchHub]:
 
 
 def jobs(site: Slurm, user: str) -> dict[str, str]:
-    """Return the ids of a user's jobs in Slurm by name, including ended ones."""
-    listed = site.run("squeue", "-h", "-u", user, "-t", "all", "-o", "%j %i").split()
+    """Return the ids of a user's jobs in Slurm by name, including ended ones; of several the newest."""
+    listed = site.run("squeue", "-h", "-u", user, "-t", "all", "-S", "i", "-o", "%j %i").split()
     return dict(zip(listed[::2], listed[1::2], strict=True))
 
 
@@ -180,8 +180,8 @@ def test_a_cell_in_a_server_that_is_a_job_trains_as_another_job_of_the_same_user
 
 def test_a_server_that_ends_takes_no_training_along(hub, accounts, site):
     """Slurm kills all processes of a job that ends; a gang is a job of its own, not a process of the server's job."""
-    user, hurry = accounts.dave, accounts.base / "hurry-batchspawner"
-    server = hub.notebook(user)
+    user, hurry = accounts.leslie, accounts.base / "hurry-batchspawner"
+    server = hub.notebook(user)  # that of the test above, if it ran before
     lasting = f"%%dlsubmit --pool gpu --slots 1 --epochs 60 pause=0.5 hurry='{hurry}'\n{LASTING}"
     number = submitted(server, lasting)
     client = hub.client(user)

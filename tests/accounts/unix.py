@@ -78,11 +78,16 @@ class Accounts:
         self.base = Path(tempfile.mkdtemp(prefix="daylight-accounts-"))
         self.base.chmod(0o755)
         (self.base / "home").mkdir(mode=0o755)
+        # As for other tests: no environment of what is submitted is locked in the background.
+        settings = self.base / "new-home" / ".config" / "uv" / "uv.toml"
+        settings.parent.mkdir(parents=True)
+        settings.write_text("offline = true\n")
         tag = secrets.token_hex(3)
         self.leslie, self.dave, self.service_user = (f"dl{tag}{letter}" for letter in "lds")
         for name in (self.leslie, self.dave, self.service_user):
             home = self.base / "home" / name
-            subprocess.run(["useradd", "-m", "-d", home, "-s", "/bin/sh", name], check=True, capture_output=True)
+            made: list[str | Path] = ["useradd", "-m", "-k", self.base / "new-home", "-d", home, "-s", "/bin/sh", name]
+            subprocess.run(made, check=True, capture_output=True)
             home.chmod(0o700)
         code = _opened(ROOT / "kernel_backend", self.base).parent
         libraries = _opened(Path(sysconfig.get_path("purelib")), self.base)
