@@ -202,6 +202,19 @@ def test_data_is_not_searched():
     assert OwnGenerators(it=Holder(rows=[[[1, 2]] * 900] * 900, transforms=[Holder(rng=rng)]))
 
 
+@pytest.mark.parametrize("folder", ["/home/ada/.local/lib/python3.11/site-packages", "/usr/lib/python3/dist-packages"])
+def test_globals_of_functions_are_searched_but_not_those_of_installed_packages(folder):
+    """Installed packages may lie outside of the virtual environment, where it sees those of another place."""
+
+    def holder(file):
+        names = {"generator": random.Random(3)}
+        exec(compile("def draw():\n    return generator.random()\n", file, "exec"), names)
+        return Holder(transform=names["draw"])
+
+    assert OwnGenerators(it=holder("/home/ada/project/noise.py"))
+    assert not OwnGenerators(it=holder(f"{folder}/noise.py"))
+
+
 def test_numbers_of_a_row_are_never_equal_in_the_bits_that_a_generator_reads():
     numbers = Numbers(3, "sample", "it.rng")
     found = torch.tensor([numbers.at(position) for position in range(100_000)])
