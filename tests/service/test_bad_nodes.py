@@ -26,7 +26,7 @@ VERSION = "import kernel_backend\nkernel_backend.__version__ = '0.0.1'\n"
 @pytest.fixture(scope="module")
 def site() -> Iterator[Slurm]:
     """Provide a Slurm of three nodes with one CPU each, which uses the first idle one."""
-    with slurm(cpus=1) as running:
+    with slurm(cpus=1) as running, running.lasting_forkservers():
         yield running
 
 

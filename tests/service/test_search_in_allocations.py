@@ -26,7 +26,7 @@ OPTIONS = {"slots": 1, "epochs": 4, "checkpoint_every": {"steps": 4}, "space": "
 @pytest.fixture(scope="module")
 def site() -> Iterator[Slurm]:
     """Provide a Slurm of three nodes with one CPU each."""
-    with slurm(cpus=1) as running:
+    with slurm(cpus=1) as running, running.lasting_forkservers():
         yield running
 
 

@@ -49,6 +49,13 @@ def quiet(two: World) -> dict[str, str]:
     return two.weights(number)
 
 
+@pytest.fixture
+def warm(site: Slurm) -> Iterator[None]:
+    """Let all gangs on a node share a forkserver."""
+    with site.lasting_forkservers():
+        yield
+
+
 def names(world: World, number: int) -> list[str]:
     """Return the nodes of an experiment's newest attempt."""
     return [node.name for node in world.overview(number).attempts[-1].nodes]
@@ -65,6 +72,7 @@ def test_two_nodes_of_one_slot_have_the_bits_of_two_slots_of_one_node(two, quiet
     assert not any("start cold" in log for log in logs), logs
 
 
+@pytest.mark.usefixtures("warm")
 @pytest.mark.long
 def test_a_restarted_service_adopts_a_gang_on_two_nodes(two, quiet):
     number = two.lasting(pool="cluster", backend="horovod", **OPTIONS)
@@ -78,6 +86,7 @@ def test_a_restarted_service_adopts_a_gang_on_two_nodes(two, quiet):
     assert two.weights(number) == quiet
 
 
+@pytest.mark.usefixtures("warm")
 @pytest.mark.long
 def test_a_rank_killed_on_the_other_node_and_a_pause_cost_no_bit(two, quiet):
     number = two.lasting(pool="cluster", **OPTIONS)
@@ -94,6 +103,7 @@ def test_a_rank_killed_on_the_other_node_and_a_pause_cost_no_bit(two, quiet):
     assert two.weights(number) == quiet
 
 
+@pytest.mark.usefixtures("warm")
 def test_a_wait_in_the_sites_queue_says_why_and_is_charged_nothing(two, site):
     other = site.run("sbatch", "--parsable", "--nodes=3", "--wrap=sleep 600", "--output=/dev/null").strip()
     site.wait(lambda: "RUNNING" in site.run("squeue", "-h", "-j", other, "-o", "%T"), "another's job runs")
@@ -163,9 +173,10 @@ def shared(site: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sh
         made.close()
 
 
+@pytest.mark.usefixtures("warm")
 @pytest.mark.timeout(600)
 def test_an_elastic_gang_gives_a_node_to_anothers_job_takes_it_again_and_keeps_its_bits(shared, site):
-    options = {"epochs": 20, "checkpoint_every": {"steps": 4}, "logical_workers": 2}
+    options = {"epochs": 12, "checkpoint_every": {"steps": 2}, "logical_workers": 2}
     number = shared.lasting(pool="cluster", slots=2, least_slots=1, **options)
     shared.trains(number, attempt=1, slots=2)
     other = site.run("sbatch", "--parsable", "--nodes=2", "--wrap=sleep 600", "--output=/dev/null").strip()

@@ -25,6 +25,7 @@ from tests.support.ports import free_ports
 NODES = ("n1", "n2", "n3")
 PATIENCE_S = 60.0
 SAVE_S = 6.0  # at most, after a change
+LASTING = Path(__file__).with_name("lasting_forkservers")
 _PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scancel", "scontrol", "sinfo")
 _NO_ACCOUNTING = "AccountingStorageType=accounting_storage/none"
 _CONF = """
@@ -135,6 +136,17 @@ class Slurm:
         """Set these environment variables for tasks that start on a node; without any, remove them."""
         lines = [f"export {name}={value}\n" for name, value in variables.items()]
         (self.folder / f"variables-{node}").write_text("".join(lines))
+
+    @contextlib.contextmanager
+    def lasting_forkservers(self) -> Iterator[None]:
+        """Let the launchers that begin on a node share a forkserver, instead of importing torch each for its own job.
+
+        On a node with a PYTHONPATH of its own each has one of its own, as elsewhere.
+        """
+        lines = f"export PYTHONPATH={LASTING}\nexport NODE_FORKSERVERS={self.folder}\n"
+        (self.folder / "variables").write_text(lines)
+        yield
+        (self.folder / "variables").unlink()
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> None:
         """Kill a daemon, and wait until it is gone; the jobs of a slurmd continue to run."""
@@ -253,7 +265,8 @@ def _configure(
     """Write the configuration and the munge key."""
     folder.chmod(0o755)  # so that jobs of other users find it
     prolog = folder / "task-prolog"  # slurmd takes the lines that it prints into the environment of the task
-    prolog.write_text(f'#!/bin/sh\ncat "{folder}/variables-$SLURMD_NODENAME" 2>/dev/null || true\n')
+    variables = f'"{folder}/variables" "{folder}/variables-$SLURMD_NODENAME"'
+    prolog.write_text(f"#!/bin/sh\ncat {variables} 2>/dev/null || true\n")
     prolog.chmod(0o755)
     for each in ("munge", "state", *(f"spool/{node}" for node in NODES)):
         (folder / each).mkdir(parents=True)
