@@ -54,6 +54,13 @@ def quiet(site: Site, local: int) -> dict[str, str]:
     return site.weights(local)
 
 
+@pytest.fixture
+def warm(site: Site) -> Iterator[None]:
+    """Let all gangs on a node share a forkserver."""
+    with site.slurm.lasting_forkservers():
+        yield
+
+
 @pytest.mark.parametrize("backend", ["torch", pytest.param("horovod", marks=pytest.mark.long)])
 def test_two_nodes_that_see_no_home_have_the_bits_of_two_slots_of_one_node(site, quiet, backend):
     number = site.world.submit(pool="cloud", backend=backend, **OPTIONS).experiment.number
@@ -75,6 +82,11 @@ def copies_of_the_code(site: Site, number: int) -> list[Path]:
 @pytest.fixture(scope="module")
 def disturbed(site: Site) -> int:
     """Provide the number of a training on two nodes, of which a rank, the service and a launcher were killed."""
+    with site.slurm.lasting_forkservers():
+        return disturb(site)
+
+
+def disturb(site: Site) -> int:
     number, hurry = site.lasting(KEEPING)
     site.world.checkpointed(number)
     os.kill(until(lambda: site.ranks(number, 1).get(1), "rank 1 is known"), signal.SIGKILL)
@@ -121,6 +133,7 @@ def test_a_job_gives_its_model_back_from_the_object_store(site, local, disturbed
     assert model["1.num_batches_tracked"] == 32
 
 
+@pytest.mark.usefixtures("warm")
 def test_a_full_disk_of_a_node_is_told_with_its_name_and_the_training_waits_for_room(site):
     fillers = [site.slurm.on(node, site.small) / "filler" for node in NODES]
     for each in fillers:
@@ -137,6 +150,7 @@ def test_a_full_disk_of_a_node_is_told_with_its_name_and_the_training_waits_for_
     site.trained(number)
 
 
+@pytest.mark.usefixtures("warm")
 def test_a_folder_that_cannot_be_written_is_told_with_the_nodes_name(site):
     number = site.world.submit(pool="nowhere", slots=1, max_restarts=0).experiment.number
     overview = site.world.state(number, "paused")
