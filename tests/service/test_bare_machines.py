@@ -16,6 +16,7 @@ import pytest
 from kernel_backend.checkpoints.directory import Directory
 from kernel_backend.launch.folder import AttemptFolder
 from tests.support.machines import BareMachine, two_machines
+from tests.support.slurm import LASTING
 from tests.support.world import DEFINITION, until
 
 pytestmark = pytest.mark.distributed
@@ -50,6 +51,8 @@ from kernel_backend.checkpoints.storage import open_storage
 newest = open_storage(f"s3://daylight/{sys.argv[1]}/1").committed()[-1]
 print(json.dumps({part.name: part.digest for part in newest.parts}))
 """
+# Until they reboot, all gangs on a machine share a forkserver; from then on each has its own there.
+SHARED_FORKSERVERS = {"PYTHONPATH": str(LASTING), "NODE_FORKSERVERS": "/var/lib"}
 OWN_HOME = ("env", *(f"{name}={value}" for name, value in OWN.items()))
 
 
@@ -112,7 +115,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     (shared / "train.py").write_text(DEFINITION.lstrip())
     with two_machines(folder, {"n1": shared, "n2": shared}) as machines:
         for each in machines:
-            each.environment |= {"DAYLIGHT_HOME": "/shared/daylight", "DAYLIGHT_SLOTS": "2"}
+            each.environment |= {"DAYLIGHT_HOME": "/shared/daylight", "DAYLIGHT_SLOTS": "2"} | SHARED_FORKSERVERS
         yield Lab(machines, shared)
 
 
@@ -249,6 +252,7 @@ def test_the_key_of_munge_is_the_same_and_only_munge_reads_it(lab, joined):
 def test_after_a_reboot_of_both_their_start_brings_slurm_back(lab, joined):
     for each in (lab.n1, lab.n2):
         each.reboot()
+        each.environment = {key: value for key, value in each.environment.items() if key not in SHARED_FORKSERVERS}
     down = lab.daylight(lab.n2, "cluster", "status", check=False)
     assert down.returncode == 1
     assert "slurmd does not run here: daylight cluster start" in down.stdout

@@ -1,6 +1,6 @@
 """Give the launchers on a node one forkserver that outlives them, since importing torch takes each its own seconds.
 
-A folder for PYTHONPATH. A site may end all that a job has left, so that each job has a forkserver of its own; the Slurm
+This is in a folder for PYTHONPATH. A site may end all that a job leaves, so that each has its own forkserver; the Slurm
 of the tests ends only the descendants of a job step. NODE_FORKSERVERS names the folder of the forkservers.
 """
 
