@@ -101,7 +101,9 @@ class Notebook:
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, Path]]:
     folder = tmp_path_factory.mktemp("leslie")
     world = World(folder / "home", shared_forkserver=True)
-    world.environment["PYTHONPATH"] = os.pathsep.join([str(folder / "library"), os.environ.get("PYTHONPATH", "")])
+    # An empty entry would be the folder of each training, and would take each a forkserver of its own.
+    before = filter(None, [os.environ.get("PYTHONPATH")])
+    world.environment["PYTHONPATH"] = os.pathsep.join([str(folder / "library"), *before])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DAYLIGHT_HOME", str(world.home))
         patch.setenv("DAYLIGHT_HEADLESS", "0")

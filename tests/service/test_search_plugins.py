@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,7 +49,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def world(site: Path) -> Iterator[World]:
     """A service that has these packages."""
     made = World(site.parent / "home", shared_forkserver=True)
-    made.environment["PYTHONPATH"] = os.pathsep.join([str(site), made.environment.get("PYTHONPATH", "")])
+    # By its settings, and not by PYTHONPATH: trials have the packages of the other tests, and their forkserver.
+    settings = site.parent / "config.py"
+    settings.write_text(f"import sys\nsys.path.insert(0, {str(site)!r})\n")
+    made.settings = (f"--config={settings}",)
     made.serve()
     yield made
     made.close()

@@ -121,7 +121,7 @@ def test_a_metric_that_nobody_reports_fails_the_search_at_the_first_report(world
 
 
 def test_parallel_bounds_a_search_and_a_time_limit_ends_it(world: World) -> None:
-    number = submit(world, asha(50, parallel=1, max_time=12.0), pause=0.05)
+    number = submit(world, asha(50, parallel=1, max_time=5.0), pause=0.05)
     most = 0
 
     def look() -> Overview | None:
