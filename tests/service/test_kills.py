@@ -14,6 +14,8 @@ from tests.support.world import PATIENCE_S, World, gone, until
 pytestmark = pytest.mark.distributed
 
 OPTIONS = {"epochs": 6, "checkpoint_every": {"steps": 4}}
+# The ranks of Horovod are awake a thousand times a second also while they wait.
+WAITING = {**OPTIONS, "backend": "torch"}
 STEPS = 48
 
 
@@ -53,7 +55,7 @@ def test_a_killed_rank_costs_at_most_what_came_after_the_checkpoint(world, quiet
 
 
 def test_a_killed_launcher_takes_its_ranks_along_and_the_next_attempt_runs(world, quiet):
-    number = world.lasting(**OPTIONS)
+    number = world.lasting(**WAITING)
     world.checkpointed(number)
     ranks = list(world.ranks().values())
     (launcher,) = world.processes("kernel_backend.launch")
@@ -67,7 +69,7 @@ def test_a_killed_launcher_takes_its_ranks_along_and_the_next_attempt_runs(world
 
 
 def test_a_killed_service_comes_back_adopts_its_gang_and_loses_no_report(world, quiet):
-    number = world.lasting(**OPTIONS)
+    number = world.lasting(**WAITING)
     world.reached(number, 4)
     ranks = world.ranks()
     world.kill_service()
@@ -87,7 +89,7 @@ def test_a_killed_service_comes_back_adopts_its_gang_and_loses_no_report(world, 
 
 
 def test_what_ended_while_the_service_was_dead_is_taken_in_when_it_returns(world, quiet):
-    number = world.lasting(**OPTIONS)
+    number = world.lasting(**WAITING)
     world.reached(number, 4)
     hurry = Path(str(world.overview(number).trials[0].params["hurry"]))
     world.kill_service()
@@ -101,7 +103,7 @@ def test_what_ended_while_the_service_was_dead_is_taken_in_when_it_returns(world
 
 
 def test_service_and_gang_killed_together_start_again_from_the_checkpoint(world, quiet):
-    number = world.lasting(**OPTIONS)
+    number = world.lasting(**WAITING)
     world.checkpointed(number)
     world.close()
     until(lambda: discovery.find(world.home) is None, "everything is dead")
@@ -125,7 +127,7 @@ def test_an_idle_service_ends_itself_and_comes_back_on_use(tmp_path, quiet):
 
 def test_a_paused_experiment_outlives_a_restart(world, quiet):
     client = world.serve()
-    number = world.lasting(**OPTIONS)
+    number = world.lasting(**WAITING)
     world.checkpointed(number)
     client.pause(number)
     until(lambda: world.overview(number).trials[0].state == "paused", "the trial pauses")
