@@ -41,7 +41,7 @@ def test_a_kill_within_the_first_epoch_changes_nothing_of_it(world):
     options = {"epochs": 1, "checkpoint_every": {"steps": 2}}
     quiet = world.submit(LASTING, **options).experiment.number
     assert world.ended(quiet).state == "completed"
-    killed = world.lasting(**options, pause=2.0)
+    killed = world.lasting(**options, pause=2.0, backend="torch")
     world.checkpointed(killed)
     world.ranks()[0].kill()
     world.hurry(killed, attempt=2)

@@ -20,7 +20,7 @@ def test_a_target_that_is_decided_on_while_the_ranks_wait_reaches_them_in_time(w
     client = world.serve()
     whole = world.submit(epochs=4).experiment.number
     assert world.ended(whole).state == "completed"
-    number = world.lasting(PATIENT, epochs=4)
+    number = world.lasting(PATIENT, epochs=4, backend="torch")
     world.reached(number, 4)
     client.pause(number)
     until(lambda: world.overview(number).trials[0].state == "paused", "the trial pauses")
@@ -38,7 +38,7 @@ def test_a_target_that_is_decided_on_while_the_ranks_wait_reaches_them_in_time(w
 
 def test_nobody_is_asked_to_step_aside_who_leaves_because_nobody_answered(world):
     client = world.serve()
-    number = world.lasting(epochs=4)
+    number = world.lasting(epochs=4, backend="torch")
     world.reached(number, 4)
     client.pause(number)
     until(lambda: world.overview(number).trials[0].state == "paused", "the trial pauses")

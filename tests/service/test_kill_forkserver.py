@@ -47,7 +47,7 @@ def test_experiments_of_one_environment_share_a_forkserver(world, quiet):
 
 
 def test_a_killed_forkserver_costs_its_gangs_an_attempt_and_counts_against_nobody(world, quiet):
-    number = world.lasting(**OPTIONS)
+    number = world.lasting(**OPTIONS, backend="torch")
     world.checkpointed(number)
     (forkserver,) = world.forkservers()
     forkserver.kill()

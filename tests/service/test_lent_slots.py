@@ -38,9 +38,9 @@ def undisturbed(lent: Lent) -> dict[str, str]:
 def test_a_borrower_saves_and_goes_for_a_guarantee_and_comes_back_with_the_same_bits(
     lent: Lent, undisturbed: dict[str, str]
 ) -> None:
-    borrower = lent.lasting(group=BORROWS, **TRAINING)
+    borrower = lent.lasting(group=BORROWS, backend="torch", **TRAINING)
     queued_at = lent.checkpointed(borrower).trials[0].queued_at
-    owner = lent.lasting(group=OWNS)
+    owner = lent.lasting(group=OWNS, backend="torch")
     lent.reached(owner, 1)
     waits = until(lambda: (found := lent.overview(borrower)).wait and found, "the borrower waits")
     assert waits.state == "queued"
@@ -60,7 +60,7 @@ def test_a_borrower_saves_and_goes_for_a_guarantee_and_comes_back_with_the_same_
 def test_a_borrower_that_does_not_answer_is_killed_after_the_grace_and_loses_what_came_after_its_checkpoint(
     lent: Lent, undisturbed: dict[str, str]
 ) -> None:
-    borrower = lent.lasting(group=BORROWS, **TRAINING)
+    borrower = lent.lasting(group=BORROWS, backend="torch", **TRAINING)
     lent.checkpointed(borrower)
     frozen = list(lent.ranks().values())
     for rank in frozen:
@@ -103,7 +103,7 @@ def test_a_training_loop_that_is_preempted_goes_on_to_the_bits_and_the_log_of_an
     line = f"--group={BORROWS}", "--checkpoint-every=4steps", "--", "python", "train.py"
     borrower = submit_program(lent, tmp_path / "code", source, *line)
     lent.checkpointed(borrower)
-    owner = lent.lasting(group=OWNS)
+    owner = lent.lasting(group=OWNS, backend="torch")
     lent.reached(owner, 1)
     first = until(lambda: (found := lent.overview(borrower)).wait and found, "the borrower waits").attempts[0]
     assert first.outcome == "released"

@@ -69,7 +69,7 @@ def quiet(two: TwoPools) -> dict[str, str]:
 
 
 def test_a_running_training_moves_by_a_checkpoint_and_keeps_its_bits(two: TwoPools, quiet: dict[str, str]):
-    number = two.lasting(**OPTIONS)
+    number = two.lasting(**OPTIONS, backend="torch")
     two.checkpointed(number)
     two.served.client().move(number, "second")
     until(lambda: len(two.attempts(number)) == 2, "it goes on in the other pool")
@@ -82,7 +82,7 @@ def test_a_running_training_moves_by_a_checkpoint_and_keeps_its_bits(two: TwoPoo
 
 
 def test_trainings_for_either_pool_fill_both_and_each_is_started_once(two: TwoPools, quiet: dict[str, str]):
-    numbers = [two.lasting(pool="second,local", **OPTIONS) for _ in range(3)]
+    numbers = [two.lasting(pool="second,local", backend="torch", **OPTIONS) for _ in range(3)]
     until(lambda: sum(bool(two.attempts(number)) for number in numbers) == 2, "both pools are full")
     until(lambda: two.overview(numbers[2]).wait is not None, "the third waits")
     for number in numbers:
@@ -95,9 +95,9 @@ def test_trainings_for_either_pool_fill_both_and_each_is_started_once(two: TwoPo
 
 
 def test_a_killed_gang_goes_on_in_the_pool_where_it_was(two: TwoPools, quiet: dict[str, str]):
-    first = two.lasting(pool="local", **OPTIONS)
+    first = two.lasting(pool="local", backend="torch", **OPTIONS)
     two.checkpointed(first)
-    number = two.lasting(pool="local,second", **OPTIONS)
+    number = two.lasting(pool="local,second", backend="torch", **OPTIONS)
     two.checkpointed(number)
     two.hurry(first)
     two.ended(first)
