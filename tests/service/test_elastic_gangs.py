@@ -42,10 +42,10 @@ def trains(shared: Lent, number: int, attempt: int, slots: int) -> Overview:
 
 
 def test_three_changes_and_a_kill_leave_the_bits_of_one_number_of_slots(shared: Lent) -> None:
-    elastic = shared.lasting(group=BORROWS, pause=1.0, slots=4, least_slots=1, **TRAINING)
+    elastic = shared.lasting(group=BORROWS, backend="torch", pause=1.0, slots=4, least_slots=1, **TRAINING)
     trains(shared, elastic, attempt=1, slots=4)
 
-    other = shared.lasting(group=BORROWS, slots=2)
+    other = shared.lasting(group=BORROWS, backend="torch", slots=2)
     trains(shared, elastic, attempt=2, slots=2)
     shared.reached(other, 1)
     shared.hurry(other)
@@ -58,7 +58,7 @@ def test_three_changes_and_a_kill_leave_the_bits_of_one_number_of_slots(shared: 
     ranks = list(shared.ranks().values())
     for rank in ranks:
         rank.suspend()  # it does not save what it has when it is asked to exit
-    third = shared.lasting(group=BORROWS, slots=3)
+    third = shared.lasting(group=BORROWS, backend="torch", slots=3)
     shared.state(elastic, "releasing")
     for rank in ranks:
         rank.kill()
