@@ -40,7 +40,7 @@ def final_times(client: Client, number: int) -> Times:
 
 
 def test_a_service_that_was_away_at_the_end_has_the_final_times_and_use(world: World) -> None:
-    number = world.lasting(slots=2)
+    number = world.lasting(slots=2, backend="torch")
     hurry = Path(str(world.reached(number, 1).trials[0].params["hurry"]))
     world.kill_service()
     hurry.touch()
