@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from jupyter_client.manager import KernelManager
 from nbclient import NotebookClient
 
 from tests.notebook.cells import Kernel, Run, error, replace_in_cells
+from tests.support import forked_kernels
 from tests.support.world import World
 
 BINDER = Path(__file__).parents[2] / "binder"
@@ -26,11 +28,29 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 
 @pytest.fixture(scope="module")
-def kernel(world: World) -> Iterator[Kernel]:
+def kernels(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Provide a folder with the kernelspec `python3`, whose kernels need not import torch and Daylight anew."""
+    folder = tmp_path_factory.mktemp("kernels")
+    forked_kernels.write_kernelspec(folder, world.home)
+    return folder
+
+
+@contextlib.contextmanager
+def known(kernels: Path) -> Iterator[None]:
+    """Let kernels be found in a folder, unless the test's own folders have some of the same name."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JUPYTER_PATH", os.pathsep.join(filter(None, [os.environ.get("JUPYTER_PATH"), str(kernels)])))
+        yield
+
+
+@pytest.fixture(scope="module")
+def kernel(world: World, kernels: Path) -> Iterator[Kernel]:
     """Provide a kernel, next to a service that already runs."""
     world.serve()
-    manager = KernelManager(kernel_name="python3")
-    manager.start_kernel(env={**os.environ, **world.environment}, cwd=str(world.home))
+    environment = {**os.environ, **world.environment}
+    with known(kernels):
+        manager = KernelManager(kernel_name="python3")
+        manager.start_kernel(env=environment, cwd=str(world.home))
     client = manager.blocking_client()
     client.start_channels()
     client.wait_for_ready(timeout=120)
@@ -40,7 +60,7 @@ def kernel(world: World) -> Iterator[Kernel]:
 
 
 @pytest.fixture(scope="module")
-def run_notebook(world: World, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[Any]]:
+def run_notebook(world: World, kernels: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[Any]]:
     """Provide a function that runs a notebook like papermill, and returns its cells with errors as outputs."""
     folder = tmp_path_factory.mktemp("notebooks")
 
@@ -54,7 +74,9 @@ def run_notebook(world: World, tmp_path_factory: pytest.TempPathFactory) -> Call
             allow_errors=True,
             resources={"metadata": {"path": str(folder)}},
         )
-        client.execute(env={**os.environ, **world.environment})
+        environment = {**os.environ, **world.environment}
+        with known(kernels):
+            client.execute(env=environment)
         return list(notebook.cells)
 
     return run_notebook

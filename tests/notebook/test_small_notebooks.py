@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.notebook, pytest.mark.distributed, pytest.mark.timeout
 CELL_S = 300
 # What makes each training small: what its notebook says, and what it says here.
 SMALL = {
-    "architectures": [("--trials 12 --epochs 8", "--trials 3 --epochs 2"), ("--epochs 12 --wait", "--epochs 2 --wait")],
+    "architectures": [("--trials 12 --epochs 8", "--trials 2 --epochs 2"), ("--epochs 12 --wait", "--epochs 2 --wait")],
     "cnn": [("--epochs 8", "--epochs 1")],
     "contrastive": [("--epochs 6", "--epochs 1")],
     "diffusion": [("--epochs 30", "--epochs 1")],
@@ -32,7 +32,7 @@ SMALL = {
     "lora": [("--epochs 8 --out first", "--epochs 1 --out first"), ("--epochs 8 --capture", "--epochs 1 --capture")],
     "raw-loop": [("EPOCHS = 2e-3, 24, 8", "EPOCHS = 2e-3, 24, 1")],
     "reinforce": [("updates=60", "updates=2")],
-    "search": [("--trials 12 --epochs 16", "--trials 3 --epochs 2")],
+    "search": [("--trials 12 --epochs 16", "--trials 2 --epochs 2")],
     "text": [("--epochs 4", "--epochs 1")],
     "time-series": [("--epochs 6", "--epochs 1")],
 }
@@ -50,8 +50,10 @@ def test_it_runs_and_all_that_it_trains_is_completed(
 ) -> None:
     client = world.serve()
     before = len(client.experiments())
-    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
-    kernel = kernel_of_tensorflow(tmp_path) if name == "keras-tensorflow" else "python3"
+    kernel = "python3"
+    if name == "keras-tensorflow":
+        monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
+        kernel = kernel_of_tensorflow(tmp_path)
     cells = executed(name, CELL_S, *SMALL[name], kernel=kernel)
     trained = client.experiments()[: len(client.experiments()) - before]
     assert {each.state for each in trained} == {"completed"}
