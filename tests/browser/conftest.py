@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
-from playwright.sync_api import Browser, Playwright, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Playwright, expect, sync_playwright
 
 from tests.browser import chromium
 from tests.browser.jupyter import LABEXTENSION, Jupyter
 from tests.browser.lab import Lab
 from tests.browser.notebooks import LOAD, Gate, submitting, write
 from tests.browser.view import SOON
+from tests.support import forked_kernels
 from tests.support.world import World
 
 _count = itertools.count(1)
@@ -64,6 +65,7 @@ def applications(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iter
             if options.get("ours", True) and not (LABEXTENSION / "package.json").exists():
                 cannot("jupyter_ext/labextension is not built: run npm run build")
             started[name] = Jupyter(world, tmp_path_factory.mktemp(name), **options)
+            forked_kernels.write_kernelspec(started[name].extra_data, world.home)
             started[name].start()
         return started[name]
 
@@ -77,16 +79,27 @@ def jupyterlab(applications: Callable[..., Jupyter]) -> Jupyter:
     return applications("lab")
 
 
-def fresh_pages(browser: Browser, request: pytest.FixtureRequest, world: World) -> Iterator[Callable[[Jupyter], Lab]]:
-    """Open new pages, each in its own browser profile; errors in their consoles fail the test."""
+@pytest.fixture(scope="package")
+def profile(browser: Browser) -> BrowserContext:
+    """Provide the browser profile of all pages of JupyterLab, whose code is then fetched and compiled once."""
+    # Without motion: drawing the pulse of a live view in software takes a sixth of a core.
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
+    context.set_default_timeout(SOON)
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    return context
+
+
+def fresh_pages(
+    profile: BrowserContext, request: pytest.FixtureRequest, world: World
+) -> Iterator[Callable[[Jupyter], Lab]]:
+    """Open new pages, which begin with nothing stored in the browser; errors in their consoles fail the test."""
     made: list[Lab] = []
 
     def page(jupyter: Jupyter) -> Lab:
-        # Without motion: drawing the pulse of a live view in software takes a sixth of a core.
-        context = browser.new_context(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
-        context.set_default_timeout(SOON)
-        context.grant_permissions(["clipboard-read", "clipboard-write"])
-        made.append(Lab(context.new_page(), jupyter))
+        tab = profile.new_page()
+        tab.goto(f"{jupyter.url}api")  # where there is no page that would store anything
+        tab.evaluate("localStorage.clear()")
+        made.append(Lab(tab, jupyter))
         return made[-1]
 
     yield page
@@ -94,7 +107,8 @@ def fresh_pages(browser: Browser, request: pytest.FixtureRequest, world: World) 
     for number, lab in enumerate(made):
         if failed and not lab.page.is_closed():
             lab.shot(f"failed-{request.node.name}-{number}")
-        lab.page.context.close()
+        if not lab.page.is_closed():
+            lab.page.close()
     for jupyter in {lab.jupyter for lab in made}:
         jupyter.end_kernels()
     world.serve()  # a test may have ended where nobody was left to miss a service that it had killed
@@ -103,15 +117,17 @@ def fresh_pages(browser: Browser, request: pytest.FixtureRequest, world: World) 
 
 
 @pytest.fixture
-def pages(browser: Browser, request: pytest.FixtureRequest, world: World) -> Iterator[Callable[[Jupyter], Lab]]:
+def pages(profile: BrowserContext, request: pytest.FixtureRequest, world: World) -> Iterator[Callable[[Jupyter], Lab]]:
     """Provide new pages to one test."""
-    yield from fresh_pages(browser, request, world)
+    yield from fresh_pages(profile, request, world)
 
 
 @pytest.fixture(scope="module")
-def lasting_pages(browser: Browser, request: pytest.FixtureRequest, world: World) -> Iterator[Callable[[Jupyter], Lab]]:
+def lasting_pages(
+    profile: BrowserContext, request: pytest.FixtureRequest, world: World
+) -> Iterator[Callable[[Jupyter], Lab]]:
     """Provide new pages to all tests of a file, as loading a page takes seconds."""
-    yield from fresh_pages(browser, request, world)
+    yield from fresh_pages(profile, request, world)
 
 
 @pytest.fixture

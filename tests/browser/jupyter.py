@@ -38,6 +38,7 @@ class Jupyter:
     def __init__(self, world: World, folder: Path, app: str = "lab", ours: bool = True, theme: str = "") -> None:
         self.world, self.folder, self.app, self.ours = world, folder, app, ours
         self.notebooks = folder / "notebooks"
+        self.extra_data = folder / "extra"  # in front of the environment's own, for kernelspecs
         self.token, (self.port,) = secrets.token_hex(16), free_ports(1)
         self.url = f"http://127.0.0.1:{self.port}{BASE_URL}"
         self._process: subprocess.Popen[bytes] | None = None
@@ -114,6 +115,7 @@ class Jupyter:
         own = {
             "JUPYTER_CONFIG_DIR": str(self.folder / "config"),
             "JUPYTER_DATA_DIR": str(self.folder / "data"),
+            "JUPYTER_PATH": str(self.extra_data),
             "JUPYTER_RUNTIME_DIR": str(self.folder / "runtime"),
             "IPYTHONDIR": str(self.folder / "ipython"),
             "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}",

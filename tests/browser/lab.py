@@ -17,6 +17,7 @@ from jupyter_ext.views import MIME_TYPE
 from tests.browser.jupyter import ROOT, Jupyter
 from tests.browser.panel import Panel
 from tests.browser.view import LATE, SOON, View
+from tests.support import forked_kernels
 
 SCREENSHOTS = ROOT / "build" / "screenshots"
 OURS, THEIRS = re.compile("/extensions/daylight/|blob:"), re.compile("/static/(lab|notebook)/|/extensions/@jupyter")
@@ -171,8 +172,7 @@ class Lab:
     def kernel(self) -> psutil.Process:
         """Return the process of the notebook's kernel."""
         id = self.page.evaluate(f"() => {CURRENT}.sessionContext.session.kernel.id")
-        (process,) = self.jupyter.world.processes(f"kernel-{id}")
-        return process
+        return psutil.Process(forked_kernels.kernel(str(self.jupyter.folder / "runtime" / f"kernel-{id}.json")))
 
     # evidence
 
