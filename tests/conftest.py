@@ -12,6 +12,8 @@ from tests.support import forkservers
 
 # A service locks the environment of what is submitted, in the background: not once for each test that has one.
 os.environ.setdefault("UV_OFFLINE", "1")
+# Ranks of Horovod talk to each other once in a cycle also while they wait, and many trainings of tests wait.
+os.environ.setdefault("HOROVOD_CYCLE_TIME", "5")
 
 # No test has to be quick, whatever machine it is on; and each has the same examples in every run. Who looks for others
 # says so: pytest --hypothesis-profile="other examples".

@@ -35,7 +35,6 @@ def env(assignment: RankAssignment, rendezvous: RendezvousInfo) -> dict[str, str
         "HOROVOD_GLOO_RENDEZVOUS_ADDR": rendezvous.address,
         "HOROVOD_GLOO_RENDEZVOUS_PORT": str(rendezvous.horovod_port),
         "HOROVOD_FUSION_THRESHOLD": "0",
-        "HOROVOD_CYCLE_TIME": "1",
         **({"HOROVOD_GLOO_IFACE": rendezvous.interface} if rendezvous.interface else {}),
     }
 
