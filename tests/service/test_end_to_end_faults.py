@@ -20,7 +20,7 @@ from tests.support.world import DEFINITION, World, until
 pytestmark = pytest.mark.distributed
 
 OPTIONS = {"epochs": 4, "checkpoint_every": {"steps": 4}}  # of 8 steps
-# The ranks of Horovod are awake a thousand times a second also while they wait.
+# The ranks of Horovod wake in each of its cycles also while they wait.
 QUIET = {**OPTIONS, "backend": "torch"}
 # Rank 1 does something at the 14th batch that it sees, the first time that it comes there.
 ONCE = (

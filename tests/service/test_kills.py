@@ -14,7 +14,7 @@ from tests.support.world import PATIENCE_S, World, gone, until
 pytestmark = pytest.mark.distributed
 
 OPTIONS = {"epochs": 6, "checkpoint_every": {"steps": 4}}
-# The ranks of Horovod are awake a thousand times a second also while they wait.
+# The ranks of Horovod wake in each of its cycles also while they wait.
 WAITING = {**OPTIONS, "backend": "torch"}
 STEPS = 48
 

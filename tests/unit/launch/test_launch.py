@@ -54,6 +54,10 @@ def test_horovods_fusion_is_off_since_it_depends_on_timing():
     assert horovod.env(rank_assignments(UNEVEN)[0], MEETING)["HOROVOD_FUSION_THRESHOLD"] == "0"
 
 
+def test_horovods_cycle_is_the_one_of_the_users_environment():
+    assert "HOROVOD_CYCLE_TIME" not in horovod.env(rank_assignments(UNEVEN)[0], MEETING)
+
+
 def test_without_a_rendezvous_there_is_nothing_for_horovod():
     assert horovod.env(rank_assignments(UNEVEN)[0], MEETING._replace(horovod_port=None)) == {}
 
