@@ -21,7 +21,7 @@ OURS = ("kernel_backend", "jupyter_ext", "daylight")
 MODEL = {"model", "definition", "spec", "routes", "secret_scan"}
 DECISIONS = {"search", "scheduler", "lifecycle", "differences"}
 SEAMS = {"store", "artifacts", "checkpoints", "snapshots", "data", "environments", "engines", "launch", "identity"}
-TOOLS = {"durable", "retry", "tail"}  # of the standard library alone
+TOOLS = {"durable", "installed_code", "retry", "tail"}  # of the standard library alone
 PARTS: dict[str, set[str]] = {
     "model": set(),
     "definition": {"model"},
@@ -34,6 +34,7 @@ PARTS: dict[str, set[str]] = {
     "overlay": set(),
     "parent_death": set(),
     "durable": set(),
+    "installed_code": set(),
     "tail": set(),
     "retry": set(),
     "process_identity": set(),

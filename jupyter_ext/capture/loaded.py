@@ -7,7 +7,7 @@ import sys
 import types
 from collections.abc import Iterable
 
-_INSTALLED = ("site-packages", "dist-packages")
+from kernel_backend.installed_code import is_of_package
 
 
 def packages_used_by(package: str) -> frozenset[str]:
@@ -23,7 +23,7 @@ def packages_used_by(package: str) -> frozenset[str]:
 def is_of_project(module: types.ModuleType) -> bool:
     """Return True if a module has a file, and is not in the standard library or an installed package."""
     file = getattr(module, "__file__", None)
-    return file is not None and not any(part in file for part in _INSTALLED)
+    return file is not None and not is_of_package(file)
 
 
 def star_names(nodes: Iterable[ast.stmt]) -> set[str]:

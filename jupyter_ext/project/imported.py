@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import xxhash
 
-from jupyter_ext.project.modules import is_installed
+from kernel_backend.installed_code import is_installed
 
 
 class _Import(NamedTuple):

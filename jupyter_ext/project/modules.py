@@ -7,16 +7,15 @@ import importlib.util
 import json
 import os
 import sys
-import sysconfig
 from collections.abc import Iterator, Sequence
-from functools import cache
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlparse
 
+from kernel_backend.installed_code import is_installed
+
 OURS = frozenset({"daylight", "kernel_backend", "jupyter_ext"})  # workers have their own
-_INSTALLED = ("/site-packages/", "/dist-packages/")
 
 
 class FoundModule(NamedTuple):
@@ -72,17 +71,6 @@ class Modules:
 def is_third_party(found: FoundModule) -> bool:
     """Return whether a module belongs to Python or to an installed package."""
     return all(is_installed(path) for path in found.places)
-
-
-def is_installed(path: Path | str) -> bool:
-    """Return whether a file belongs to Python or an installed package; only its path is examined, for speed."""
-    text = f"{path}/"
-    return any(each in text for each in _INSTALLED) or text.startswith(_library())
-
-
-@cache
-def _library() -> tuple[str, ...]:
-    return tuple(f"{sysconfig.get_path(each)}/" for each in ("stdlib", "platstdlib"))
 
 
 def editable_folders() -> Iterator[Path]:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable
 from importlib.util import find_spec
 
-_INSTALLED = ("site-packages", "dist-packages")
+from kernel_backend.installed_code import is_of_package
 
 
 def installed_packages(names: Iterable[str]) -> tuple[str, ...]:
@@ -23,4 +23,4 @@ def _is_installed(name: str) -> bool:
     except (ImportError, ValueError):  # a module that a cell has made
         return False
     places = [] if spec is None else [spec.origin or "", *(spec.submodule_search_locations or ())]
-    return any(part in place for place in places for part in _INSTALLED)
+    return any(map(is_of_package, places))

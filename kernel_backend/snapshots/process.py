@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterable, Iterator
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from kernel_backend.installed_code import is_of_package
 from kernel_backend.model.snapshot import Process
 
 _JEDIS = 3000  # recursion limit set by jedi, which IPython imports to complete names
 _OURS = ("kernel_backend", "jupyter_ext", "daylight")
-_INSTALLED = ("site-packages", "dist-packages")
 # Modules and classes in which library functions may be replaced.
 _PLACES = (
     *("torch", "torch.nn.functional", "torch.nn.init", "torch.utils.data", "torch.Tensor", "torch.nn.Module"),
@@ -118,7 +118,7 @@ def _is_users(namespace: dict[str, Any]) -> bool:
     package = name.partition(".")[0]
     if package in sys.stdlib_module_names or package in _OURS or not isinstance(file, str):
         return False
-    return not any(part in file for part in _INSTALLED)
+    return not is_of_package(file)
 
 
 def _attribute(path: str, begins: str, said: str = "") -> Setting:

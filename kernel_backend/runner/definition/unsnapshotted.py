@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from kernel_backend.installed_code import is_of_package
 from kernel_backend.model.frames import OURS
 from kernel_backend.model.snapshot import Snapshot
 
@@ -37,7 +38,7 @@ def _imported_from(folders: set[Path], code: Path) -> Iterator[tuple[str, Path]]
     for name, module in sys.modules.copy().items():
         file = getattr(module, "__file__", None)
         # A rank has thousands of modules: only of the few that are left is a Path made, which takes longer.
-        if not isinstance(file, str) or not file.startswith(inside) or f"{os.sep}site-packages{os.sep}" in file:
+        if not isinstance(file, str) or not file.startswith(inside) or is_of_package(file):
             continue
         path = Path(file)
         ours = path.is_relative_to(OURS.parent) and name.split(".")[0] in _OURS

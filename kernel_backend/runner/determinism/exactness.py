@@ -21,6 +21,7 @@ from torch import nn
 
 from kernel_backend import NUMERICS
 from kernel_backend.errors import InvalidRequest
+from kernel_backend.installed_code import is_of_package
 from kernel_backend.model.experiment import Config
 from kernel_backend.snapshots.environment import cpu_name, driver, numerics_variables
 
@@ -141,7 +142,7 @@ def writes_unseen(model: nn.Module, optimizers: Iterable[torch.optim.Optimizer],
     """
     kinds = {type(module) for module in model.modules()} | set(map(type, optimizers))
     files = {own[0] / "definition.py", *(Path(file) for kind in kinds if (file := _file_of(kind)))}
-    theirs = [file for file in files if "site-packages" not in file.parts and any(map(file.is_relative_to, own))]
+    theirs = [file for file in files if not is_of_package(file) and any(map(file.is_relative_to, own))]
     return any(_touches_data(ast.parse(file.read_text())) for file in theirs if file.exists())
 
 

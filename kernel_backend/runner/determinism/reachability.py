@@ -5,13 +5,14 @@ from __future__ import annotations
 import dis
 import functools
 import sys
-import sysconfig
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping
 from types import BuiltinFunctionType, CodeType, FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any
 
 import torch
+
+from kernel_backend.installed_code import is_installed
 
 MOST_OBJECTS = 10_000  # limit of visited objects: a model of 5,000 layers
 MOST_ITEMS = 1_000  # limit of items in a container to visit: larger ones are data
@@ -27,9 +28,6 @@ _WRAPPED: dict[type, tuple[str, ...]] = {
     classmethod: ("__func__",),
     property: ("fget",),
 }
-_STANDARD_LIBRARY = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib")})
-# Also of the user site, of Debian, and of the interpreter that a virtual environment sees the packages of.
-_INSTALLED = ("/site-packages/", "/dist-packages/")
 
 Parts = Iterator[tuple[str, Any]]
 
@@ -116,7 +114,7 @@ def _of_function(function: FunctionType) -> Parts:
         yield f"({name})", _or_none(lambda: cell.cell_contents)  # noqa: B023 - it is called at once
     yield ".__defaults__", function.__defaults__
     yield ".__kwdefaults__", function.__kwdefaults__
-    if not is_of_a_library(function.__code__.co_filename):
+    if not is_installed(function.__code__.co_filename):
         known = function.__globals__
         yield from ((f"(global {name})", known[name]) for name in _globals(function.__code__) if name in known)
 
@@ -133,14 +131,9 @@ def _of_class(kind: type) -> Parts:
     """Yield the methods and attributes of a class, except `__init__`, which has run; nothing for library classes."""
     module = sys.modules.get(kind.__module__)
     file = getattr(module, "__file__", None)
-    theirs = not is_of_a_library(file) if file else module is None or kind.__module__ == "__main__"
+    theirs = not is_installed(file) if file else module is None or kind.__module__ == "__main__"
     if theirs:
         yield from ((f".{kind.__name__}.{name}", value) for name, value in vars(kind).items() if name != "__init__")
-
-
-def is_of_a_library(file: str) -> bool:
-    """Return whether a source file belongs to Python's standard library or to an installed package."""
-    return file.startswith(_STANDARD_LIBRARY) or any(folder in file for folder in _INSTALLED)
 
 
 def _or_none(read: Callable[[], Any]) -> Any:
