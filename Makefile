@@ -4,7 +4,7 @@ BIN    := .venv/bin
 STAMP  := .venv/.setup-stamp
 FRONT  := .venv/.front-stamp
 # Three at once, as a test waits a quarter of its time on two cores. Files stay whole, for they share servers.
-PYTEST := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/python scripts/run_tests.py -n 3 --dist loadfile --no-loadscope-reorder
 NPM    := PATH="$(CURDIR)/$(BIN):$$PATH" npm --silent
 
 # Containers often forbid Python to keep its bytecode: each of the thousands of processes of the tests would compile
@@ -38,7 +38,7 @@ lab: setup ## open the quickstart notebook in JupyterLab
 hub: setup ## a JupyterHub of three users and an admin with Daylight in it, on free ports of this machine
 	$(BIN)/python scripts/hub.py
 
-test: setup browser ## every test but the long proofs
+test: setup browser ## every test but the long proofs; one that fails is run once more by itself
 	$(NPM) test
 	$(PYTEST) -m "not long"
 
