@@ -149,6 +149,18 @@ def ours(module: str, *, everywhere: bool) -> set[str]:
     return {each for each in found if each.split(".")[0] in OURS}
 
 
+def reached(module: str) -> set[str]:
+    """Return our modules that are loaded when a module is imported, itself included."""
+    found: set[str] = set()
+    left = [module]
+    while left:
+        each = left.pop()
+        if each not in found:
+            found.add(each)
+            left += ours(each, everywhere=False)
+    return found
+
+
 @pytest.mark.parametrize("module", sorted(FILES))
 def test_imports_point_up(module: str) -> None:
     mine = part(module)

@@ -14,7 +14,8 @@ RUN python -m pip install --no-cache-dir ${TORCH} ${PACKAGES} \
     && python -m pip install --no-cache-dir --require-hashes --no-deps -r /tmp/requirements.txt
 COPY dist/daylight-0.1.0-py3-none-any.whl /tmp/
 RUN python -m pip install --no-cache-dir --no-deps /tmp/daylight-0.1.0-py3-none-any.whl \
-    && python -m pip check && rm /tmp/requirements.txt /tmp/daylight-0.1.0-py3-none-any.whl
+    && python -m pip check && python -c "import kernel_backend.runner.rank_process, kernel_backend.launch.probe" \
+    && rm /tmp/requirements.txt /tmp/daylight-0.1.0-py3-none-any.whl
 
 ENV PYTHONUNBUFFERED=1
 USER 10181:10181

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+import sys
 import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+from tests.test_layers import OURS, imports, reached
 
 ROOT = Path(__file__).resolve().parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -68,6 +72,29 @@ def test_a_lock_has_all_that_pyproject_asks_for(lock: str) -> None:
         assert locked, f"{requirement} is not in requirements/{lock}.txt: make lock"
         fits = [requirement.specifier.contains(each, prereleases=True) for each in locked]
         assert all(fits), f"{requirement}, not {locked}: make lock"
+
+
+@pytest.mark.parametrize(
+    ("module", "extras"),
+    [
+        ("kernel_backend.runner.rank_process", []),
+        ("kernel_backend.launch.__main__", []),
+        ("kernel_backend.launch.probe", []),
+        ("kernel_backend.cli", []),
+        ("jupyter_ext.magics.magics", []),
+        ("kernel_backend.app", ["server"]),
+    ],
+)
+def test_what_a_process_imports_at_its_start_is_a_dependency(module: str, extras: list[str]) -> None:
+    """An image or an environment that has only what the wheel asks for, and torch, can start each process."""
+    dependencies = [Requirement(text) for text in PYPROJECT["project"]["dependencies"]]
+    dependencies += [each for extra in extras for each in asked_for(extra)]
+    named = {canonicalize_name(each.name) for each in dependencies} | {"torch"}
+    top_level = {name.split(".")[0] for one in reached(module) for name in imports(one, everywhere=False)}
+    others = top_level - {*OURS, *sys.stdlib_module_names, "pydantic_core"}  # which pydantic pins
+    distributions = packages_distributions()
+    missing = {name for name in others if not {canonicalize_name(each) for each in distributions[name]} & named}
+    assert not missing, f"{module} imports {sorted(missing)}, which are no dependencies of the wheel"
 
 
 def test_locks_name_no_index() -> None:

@@ -38,7 +38,7 @@ def run(folder: Path, tests: str, *options: str) -> tuple[int, list[str], list[s
     return done.returncode, told, (folder / "build" / "flaky.txt").read_text().splitlines()
 
 
-@pytest.mark.parametrize("options", [(), ("-p", "xdist", "-n", "2", "--dist", "loadfile")], ids=["one process", "two processes"])
+@pytest.mark.parametrize("options", [(), ("-p", "xdist", "-n", "2")], ids=["one process", "two processes"])
 def test_tests_that_pass_alone_are_named_and_the_run_passes(tmp_path, options):
     code, told, flaky = run(tmp_path, TESTS, *options)
     assert flaky == ["test_it.py::test_passes_alone[a b/c]", "test_it.py::test_passes_alone[d]"]
