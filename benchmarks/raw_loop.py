@@ -105,7 +105,7 @@ def job(source: str, every: str) -> tuple[Step, list[dict[str, float]]]:
         experiment=1,
         trial=1,
         attempt=1,
-        config=Config(slots=1, threads=1, no_rehearsal=True, checkpoint_every=parse_cadence(every)),
+        config=Config(slots=1, threads=1, checkpoint_every=parse_cadence(every)),
         params={},
         placement=(Share(node="here", kind="cpu", address="127.0.0.1", slots=(0,)),),
         python=sys.executable,

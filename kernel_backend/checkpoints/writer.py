@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from safetensors import torch as safetensors
 from torch import Tensor
+from torch.nn.parameter import is_lazy
 
 from kernel_backend.checkpoints.base import FROZEN, Checkpoints, Manifest
 from kernel_backend.errors import CheckpointDamaged, DaylightError
@@ -124,9 +125,18 @@ def tensors_of(manifest: Manifest, name: str, read: Callable[[str], bytes]) -> d
     return found | {key: torch.cat(tensors) for key, tensors in rows.items()}
 
 
+def can_hold(tensor: Tensor) -> bool:
+    """Return True if the safetensors format can represent this tensor: not a sparse, quantized or valueless one."""
+    if is_lazy(tensor):  # first, since any other look at it raises
+        return False
+    return tensor.layout is torch.strided and tensor.dtype in DTYPES and not tensor.is_meta
+
+
 def must_hold(name: str, tensor: Tensor) -> None:
     """Raise DaylightError if the safetensors format cannot represent this tensor."""
-    if tensor.layout is not torch.strided or tensor.dtype not in DTYPES:
+    if not can_hold(tensor):
+        if is_lazy(tensor) or tensor.is_meta:
+            raise DaylightError(f"{name} is a tensor without values: give it some, as a first batch does, or remove it")
         kind = tensor.dtype if tensor.layout is torch.strided else tensor.layout
         raise DaylightError(f"{name} is a tensor of {kind}, which a checkpoint cannot hold: keep it as another one")
 

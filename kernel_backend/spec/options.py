@@ -239,10 +239,10 @@ OPTIONS: tuple[Option, ...] = (
         "off, host or portable: on which machines a rerun gives equal bits [host]",
     ),
     _on(
-        "--no-rehearsal",
+        "--rehearse",
         "exactness",
-        "do not rehearse a restart of a program with its own training loop",
-        "no_rehearsal",
+        "rehearse a restart of a program with its own training loop, in a second process that runs its setup again",
+        "rehearse",
     ),
     _setting(
         "--metric", "faults", "NAME", "metric that defines the best checkpoint: loss, error:min or accuracy:max [loss]"

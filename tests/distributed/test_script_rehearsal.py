@@ -40,7 +40,7 @@ def counted():
 
 def verdict(trial, source: str, **settings: str) -> tuple[str, list[str]]:
     """Return the last rehearsed guarantee of a training, and its checkpoints."""
-    one = trial(source=source, slots=1, epochs=10**6, **settings)
+    one = trial(source=source, slots=1, epochs=10**6, options={"rehearse": True}, **settings)
     attempt = one.start()
 
     def said() -> list[str]:

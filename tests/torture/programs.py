@@ -112,7 +112,7 @@ def killed(
     """
     points: list[int] = []
     epochs = int(parse(source).settings.get("epochs", 1))  # as many as it trains by itself
-    trial = Numbered(folder, source, 1, epochs=epochs, every=every or "1h", options={"no_rehearsal": True})
+    trial = Numbered(folder, source, 1, epochs=epochs, every=every or "1h")
     for _ in range(kills):
         point = (points[-1] if points else 0) + draw.randint(1, FURTHER)
         attempt = trial.start(trial.pinned() if every else None)

@@ -6,10 +6,9 @@ from collections.abc import Callable
 
 import xxhash
 from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
 
 from kernel_backend.checkpoints.streams import Digesting
-from kernel_backend.checkpoints.writer import pieces
+from kernel_backend.checkpoints.writer import can_hold, pieces
 from kernel_backend.model.facts import Weights
 
 
@@ -29,14 +28,15 @@ def weights(
 ) -> Weights:
     """Return digests, by name, of the parameters and buffers of a model and of the modules in `beside`.
 
-    Lazy tensors, which the first batch initializes, are left out. `whole` is called with each parameter and returns the
-    tensor to digest; for a sharded parameter, it gathers the tensor from all ranks.
+    Tensors that no checkpoint can hold are left out, such as lazy ones, which the first batch initializes. `whole` is
+    called with each parameter and returns the tensor to digest; for a sharded parameter, it gathers the tensor from all
+    ranks.
     """
     modules = {"": model} | {f"{name}.": module for name, module in beside.items()}
     tensors = {
         f"{prefix}{name}": tensor_digest(whole(tensor))
         for prefix, module in modules.items()
         for name, tensor in (*module.named_parameters(), *module.named_buffers())
-        if not is_lazy(tensor)
+        if can_hold(tensor)
     }
     return Weights(digest=xxhash.xxh3_128_hexdigest(repr(sorted(tensors.items())).encode()), tensors=tensors)

@@ -4590,7 +4590,7 @@ export interface components {
              */
             reproducible: "off" | "host" | "portable";
             /** @default false */
-            no_rehearsal: boolean;
+            rehearse: boolean;
             /** @default null */
             weights_from: string | null;
             /**
@@ -6703,7 +6703,7 @@ export interface components {
              */
             reproducible?: "off" | "host" | "portable";
             /** @default false */
-            no_rehearsal?: boolean;
+            rehearse?: boolean;
             /** @default null */
             weights_from?: string | null;
             /**
@@ -7595,7 +7595,7 @@ export interface components {
              *       "seed": 0,
              *       "rng": "derived",
              *       "reproducible": "host",
-             *       "no_rehearsal": false,
+             *       "rehearse": false,
              *       "weights_from": null,
              *       "metric": {
              *         "mode": "min",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import random
 import subprocess
@@ -17,7 +18,10 @@ import torch
 from torch import nn
 
 from kernel_backend.definition.script.signs import RUNGS, Sign
+from kernel_backend.model.experiment import Config
 from kernel_backend.runner.forms.script.rehearsal.digests import named_digests, value_digest
+from kernel_backend.runner.forms.script.rehearsal.recorder import Recorder
+from kernel_backend.runner.forms.script.rehearsal.rehearsal import Rehearsal
 from kernel_backend.runner.forms.script.rehearsal.sandbox import copy_folder
 from kernel_backend.runner.forms.script.rehearsal.verdict import Rehearsed, difference, guarantee, weaker
 
@@ -53,6 +57,53 @@ def test_a_hook_counts_by_what_it_is_and_not_by_its_number():
     for each in (one, other):
         each["model"].register_forward_hook(print)
     assert named_digests(one) == named_digests(other) != named_digests(without)
+
+
+class Unreadable:
+    __slots__ = ("inner",)
+
+    def __getattribute__(self, name):
+        if name == "inner":
+            raise RuntimeError("not now")
+        return super().__getattribute__(name)
+
+
+def test_a_value_that_cannot_be_read_is_passed_over_and_all_others_are_compared():
+    digests = named_digests({"broken": Unreadable(), "n": 1})
+    assert digests == {"broken": "unreadable: RuntimeError", **named_digests({"n": 1})}
+
+
+def test_a_function_that_a_compiler_has_made_is_read_as_the_object_that_it_wraps():
+    def compiled():
+        pass
+
+    compiled.__wrapped__ = Meter()  # as torch.compile wraps a CompiledFxGraph
+    before = value_digest(compiled)
+    compiled.__wrapped__.total = 1.0
+    assert value_digest(compiled) != before
+
+
+@pytest.mark.parametrize(("config", "wanted"), [(Config(), set()), (Config(rehearse=True), {1, 2, 3})])
+def test_a_training_is_rehearsed_only_if_that_is_asked_for(config, wanted):
+    """A rehearsal runs the setup again, which may delete what the training has written."""
+    job = types.SimpleNamespace(trial=1, checkpoints="checkpoints")
+    ranks, device = types.SimpleNamespace(size=1), torch.device("cpu")
+    rank = types.SimpleNamespace(config=config, job=job, ranks=ranks, device=device)
+    training = types.SimpleNamespace(position=types.SimpleNamespace(form={}, step=0))
+    recorder = types.SimpleNamespace(wanted=set())
+    Rehearsal(rank, training, recorder, [], True, contextlib.nullcontext)
+    assert recorder.wanted == wanted
+
+
+def test_a_recorder_that_fails_says_so_and_does_not_raise_into_the_training():
+    program = types.SimpleNamespace(builtins={}, module=None, by_clock=frozenset())  # no module: reading it fails
+    events = types.SimpleNamespace(on_iteration=[], on_step=[])
+    recorder = Recorder(events, program)
+    recorder.wanted = {1}
+    events.on_iteration[0](None, sys._getframe())
+    events.on_step[0](1)
+    assert recorder.failure.startswith("its variables cannot be compared, TypeError")
+    assert recorder.of(range(1, 2)) is None
 
 
 def test_a_name_that_differs_is_told_apart():

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from kernel_backend.checkpoints.writer import can_hold
 from kernel_backend.definition.script.loops import TrainingLoop
 from kernel_backend.definition.script.parts import SKELETON, STATE
 from kernel_backend.errors import CheckpointDamaged
@@ -89,7 +90,7 @@ class NamedModules:
 
     def _states(self) -> list[tuple[str, nn.Module, dict[str, Any]]]:
         """Return name, module and state dict of each module; the modules with most tensors come first."""
-        found = [(name, module, {STATE: dict(module.state_dict())}) for name, module in self.found().items()]
+        found = [(name, module, {STATE: _held(module)}) for name, module in self.found().items()]
         found.sort(key=lambda each: -len(each[2][STATE]))
         first: dict[Any, Tensor] = {}
         for _, _, state in found:
@@ -106,12 +107,30 @@ class NamedModules:
 def _modules(names: Mapping[str, Any]) -> Iterator[tuple[str, nn.Module]]:
     """Yield name and module for each module in a namespace, then for those in attributes, such as `self.model`."""
     held = list(names.items())
-    yield from ((name, each) for name, each in held if isinstance(each, nn.Module))
+    yield from ((name, each) for name, each in held if _is_module(each))
     for name, owner in held:
-        if not isinstance(owner, nn.Module | type) and type(owner).__module__ == "__main__":
-            attributes = getattr(owner, "__dict__", {})
-            inner = ((attribute, each) for attribute, each in attributes.items() if isinstance(each, nn.Module))
-            yield from ((key if name == "self" else f"{name}.{key}", each) for key, each in inner)
+        inner = ((attribute, each) for attribute, each in _attributes(owner).items() if _is_module(each))
+        yield from ((key if name == "self" else f"{name}.{key}", each) for key, each in inner)
+
+
+def _is_module(value: Any) -> bool:
+    return issubclass(type(value), nn.Module)  # isinstance would ask the object, which may raise, for its class
+
+
+def _attributes(owner: Any) -> dict[str, Any]:
+    """Return the attributes of an object of the program's classes that is no module; {} if it does not tell them."""
+    if issubclass(type(owner), nn.Module | type) or type(owner).__module__ != "__main__":
+        return {}
+    try:
+        return dict(vars(owner))
+    except Exception:  # it has none, or is of a class that raises
+        return {}
+
+
+def _held(module: nn.Module) -> dict[str, Any]:
+    """Return a module's state without tensors that this part cannot hold; the program's other state has them."""
+    state = module.state_dict()
+    return {key: value for key, value in state.items() if not isinstance(value, Tensor) or can_hold(value)}
 
 
 def _structure(module: nn.Module) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType, FrameType, MappingProxyType, ModuleType
@@ -46,14 +47,17 @@ class Snapshots:
     def survey(self, frame: FrameType) -> bool:
         """On the first call, record the data that the program has created before its first loop, and return True.
 
-        Later calls return False.
+        Later calls return False. Where an object raises while it is read, nothing is recorded, and checkpoints hold all
+        data: this must never end the training.
         """
         if self._setup is not None:
             return False
+        self._setup = SetupData()
         namespaces = self._namespaces()
-        writer = self._writer(namespaces)
-        writer.write(self._roots(namespaces, frame, ()), {})
-        self._setup = writer.data
+        writer = GraphWriter(namespaces, None, self._versions_for(namespaces))
+        with contextlib.suppress(Exception):
+            writer.write(self._roots(namespaces, frame, ()), {})
+            self._setup = writer.data
         return True
 
     def take(self, frame: FrameType, items: Sequence[Any], more: Mapping[str, Any]) -> Snapshot:
@@ -106,10 +110,13 @@ class Snapshots:
         return frames.program_modules(self._builtins, self._main, self._foreign)
 
     def _writer(self, namespaces: Mapping[str, dict[str, Any]]) -> GraphWriter:
+        return GraphWriter(namespaces, self._setup, self._versions_for(namespaces))
+
+    def _versions_for(self, namespaces: Mapping[str, dict[str, Any]]) -> Versions | None:
         if namespaces.keys() != self._modules:  # a module was imported
             self._modules = set(namespaces)
             self._versions = Versions(counted=not any(writes_past_versions(self._codes(each)) for each in namespaces))
-        return GraphWriter(namespaces, self._setup, self._versions)
+        return self._versions
 
     def _roots(
         self, namespaces: Mapping[str, dict[str, Any]], frame: FrameType, items: Sequence[Any]

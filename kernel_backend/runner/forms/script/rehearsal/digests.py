@@ -51,10 +51,18 @@ def program_digests(
 def named_digests(names: Mapping[str, Any], ignored: frozenset[str] = frozenset()) -> dict[str, str]:
     """Return the digests of the variables in `names`, by name, without classes and imported modules.
 
-    Variables and attributes named in `ignored` are left out.
+    Variables and attributes named in `ignored` are left out. A value that raises while it is read, as users' objects
+    may, has its error as its digest.
     """
     values = {name: value for name, value in names.items() if name not in ignored and not _is_skipped(value)}
-    return {name: value_digest(value, ignored) for name, value in values.items()}
+    return {name: _digest_or_error(value, ignored) for name, value in values.items()}
+
+
+def _digest_or_error(value: Any, ignored: frozenset[str]) -> str:
+    try:
+        return value_digest(value, ignored)
+    except Exception as error:
+        return f"unreadable: {type(error).__name__}"
 
 
 def value_digest(value: Any, ignored: frozenset[str] = frozenset()) -> str:
@@ -132,7 +140,11 @@ class _Digester:
             self.take(value.grad, depth)
 
     def _function(self, value: FunctionType, depth: int) -> None:
-        value = inspect.unwrap(value)  # generator functions are wrapped in a job
+        inner = inspect.unwrap(value)  # generator functions are wrapped in a job
+        if not isinstance(inner, FunctionType):  # as of a function that torch.compile has made
+            self.take(inner, depth)
+            return
+        value = inner
         for cell in value.__closure__ or ():
             try:
                 self.take(cell.cell_contents, depth)
@@ -164,7 +176,8 @@ class _Digester:
 
 
 def _is_skipped(value: Any) -> bool:
-    return isinstance(value, _SKIPPED) and not (isinstance(value, ModuleType) and frames.is_made(value))
+    kind = type(value)  # isinstance would ask the object, which may raise, for its class
+    return issubclass(kind, _SKIPPED) and not (issubclass(kind, ModuleType) and frames.is_made(value))
 
 
 def _without_hook_ids(state: Mapping[str, Any]) -> dict[str, Any]:

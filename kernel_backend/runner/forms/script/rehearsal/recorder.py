@@ -11,13 +11,17 @@ from kernel_backend.runner.forms.script.rehearsal.digests import program_digests
 
 
 class Recorder:
-    """Listener that records digests of all variables of a program after each step in the set `wanted`."""
+    """Listener that records digests of all variables of a program after each step in the set `wanted`.
+
+    It never raises into the training: `failure` says why it records no more.
+    """
 
     def __init__(self, events: Events, program: Program) -> None:
         self._program = program
         self._frame: FrameType | None = None
         self.wanted: set[int] = set()
         self.steps: dict[int, dict[str, str]] = {}
+        self.failure = ""
         events.on_iteration.append(self._iteration)
         events.on_step.insert(0, self._step)
 
@@ -30,7 +34,10 @@ class Recorder:
         self._frame = frame
 
     def _step(self, step: int) -> None:
-        if step in self.wanted and self._frame is not None:
+        frame, self._frame = self._frame, None
+        if step in self.wanted and frame is not None and not self.failure:
             program = self._program
-            self.steps[step] = program_digests(program.builtins, program.module, self._frame, program.by_clock)
-        self._frame = None
+            try:
+                self.steps[step] = program_digests(program.builtins, program.module, frame, program.by_clock)
+            except Exception as error:
+                self.failure = f"its variables cannot be compared, {type(error).__name__}: {error}"

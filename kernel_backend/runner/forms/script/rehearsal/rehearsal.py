@@ -96,7 +96,9 @@ class Rehearsal:
 
     def step(self, step: int) -> None:
         """Start a rehearsal if one is due, or evaluate one that has ended; called after each step of the training."""
-        if self._process is not None:
+        if self._recorder.failure and self._active:
+            self._settle(Rehearsed({}, refused=self._recorder.failure))
+        elif self._process is not None:
             if self._process.poll() is not None or self._age > LIMIT_S:
                 self._settle(self._result())
         elif self._checkpoint is not None and self._recorder.of(self._steps) is not None:
@@ -131,7 +133,7 @@ class Rehearsal:
 
     def _can(self) -> bool:
         rank, job = self._rank, self._rank.job
-        wanted = rank.config.reproducible != "off" and not rank.config.no_rehearsal
+        wanted = rank.config.reproducible != "off" and rank.config.rehearse
         alone = rank.ranks.size == 1 and rank.device.type == "cpu"
         return wanted and alone and job.trial == 1 and "://" not in job.checkpoints
 

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
+from torch.nn.parameter import is_lazy
 from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import DataLoader, Dataset, Sampler
 
@@ -272,7 +273,7 @@ class GraphWriter(pickle.Pickler):
         return reading.new, (path, type(obj)), (state, slots), None, None, reading.fill
 
     def _tensor(self, obj: Tensor, path: Path | None) -> Reduced:
-        if obj.layout is not torch.strided or obj.is_quantized or obj.device.type == "meta":
+        if obj.layout is not torch.strided or obj.is_quantized or obj.device.type == "meta" or is_lazy(obj):
             return NotImplemented
         data = obj.detach()
         cut = obj.grad_fn is not None
