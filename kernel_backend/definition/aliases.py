@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from kernel_backend.definition.contract import LOOP_VALUES, ROLES, Parameter
+from kernel_backend.definition.contract import LOOP_VALUES, ROLES, Parameter, is_step
 
 _DATA = r"_?(data|dataset|set|loader|dataloader|data_loader|ds|dl)"
 _MAKES = r"(make|get|build|create|setup)_"
@@ -37,11 +37,21 @@ _OUTPUT = re.compile(
     r"(y_?)?(pred|preds|prediction|predictions|predicted|hat|score|scores|prob|probs)|logits?|outputs?|out"
 )
 _TARGET = re.compile(r"y|y_?true|true|truth|gt|ground_truth|labels?|targets?|tgt|actual|expected|answers?")
+_INPUT = re.compile(
+    r"x|xb|xs|inputs?|(input_)?ids|images?|imgs?|features?|feats?|tokens?|texts?|src|seqs?|sequences?|signals?|graphs?"
+)
+_BATCH = re.compile(r"(mini_?)?batch(_data)?|data|samples?")
+_INDEX = re.compile(r"(batch_)?(idx|index)")
 
 
 def role_of(name: str) -> str | None:
     """Return the role, such as `loss`, of a function whose name is a known alias of it; None for other names."""
     return next((role for role, names in _OTHER_NAMES.items() if re.fullmatch(names, name)), None)
+
+
+def is_target(name: str) -> bool:
+    """Return True if an argument or an item of a batch of this name is the target, as `y` and `labels` are."""
+    return _TARGET.fullmatch(name) is not None
 
 
 def looks_like(name: str) -> str | None:
@@ -67,6 +77,8 @@ def by_place(role: str, parameters: Sequence[Parameter]) -> Mapping[str, str]:
         if parameters and parameters[0].name == "input" and "output" not in asked:
             free.insert(0, "input")  # torch's name of the output, which a loss must take
         return _of_a_step(free, asked)
+    if is_step(role):
+        return _of_a_training_step(free, asked)
     if any(each.kind == "loop" and each.value_of not in LOOP_VALUES for each in parameters):
         return {}  # it takes models by name instead of parameters
     free = [each for each in free if not _NUMBER.fullmatch(each)]
@@ -77,6 +89,17 @@ def by_place(role: str, parameters: Sequence[Parameter]) -> Mapping[str, str]:
     if role in ("collate", "augment") and "batch" not in asked:
         return dict(zip(free[:1], ["batch"], strict=False))
     return {}
+
+
+def takes_model(names: Sequence[str], models: Collection[str]) -> bool:
+    """Return True if a loss with these arguments runs the model itself, as `loss(model, batch)` and `loss(net, x, y)`.
+
+    `models` are the keys of the dict that the function `model` returns. Other losses get the model's output.
+    """
+    if any(name == "output" or _OUTPUT.fullmatch(name) for name in names):
+        return False
+    own = [name for name in names if name == "model" or role_of(name) == "model" or name in models]
+    return bool(own) and (own[0] == names[0] or set(names) - set(own) == {"batch"})
 
 
 def takes_target_first(names: Sequence[str]) -> bool:
@@ -96,3 +119,13 @@ def _of_a_step(free: Sequence[str], asked: set[str]) -> Mapping[str, str]:
     if len(outputs) == 1 and len(targets) == 1:  # (y_true, y_pred), as Keras and scikit-learn have it
         return {outputs[0]: "output", targets[0]: "target"}
     return dict(zip(free[:2], ["output", "target"], strict=False))
+
+
+def _of_a_training_step(free: Sequence[str], asked: set[str]) -> Mapping[str, str]:
+    """Return what the arguments of a training step mean, by their names alone, as a step need not take any data."""
+    found: dict[str, str] = {}
+    for value, names in {"batch": _BATCH, "input": _INPUT, "target": _TARGET, "index": _INDEX}.items():
+        meant = [name for name in free if names.fullmatch(name)]
+        if len(meant) == 1 and value not in asked:
+            found[meant[0]] = value
+    return found

@@ -29,6 +29,7 @@ class FoundFunctions:
     taken: Mapping[str, str]  # aliases of roles -> the role
     keys: tuple[str, ...]  # keys of the dict that `model` returns
     guesses: bool  # aliases of arguments are accepted, too
+    steps_by_name: bool = False  # also those of training steps and of other functions that take the model
     loop_values: frozenset[str] = LOOP_VALUES
     values: Mapping[str, Function] = field(default_factory=dict)  # roles that are assigned values
     own_defaults: bool = False  # an argument with a default is always a hyperparameter
@@ -89,7 +90,7 @@ def _function(name: str, found: FoundFunctions) -> Function:
     defaults: list[ast.expr | None] = [*[None] * positional, *arguments.defaults, *arguments.kw_defaults]
     named = zip([*arguments.args, *arguments.kwonlyargs], defaults, strict=True)
     parameters = [_parameter(name, argument, default, found) for argument, default in named]
-    meant = by_place(name, parameters) if found.guesses else {}
+    meant = by_place(name, parameters) if found.steps_by_name or (found.guesses and not is_step(name)) else {}
     placed = [
         each.model_copy(update={"kind": "loop", "source": meant[each.name]}) if each.name in meant else each
         for each in parameters
@@ -102,13 +103,14 @@ def _parameter(function: str, argument: ast.arg, default: ast.expr | None, found
     node = found.nodes[function]
     name, required = argument.arg, default is None
     value_of = found.taken.get(name, name)
-    if function == "optimizer" and found.guesses and required and name not in found.nodes and role_of(name) == "model":
+    takes_model = (function == "optimizer" and found.guesses) or (_may_take_models(function) and found.steps_by_name)
+    if takes_model and required and name not in found.nodes and role_of(name) == "model":
         value_of = "model"
     if function == "sampler" and required and name not in found.nodes and name in _DATASETS:
         value_of = "train_data"
     annotation = ast.unparse(argument.annotation) if argument.annotation else None
     kind: Literal["loop", "function", "hyperparameter"] = "hyperparameter"
-    is_part = name in found.keys and (function in ("optimizer", "metrics", "on_epoch") or is_step(function))
+    is_part = name in found.keys and _may_take_models(function)
     given = value_of in found.loop_values or name in found.loop_values
     if (given and (required or (name in found.loop_values and not found.own_defaults))) or is_part:
         _check_available(function, node, argument, value_of)
@@ -126,6 +128,10 @@ def _parameter(function: str, argument: ast.arg, default: ast.expr | None, found
         is_tuple=isinstance(value, tuple),
     )
     return parameter if required or kind != "hyperparameter" else with_default(parameter, as_value(value))
+
+
+def _may_take_models(function: str) -> bool:
+    return function in ("optimizer", "metrics", "on_epoch") or is_step(function)
 
 
 def _default(node: FunctionNode, argument: ast.arg, default: ast.expr | None) -> Any:

@@ -36,8 +36,9 @@ LOOP_VALUES = frozenset({
 HELPERS = frozenset({"collate", "sampler", "augment", "on_epoch"})
 # fmt: on Version of the rules for reading a definition. A snapshot stores its version, so that it is always read by the
 # same rules. 2: aliases of roles are accepted, and the default AdamW has a hyperparameter `lr`. 3: aliases of test_data
-# and collate, and other forms than functions. 4: a role may be an assigned value.
-CONTRACT = 4
+# and collate, and other forms than functions. 4: a role may be an assigned value. 5: a loss that takes the model is a
+# training step, whose arguments may have other names.
+CONTRACT = 5
 SINCE_THREE = frozenset({"test_data", "collate"})
 # Loop values that a role can take, for messages.
 CAN_ASK = {
@@ -244,7 +245,12 @@ class Definition(Record):
         """
         roles = (role for role in self.roles if _key(role) in CAN_ASK)
         owner = next((role for role in roles if name in (each.name for each in self.functions[role].parameters)), None)
-        return f". By name {owner} can have {CAN_ASK[_key(owner)]}" if owner else ""
+        if owner is None:
+            return ""
+        written, key = self.functions[owner].attribute, _key(owner)
+        first = {"loss": "output", "metrics": "output", "step": "model"}.get(key)
+        whole = f". def {written}({first}, batch) gets the whole batch, to be taken apart there" if first else ""
+        return f". By name {written} can have {CAN_ASK[key]}{whole}"
 
     def fitted(self, name: str, value: Value) -> Value:
         """Return a value converted to the type of hyperparameter `name`; raises ValueError with the expected type."""

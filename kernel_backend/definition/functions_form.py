@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator, Mapping
 
+from kernel_backend.definition.aliases import takes_model
 from kernel_backend.definition.arguments import FoundFunctions, add_function
 from kernel_backend.definition.checks import check_models, check_prepare
 from kernel_backend.definition.contract import (
@@ -37,6 +38,7 @@ _INSTEAD = {
     "train_data": "def train_data():\n    return torch.utils.data.TensorDataset(x, y)",
     "loss": "def loss(output, target):\n    return nn.functional.cross_entropy(output, target)",
 }
+_TRAINING_STEPS = ("training_step", "train_step")  # of other frameworks
 _SHOWN = 500  # maximum length of the quoted line
 
 
@@ -50,6 +52,12 @@ def functions_definition(tree: ast.Module, roles_from: int, contract: int) -> De
     named = [role for role in ROLES if contract > 2 or role not in SINCE_THREE] if contract > 1 else []
     taken = understood_as(tree, own, named)
     helpers = HELPERS & names_used(tree)
+    if contract > 4 and (loss := _loss_of_the_model(own, taken)):
+        used = loss in names_used(tree)
+        if any(is_step(node.name) for node in own):
+            helpers |= {"loss"} if used else set()
+        elif not used or loss not in _TRAINING_STEPS:
+            taken |= {loss: "step"}
     candidates = (taken.get(node.name, node.name) for node in sorted(own, key=_line))
     roles = [role for role in candidates if is_role(role) and role not in helpers]
     nodes |= {role: nodes[name] for name, role in taken.items()}
@@ -57,7 +65,7 @@ def functions_definition(tree: ast.Module, roles_from: int, contract: int) -> De
     roles = sorted([*roles, *values], key=lambda role: values[role].line if role in values else nodes[role].lineno)
     _require(tree, roles, roles_from, {each.name for each in values.values()})
     keys = _value_keys(values["model"].value) if "model" in values else _model_keys(nodes["model"])
-    found = FoundFunctions(nodes, taken, keys, contract > 1, values=value_functions(values))
+    found = FoundFunctions(nodes, taken, keys, contract > 1, contract > 4, values=value_functions(values))
     functions: dict[str, Function] = {}
     for role in roles:
         add_function(role, found, functions)
@@ -76,6 +84,21 @@ def functions_definition(tree: ast.Module, roles_from: int, contract: int) -> De
     if definition.models:
         check_models(definition)
     return definition
+
+
+def _loss_of_the_model(own: Collection[FunctionNode], taken: Mapping[str, str]) -> str | None:
+    """Return the name of the cell's function `loss` or `training_step` if it takes the model itself; else None.
+
+    `own` are the functions of the cell; `taken` are those that have a role by an alias.
+    """
+    roles = {taken.get(node.name, node.name): node for node in own}
+    model = roles.get("model")
+    loss = next((roles[name] for name in ("loss", *_TRAINING_STEPS) if name in roles), None)
+    if loss is None:
+        return None
+    count = len(loss.args.args) - len(loss.args.defaults)
+    required = [each.arg for each in loss.args.args[:count]]
+    return loss.name if takes_model(required, _model_keys(model) if model else ()) else None
 
 
 def _values(tree: ast.Module, roles_from: int, roles: Collection[str]) -> dict[str, Assigned]:

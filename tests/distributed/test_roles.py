@@ -172,6 +172,80 @@ def test_a_batch_without_a_target_is_the_input(tmp_path, name):
         assert first["loss"] == pytest.approx(first["near"] + first["far"])
 
 
+# mixup as it is mostly written, in four items.
+MIXUP = (
+    DIGITS[: DIGITS.index("def loss")]
+    + """
+def augment(batch):
+    x, y = batch
+    lam, other = LAM, torch.randperm(len(x))
+    return lam * x + (1 - lam) * x[other], y, y[other], lam
+def loss(output, target):
+    if not isinstance(target, tuple):
+        return nn.functional.cross_entropy(output, target)
+    y_a, y_b, lam = target
+    return lam * nn.functional.cross_entropy(output, y_a) + (1 - lam) * nn.functional.cross_entropy(output, y_b)
+"""
+)
+
+
+@pytest.mark.parametrize("lam", ["torch.rand(())", "float(torch.rand(()))"])
+def test_an_augment_that_returns_more_items_gives_the_loss_all_but_the_inputs(tmp_path, lam):
+    ran = Trial(tmp_path / "trial", source=MIXUP.replace("LAM", lam)).run()
+    assert ran.codes == [0, 0], ran.logs()
+    assert {*ran.reports("validation")} == {6, 12}
+    assert not [each for each in ran.notes() if "mean over" in each]
+
+
+# A model with the signature of torchvision's detection models: losses in training, a dict per sample otherwise.
+DETECTION = """
+import torch
+from torch import nn
+class Detector(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.box = nn.Linear(4, 2)
+    def forward(self, images, targets=None):
+        found = [self.box(each) for each in images]
+        if not self.training:
+            return [{"boxes": each.detach()} for each in found]
+        assert targets is not None, "targets should not be none when in training mode"
+        return {"box": torch.stack([(a - b["boxes"]).square().mean() for a, b in zip(found, targets)]).mean()}
+def samples(count, seed):
+    x = torch.randn(count, 4, generator=torch.Generator().manual_seed(seed))
+    return [(each, {"boxes": each[:2]}) for each in x]
+def train_data(): return samples(30, 0)
+def validation_data(): return samples(10, 1)
+def collate(batch): return tuple(zip(*batch))
+def model(): return Detector()
+def optimizer(params): return torch.optim.SGD(params, lr=0.1)
+def metrics(output, target):
+    return {"near": torch.stack([(a["boxes"] - b["boxes"]).abs().mean() for a, b in zip(output, target)])}
+"""
+LOSSES = (
+    "def loss(output): return sum(output.values())",
+    "def loss(model, batch):\n    found = model(*batch)\n    return sum(found.values())",
+    "def step(model, batch): return model(*batch)",
+)
+
+
+@pytest.mark.parametrize("slots", [1, 2])
+def test_a_model_that_computes_its_losses_trains_alike_however_its_loss_is_written(tmp_path, slots):
+    weights, says = [], []
+    for number, loss in enumerate(LOSSES):
+        trial = Trial(tmp_path / str(number), source=DETECTION + loss, epochs=2, slots=slots)
+        ran = trial.run()
+        assert ran.codes == [0] * slots, ran.logs()
+        first, last = ran.reports("validation").values()
+        assert {*first} == {"near"}
+        assert last["near"] < first["near"]
+        weights.append(trial.parts()["model"])
+        says.append([each for each in ran.notes() if "validations have no loss" in each])
+    assert weights[0] == weights[1] == weights[2]
+    assert [len(each) for each in says] == [1, 1, 1]
+    assert "raised AttributeError: 'list' object has no attribute 'values'" in says[1][0]
+
+
 # The same task with a model, a loss, an optimizer and data that are assigned, as notebooks have them.
 ASSIGNED = """
 data = dataset()

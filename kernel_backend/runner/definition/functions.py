@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +20,6 @@ from kernel_backend.runner.determinism import seeds
 
 _OF_A_STEP = frozenset({"output", "target", "input", "batch", "epoch"})
 _OF_A_TRAINING_STEP = frozenset({"target", "input", "batch", "epoch", "index"})
-_POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
 _OF_AUGMENT = frozenset({"batch", "epoch", "index"})
 
 
@@ -75,7 +74,9 @@ class Functions:
         model = module_of(made)
         if model is None:
             must = "be" if self._definition.functions["model"].value else "return"
-            raise InvalidDefinition(f"{self._told('model')} {_a(made)}; it must {must} an nn.Module, or a dict of them")
+            raise InvalidDefinition(
+                f"{self._told('model')} {kind_of(made)}; it must {must} an nn.Module, or a dict of them"
+            )
         if isinstance(model, nn.ModuleDict) and not self.steps:
             raise InvalidDefinition(
                 f"model() returned several models ({', '.join(model)}), and there is no step that says how they train: "
@@ -105,7 +106,7 @@ class Functions:
         for key, optimizer in optimizers.items():
             if not isinstance(optimizer, torch.optim.Optimizer):
                 raise InvalidDefinition(
-                    f"{self._told('optimizer')} {_a(optimizer)}{f' for {key}' if key else ''}; it must return a "
+                    f"{self._told('optimizer')} {kind_of(optimizer)}{f' for {key}' if key else ''}; it must return a "
                     "torch.optim.Optimizer, or a dict of them"
                 )
             _must_be_the_models(optimizer, params, self._told("optimizer"))
@@ -124,8 +125,8 @@ class Functions:
         for schedule in schedules.values():
             if not isinstance(schedule, LRScheduler):
                 raise InvalidDefinition(
-                    f"{self._told('schedule')} {_a(schedule)}; it must return a torch.optim.lr_scheduler, or a dict of "
-                    "them"
+                    f"{self._told('schedule')} {kind_of(schedule)}; it must return a torch.optim.lr_scheduler, or a "
+                    "dict of them"
                 )
             if schedule.optimizer not in optimizers.values():
                 raise InvalidDefinition(
@@ -180,6 +181,11 @@ class Functions:
         The functions meant are `loss`, `metrics` and training steps.
         """
         return not any("target" in self.asked(role) for role in ("loss", "metrics", *self.steps) if self.has(role))
+
+    @property
+    def leaves_loss_to_model(self) -> bool:
+        """Return True if the user's `loss` takes nothing of a batch, so that the model's own output must have it."""
+        return self.has("loss") and not self.asked("loss") & {"target", "input", "batch"}
 
     def asked(self, role: str) -> frozenset[str]:
         """Return the names of the training step's values (`output`, `batch` ...) that the function for `role` takes."""
@@ -243,7 +249,7 @@ class Functions:
     @staticmethod
     def _check_callable(function: Function, value: Any) -> None:
         if not callable(value) or isinstance(value, type):
-            what = f"the class {value.__name__}" if isinstance(value, type) else _a(value)
+            what = f"the class {value.__name__}" if isinstance(value, type) else kind_of(value)
             raise InvalidDefinition(
                 f"{function.attribute} (line {function.line}) is {what}; it must be callable with "
                 f"{', '.join(each.value_of for each in function.parameters)}, such as nn.CrossEntropyLoss()"
@@ -267,67 +273,6 @@ class Functions:
             can = " ".join(sorted(given | set(self._constants)))
             raise InvalidDefinition(f"{function} (line {line}) takes {name}, and can have: {can}", line=line)
         return self._constants[name]
-
-
-class Inputs(NamedTuple):
-    """Model inputs and target of a batch, split by a `BatchRule`."""
-
-    positional: tuple[Any, ...]
-    named: dict[str, Any]
-    target: Any
-
-    @property
-    def value(self) -> Any:
-        """Return the model's inputs as one value, as the user's functions get them in the argument `input`.
-
-        It is a dict if the batch is one, the input itself if there is only one, else a tuple.
-        """
-        if self.named:
-            return self.named
-        return self.positional[0] if len(self.positional) == 1 else self.positional
-
-
-class BatchRule:
-    """Rule that splits a batch into inputs and target.
-
-    Of a tuple, the last item is the target and all others are inputs. Of a dict, the items named like arguments of
-    `forward` are inputs, and `labels` or `target` is the target. Batches may lack a target if no function of the user
-    takes one. Then a tuple with at most as many items as `forward` requires has only inputs, and a batch that is
-    neither tuple nor dict is the input.
-    """
-
-    def __init__(self, model: nn.Module, whole: bool = False) -> None:
-        """Set up the rule for a model. With several models, all items of a dict except the target are inputs.
-
-        `whole` is True if none of the user's functions takes a target.
-        """
-        several = isinstance(model, nn.ModuleDict)
-        parameters = {} if several else inspect.signature(model.forward).parameters
-        self._names = None if several else frozenset(parameters)
-        positional = (each for each in parameters.values() if each.kind in (each.POSITIONAL_ONLY, _POSITIONAL))
-        self._required = sum(each.default is each.empty for each in positional)
-        self._whole = whole
-
-    def split(self, batch: Any) -> Inputs:
-        """Split a batch into the model's inputs and the target; raise InvalidDefinition if the rule does not apply."""
-        if self._whole and isinstance(batch, list | tuple) and 1 <= len(batch) <= max(1, self._required):
-            return Inputs(tuple(batch), {}, None)
-        if isinstance(batch, list | tuple) and len(batch) > 1:
-            return Inputs(tuple(batch[:-1]), {}, batch[-1])
-        if isinstance(batch, Mapping):
-            names = self._names if self._names is not None else batch.keys() - {"labels", "target"}
-            named = {name: batch[name] for name in batch if name in names}
-            if named:
-                return Inputs((), named, batch.get("labels", batch.get("target")))
-            raise InvalidDefinition(
-                f"a batch has {', '.join(map(str, batch))}, and the model's forward takes "
-                f"{', '.join(sorted(names))}: give one of them the other's name"
-            )
-        if self._whole and not isinstance(batch, list | tuple):
-            return Inputs((batch,), {}, None)
-        raise InvalidDefinition(
-            f"a sample of the data is {_a(batch)}: make it (input, ..., target), or a dict with labels or target"
-        )
 
 
 def _order_of(called: Callable[..., Any], order: list[str]) -> list[str]:
@@ -367,26 +312,13 @@ def step_result(role: str, result: Any) -> tuple[Tensor, Mapping[str, Any]] | No
     """Return the loss and the logged values from what the user's training step returned.
 
     Return None if the step returned None, which means that it trains nothing this time. `role` is the step's name, for
-    error messages. Raises InvalidDefinition for any other kind of result.
+    error messages. Raises InvalidDefinition for other results, as for those of `loss`.
     """
-    if result is None:
-        return None
-    logged: Any = {}
-    if isinstance(result, Mapping):
-        logged = {name: value for name, value in result.items() if name != "loss"}
-        result = result.get("loss")
-    elif isinstance(result, tuple) and len(result) == 2:
-        result, logged = result
-    if not isinstance(result, Tensor) or result.numel() != 1 or not isinstance(logged, Mapping):
-        raise InvalidDefinition(
-            f"{role}() returned {_a(result)} as its loss; it must return a scalar tensor, or a dict with such a loss "
-            "and values to log; None trains nothing in this step"
-        )
-    return result.reshape(()), logged
+    return None if result is None else loss_and_logged(result, role)
 
 
-def loss_and_logged(result: Any) -> tuple[Tensor, Mapping[str, Any]]:
-    """Return the loss and the logged values from what the user's `loss` returned.
+def loss_and_logged(result: Any, role: str = "loss") -> tuple[Tensor, Mapping[str, Any]]:
+    """Return the loss and the logged values from what the user's `loss`, or training step `role`, returned.
 
     In a dict, `loss` is the loss and the rest is logged. Without such an item the loss is the sum of all values, as for
     the dicts that torchvision's detection models return. Raises InvalidDefinition for other results.
@@ -399,9 +331,10 @@ def loss_and_logged(result: Any) -> tuple[Tensor, Mapping[str, Any]]:
     ):
         loss, logged = sum(each.reshape(()) for each in result.values()), result
     if not isinstance(loss, Tensor) or loss.numel() != 1 or not isinstance(logged, Mapping):
+        none = "; None trains nothing in this step" if role != "loss" else ""
         raise InvalidDefinition(
-            f"loss() returned {_a(result)}; it must return a scalar tensor, (scalar, dict of values to log), or a dict "
-            "of scalar tensors, of which it is loss, or the sum of all"
+            f"{role}() returned {kind_of(result)} as its loss; it must return a scalar tensor, (scalar, dict of values "
+            f"to log), or a dict of scalar tensors, of which it is loss, or the sum of all{none}"
         )
     return loss.reshape(()), logged
 
@@ -418,7 +351,8 @@ def _must_be_the_models(optimizer: torch.optim.Optimizer, params: list[nn.Parame
         )
 
 
-def _a(value: Any) -> str:
+def kind_of(value: Any) -> str:
+    """Return what a value is, for error messages, such as `a list of 3`."""
     if isinstance(value, Tensor):
         return f"a tensor of shape {tuple(value.shape)}"
     if isinstance(value, list | tuple):

@@ -31,7 +31,7 @@ from kernel_backend.runner.data import Batches, Source, source
 from kernel_backend.runner.data.auto_workers import AutoWorkers
 from kernel_backend.runner.data.user_sampler import own_sampler
 from kernel_backend.runner.definition.auxiliary_modules import AuxiliaryModules, auxiliary_modules
-from kernel_backend.runner.definition.functions import BatchRule, Functions, parts_of
+from kernel_backend.runner.definition.functions import Functions, parts_of
 from kernel_backend.runner.definition.load import MODULE, Loaded
 from kernel_backend.runner.definition.step_files import StepFiles, tells_ranks_apart
 from kernel_backend.runner.determinism import exactness
@@ -41,6 +41,7 @@ from kernel_backend.runner.determinism.random_states import RandomStates
 from kernel_backend.runner.first_epoch import FirstEpoch
 from kernel_backend.runner.gradients.tree import shares_of
 from kernel_backend.runner.logical_ranks import LogicalRanks
+from kernel_backend.runner.loop.batch_rule import BatchRule
 from kernel_backend.runner.loop.cadence import CadenceTimer
 from kernel_backend.runner.loop.finite import Finite
 from kernel_backend.runner.loop.full_batches import check_shared
@@ -199,7 +200,7 @@ def build(rank: RankContext) -> Training:
         on_epoch=functions.on_epoch(model),
         metrics=Metrics(metrics, metrics_asks, ranks, device, files=files) if metrics is not None else None,
         metrics_asks=metrics_asks,
-        rule=BatchRule(model, functions.takes_whole_batch),
+        rule=BatchRule(model, functions.takes_whole_batch, functions.leaves_loss_to_model),
         precision=precision(config, device),
         train=data,
         validation=batches_of(rank, "validation_data", "validation", filled=strategy.sharded) if validates else None,

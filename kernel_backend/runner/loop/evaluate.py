@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from kernel_backend.model.reports import Note
 from kernel_backend.runner.data import Batch, Batches
 from kernel_backend.runner.definition.functions import loss_and_logged
 from kernel_backend.runner.loop.coupled import ValidationSamples
 from kernel_backend.runner.loop.forward import evaluated, reseed
+from kernel_backend.runner.loop.objective import Objective
 from kernel_backend.runner.loop.training_step import call_step
 from kernel_backend.runner.loop.whole_loss import gathers, validation_loss
 from kernel_backend.runner.metrics.sums import Sums, evaluating
@@ -84,17 +86,59 @@ def _add_losses(run: Training, model: nn.Module, part: MetricPart, sums: Sums) -
     values.
     """
     if run.loss is not None:
+        if _are_predictions(run, part.values["output"]):
+            _tell_without_loss(run, "loss() is not called with them")
+            return
         loss, _ = loss_and_logged(run.loss_function(**part.values))
         sums.add("loss", loss, part.samples, part.logical)
         return
     for objective in run.objectives:
         # With gradients, as a step may differentiate by its inputs, for example for a gradient penalty.
         with objective.trained_alone(), torch.enable_grad():
-            result = call_step(run, objective, model, part.values["batch"], run.current, part.number)
+            result = _step_result(run, objective, model, part)
         if result is not None:
             loss, values = result
             for name, value in {objective.label: loss, **values}.items():
                 sums.add(name, value, part.samples, part.logical)
+
+
+def _step_result(
+    run: Training, objective: Objective, model: nn.Module, part: MetricPart
+) -> tuple[Tensor, Mapping[str, Any]] | None:
+    """Return loss and logged values of a training step for a share; None if it cannot compute them in a validation.
+
+    That is so if the model returned predictions instead of losses, and the step failed on them.
+    """
+    if not run.rule.takes_target:
+        return call_step(run, objective, model, part.values["batch"], run.current, part.number)
+    predicted: list[bool] = []
+    hook = model.register_forward_hook(lambda *called: predicted.append(_are_predictions(run, called[-1])))
+    try:
+        return call_step(run, objective, model, part.values["batch"], run.current, part.number)
+    except Exception as error:
+        if not any(predicted):
+            raise
+        _tell_without_loss(run, f"{objective.role}() raised {type(error).__name__}: {error}")
+        return None
+    finally:
+        hook.remove()
+
+
+def _are_predictions(run: Training, output: Any) -> bool:
+    """Return True for a dict per sample, which detection models return in a validation in place of their losses."""
+    dicts = isinstance(output, list) and all(isinstance(each, Mapping) for each in output)
+    return run.rule.takes_target and dicts
+
+
+def _tell_without_loss(run: Training, how: str) -> None:
+    if not run.told_without_loss:
+        run.told_without_loss = True
+        text = (
+            f"the model returns predictions in a validation, and its losses in training alone ({how}): validations "
+            "have no loss. Choose the best by another value: return it from metrics(output, target), and write "
+            "--metric NAME:max"
+        )
+        run.spool.say(Note(text=text))
 
 
 def finish_metrics(run: Training, evaluation: Evaluation) -> dict[str, float]:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.runner.data import Batch
 from kernel_backend.runner.determinism import seeds
+from kernel_backend.runner.metrics.join import fields_of, is_dataclass, rebuilt
 from kernel_backend.runner.timing.clock import CLOCK
 
 if TYPE_CHECKING:
@@ -103,6 +104,8 @@ def _moved(data: Any, device: torch.device) -> Any:
         return data.to(device, non_blocking=True)
     if isinstance(data, Mapping):
         return {name: _moved(value, device) for name, value in data.items()}
+    if is_dataclass(data):
+        return rebuilt(data, {name: _moved(value, device) for name, value in fields_of(data).items()})
     if isinstance(data, list | tuple):
         values = [_moved(value, device) for value in data]
         return type(data)(*values) if hasattr(data, "_fields") else values

@@ -14,13 +14,13 @@ from kernel_backend.model.experiment import Config
 from kernel_backend.runner.checkpoint.checkpointer import Checkpointer
 from kernel_backend.runner.checkpoint.ema import WeightAverage
 from kernel_backend.runner.data import Batches
-from kernel_backend.runner.definition.functions import BatchRule
 from kernel_backend.runner.definition.step_files import StepFiles
 from kernel_backend.runner.determinism.generators import OwnGenerators
 from kernel_backend.runner.determinism.random_states import RandomStates
 from kernel_backend.runner.first_epoch import FirstEpoch
 from kernel_backend.runner.ipc import Instructions, Spool
 from kernel_backend.runner.logical_ranks import LogicalRanks
+from kernel_backend.runner.loop.batch_rule import BatchRule
 from kernel_backend.runner.loop.cadence import CadenceTimer
 from kernel_backend.runner.loop.objective import Objective
 from kernel_backend.runner.loop.target import Target
@@ -79,6 +79,7 @@ class Training:
     left_out: list[range] = field(default_factory=list)  # skipped steps, with `--on-nan go_back`
     furthest: int = 0  # the furthest step that this attempt has taken
     loss_compared: bool = False  # this attempt has checked whether the validation's loss is a mean over samples
+    told_without_loss: bool = False  # this attempt has told why its validations have no loss
     over: bool = False  # all steps have been taken, or it was stopped early
     validation_metrics: dict[str, float] = field(default_factory=dict)  # metrics of the validation at this step
 

@@ -60,8 +60,8 @@ def mapped(change: Callable[[Tensor], Tensor], value: Any) -> Any:
         return change(value)
     if _is_array(value):
         return value.copy()
-    if isinstance(value, Mapping) or _is_dataclass(value):
-        return _rebuilt(value, {name: mapped(change, each) for name, each in _fields(value).items()})
+    if isinstance(value, Mapping) or is_dataclass(value):
+        return rebuilt(value, {name: mapped(change, each) for name, each in fields_of(value).items()})
     if isinstance(value, list | tuple):
         return _sequence(value, [mapped(change, each) for each in value])
     return value
@@ -71,8 +71,8 @@ def size_of(value: Any) -> int:
     """Return the approximate size of a nested value in bytes."""
     if isinstance(value, Tensor) or _is_array(value):
         return int(value.nbytes)
-    if isinstance(value, Mapping) or _is_dataclass(value):
-        return sum(map(size_of, _fields(value).values()))
+    if isinstance(value, Mapping) or is_dataclass(value):
+        return sum(map(size_of, fields_of(value).values()))
     if isinstance(value, list | tuple):
         return sum(map(size_of, value))
     return sys.getsizeof(value)
@@ -86,8 +86,8 @@ def row_shapes(value: Any, count: int, way: str) -> Iterator[tuple[str, tuple[in
     """
     if _has_rows(value, count):
         yield way, tuple(value.shape)
-    elif isinstance(value, Mapping) or _is_dataclass(value):
-        for name, each in _fields(value).items():
+    elif isinstance(value, Mapping) or is_dataclass(value):
+        for name, each in fields_of(value).items():
             yield from row_shapes(each, count, f"{way}[{name!r}]")
     elif isinstance(value, list | tuple) and len(value) != count:
         for number, each in enumerate(value):
@@ -98,8 +98,9 @@ def join(counts: Sequence[int], values: Sequence[Any], way: str) -> Any:
     """Join nested values of several batches along the sample dimension, and return the joined value.
 
     `counts` has the number of samples in each batch; `way` names the value in error messages. Tensors with a row per
-    sample are concatenated. Tensors of a single number become their mean, weighted by samples. A value that is equal in
-    all batches is returned; for any other values, a NotJoined. Raises InvalidDefinition if rows differ in shape.
+    sample are concatenated. Tensors of a single number in the `output` become their mean, weighted by samples. A value
+    that is equal in all batches is returned; for any other values, a NotJoined. Raises InvalidDefinition if rows differ
+    in shape.
     """
     first = values[0]
     if all(isinstance(each, Tensor) for each in values):
@@ -108,10 +109,10 @@ def join(counts: Sequence[int], values: Sequence[Any], way: str) -> Any:
         joined = _tensors(counts, [torch.as_tensor(each) for each in values], way)
         return joined.numpy() if isinstance(joined, Tensor) else joined
     same_kind = all(type(each) is type(first) for each in values)
-    if same_kind and (isinstance(first, Mapping) or _is_dataclass(first)):
-        fields = [_fields(each) for each in values]
+    if same_kind and (isinstance(first, Mapping) or is_dataclass(first)):
+        fields = [fields_of(each) for each in values]
         if all(each.keys() == fields[0].keys() for each in fields):
-            return _rebuilt(
+            return rebuilt(
                 first, {name: join(counts, [f[name] for f in fields], f"{way}[{name!r}]") for name in fields[0]}
             )
     if same_kind and isinstance(first, list | tuple):
@@ -127,8 +128,8 @@ def rows(value: Any, count: int, which: slice) -> Any:
     """
     if _has_rows(value, count):
         return value[which]
-    if isinstance(value, Mapping) or _is_dataclass(value):
-        return _rebuilt(value, {name: rows(each, count, which) for name, each in _fields(value).items()})
+    if isinstance(value, Mapping) or is_dataclass(value):
+        return rebuilt(value, {name: rows(each, count, which) for name, each in fields_of(value).items()})
     if isinstance(value, list | tuple):
         if len(value) == count and not all(_has_rows(each, count) for each in value):
             return _sequence(value, list(value[which]))
@@ -143,7 +144,8 @@ def _tensors(counts: Sequence[int], values: Sequence[Tensor], way: str) -> Any:
             one, other = list(shapes.values())[:2]
             raise InvalidDefinition(f"batches of {way} differ in shape, {one} and {other}")
         return torch.cat(list(values))
-    if all(each.dim() == 0 for each in values):
+    # A number that the model returned is a mean over samples; one of the data, as mixup draws, is each batch's own.
+    if way.startswith("output") and all(each.dim() == 0 for each in values):
         mean = sum(float(each) * count for each, count in zip(values, counts, strict=True)) / sum(counts)
         return torch.tensor(mean, dtype=values[0].dtype if values[0].is_floating_point() else torch.float64)
     if all(each.shape == values[0].shape and torch.equal(each, values[0]) for each in values):
@@ -177,19 +179,21 @@ def _is_array(value: Any) -> bool:
     return numpy is not None and isinstance(value, numpy.ndarray)
 
 
-def _is_dataclass(value: Any) -> bool:
+def is_dataclass(value: Any) -> bool:
+    """Return True for an object of a dataclass."""
     return dataclasses.is_dataclass(value) and not isinstance(value, type)
 
 
-def _fields(value: Any) -> dict[Any, Any]:
+def fields_of(value: Any) -> dict[Any, Any]:
+    """Return the items of a mapping, or the fields of a dataclass object, by name."""
     if isinstance(value, Mapping):
         return dict(value)
     return {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.init}
 
 
-def _rebuilt(value: Any, fields: dict[Any, Any]) -> Any:
+def rebuilt(value: Any, fields: dict[Any, Any]) -> Any:
     """Return a new dataclass object like `value` with the values in `fields`; for a mapping, return `fields`."""
-    return type(value)(**fields) if _is_dataclass(value) else fields
+    return type(value)(**fields) if is_dataclass(value) else fields
 
 
 def _sequence(value: Any, parts: list[Any]) -> Any:

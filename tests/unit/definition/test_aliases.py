@@ -164,6 +164,59 @@ def test_a_loss_gets_output_and_target_by_place(role: str, signature: str, value
     assert meant(source, role) == values
 
 
+@pytest.mark.parametrize(
+    ("written", "values"),
+    [
+        ("loss(model, batch)", {"model": "model", "batch": "batch"}),
+        ("loss(batch, model)", {"batch": "batch", "model": "model"}),
+        ("loss(model, x, y)", {"model": "model", "x": "input", "y": "target"}),
+        ("loss(net, inputs, targets)", {"net": "model", "inputs": "input", "targets": "target"}),
+        ("criterion(model, data, beta=0.1)", {"model": "model", "data": "batch"}),
+        ("training_step(model, batch, batch_idx)", {"model": "model", "batch": "batch", "batch_idx": "index"}),
+        ("step(network, images, labels)", {"network": "model", "images": "input", "labels": "target"}),
+    ],
+)
+def test_a_loss_that_takes_the_model_is_a_training_step(written: str, values: Mapping[str, str]):
+    definition = parse(MODEL + DATA + f"def {written}: ...")
+    assert definition.steps == ("step",)
+    function = definition.functions["step"]
+    assert function.attribute == written.partition("(")[0]
+    taken = {each.name: each.value_of for each in function.parameters if each.kind != "hyperparameter"}
+    assert taken == values
+
+
+@pytest.mark.parametrize("signature", ["pred, y, model", "a, b, model", "model, output, target", "logits, model"])
+def test_a_loss_that_takes_the_output_beside_the_model_stays_a_loss(signature: str):
+    assert parse(MODEL + DATA + f"def loss({signature}): ...").roles == ("model", "train_data", "loss")
+
+
+def test_a_loss_of_several_models_is_their_step():
+    source = "def model(): return {'gen': 1, 'disc': 2}\ndef train_data(): ...\ndef loss(gen, disc, batch): ..."
+    assert parse(source).summary == "functions: model train_data loss (as step)"
+
+
+def test_a_loss_of_the_model_that_a_step_calls_is_a_helper():
+    source = "def loss(model, batch): ...\ndef step(model, batch): return loss(model, batch)"
+    assert parse(MODEL + DATA + source).roles == ("model", "train_data", "step")
+
+
+def test_a_loss_of_the_model_in_an_older_snapshot_is_read_as_it_was():
+    assert parse(MODEL + DATA + "def loss(model, batch): ...", contract=4).steps == ()
+
+
+@pytest.mark.parametrize(
+    ("written", "instead"),
+    [
+        ("loss(output, y_a, y_b, lam)", "def loss(output, batch) gets the whole batch, to be taken apart there"),
+        ("loss(model, images, masks, labels)", "def loss(model, batch) gets the whole batch"),
+    ],
+)
+def test_a_loss_of_more_items_than_can_be_told_apart_is_refused_with_what_to_write(written: str, instead: str):
+    with pytest.raises(InvalidDefinition) as error:
+        parse(MODEL + DATA + f"def {written}: ...").bind({})
+    assert instead in error.value.message
+
+
 def test_what_is_taken_by_place_is_said():
     definition = parse(MODEL + DATA + "def loss(pred, y): ...")
     assert definition.hints == ("pred, y of loss (line 3): taken as output, target",)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import dataclasses
 import pickle
 import re
 import sys
@@ -13,8 +15,9 @@ from torch import nn
 
 from kernel_backend.definition.parse import parse
 from kernel_backend.errors import InvalidDefinition
-from kernel_backend.runner.definition.functions import BatchRule, Functions, loss_and_logged, step_result
+from kernel_backend.runner.definition.functions import Functions, loss_and_logged, step_result
 from kernel_backend.runner.definition.load import Loaded, load
+from kernel_backend.runner.loop.batch_rule import BatchRule
 from kernel_backend.runner.loop.objective import assigned
 
 BASIC = """
@@ -236,6 +239,67 @@ def test_a_dict_batch_goes_by_the_names_of_forward():
     assert BatchRule(Text()).split({"ids": 1, "target": 5}).target == 5
 
 
+def forward_of(written):
+    space = {"nn": nn}
+    exec(f"class Made(nn.Module):\n    def forward(self, {written}): ...", space)
+    return space["Made"]()
+
+
+@dataclasses.dataclass
+class Sample:
+    image: int
+    label: int
+
+
+NAMED = collections.namedtuple("NAMED", "x y")
+
+
+@pytest.mark.parametrize(
+    ("forward", "batch", "expected"),
+    [
+        ("x", (1, 2, 3, 4), ((1,), {}, (2, 3, 4))),  # mixup
+        ("x, t", (1, 2, 3), ((1, 2), {}, 3)),
+        ("src, tgt", (1, 2), ((1, 2), {}, 2)),
+        ("*inputs", (1, 2, 3), ((1, 2), {}, 3)),
+        ("x", NAMED(1, 2), ((1,), {}, 2)),
+        ("image", {"image": 1, "label": 2}, ((), {"image": 1}, 2)),
+        ("x", {"image": 1, "label": 2}, ((1,), {}, 2)),
+        ("image", Sample(1, 2), ((), {"image": 1}, 2)),
+        ("**kwargs", {"ids": 1, "labels": 2}, ((), {"ids": 1}, 2)),
+        ("batch", {"a": 1, "b": 3, "y": 2}, (({"a": 1, "b": 3, "y": 2},), {}, 2)),
+        ("*, ids, mask", {"ids": 1, "mask": 3, "target": 2}, ((), {"ids": 1, "mask": 3}, 2)),
+    ],
+)
+def test_a_batch_is_split_by_what_forward_takes(forward, batch, expected):
+    assert tuple(BatchRule(forward_of(forward)).split(batch)) == expected
+
+
+@pytest.mark.parametrize(
+    ("forward", "batch", "says"),
+    [
+        ("x, mask=None", (1, 2, 3, 4), "a batch has 4 items, and the model's forward takes 1 to 2 of them"),
+        ("*, ids", (1, 2), "takes ids by name alone"),
+        ("x", {"a": 1, "b": 2, "y": 3}, "a batch has a, b, y, and the model's forward takes x"),
+    ],
+)
+def test_a_batch_that_forward_may_take_in_two_ways_is_told_with_what_to_write(forward, batch, says):
+    with pytest.raises(InvalidDefinition, match=says) as error:
+        BatchRule(forward_of(forward)).split(batch)
+    assert "def loss(model, batch)" in error.value.message
+
+
+@pytest.mark.parametrize(
+    ("forward", "by_model", "expected"),
+    [
+        ("images, targets=None", True, ((1, 2), {}, 2)),
+        ("images, targets=None", False, ((1,), {}, 2)),
+        ("images, mask=None", True, ((1,), {}, 2)),
+    ],
+)
+def test_a_model_that_computes_the_loss_gets_the_target(forward, by_model, expected):
+    assert tuple(BatchRule(forward_of(forward), by_model=by_model).split((1, 2))) == expected
+
+
 @pytest.mark.parametrize("batch", [torch.ones(3), (1,), {"words": 1}, 5])
 def test_a_batch_that_fits_no_rule_is_told_with_the_rule(batch):
     with pytest.raises(InvalidDefinition, match=r"target|forward takes ids, mask"):
@@ -328,6 +392,7 @@ def test_optimizers_belong_to_the_steps_of_their_names(steps, names, expected):
         (torch.tensor([2.0]), (2.0, {})),
         ({"loss": torch.tensor(2.0), "a": 1}, (2.0, {"a": 1})),
         ((torch.tensor(2.0), {"a": 1}), (2.0, {"a": 1})),
+        ({"box": torch.tensor(1.0), "mask": torch.tensor(2.0)}, (3.0, {"box": 1.0, "mask": 2.0})),
     ],
 )
 def test_a_training_step_returns_a_loss_and_what_it_logs(result, expected):
