@@ -30,6 +30,7 @@ from kernel_backend.model.search.registry import method_of
 from kernel_backend.model.values import written
 from kernel_backend.spec.assignments import parse_value
 from kernel_backend.spec.options import OPTIONS
+from kernel_backend.spec.other_tools import method_meant
 from kernel_backend.spec.slots import parse_range
 
 _FLAGS = {option.config: option.flags[0] for option in OPTIONS if option.config}
@@ -50,6 +51,12 @@ def to_config(namespace: argparse.Namespace) -> Config:
     given = specified_settings(namespace)
     search = given.get("search", {})
     if search and "method" not in search:
+        if list(search) == ["warm"]:
+            earlier = search["warm"][0]
+            raise InvalidRequest(
+                f"--warm {earlier} gives the trials of a search what #{earlier.partition('.')[0]} found: write "
+                f"--from {earlier} to begin with its best weights, or add --search asha"
+            )
         raise InvalidRequest(f"{_FLAGS[f'search.{next(iter(search))}']} belongs to a search: add --search asha")
     return _validated(given)
 
@@ -87,6 +94,8 @@ def _nested(given: Mapping[str, Any]) -> dict[str, Any]:
         name, _, source = str(found["search"]["method"]).partition(":")
         if source and method_of(name).own_class:
             found["search"] |= {"method": name, "source": source}
+        else:
+            found["search"]["method"] = method_meant(found["search"]["method"])
         method_of(found["search"]["method"])  # raises InvalidRequest for an unknown method
     return found
 

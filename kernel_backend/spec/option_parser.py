@@ -12,6 +12,7 @@ from kernel_backend.model.search.methods import BUILT_IN
 from kernel_backend.model.search.records import Search
 from kernel_backend.model.search.registry import names
 from kernel_backend.spec.options import OPTIONS, Host, Option
+from kernel_backend.spec.other_tools import instead
 
 # Similarity from which an option is suggested (--lr is not --rng), and from which it is certainly meant.
 _NEAR, _SURELY = 0.7, 0.85
@@ -22,6 +23,11 @@ class OptionParser(argparse.ArgumentParser):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
+
+    @property
+    def known(self) -> Mapping[str, argparse.Action]:
+        """Return the options that this parser knows, by flag."""
+        return self._option_string_actions
 
     def format_help(self) -> str:
         """Return the help text, with the names of all search methods filled in, including those of other packages."""
@@ -54,7 +60,7 @@ class OptionParser(argparse.ArgumentParser):
                 raise InvalidRequest(f"{token}: -- is no value; see {self.prog} --help")
         namespace, rest = self.parse_known_args(tokens)
         unknown = [
-            _unknown(token, after, self._option_string_actions)
+            _unknown(token, after, self.known).replace(*_verbs_of(self.prog))
             for token, after in zip(rest, [*rest[1:], ""], strict=False)
             if _is_option(token)
         ]
@@ -75,18 +81,26 @@ def _is_option(token: str) -> bool:
 def _unknown(token: str, after: str, known: Mapping[str, Any]) -> str:
     """Return a message about an unknown option, with the most similar option if there is one.
 
-    `after` is the next word on the line, and `known` has the valid options. If a value follows, the option may have
-    been meant as a hyperparameter, and the message says how to write that.
+    `after` is the next word on the line, and `known` has the valid options. An option of another tool is answered with
+    what to write here. If a value follows, the option may have been meant as a hyperparameter, and the message says how
+    to write that.
     """
     name, _, value = token.partition("=")
     value = value or ("" if _is_option(after) or "=" in after else after)
     word = name.lstrip("-").replace("-", "_")
+    if line := instead(name, value, known):
+        return f"there is no option {name}: write {line}"
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=_NEAR)
     ways = [f"did you mean {near[0]}?"] if near else []
     sure = bool(difflib.get_close_matches(name, near, cutoff=_SURELY))
     if value and word.isidentifier() and not sure:
         ways.append(f"a hyperparameter is written {word}={value}")
     return f"there is no option {name}: {' Else: '.join(ways) or 'see --help for those there are'}"
+
+
+def _verbs_of(program: str) -> tuple[str, str]:
+    """Return what to replace, by what, in a message with verbs of `%dl`: a terminal's are those of `daylight`."""
+    return ("%dl ", "daylight " if program.startswith("daylight") else "%dl ")
 
 
 def _methods() -> str:

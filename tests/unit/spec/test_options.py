@@ -22,8 +22,9 @@ from kernel_backend.model.experiment import (
 from kernel_backend.model.search.records import Search
 from kernel_backend.model.sizes import parse_size, size_word
 from kernel_backend.spec.config_text import duration_word, specified_options, specified_settings, to_config, to_options
-from kernel_backend.spec.option_parser import add_options, options_for
+from kernel_backend.spec.option_parser import OptionParser, add_options, options_for
 from kernel_backend.spec.options import OPTIONS
+from kernel_backend.spec.other_tools import INSTEAD
 from kernel_backend.spec.slots import parse_slots
 from tests.support.builders import parse_options
 
@@ -171,7 +172,7 @@ def test_values_that_are_no_text_are_taken_as_they_are():
         ("--epoch=3", "no option --epoch: did you mean --epochs?"),
         ("--zzz", "no option --zzz: see --help"),
         ("--slots", "--slots: expected one argument"),
-        ("--search bayes", "--search bayes: must be single, random, grid, .* or custom"),
+        ("--search best", "--search best: must be single, random, grid, .* or custom"),
         ("--search asha --trials 0", "^--trials 0: must be at least 1$"),
         ("--search asha --eta 1", "--eta 1: must be at least 2"),
         ("--search asha --first-rung 0.5", "--first-rung 0.5: must be a whole number"),
@@ -317,6 +318,59 @@ def test_an_option_that_is_none_may_be_meant_as_a_hyperparameter(line: str, says
     with pytest.raises(InvalidRequest) as refused:
         parse_options(line.split(), "notebook")
     assert refused.value.message.endswith(says)
+
+
+@pytest.mark.parametrize(
+    ("line", "write"),
+    [
+        ("--gpus 2", "--slots 2"),
+        ("--gres=gpu:4", "--slots N"),
+        ("--max_epochs 8", "--epochs 8"),
+        ("--n-trials 20", "--trials 20"),
+        ("--direction maximize", "--metric NAME:max"),
+        ("--mode min", "--metric NAME:min"),
+        ("--time 2:00:00", "--max-time 2:00:00"),
+        ("--early-stopping", "--patience N"),
+        ("--gradient-accumulation-steps 4", "--accumulate 4"),
+        ("--tag baseline", "%dl tag NUMBER baseline, once it is submitted"),
+        (
+            "--resume 63",
+            "%dl continue 63 --epochs N to train on, or --from 63 to begin with its best weights",
+        ),
+    ],
+)
+def test_an_option_of_another_tool_is_answered_with_what_to_write_here(line: str, write: str):
+    with pytest.raises(InvalidRequest) as refused:
+        parse_options(line.split(), "notebook")
+    assert refused.value.message == f"there is no option {line.split()[0].partition('=')[0]}: write {write}"
+
+
+def test_a_terminal_is_told_its_own_verbs():
+    parser = OptionParser(prog="daylight submit")
+    add_options(parser, "terminal")
+    with pytest.raises(InvalidRequest, match="write daylight tag NUMBER x, once it is submitted"):
+        parser.parse_mixed(["--tag", "x"])
+
+
+def test_every_line_to_write_in_place_of_an_option_has_options_that_there_are():
+    ours = {flag for option in OPTIONS for flag in option.flags}
+    for line, names in INSTEAD.items():
+        assert set(re.findall(r"--[a-z][\w-]*", line)) <= ours | {"--epochs"}
+        assert not ours & {f"--{name}" for name in names.split()}
+    every = [name for names in INSTEAD.values() for name in names.split()]
+    assert len(every) == len(set(every))
+
+
+@pytest.mark.parametrize(
+    ("word", "method"), [("bayes", "tpe"), ("Bayesian", "tpe"), ("grid_search", "grid"), ("gp", "gp")]
+)
+def test_a_search_method_may_have_the_name_that_another_tool_gives_it(word: str, method: str):
+    assert config(f"--search {word}").search == Search(method=method)
+
+
+def test_warm_without_a_search_is_told_what_begins_with_the_weights():
+    with pytest.raises(InvalidRequest, match=r"write --from 63 to begin with its best weights, or add --search asha"):
+        config("--warm 63")
 
 
 @pytest.mark.parametrize(("word", "seconds"), [("4h", 14400.0), ("10m", 600.0), ("no", 0.0)])
