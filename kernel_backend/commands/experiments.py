@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from kernel_backend.client import Client
 from kernel_backend.commands.answer import OK, Answer, Card, File, Table, Text
 from kernel_backend.commands.logs import LOGS
-from kernel_backend.commands.verb import JSON, NUMBER, Call, Verb, argument, count
+from kernel_backend.commands.rerun import CONTINUE
+from kernel_backend.commands.verb import COMMANDS, JSON, NUMBER, Call, Verb, argument, count
+from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.facts import known
 from kernel_backend.model.labels import split_tags
 from kernel_backend.model.reports import StoredReport
 from kernel_backend.model.views.overview import Overview
-from kernel_backend.spec.options import VIEWS
+from kernel_backend.spec.options import VIEWS, Host
 from kernel_backend.spec.slots import parse_slots
 from kernel_backend.text import OWNED_HEAD, TABLE_HEAD, already_text, head_text, new_notes, number, table_row
 from kernel_backend.text.provenance import fact_lines
@@ -83,11 +85,39 @@ def _change(name: str, text: str, change: Callable[[Client, int], Overview]) -> 
 
 
 def _resume(call: Call) -> Answer:
+    longer = [each for flag in ("epochs", "steps") if (n := getattr(call.arguments, flag)) for each in (f"--{flag}", n)]
+    if longer:
+        return _continued(call, longer)
+    _check_no_values(call)
     client, experiment = call.client, call.reference.experiment
     before = client.experiment(experiment)
     overview = client.resume(experiment, *(call.arguments.slots or ()))
     notes = [*already_text(before), *new_notes(before, overview)]
     return Answer(overview, [Text([head_text(overview, time.time()), *(f"note: {note}" for note in notes)])])
+
+
+def _continued(call: Call, longer: Sequence[str]) -> Answer:
+    """Continue the experiment for the length in `longer`, such as `--epochs 8`, since a resumed one keeps its own."""
+    asked, (experiment, trial, _) = call.arguments, call.reference
+    slots = asked.slots and ["--slots", "..".join(str(each) for each in reversed(asked.slots) if each)]
+    tokens = [f"{experiment}.{trial}" if trial else str(experiment), *asked.words, *longer, *(slots or ())]
+    written = " ".join(["continue", *tokens])
+    call.console.note(f"#{experiment} trains on as a new experiment, as by {call.program} {written}")
+    host: Host = "terminal" if call.program == COMMANDS["terminal"] else "notebook"
+    return CONTINUE.run(call.with_arguments(CONTINUE.parse([*tokens, *(["--json"] if call.json else [])], host)))
+
+
+def _check_no_values(call: Call) -> None:
+    """Raise InvalidRequest, with the lines that do it, if hyperparameters are given to a verb that keeps them."""
+    words, number = call.arguments.words, call.reference.experiment
+    if words and all("=" in each for each in words):
+        values = " ".join(words)
+        raise InvalidRequest(
+            f"{call.command} keeps the values of #{number}: write {call.program} continue {number} {values} --epochs N "
+            f"to train on with others, {call.program} rerun {number} {values} to train with them from the beginning"
+        )
+    if words:
+        raise InvalidRequest(f"{call.command} takes one experiment: write {call.command} {number}")
 
 
 def _move(call: Call) -> Answer:
@@ -175,6 +205,9 @@ CHANGE = (
         _resume,
         (
             NUMBER,
+            argument("words", nargs="*", metavar="name=value", help="with --epochs or --steps: other values"),
+            argument("--epochs", metavar="N", help="continue it up to so many epochs, as a new experiment"),
+            argument("--steps", metavar="N", help="the same, in steps"),
             argument(
                 "--slots",
                 metavar="N",
@@ -183,7 +216,7 @@ CHANGE = (
             ),
             JSON,
         ),
-        ("resume 12", "resume 12 --slots 4"),
+        ("resume 12", "resume 12 --slots 4", "resume 12 --epochs 20"),
         client=("resume",),
         job=("resume",),
     ),

@@ -33,6 +33,10 @@ class Call:
         """Return a client of the service, which is started if none runs."""
         return Client.connect()
 
+    def with_arguments(self, arguments: argparse.Namespace) -> Call:
+        """Return a call with other arguments, such as those of another verb, and the same console."""
+        return Call(arguments, self.console)
+
     @property
     def command(self) -> str:
         """Return the beginning of the command line without the arguments, such as `daylight quota` or `%dl quota`."""

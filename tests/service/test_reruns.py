@@ -244,6 +244,19 @@ def test_a_training_is_continued_from_its_best_checkpoint_with_other_values(
     assert (longer.status, longer.overview.trials[0].step) == ("completed", 64)
 
 
+def test_an_experiment_that_is_resumed_with_more_epochs_is_continued(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DAYLIGHT_HOME", str(world.home))
+    short = finished(world, epochs=1, environment=record())
+    assert cli(["resume", str(short), "--epochs", "2", "--json"]) == 0
+    printed = capsys.readouterr()
+    assert f"#{short} trains on as a new experiment, as by daylight continue {short} --epochs 2" in printed.err
+    number = json.loads(printed.out)["experiment"]["number"]
+    assert world.ended(number).state == "completed"
+    assert client(world).experiment(number).experiment.begins_from.startswith(f"{short}.1/")
+
+
 def test_what_cannot_be_continued_is_refused(world: World, plain: int) -> None:
     first = plain
     with pytest.raises(InvalidRequest, match=r"has 2 epochs behind it, and --epochs 2 counts them, too: .* --epochs 4"):

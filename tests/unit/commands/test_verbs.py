@@ -18,6 +18,7 @@ from kernel_backend.commands.answer import Shown
 from kernel_backend.commands.complete import complete
 from kernel_backend.commands.table import VERBS
 from kernel_backend.commands.verb import Verb
+from kernel_backend.errors import InvalidRequest
 
 ALL = pytest.mark.parametrize("verb", verbs().values(), ids=lambda verb: verb.name)
 
@@ -51,6 +52,19 @@ def test_both_programs_have_the_verbs_of_the_table():
 
 def test_every_kind_of_answer_is_rendered_in_a_terminal_and_in_a_cell():
     assert set(terminal._RENDERERS) == set(cell._RENDERERS) == set(get_args(Shown))
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("resume 67 lr=1e-3", "%dl continue 67 lr=1e-3 --epochs N to train on with others, %dl rerun 67 lr=1e-3 to"),
+        ("resume 12 13", "%dl resume takes one experiment: write %dl resume 12"),
+    ],
+)
+def test_values_for_a_resumed_experiment_are_answered_with_the_lines_that_set_them(line: str, says: str):
+    with pytest.raises(InvalidRequest) as refused:
+        run_command(line.split())
+    assert says in refused.value.message
 
 
 def test_an_optional_word_may_stand_behind_an_option():
