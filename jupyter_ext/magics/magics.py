@@ -36,6 +36,7 @@ from kernel_backend.errors import InvalidDefinition, InvalidRequest
 from kernel_backend.model.syntax import module_tree
 from kernel_backend.model.views.overview import Overview
 from kernel_backend.spec.option_parser import OptionParser, add_options
+from kernel_backend.spec.program_options import take_apart
 from kernel_backend.text import same_text
 from kernel_backend.text.terminal import tell
 
@@ -105,7 +106,10 @@ class DaylightMagics(Magics):
 
     def _submit(self, parser: OptionParser, line: str, cell: str | None) -> None:
         own, program = separated(line)
-        options, wrong = parser.parse_telling(words(own, self.kernel.user_ns))
+        tokens = words(own, self.kernel.user_ns)
+        if cell is None and program is None:
+            tokens, program = take_apart(tokens, parser)
+        options, wrong = parser.parse_telling(tokens)
         if options.help:
             tell(parser.format_help().rstrip())
             return

@@ -16,6 +16,7 @@ from kernel_backend.model.ids import Reference, parse_reference
 from kernel_backend.spec.limits import whole_number
 from kernel_backend.spec.option_parser import OptionParser, add_options, options_for
 from kernel_backend.spec.options import Candidates, Host, Option
+from kernel_backend.spec.program_options import take_apart
 
 COMMANDS = {"terminal": "daylight", "notebook": "%dl"}
 USAGE_WIDTH = 40  # width of a verb with its arguments in the list of verbs
@@ -98,9 +99,12 @@ class Verb:
 
         `host` is `terminal` or `notebook`, which have different options.
         """
+        parser = self.parser(host)
         own, program = split_words(tokens) if self.runs else (tokens, None)
+        if self.runs and program is None:
+            own, program = take_apart(own, parser)
         try:
-            found = self.parser(host).parse_mixed(own)
+            found = parser.parse_mixed(own)
         except InvalidRequest as error:
             if host == "notebook" and "arguments are required" in error.message:
                 raise self._miscounted(host) from None

@@ -143,6 +143,8 @@ _OWN: dict[Form, _Own] = {
         },
     ),
 }
+# Settings that a program makes itself, so that an option of such a name can only be its own.
+OF_PROGRAMS = frozenset(_OF_PROGRAM) | _OWN["script"].instead.keys()
 
 
 def check_options(definition: Definition, config: Config) -> None:
