@@ -62,6 +62,16 @@ GOING_AWAY = 1001  # websocket close code, after which clients reconnect
 _log = logging.getLogger(__name__)
 
 
+class _Slots(Int[int | None, int | str | None]):
+    """Number of slots, or the word `none`."""
+
+    def validate(self, obj: Any, value: Any) -> Any:
+        return None if value == "none" else super().validate(obj, value)
+
+    def from_string(self, s: str) -> Any:
+        return None if s == "none" else super().from_string(s)
+
+
 class Daylight(OutboxSettings, Program):
     """Daylight's service program: one process per home, for a single user or for the users of a JupyterHub."""
 
@@ -78,7 +88,13 @@ class Daylight(OutboxSettings, Program):
     db_wait = Float(60.0, min=0.0, help="seconds to wait at start for the database's server").tag(config=True)
     checkpoints = Unicode(help="folder or URL of all checkpoints; by default `checkpoints` in home").tag(config=True)
     idle_timeout = Float(3600.0, min=0.0, help="seconds without work after which the service ends").tag(config=True)
-    slots = Int(0, min=0, max=GANG, help="how many slots this machine offers; 0: as many as it has").tag(config=True)
+    slots = _Slots(
+        0,
+        min=0,
+        max=GANG,
+        allow_none=True,
+        help="how many slots this machine offers; 0: as many as it has; none: it runs no code of users",
+    ).tag(config=True)
     hub = Bool(help="be a service of the JupyterHub that runs this process; it says where to listen").tag(config=True)
     identity_age = Int(
         30, min=1, max=30, help="seconds for which the hub's answer about a user's identity is cached"
@@ -308,7 +324,7 @@ class Daylight(OutboxSettings, Program):
         if self.spawn_helper:
             parts = of_unix_users(Path(self.spawn_helper), home, store, self.checkpoints)
         else:
-            parts = of_one(home, store, self.checkpoints)
+            parts = of_one(home, store, self.checkpoints, self.slots is None)
 
         def make(pool: Pool) -> Engine:
             launchers.open()
@@ -333,6 +349,7 @@ class Daylight(OutboxSettings, Program):
                 pools=self.pools,
                 default_pool=self.default_pool,
                 configured_in=self._configured_in,
+                closed=self.slots is None,
                 make=make,
                 marks=parts.marks,
                 launcher_urls=lambda: launchers.urls,

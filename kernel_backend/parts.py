@@ -40,12 +40,12 @@ class Parts(NamedTuple):
     workspaces: Workspaces
 
 
-def of_one(home: Path, store: Store, checkpoints: str) -> Parts:
+def of_one(home: Path, store: Store, checkpoints: str, closed: bool = False) -> Parts:
     """Return the engines and storage of a service whose trainings all run as this process's Unix user.
 
-    `checkpoints` is the folder or URL of all checkpoints.
+    `checkpoints` is the folder or URL of all checkpoints. If the service is `closed`, no code of users runs here.
     """
-    workspace = OwnWorkspace(home, None if "://" in checkpoints else Path(checkpoints))
+    workspace = OwnWorkspace(home, None if "://" in checkpoints else Path(checkpoints), closed)
     storage = CheckpointStorage(checkpoints, _identity(store))
     return Parts(LocalEngine(home), EngineMaker(home), FolderMarks(home), storage, SingleWorkspace(workspace))
 

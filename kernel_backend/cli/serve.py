@@ -27,7 +27,7 @@ SERVE = Verb(
     (
         argument("--port", metavar="N", help="port to listen on, of this machine only [a free one]"),
         argument("--idle-timeout", metavar="SECONDS", help="end after so many seconds without work [3600]"),
-        argument("--slots", metavar="N", help="how many slots to offer [as many as there are]"),
+        argument("--slots", metavar="N", help="how many slots to offer [all], or none: run no code of users"),
         argument("--user-storage", metavar="SIZE", help="the most that each user may have on disk: 500GB [any]"),
         argument("--db-url", metavar="URL", help="PostgreSQL: postgresql://user@host/name [SQLite, in the home]"),
         argument("--config", metavar="FILE", help="file of settings: c.Daylight.idle_timeout = 600", complete="file"),

@@ -27,7 +27,7 @@ from kernel_backend.model.cluster.pools import Pool, PoolSettings, PoolStatus
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.launch.launch_spec import LaunchSpec, token_digest
 from kernel_backend.model.reports import SpoolPage, SpoolPosition
-from kernel_backend.model.resources import LOCAL, Node
+from kernel_backend.model.resources import CLOSED, LOCAL, Node
 from kernel_backend.model.views.overview import LogChunk
 
 WAIT_S = 1.0  # time for an engine to answer; then its last answer is used, and a later call reads the new one
@@ -47,13 +47,21 @@ class PoolEngines:
     """
 
     def __init__(
-        self, local: Engine, make: Make, pools: Iterable[Pool], marks: Marks, invalid: Mapping[str, str] | None = None
+        self,
+        local: Engine,
+        make: Make,
+        pools: Iterable[Pool],
+        marks: Marks,
+        invalid: Mapping[str, str] | None = None,
+        closed: bool = False,
     ) -> None:
         """Create the engines of these pools by `make`; `local` is the engine of the local pool.
 
         `invalid` has the problems of pools whose settings cannot be used, by name. `marks` says which gangs an earlier
-        process of the service has submitted.
+        process of the service has submitted. If the local pool is `closed`, it has no nodes and starts no gangs; gangs
+        that run there go on to their end.
         """
+        self.closed = closed
         self.name, self.caps = local.name, local.caps
         self._local, self._make, self._marks = local, make, marks
         self.invalid = dict(invalid or {})  # problem of each pool with unusable settings
@@ -152,7 +160,7 @@ class PoolEngines:
     def problems(self) -> dict[str, str]:
         """Return why pools cannot be used now, by name; pools without a problem are left out."""
         found = {name: each.problem for name, each in self._pools.items() if each.problem}
-        return self.invalid | found
+        return self.invalid | found | ({LOCAL: CLOSED} if self.closed else {})
 
     def limits(self) -> dict[str, str]:
         """Return a sentence about each pool that is limited to fewer slots than its nodes offer, by name."""
@@ -172,7 +180,8 @@ class PoolEngines:
             if keys and name not in self._pools
         }
         found += [PoolStatus(name=name, engine="", problem=problem) for name, problem in problems.items()]
-        return [PoolStatus(name=LOCAL, engine=self._local.name), *sorted(found, key=lambda each: each.name)]
+        local = PoolStatus(name=LOCAL, engine=self._local.name, problem=CLOSED if self.closed else "")
+        return [local, *sorted(found, key=lambda each: each.name)]
 
     async def check(self, name: str, context: CheckContext) -> Sequence[PoolFinding]:
         """Check a pool and return the findings; raise Conflict if its engine has no check, or a check is running."""
@@ -192,7 +201,7 @@ class PoolEngines:
 
     async def nodes(self) -> Sequence[Node]:
         """Return the nodes of all pools; a node whose name occurs in an earlier pool is renamed to `NAME@POOL`."""
-        found = list(await self._local.nodes())
+        found = [] if self.closed else list(await self._local.nodes())
         self._local_pools = {LOCAL, *(node.pool for node in found)}
         if not self._pools:
             return found
@@ -210,6 +219,8 @@ class PoolEngines:
         if pool is None:
             if job.pool and job.pool not in self._local_pools:
                 raise InvalidRequest(f"there is no pool {job.pool} any more")
+            if self.closed:
+                raise Conflict(f"pool {LOCAL}: {CLOSED}")
             self._of[job.id] = LOCAL
             await self._local.submit(job, token)
             return

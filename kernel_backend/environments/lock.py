@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
@@ -16,7 +17,10 @@ from kernel_backend.errors import NoEnvironment
 from kernel_backend.model.record import Record
 from kernel_backend.model.snapshot import Environment
 
-_UNKNOWN = re.compile(r"Because (?:there is no version of )?([\w.-]+?)(?:==\S+)? (?:was not found|and you require)")
+_UNKNOWN = re.compile(
+    r"Because (?:there is no version of )?([\w.-]+?)(?:==\S+)? "
+    r"(?:was not found|(?:has no usable wheels )?and you require)"
+)
 
 
 class Lock(Record):
@@ -32,27 +36,46 @@ class Lock(Record):
         return len(re.findall(r"^[\w.-]+==", self.text, re.MULTILINE)) + len(self.files)
 
 
-def make(environment: Environment, python: Path, folder: Path) -> Lock:
+def make(environment: Environment, python: Path, folder: Path, build: bool = True) -> Lock:
     """Return the lock of an environment, with hashes from the package indexes of `python`'s pip.
 
-    `folder` is a working folder for uv. Takes seconds. Raises NoEnvironment if no index can be reached.
+    `folder` is a working folder for uv. Without `build` no script of a package is run: those without a wheel are not
+    locked. Takes seconds. Raises NoEnvironment if no index can be reached.
     """
     plan = requirements(environment)
     wanted, unlocked = dict(plan.wanted), dict(plan.unlocked)
+    if not build:  # of a URL that is no wheel, uv would run the build script to learn what it is
+        found = sources("\n".join(wanted.values()))
+        unlocked |= {
+            name: f"installed from {url}, which is no wheel" for name, url in found.items() if wanted.pop(name)
+        }
     text = ""
     while wanted:
         try:
-            text = _compile(wanted, environment.python, python, folder)
+            text = _compile(wanted, environment.python, python, folder, build)
             break
         except NoEnvironment as error:
             unknown = [name for each in _UNKNOWN.findall(error.message) if (name := canonicalize_name(each)) in wanted]
             if not unknown or uv.offline(error.message):  # if offline, only a cache was searched
                 raise NoEnvironment(f"the environment cannot be locked: {error.message}") from None
             for name in unknown:
-                unlocked[name] = f"no index that pip is set up for has {wanted.pop(name)}"
+                what = "" if build else "a wheel of "
+                unlocked[name] = f"no index that pip is set up for has {what}{wanted.pop(name)}"
     text, bare = with_hashes(text, local_hashes(uv.find_links(python), wanted))
     unlocked |= dict.fromkeys(bare, "its index tells no digest of it")
     return Lock(text=text, files=plan.files, pinned=plan.pinned, unlocked=dict(sorted(unlocked.items())))
+
+
+def sources(text: str) -> dict[str, str]:
+    """Return the URLs that requirements name and that are no wheels, by package.
+
+    Examples
+    --------
+    >>> sources("a==1.0\\nb @ https://host/b.tar.gz#sha256=ab\\nc @ https://host/c-1.0-py3-none-any.whl")
+    {'b': 'https://host/b.tar.gz#sha256=ab'}
+    """
+    named = re.findall(r"^([\w.-]+) @ (\S+)", text, re.MULTILINE)
+    return {canonicalize_name(name): url for name, url in named if not urlsplit(url).path.endswith(".whl")}
 
 
 class Plan(Record):
@@ -93,9 +116,9 @@ def requirements(environment: Environment) -> Plan:
     return Plan(wanted=wanted, files=files, pinned=pinned, unlocked=unlocked)
 
 
-def _compile(wanted: Mapping[str, str], version: str, python: Path, folder: Path) -> str:
-    options = ["--no-deps", "--generate-hashes", "--no-header", "--no-annotate"]
-    if shutil.which(python) is None:  # it is on a machine that shares no path with this one
+def _compile(wanted: Mapping[str, str], version: str, python: Path, folder: Path, build: bool) -> str:
+    options = ["--no-deps", "--generate-hashes", "--no-header", "--no-annotate", *([] if build else ["--no-build"])]
+    if not build or shutil.which(python) is None:  # it is on a machine that shares no path with this one
         options += ["--python-version", version, "--python", sys.executable]
     else:
         options += ["--python", str(python)]

@@ -22,10 +22,12 @@ from kernel_backend.environments.present import own_root_of, present
 from kernel_backend.environments.wheel import own_wheel
 from kernel_backend.errors import NoEnvironment
 from kernel_backend.model.environments import Interpreter
+from kernel_backend.model.resources import CLOSED
 from kernel_backend.model.snapshot import Environment
 from kernel_backend.snapshots import installed
 from kernel_backend.snapshots.archive import digest
 
+OWN = Path(sys.executable)
 AGAIN_S = 86_400.0  # age from which an incomplete lock is made again; sooner if the environment is requested
 
 
@@ -43,8 +45,12 @@ class Environments:
     Methods block for as long as they take, and may be called from any thread.
     """
 
-    def __init__(self, home: Path) -> None:
-        self._home, self._locks = home, home / "environments"
+    def __init__(self, home: Path, closed: bool = False) -> None:
+        """Create access to the environments in `home`.
+
+        If it is `closed`, no code of users is run: no interpreter that they name, and no build script of a package.
+        """
+        self._home, self._locks, self._closed = home, home / "environments", closed
 
     def interpreter(self, python: str, packages: Sequence[str]) -> Interpreter:
         """Return the interpreter `python` or, if this machine does not have it, that of this process.
@@ -80,7 +86,7 @@ class Environments:
             if lock is None or self._stale(environment, lock, after):
                 uv.pip_settings.cache_clear()  # pip's settings may have changed
                 try:
-                    lock = locks.make(environment, python, folder)
+                    lock = locks.make(environment, OWN if self._closed else python, folder, build=not self._closed)
                 except NoEnvironment:
                     if lock is None:
                         raise
@@ -116,6 +122,8 @@ class Environments:
         """
         if found := self.python(environment):
             return found
+        if self._closed:
+            raise NoEnvironment(f"the locked environment is not built: {CLOSED}")
         lock = self.make_lock(environment, python, after=0.0)
         wheels = {name: self._wheel(digest) for name, digest in lock.files.items()}
         wheels["daylight"] = self._wheel(environment.daylight or "")
@@ -140,6 +148,8 @@ class Environments:
 
     def present(self, python: Path) -> Environment:
         """Return a description of an interpreter's present environment; raise NoEnvironment if it cannot be run."""
+        if self._closed:
+            raise NoEnvironment(f"the packages of {python} are not compared: {CLOSED}")
         return present(python)
 
     def folder(self, environment: Environment) -> Path:
@@ -160,7 +170,8 @@ class Environments:
         if self._wheel(environment.daylight) is None:
             here = installed.own_root()
             same = here is not None and installed.digest_of(installed.own_files(here)) == environment.daylight
-            root = here if same else own_root_of(python) if shutil.which(python) is not None else None
+            runs = not self._closed and shutil.which(python) is not None
+            root = here if same else own_root_of(python) if runs else None
             if root is None:
                 raise NoEnvironment(f"Daylight is not installed in {python} here, and the service has another version")
             name, data = own_wheel(root, environment.daylight)

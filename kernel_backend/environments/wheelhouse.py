@@ -10,10 +10,11 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from kernel_backend.environments.lock import Lock
+from kernel_backend.environments.lock import Lock, sources
 from kernel_backend.environments.storage import Environments, wheel_folder
 from kernel_backend.errors import NoEnvironment, NotFound
 from kernel_backend.model.record import Record
+from kernel_backend.model.resources import CLOSED
 from kernel_backend.model.snapshot import Environment
 
 _SECONDS = 3600.0  # enough to download gigabytes over a slow connection
@@ -45,8 +46,9 @@ class Wheelhouse:
     Methods block.
     """
 
-    def __init__(self, home: Path) -> None:
-        self._home, self._environments = home, Environments(home)
+    def __init__(self, home: Path, closed: bool = False) -> None:
+        """Create the wheels in `home`; if it is `closed`, no code of users is run to get them."""
+        self._home, self._environments, self._closed = home, Environments(home, closed), closed
 
     def offer(self, environment: Environment) -> NodeEnvironment:
         """Return an environment's lock, and the wheels that a node must fetch from the service, as no index has them.
@@ -78,8 +80,18 @@ class Wheelhouse:
             into.mkdir()
             requirements.write_text(lock.text)
             if lock.text.strip():
-                _pip_download(requirements, into, python)
+                self._fetch(environment, requirements, into, python)
             listing.write_text("\n".join(map(self._adopt, sorted(into.iterdir()))))
+
+    def _fetch(self, environment: Environment, requirements: Path, into: Path, python: Path) -> None:
+        """Download wheels; in a closed service by its own pip, which would run the build scripts of other packages."""
+        if not self._closed:
+            _pip_download(requirements, into, python)
+            return
+        if found := sources(requirements.read_text()):
+            raise NoEnvironment(f"{', '.join(found)}: no wheel is downloaded of it, and {CLOSED}")
+        wheels = ("--only-binary", ":all:", "--python-version", environment.python)
+        _pip_download(requirements, into, Path(sys.executable), *wheels)
 
     def _listing(self, environment: Environment) -> Path:
         return self._environments.folder(environment) / "wheels.txt"
@@ -110,10 +122,10 @@ class Wheelhouse:
         return key
 
 
-def _pip_download(requirements: Path, folder: Path, python: Path) -> None:
+def _pip_download(requirements: Path, folder: Path, python: Path, *options: str) -> None:
     """Download the files of a lock into a folder by pip, as uv keeps no wheels: it unpacks what it downloads."""
     command = [_with_pip(python), "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
-    command += ["--no-deps", "--require-hashes", "--dest", str(folder), "-r", str(requirements)]
+    command += ["--no-deps", "--require-hashes", "--dest", str(folder), *options, "-r", str(requirements)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, cwd=folder)
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -7,6 +7,7 @@ from pydantic import Field, FiniteFloat
 from kernel_backend.model.record import Record
 
 LOCAL = "local"  # default pool
+CLOSED = "this service runs no code of users on its own machine (slots = none)"
 
 
 class Holder(Record):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 
+from kernel_backend.engines.pools import PoolEngines
 from kernel_backend.errors import Conflict, Forbidden, ImpossibleAsk, InvalidRequest
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.cluster.pools import PoolSettings
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.launch.staging import staging_problem
+from kernel_backend.model.resources import CLOSED, LOCAL
 from kernel_backend.model.search.records import Search
 from kernel_backend.model.search.registry import function_of, method_of
 from kernel_backend.model.search.space import Space
@@ -52,6 +54,25 @@ def group_of(who: Person, config: Config, taken: Container[str] = ()) -> str:
     raise Forbidden(f"--group {config.group}: you are not in that group{near}; you are in {', '.join(theirs)}")
 
 
+def check_open(config: Config, cluster: ClusterState, engines: PoolEngines) -> None:
+    """Raise Conflict for an experiment that may train in the local pool, if that is closed."""
+    if engines.closed and LOCAL in pools_of(config, cluster):
+        others = [each.name for each in engines.statuses_of_pools() if each.name != LOCAL]
+        raise Conflict(f"--pool {LOCAL}: {CLOSED}; there {_are(others) if others else 'is no other pool'}")
+
+
+def check_here(config: Config, settings: Mapping[str, PoolSettings | None]) -> None:
+    """Raise InvalidRequest for an experiment that needs code of its user to run on the service's machine.
+
+    `settings` are those of its pools. Nodes that do not see Daylight's home build locked environments themselves.
+    """
+    if config.search is not None and config.search.source is not None:
+        raise InvalidRequest(f"--search custom: {CLOSED}, where the class would run; choose another method")
+    shared = [pool for pool, each in settings.items() if each is None or each.shared]
+    if config.env == "locked" and shared:
+        raise InvalidRequest(f"--env locked: {CLOSED}, where that of pool {shared[0]} is built; use --env current")
+
+
 def check_possible(cluster: ClusterState, config: Config, owner: str, group: str) -> None:
     """Raise ImpossibleAsk for a gang that is too large for every one of its pools, or for the user's or group's quota.
 
@@ -60,7 +81,7 @@ def check_possible(cluster: ClusterState, config: Config, owner: str, group: str
     """
     wanted, pools = pools_of(config, cluster), {node.pool for node in cluster.nodes.values()}
     known = pools | cluster.closed_pools.keys()
-    for pool in wanted if pools else ():
+    for pool in wanted if known else ():
         if pool not in known:
             there = f"there {_are(sorted(known))}"
             raise InvalidRequest(f"--pool {pool}: there is no such pool{nearest(pool, known)}; {there}")

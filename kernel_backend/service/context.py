@@ -40,7 +40,8 @@ class Context:
 
     `engine` is the engine of the local pool. `pools` are the settings of other pools by name, as written in the file
     `configured_in` and not validated yet. `default_pool` is the pool of submissions that name none, by default this
-    machine. `make` creates the engine of a pool, and `engines` has the engines of all pools, including pools stored in
+    machine. If the service is `closed`, its local pool is, and no code of users runs as the service. `make` creates the
+    engine of a pool, and `engines` has the engines of all pools, including pools stored in
     the database. `marks` finds gangs that an earlier service has left in pools, by default through files in `home`.
 
     `url` is the service's address for launchers that cannot read its home directory. `launcher_urls` returns the
@@ -70,6 +71,7 @@ class Context:
     pools: Mapping[str, Any] = field(default_factory=dict)
     default_pool: str = ""
     configured_in: str = "the service's configuration"
+    closed: bool = False
     make: Make | None = None
     marks: Marks | None = None
     bus: Notifier = field(default_factory=Notifier, init=False)
@@ -85,7 +87,12 @@ class Context:
             self,
             "engines",
             PoolEngines(
-                engine, self.make or EngineMaker(self.home), pools, self.marks or FolderMarks(self.home), invalid
+                engine,
+                self.make or EngineMaker(self.home),
+                pools,
+                self.marks or FolderMarks(self.home),
+                invalid,
+                self.closed,
             ),
         )
         if problem := self.default_pool_problem:

@@ -32,7 +32,7 @@ from kernel_backend.model.views.overview import LogChunk, Overview
 from kernel_backend.model.views.search_status import SearchStatus
 from kernel_backend.model.webhooks.records import EndedExperiments
 from kernel_backend.service.access import changeable, may_submit, visible
-from kernel_backend.service.admission import check_elastic, check_possible, check_workers
+from kernel_backend.service.admission import check_elastic, check_open, check_possible, check_workers
 from kernel_backend.service.audit import audit_entry
 from kernel_backend.service.context import Context
 from kernel_backend.service.deletion import Deletion
@@ -138,7 +138,9 @@ class Service:
         self.spending = SpendingReader(store, engine, context.local_price)
         self.gang_nodes = GangNodes(store, engine.settings, self._bus, context.wake, context.nodes.blame)
         self.staging = Staging(store, archive, context.home, context.bus)
-        self.node_environments = NodeEnvironments(store, preparation.recorded, self.staging.open, context.home)
+        self.node_environments = NodeEnvironments(
+            store, preparation.recorded, self.staging.open, context.home, context.closed
+        )
         self.deletion = Deletion(context)
         self._outbox = OutboxSender(store, context.bus, context.outbox)
         self.webhooks = WebhookVerbs(context, self._outbox)
@@ -355,6 +357,7 @@ class Service:
         """
         before = await changeable(self._store, who, number)
         may_submit(who)
+        check_open(before.config, await self._loop.cluster_state.now(), self._engine)
         if asked.slots is None or asked.model_dump() == before.config.model_dump(include={"slots", "least_slots"}):
             return await self._change(who, number, e.Resumed(), {ExperimentState.ACTIVE})
         if before.state is ExperimentState.ACTIVE:

@@ -30,6 +30,8 @@ PRESENT_S = 70.0  # more than the minute that the agent allows an interpreter
 class UnixUserWorkspaces:
     """Access to the workspaces of all users, each through the user's agent."""
 
+    closed = False  # agents run code as its owner, never as the service
+
     def __init__(self, agents: Agents) -> None:
         self._agents = agents
 

@@ -139,6 +139,10 @@ class Workspace(Protocol):
 class Workspaces(Protocol):
     """Access to the workspaces of all owners."""
 
+    @property
+    def closed(self) -> bool:
+        """Return whether no code of the owners is run on this machine."""
+
     def check(self, owner: str) -> None:
         """Check that an owner's trainings can run on this machine.
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from kernel_backend.artifacts.read import opened, pieces
 from kernel_backend.environments.storage import Environments
+from kernel_backend.errors import SearchFailed
 from kernel_backend.home import (
     LOGS,
     artifact_folder,
@@ -29,6 +30,7 @@ from kernel_backend.launch.search_process import ChildSearchProcess
 from kernel_backend.model.disk import WorkspaceUsage
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.launch.launch_spec import LaunchSpec
+from kernel_backend.model.resources import CLOSED
 from kernel_backend.snapshots.archive import unpack
 from kernel_backend.snapshots.shipped import Working, working_folder
 from kernel_backend.workspaces.base import Contents, SearchClass, SearchClassProcess, Workspace
@@ -39,14 +41,16 @@ WITHHELD = ("PYTHONPATH", "PYTHONHOME")  # not passed to processes in a locked e
 class OwnWorkspace:
     """Workspace of this process's user, in folders below `home`."""
 
-    def __init__(self, home: Path, checkpoints: Path | None = None) -> None:
+    def __init__(self, home: Path, checkpoints: Path | None = None, closed: bool = False) -> None:
         """Create access to the files below `home`.
 
-        `checkpoints` is the folder of checkpoints, by default one in `home`.
+        `checkpoints` is the folder of checkpoints, by default one in `home`. If the workspace is `closed`, no code of
+        its owner is run: neither search classes, nor build scripts of packages, nor interpreters that the owner names.
         """
+        self.closed = closed
         self._home = home
         self._checkpoints = checkpoints or home / "checkpoints"
-        self.environments = Environments(home)
+        self.environments = Environments(home, closed)
 
     def unpack(self, job: LaunchSpec, archive: bytes) -> Working:
         """Unpack `archive`, the code of the attempt `job`, into the attempt's folder; return its working folder."""
@@ -106,8 +110,11 @@ class OwnWorkspace:
     def asker(self, asked: SearchClass, archive: bytes) -> SearchClassProcess:
         """Unpack the snapshot `archive` of a search class into the folder of the search; return a client of the class.
 
-        The client's first call starts a child process in which the class runs.
+        The client's first call starts a child process in which the class runs. Raises SearchFailed if the workspace is
+        closed.
         """
+        if self.closed:
+            raise SearchFailed(f"{asked.settings.source or 'the search class'} cannot run: {CLOSED}")
         folder, cwd = self._home / "searches" / str(asked.experiment), Path(asked.cwd)
         unpack(archive, folder / "code")
         withheld = WITHHELD if asked.locked else ()
@@ -125,8 +132,8 @@ class OwnWorkspace:
 class SingleWorkspace:
     """Workspace that all owners share, for a service of one user, or of users who trust each other."""
 
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
+    def __init__(self, workspace: OwnWorkspace) -> None:
+        self._workspace, self.closed = workspace, workspace.closed
 
     def check(self, owner: str) -> None:
         """Do nothing: every owner may run trainings."""

@@ -167,6 +167,7 @@ class Served:
     pools: Mapping[str, Any] = field(default_factory=dict)
     default_pool: str = ""
     configured_in: str = "the service's configuration"
+    closed: bool = False
     outbox: OutboxConfig = field(default_factory=OutboxConfig)
     others: dict[str, StillEngine] = field(default_factory=dict)  # engines of the other pools, by name
 
@@ -216,7 +217,8 @@ class Served:
                 archive=Archive(self.home / "snapshots"),
                 engine=self.engine,
                 checkpoint_storage=CheckpointStorage(str(self.home / "checkpoints"), store.trial_uid),
-                workspaces=SingleWorkspace(OwnWorkspace(self.home)),
+                workspaces=SingleWorkspace(OwnWorkspace(self.home, closed=self.closed)),
+                closed=self.closed,
                 home=self.home,
                 rules=self.rules or Rules(),
                 each_user=self.each_user,

@@ -105,7 +105,7 @@ def test_a_lock_that_failed_is_tried_again_by_a_submission_after_a_minute_alone(
     preparation, made = experiment(tmp_path, record())
     now, tries = [0.0], []
 
-    def fails(*_: object) -> Lock:
+    def fails(*_: object, **__: object) -> Lock:
         tries.append(now[0])
         raise NoEnvironment("no index can be reached")
 

@@ -41,13 +41,15 @@ class NodeEnvironments:
         recorded: Callable[[str], Environment],
         admit: Callable[[AttemptId], Awaitable[object]],
         home: Path,
+        closed: bool = False,
     ) -> None:
         """Create the operations; `recorded` returns the environment of a snapshot.
 
-        `admit` raises an error unless the attempt runs on nodes that cannot read the service's home directory.
+        `admit` raises an error unless the attempt runs on nodes that cannot read the service's home directory. If the
+        service is `closed`, it runs no code of users to get wheels.
         """
         self._store, self._recorded, self._admit = store, recorded, admit
-        self._wheelhouse = Wheelhouse(home)
+        self._wheelhouse = Wheelhouse(home, closed)
         self._guard = threading.Lock()
         self._downloading: set[str] = set()  # ids of environments whose wheels are being downloaded
         self._failed: dict[str, _Failed] = {}

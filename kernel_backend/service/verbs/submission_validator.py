@@ -14,7 +14,9 @@ from kernel_backend.service import warm_start
 from kernel_backend.service.access import check_not_deleted, may_submit, visible
 from kernel_backend.service.admission import (
     check_elastic,
+    check_here,
     check_keeping,
+    check_open,
     check_possible,
     check_searcher,
     check_staging,
@@ -121,9 +123,12 @@ class SubmissionValidator:
         Raises ImpossibleAsk, InvalidRequest, Conflict or NoEnvironment if the experiment cannot train in the pools.
         """
         cluster = await self._cluster_state.now()
+        check_open(config, cluster, self._engine)
         check_possible(cluster, config, owner, group)
         pools = pools_of(config, cluster)
         settings = {pool: self._engine.settings(pool) for pool in pools}
+        if self._workspaces.closed:
+            check_here(config, settings)
         for pool in pools:
             check_staging(pool, settings[pool], self._root)
         check_elastic(config, await self._site_loads.refusal(pools) if config.least_slots is not None else "")
