@@ -12,6 +12,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from jupyter_ext.capture.problems import Problem, cell_of
+from jupyter_ext.project.beside import named_beside
 from jupyter_ext.project.files import Tree
 from jupyter_ext.project.ignored import Ignored
 from jupyter_ext.project.imports import Import, added_folders, imports, touches_path
@@ -21,6 +22,7 @@ from kernel_backend.model.sizes import size as size_text
 from kernel_backend.model.snapshot import PROJECT, Project
 
 LIMIT = 64_000_000  # bytes, by default
+BESIDE_LIMIT = 16_000_000  # bytes of a data file that travels because a module names it by its own place
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,8 @@ def collect(
     if not elsewhere:
         collector.check(imported)
     collector.follow(imported)
+    if search:
+        collector.beside(tree, search[0], "the program")
     for each in include:
         collector.include(each)
     return collector.read(limit)
@@ -82,6 +86,8 @@ class _Collector:
         self.problems: list[Problem] = []
         self._seen: set[str] = set()
         self._packages: set[Path] = set()
+        self._ignored = Ignored(place.root)
+        self._staying: dict[Path, str] = {}  # data that a module names by its own place -> the module
 
     # Modules
 
@@ -136,7 +142,9 @@ class _Collector:
         self.taken[name] = found.file
         if found.file not in self.sizes:  # a module outside of packages, or one that is ignored but imported
             self._file(found.file)
-        return imports(_parsed(found.file), name if found.folders else name.rpartition(".")[0])
+        tree = _parsed(found.file)
+        self.beside(tree, found.file.parent, self._name(found.file))
+        return imports(tree, name if found.folders else name.rpartition(".")[0])
 
     def _tell_outside(self, found: FoundModule) -> None:
         path = found.places[0]
@@ -147,6 +155,14 @@ class _Collector:
             )
 
     # Files
+
+    def beside(self, tree: ast.Module, folder: Path, module: str) -> None:
+        """Add small data files that a module in `folder` names by its own place; `module` is its name for users."""
+        for path in named_beside(tree, folder, self.place.root):
+            if path.is_file() and self.tree.holds(path) and not self._ignored.file(path) and _small(path):
+                self._file(path)
+            else:
+                self._staying[path] = module
 
     def include(self, pattern: str) -> None:
         """Add the files that match a path or glob pattern, even if ignore rules exclude them."""
@@ -185,12 +201,22 @@ class _Collector:
         left = [f"{self._name(each)} leads out of the project folder and does not travel" for each in self.tree.left]
         if sum(self.sizes.values()) > limit:
             self._problem("size", "project", self._too_large(limit))
+        left += self._left_beside()
         files = {f"{PROJECT}/{self._name(path)}": data for path, data in self._read(self._within(limit))}
         project = None
         if self.sizes:
             cwd = self.place.below(self.place.cwd) or "."
             project = Project(root=str(self.place.root), cwd=cwd, paths=tuple(self.paths))
         return ProjectFiles(project, files, self.taken, (*self.warnings, *left), tuple(self.problems))
+
+    def _left_beside(self) -> Iterator[str]:
+        for path, module in self._staying.items():
+            if not any(each.is_relative_to(path) for each in self.sizes):
+                name = os.path.relpath(path, self.place.cwd)
+                yield (
+                    f"{module} names {self._name(path)}, which does not travel: where the job needs it, "
+                    f"submit with --include {name}"
+                )
 
     def _within(self, limit: int) -> list[Path]:
         smallest = sorted(self.sizes, key=lambda path: self.sizes[path])
@@ -229,6 +255,10 @@ class _Collector:
 
     def _name(self, path: Path) -> str:
         return self.place.below(path) or str(path)
+
+
+def _small(path: Path) -> bool:
+    return path.stat().st_size <= BESIDE_LIMIT
 
 
 def _storable(path: Path) -> bool:

@@ -18,6 +18,10 @@ class Tree:
         self._real = root.resolve()
         self._ignored = Ignored(root)
 
+    def holds(self, path: Path) -> bool:
+        """Return whether a path, with links resolved, is in the project."""
+        return path.resolve().is_relative_to(self._real)
+
     def files(self, folder: Path, ignored: Ignored | None = None) -> Iterator[tuple[Path, int]]:
         """Yield the regular files below a folder with their sizes in bytes; raises OSError for an unreadable folder.
 
@@ -37,7 +41,7 @@ class Tree:
             is_folder = stat.S_ISDIR(about.st_mode)
             if ignored(path, is_folder):
                 continue
-            if entry.is_symlink() and not path.resolve().is_relative_to(self._real):
+            if entry.is_symlink() and not self.holds(path):
                 self.left.append(path)
             elif is_folder:
                 real = path.resolve()

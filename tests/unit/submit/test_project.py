@@ -120,6 +120,56 @@ def test_included_files_folders_and_globs_travel_though_they_are_ignored(root: P
     assert "lies outside of the project folder" in said("", "../../outside.txt")
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "Path(__file__).parent / 'classes.json'",
+        "json.load(open(os.path.join(os.path.dirname(__file__), 'classes.json')))",
+        "HERE = Path(__file__).resolve().parent\ndef names(): return (HERE / 'classes.json').read_text()",
+        "def here(name): return Path(__file__).with_name(name)\nlabels = here('classes.json').read_text()",
+        "class Names:\n    root = Path(__file__).parent\n    def read(self): return open(self.root / 'classes.json')",
+        "import pkgutil\npkgutil.get_data(__name__, 'classes.json')",
+        "from importlib import resources\nresources.files(__package__).joinpath('classes.json')",
+        "from importlib.resources import files\n(files('helpers') / 'classes.json').read_text()",
+    ],
+)
+def test_a_data_file_that_a_module_names_by_its_own_place_travels(root: Path, source: str):
+    write(
+        root, {"src/helpers.py": source, "src/classes.json": "[]", "src/others.json": "", "notebooks/classes.json": ""}
+    )
+    assert names("import helpers") == {"src/helpers.py", "src/classes.json"}
+
+
+def test_a_data_file_in_another_folder_of_the_project_travels_by_its_path(root: Path):
+    write(root, {"src/helpers.py": "P = Path(__file__).parents[1] / 'data' / 'words.txt'", "data/words.txt": ""})
+    found = taken("import helpers")
+    assert set(found.files) == {"project/src/helpers.py", "project/data/words.txt"}
+    assert not found.warnings
+
+
+def test_a_name_that_is_looked_for_in_the_working_folder_does_not_travel(root: Path):
+    write(root, {"src/helpers.py": "files = open('classes.json'); here = __file__", "src/classes.json": "[]"})
+    assert names("import helpers") == {"src/helpers.py"}
+
+
+@pytest.mark.parametrize(
+    ("named", "files"),
+    [
+        ("weights.bin", {"src/weights.bin": "0" * 16_000_001}),
+        ("key.json", {"src/key.json": ""}),
+        ("data", {"src/data/a": ""}),
+    ],
+)
+def test_data_beside_a_module_that_stays_behind_is_named(root: Path, named: str, files: dict[str, str]):
+    write(root, {".gitignore": "key.json", "src/helpers.py": f"P = Path(__file__).parent / '{named}'", **files})
+    found = taken("import helpers")
+    assert set(found.files) == {"project/src/helpers.py"}
+    assert found.warnings == (
+        f"src/helpers.py names src/{named}, which does not travel: where the job needs it, submit with --include "
+        f"../src/{named}",
+    )
+
+
 def test_too_much_is_an_error_that_names_the_five_largest(root: Path):
     write(root, {"src/nets/__init__.py": "", "src/helpers.py": "#" * 50})
     write(root, {f"src/nets/part{i}/{j}.bin": "x" * 100 * i for i in range(1, 7) for j in range(2)})
