@@ -28,7 +28,7 @@ def repeated(executed: Executed, taken: Sequence[int], *, loop: bool) -> Iterato
         trains = _TRAINS.search(executed.text(time)) or any(_calls(node) & trainers for node in statement.nodes)
         if trains and cell.number not in told:
             told.add(cell.number)
-            steps = ": the curves begin with its steps" if loop else ""
+            steps = ": the curves begin with its steps, and what is best counts from this cell on" if loop else ""
             yield f"cell [{cell.number}] line {statement.start} trains something, and runs again in every job{steps}"
     for time in works:
         cell = executed.cell(time)

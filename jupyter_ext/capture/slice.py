@@ -51,7 +51,7 @@ class Slice:
         of a test run in the notebook, are left out. `start` and `end` are indices; statements from `end` on are
         ignored.
         """
-        self._trains = trains
+        self.trains = trains
         self.history, self.captured = history, frozenset(captured)
         self.start, self.end = start, len(history.executed) if end is None else end
         self.needed: set[int] = set()
@@ -184,7 +184,7 @@ class Slice:
             if required and name not in _KNOWN:
                 self.missing.setdefault(name, time)
             return
-        if self._trains and time >= self.start and name in ALL_STATES:
+        if self.trains and time >= self.start and name in ALL_STATES:
             seeds = (each for each in reversed(binders[:position]) if not self.history.binds[each][name])
             for seed in islice(seeds, 1):
                 self._take(seed, time)

@@ -1,6 +1,7 @@
 """Find values that were drawn without a seed, so that a job would compute others; small ones are sent with the job.
 
-Large ones prevent the submission. If the submitted cell may change them, a note says that the job draws others.
+Large ones prevent the submission. For data of a training loop, and for what the submitted cell may change, a note says
+that the job draws others.
 """
 
 from __future__ import annotations
@@ -47,9 +48,8 @@ class Unseeded:
 def unseeded(executed: Executed, sliced: Slice, namespace: Mapping[str, object] | None) -> Unseeded:
     """Capture the notebook values that the submitted cell needs and that would differ if computed again.
 
-    This includes data that counts as changed by the cell, as the interpreter assumes of all data that flows into a
-    loss. Initial weights of a torch module are not captured: the job draws them with its own seed, unless a cell has
-    trained the module.
+    This includes data that the cell changes. Initial weights of a torch module are not captured: the job draws them
+    with its own seed, unless a cell has trained the module. Data of a training loop that cannot be sent has a note.
     """
     found, history = Unseeded(), sliced.history
     doubtful = (history.by_chance | history.by_hash) & sliced.needed
@@ -60,7 +60,8 @@ def unseeded(executed: Executed, sliced: Slice, namespace: Mapping[str, object] 
         makers = sliced.makers(name) & sliced.needed if name in namespace else set[int]()
         if not makers & doubtful:
             continue
-        if name in compared:
+        of_loop = sliced.trains and _is_data(namespace[name])
+        if name in compared and not of_loop:
             trained = any(_TRAINS.search(executed.text(time)) for time in makers)
             names = [name] if trained or not _is_learnt(namespace[name]) else []
         else:
@@ -71,7 +72,7 @@ def unseeded(executed: Executed, sliced: Slice, namespace: Mapping[str, object] 
             if not why or not drawing:  # the order of a set may be equal in the job, which compares the values
                 continue
             not_sent = _NotSent(each, *_place(executed, max(drawing)), why)
-            if name not in compared:
+            if of_loop or name not in compared:
                 found.notes.append(not_sent.note)
             elif all(problem.name != each for problem in found.problems):
                 found.problems.append(not_sent.problem(namespace[each]))

@@ -37,9 +37,10 @@ class AbstractObject:
     package: str | None = None
     path: str = ""  # within the package
     learns: bool = False  # calling it changes it, as a BatchNorm
+    data: bool = False  # no training changes it: it has neither gradients nor weights, except in what it holds
     draws: bool = False  # iterating over it draws random numbers, as a DataLoader
-    origin: str | None = None  # the package that created it
-    assumed: bool = False  # stands for all results of a statement that was not interpreted: it may have all properties
+    origin: str | None = None  # the package that created it; of a class, the one of its bases
+    assumed: bool = False  # stands for all results of code that was not interpreted: it may have all properties
     bound: Value = NOTHING  # the object to which a method is bound
     call: tuple[AbstractObject, list[Value], dict[str, Value]] | None = (
         None  # of a generator: what runs when it is iterated

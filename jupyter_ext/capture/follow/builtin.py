@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 
+from jupyter_ext.capture.follow import libraries
 from jupyter_ext.capture.follow.abstract_objects import ELEMENTS, NOTHING, AbstractObject, Value, parts_of
 from jupyter_ext.capture.follow.abstract_state import AbstractState
-from jupyter_ext.capture.follow.mutations import change, change_root
+from jupyter_ext.capture.follow.mutations import change, change_root, need_gradients
 from jupyter_ext.capture.follow.objects import attribute, attribute_value
 from jupyter_ext.capture.names import root, scan
 
@@ -17,6 +18,8 @@ def call_builtin(state: AbstractState, name: str, arguments: list[Value], node: 
         key = node.args[1] if len(node.args) > 1 else None
         under = key.value if isinstance(key, ast.Constant) and isinstance(key.value, str) else ELEMENTS
         change(state, arguments[0])
+        if under in (*libraries.GRADIENTS, ELEMENTS):
+            need_gradients(arguments[0].union(*arguments[2:]))
         for each in arguments[0]:
             each.hold(arguments[-1] if name == "setattr" else NOTHING, under)
         first, path = root(node.args[0])

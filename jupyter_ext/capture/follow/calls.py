@@ -44,7 +44,7 @@ def call(state: AbstractState, node: ast.expr, *, dropped: bool) -> Value:
     keywords = {each.arg: state.visit(each.value) for each in node.keywords}
     found: set[AbstractObject] = set()
     if dropped and isinstance(func, ast.Attribute) and func.attr in libraries.CHANGING:
-        change(state, receiver)
+        change(state, [each for each in receiver if (each.opaque or each.classes) and not each.data])
     unknown = not callee
     for each in callee:
         if each in receiver:  # a method whose source is not analysed

@@ -50,6 +50,7 @@ def _class(state: AbstractState, node: ast.ClassDef) -> Value:
         obj.classes += [each for each in found if each.is_class and each not in obj.classes]
         if any(not each.is_class for each in found):
             obj.opaque = True
+        _derive(obj, found)
         for each in found:
             if each.is_class:
                 each.holders.add(obj)
@@ -82,6 +83,16 @@ def _class(state: AbstractState, node: ast.ClassDef) -> Value:
             invoke(state, method, [itself], {key: v for key, v in keywords.items() if key}, node)
     state.bind(node.name, _decorated(state, node, obj))
     return NOTHING
+
+
+def _derive(cls: AbstractObject, bases: Value) -> None:
+    """Set the package from which a class derives, and if its instances are data; `bases` may be one of its bases."""
+    for each in bases:
+        if each.package is not None:
+            cls.data = cls.origin is None and libraries.makes_data(each.package, tuple(each.path.split(".")))
+            cls.origin = each.package
+        elif each.is_class and each.origin is not None:
+            cls.origin, cls.data = each.origin, cls.origin is None and each.data
 
 
 VISITS: Visits = {**dict.fromkeys((ast.FunctionDef, ast.AsyncFunctionDef), _definition), ast.ClassDef: _class}

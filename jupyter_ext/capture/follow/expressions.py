@@ -112,7 +112,7 @@ def _compare(state: AbstractState, node: ast.Compare) -> Value:
             found |= call_methods(state, left, _ORDER, [right], node) | call_methods(state, right, _ORDER, [left], node)
         inside |= right
         left = right
-    return frozenset(found | state.holding(node, inside)) if inside else frozenset(found)
+    return frozenset(found | state.holding(node, inside, data=True)) if inside else frozenset(found)
 
 
 def _choice(state: AbstractState, node: ast.IfExp) -> Value:
@@ -127,7 +127,9 @@ def _either(state: AbstractState, node: ast.BoolOp) -> Value:
 def _unary(state: AbstractState, node: ast.UnaryOp) -> Value:
     value = state.visit(node.operand)
     found = call_methods(state, value, _UNARY[type(node.op)], [], node)
-    return NOTHING if isinstance(node.op, ast.Not) else frozenset(found | state.holding(node, value, opaque=True))
+    if isinstance(node.op, ast.Not):
+        return NOTHING
+    return frozenset(found | state.holding(node, value, opaque=True, data=True))
 
 
 def _await(state: AbstractState, node: ast.Await) -> Value:
@@ -143,7 +145,8 @@ def _operator(state: AbstractState, node: ast.BinOp) -> Value:
     if isinstance(node.op, ast.Mod) and not left:  # string formatting
         call_methods(state, right | parts_of(right), _SHOWN, [NOTHING], node)
     unordered = any(each.unordered for each in left | right)
-    return frozenset(found | state.holding(node, parts_of(left) | parts_of(right), opaque=True, unordered=unordered))
+    inside = parts_of(left) | parts_of(right)
+    return frozenset(found | state.holding(node, inside, opaque=True, data=True, unordered=unordered))
 
 
 def _walrus(state: AbstractState, node: ast.NamedExpr) -> Value:

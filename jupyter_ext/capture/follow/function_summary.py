@@ -26,7 +26,7 @@ def summarise(state: AbstractState, obj: AbstractObject, given: Value) -> Value:
     is applied only if it passes new objects. Returns the call's possible values.
     """
     assert obj.function is not None
-    value = state.holding(obj.function.node, given, opaque=True)
+    value = state.holding(obj.function.node, given, opaque=True, assumed=True)
     state.spend(len(given))
     before = state.summarised.get(obj)
     if before is not None and given <= before:
@@ -83,6 +83,7 @@ def _affect(state: AbstractState, code: Code, reached: set[AbstractObject], valu
             if not each.is_class or (each.names | _ANY_CLASS) & code.stored:
                 state.changed.add(each)
             each.opaque = each.opaque or not each.is_class
+            each.data = False
 
 
 def _reached(state: AbstractState, obj: AbstractObject, given: Value) -> tuple[Code, set[AbstractObject]]:

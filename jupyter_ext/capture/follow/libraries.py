@@ -39,6 +39,17 @@ CHANGING_FUNCTIONS = _names(
     "l1_unstructured random_unstructured ln_structured random_structured custom_from_mask",  # its pruning
     "SubElement",  # of ElementTree
 )
+# Packages that train. Of all that their calls are given, they change models, optimizers and the like, and no data.
+TRAINING = _names(
+    "torch torchvision torchmetrics lightning pytorch_lightning fastai transformers accelerate peft timm skorch",
+    "keras tensorflow sklearn imblearn xgboost lightgbm catboost statsmodels umap hdbscan numpy tqdm",
+)
+# Attributes of a tensor: one that has been stored in these may share memory with a parameter, or have a gradient.
+GRADIENTS = _names("data grad requires_grad")
+_OF_DATA = _names("numpy pandas polars pyarrow scipy PIL cv2 skimage datasets torchaudio csv json gzip io")
+_DATA_OF_TORCH = {("utils", "data"), ("nn", "functional"), ("nn", "utils", "rnn"), ("linalg",), ("fft",), ("special",)}
+_NO_DATA = _names("load compile Parameter Buffer ParameterList ParameterDict from_pretrained vector_to_parameters")
+_ESTIMATORS = _names("make_pipeline make_union make_column_transformer clone")
 # Calls that only display or read: `df.head()` in a cell of its own changes nothing.
 LOOKING = _names(
     "print display pprint len type repr str help dir id isinstance hasattr callable vars format",
@@ -46,8 +57,11 @@ LOOKING = _names(
     "keys values items get count index copy join startswith endswith",
     "head tail describe info sample value_counts isnull isna unique mean std",  # tables
     "plot hist show savefig",  # figures
+    "log log_metric log_metrics add_scalar add_scalars add_histogram add_text set_postfix set_description",  # trackers
     "numel tolist numpy size shape item parameters named_parameters state_dict summary",  # tensors, modules
 )
+# Attributes and methods of data whose values are numbers and the like.
+MEASURES = _names("shape size ndim dim dtype device nbytes itemsize numel nelement nunique")
 # Functions whose results share no objects with their arguments.
 SCALAR = _names(
     "len int float str bool complex bytes abs round divmod pow range ord chr hex bin oct ascii format repr hash id",
@@ -57,14 +71,18 @@ SCALAR = _names(
 _COUNTING = _names("math cmath time")
 _ASKING = _names("prod sumprod ceil floor trunc")
 FRESH = _names("deepcopy clone tolist item loads dumps join split strip lower upper format count index")
+# Methods that return their receiver, or a view of it.
+VIEWS = _names(
+    "view reshape ravel transpose permute squeeze unsqueeze expand expand_as swapaxes narrow select diagonal",
+    "flatten detach requires_grad_ type_as to cuda cpu numpy train eval fit",
+)
 # Functions whose results may be an argument, or a view of it.
-SAME = _names(
-    "asarray asanyarray ascontiguousarray from_numpy as_tensor numpy atleast_1d atleast_2d broadcast_to array_split",
-    "view reshape ravel transpose permute squeeze unsqueeze expand expand_as swapaxes narrow select diagonal chunk",
-    "unbind unfold flatten detach requires_grad_ type_as to cuda cpu",
+SAME = VIEWS | _names(
+    "asarray asanyarray ascontiguousarray from_numpy as_tensor atleast_1d atleast_2d broadcast_to array_split",
+    "chunk unbind unfold",
     "get setdefault pop popleft popitem heappop __getitem__ itemgetter attrgetter memoryview",
     "getattr vars min max next cast reduce super",
-    "train eval fit register enter_context",  # return their receiver
+    "register enter_context",  # return their receiver
     "register_forward_hook register_forward_pre_hook register_full_backward_hook register_hook",  # a handle of it
     "wraps update_wrapper dataclass total_ordering contextmanager property staticmethod classmethod lru_cache cache",
 )
@@ -77,6 +95,8 @@ STATEFUL = _names(
     "open StringIO BytesIO reader DictReader finditer nditer Queue",
     "default_rng RandomState Random Generator manual_seed",
 )
+# Methods of random generators that return generators; the others return numbers, or what they are given.
+SPAWNING = _names("spawn jumped manual_seed")
 # Packages that plot, print or log: their arguments stay unchanged.
 DRAWING = _names("matplotlib seaborn plotly bokeh altair IPython pprint rich logging time")
 # Functions whose results belong to the package: changing one affects all callers.
@@ -115,7 +135,7 @@ _SHUFFLING = _names(
     "RandomForestClassifier RandomForestRegressor ExtraTreesClassifier ExtraTreesRegressor MLPClassifier MLPRegressor",
     "SGDClassifier SGDRegressor TSNE ShuffleSplit StratifiedShuffleSplit GaussianMixture",
 )
-_SEED_ARGUMENTS = _names("generator random_state seed rng")
+SEED_ARGUMENTS = _names("generator random_state seed rng")
 # Methods of tensors that draw.
 _DRAWING_METHODS = _names("normal_ uniform_ random_ bernoulli_ exponential_ cauchy_ log_normal_ geometric_ multinomial")
 # Functions that return a different value in each process, by package.
@@ -159,6 +179,38 @@ def is_scalar(package: str | None, name: str) -> bool:
     return package in _COUNTING and name not in _ASKING
 
 
+def makes_data(package: str, path: tuple[str, ...], node: ast.Call | None = None) -> bool:
+    """Return True if what `package.path` is or returns is data: it has neither weights nor gradients of its own.
+
+    Functions of torch return such tensors, too, since those that a gradient reaches are among their arguments. `node`
+    is the call.
+    """
+    name = path[-1] if path else ""
+    if name in _NO_DATA or (node is not None and any(each.arg in (None, "requires_grad") for each in node.keywords)):
+        return False
+    if package == "torch":
+        whole = len(path) == 1 and not name[:1].isupper()
+        return whole or name.endswith("Loss") or any(path[: len(each)] == each for each in _DATA_OF_TORCH)
+    if package == "sklearn":
+        return name[:1].islower() and name not in _ESTIMATORS
+    return package in _OF_DATA or (package == "torchvision" and path[:1] != ("models",))
+
+
+def shares_memory(name: str, node: ast.Call) -> bool:
+    """Return True if a call makes its argument a parameter, so that training this changes the argument."""
+    return name in _NO_DATA or name == "requires_grad_" or any(each.arg == "_weight" for each in node.keywords)
+
+
+def only_trains(package: str | None, path: tuple[str, ...], node: ast.Call) -> bool:
+    """Return True if a call of `package.path()` changes no data that it is given."""
+    return package in TRAINING - {"numpy"} and "distributed" not in path and not overwrites(node)
+
+
+def overwrites(node: ast.Call) -> bool:
+    """Return True if a call has an option such as `copy=False`, by which functions or objects overwrite their input."""
+    return any((each.arg or "").startswith(("copy", "overwrite")) for each in node.keywords)
+
+
 def changes(method: str) -> bool:
     """Return True if a method with this name changes its receiver and its elements, as `append` or `add_`."""
     return method in CHANGING or (method.endswith("_") and not method.startswith("_"))
@@ -200,7 +252,7 @@ def draws_by_method(name: str, node: ast.Call) -> str | None:
 
 def seeded(node: ast.Call) -> bool:
     """Return True if a call passes a seed or a generator."""
-    return any(each.arg in _SEED_ARGUMENTS and not _is_none(each.value) for each in node.keywords)
+    return any(each.arg in SEED_ARGUMENTS and not _is_none(each.value) for each in node.keywords)
 
 
 def by_chance(package: str, path: tuple[str, ...], node: ast.Call) -> bool:

@@ -21,7 +21,34 @@ def change(state: AbstractState, value: Iterable[AbstractObject], *, deep: bool 
         if each.package is None:
             state.changed.add(each)
             if deep:
-                each.opaque = True
+                each.opaque, each.data = True, False
+
+
+def train(state: AbstractState, value: Iterable[AbstractObject]) -> None:
+    """Mark as changed what a training may change of these objects and of all that they hold.
+
+    These are models, optimizers, leaf tensors with gradients and the like, and not the data that was computed with.
+    """
+    for each in state.reach(value):
+        if each.opaque and not each.data and not each.is_class and each.function is None:
+            state.changed.add(each)
+
+
+def is_training(state: AbstractState, value: Iterable[AbstractObject]) -> bool:
+    """Return True if these objects and all their parts are data, or come from packages whose calls only train."""
+    opaque = [each for each in state.reach(value) if each.opaque and each.function is None]
+    for each in opaque:
+        origin = each.origin or next((cls.origin for cls in each.classes if cls.origin), None)
+        derived = origin is None and bool(each.fields) and not each.assumed
+        if not (each.data or derived or origin in libraries.TRAINING):
+            return False
+    return bool(opaque)
+
+
+def need_gradients(value: Iterable[AbstractObject]) -> None:
+    """Let these objects be changed by trainings from here on."""
+    for each in value:
+        each.data = False
 
 
 def use(state: AbstractState, value: Iterable[AbstractObject]) -> None:

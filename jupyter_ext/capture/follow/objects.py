@@ -47,6 +47,8 @@ def attribute(state: AbstractState, holder: Value, name: str, node: ast.AST) -> 
             found.add(each)  # an attribute that is not analysed may be the object itself
         if name in libraries.STORING and not each.names_field(name) and each.package is None:
             found.add(_method_of(state, each, each, (name, id(node))))
+        elif each.data and not each.classes and name in libraries.MEASURES:
+            continue
         elif each.opaque or each.package:
             found.add(each)
             found |= each.parts()
@@ -146,7 +148,7 @@ def _instance(
     """
     key = ("instance", id(cls), id(node))
     if key not in state.made:
-        state.made[key] = AbstractObject(classes=[cls], opaque=cls.is_unseen())
+        state.made[key] = AbstractObject(classes=[cls], opaque=cls.is_unseen(), data=cls.data)
         cls.holders.add(state.made[key])
     obj = state.made[key]
     itself: Value = frozenset([obj])

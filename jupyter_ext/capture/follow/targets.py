@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 
+from jupyter_ext.capture.follow import libraries
 from jupyter_ext.capture.follow.abstract_objects import ELEMENTS, NOTHING, AbstractObject, Value
 from jupyter_ext.capture.follow.abstract_state import AbstractState
 from jupyter_ext.capture.follow.functions import invoke
 from jupyter_ext.capture.follow.iteration import iterate
-from jupyter_ext.capture.follow.mutations import change, change_package, change_root
+from jupyter_ext.capture.follow.mutations import change, change_package, change_root, need_gradients
 from jupyter_ext.capture.follow.objects import call_methods
 from jupyter_ext.capture.follow.syntax import is_globals
 from jupyter_ext.capture.names import root
@@ -56,6 +57,8 @@ def _store_part(state: AbstractState, target: ast.Attribute | ast.Subscript, val
             if found.function and found.function.decorators - {"staticmethod", "classmethod"}:
                 invoke(state, found, [holder, value], {}, target)
     change(state, holder)
+    if under in libraries.GRADIENTS:
+        need_gradients(holder | value)
     for each in holder:
         each.hold(value, under)
         if each.package is not None:  # `vars(math)["x"] = 1`
