@@ -127,6 +127,12 @@ def _have_safetensors_tell() -> None:
 
     libraries: tuple[Any, ...] = (safetensors, safetensors.torch)
     real: Callable[..., Any] = libraries[0].safe_open
+    write: Callable[..., Any] = libraries[1].serialize_file
+
+    @functools.wraps(write)
+    def serialize_file(tensors: Any, filename: Any, *args: Any, **kwargs: Any) -> Any:
+        sys.audit("open", filename, "wb", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        return write(tensors, filename, *args, **kwargs)
 
     @functools.wraps(real, updated=())
     def safe_open(filename: Any, *args: Any, **kwargs: Any) -> Any:
@@ -135,6 +141,7 @@ def _have_safetensors_tell() -> None:
 
     for library in libraries:
         library.safe_open = safe_open
+    libraries[1].serialize_file = serialize_file
 
 
 def _have_torch_tell() -> None:

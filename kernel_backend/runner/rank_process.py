@@ -42,6 +42,7 @@ from kernel_backend.runner.ranks.timed import TimedRanks
 from kernel_backend.runner.timing.clock import CLOCK
 from kernel_backend.runner.timing.intercept import install
 from kernel_backend.runner.tracer import Tracer
+from kernel_backend.runner.trial_writes import TrialWrites
 
 
 def _lightning(rank: RankContext) -> FormTraining:
@@ -94,6 +95,9 @@ def work(
         silence_trackers()
     code_id = code_of(Path(job.code))
     watch_files(job)
+    writes = TrialWrites(job, lambda text: spool.say(Note(level="warning", text=text)))
+    if spool.speaks and config.search is not None:
+        writes.begin()
     with protected_rank_variables(lambda text: spool.say(Note(text=text)), also=() if spool.speaks else SILENT):
         process = process_check(Path(job.code)) if spool.speaks else ProcessCheck(None, "")
         loaded = load(Path(job.code), Path(job.cwd), process.cell_begins, job.params)
@@ -151,6 +155,7 @@ def work(
         tracer.close()
     finally:
         CLOCK.end()
+        writes.end()
         progress.tick("finishing", training.step)  # a checkpoint being written must not look like a hang
         training.close()
         declared.close()
