@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from pydantic import FiniteFloat
 
 from kernel_backend.errors import CheckpointFailed, PlaceUnavailable
@@ -20,6 +22,9 @@ PROGRAM_FAILED = "ProgramFailed"  # the program of a command exited with an erro
 
 BEFORE = 0  # attempt number of a checkpoint that was copied from another trial
 WEIGHTS = ":weights"  # suffix of a checkpoint of which only the weights are used, so that training starts at step 0
+
+# What an error's message has of one attempt: its folder, temporary files, addresses, processes.
+_OF_AN_ATTEMPT = re.compile(r"\battempts/\d+\.\d+-\d+|\btmp[a-z0-9_]{8}\b|\b0x[0-9a-f]{6,16}\b|\bpid \d+")
 
 
 class Frame(Record):
@@ -73,8 +78,12 @@ class Failure(Record):
 
     def same_as(self, other: Failure | None) -> bool:
         """Return whether both failures are the same error at the same step, so that another retry is useless."""
-        mine = (self.type, self.message, self.step)
-        return other is not None and mine == (other.type, other.message, other.step)
+        mine = (self.type, _lasting(self.message), self.step)
+        return other is not None and mine == (other.type, _lasting(other.message), other.step)
+
+
+def _lasting(message: str) -> str:
+    return _OF_AN_ATTEMPT.sub("", message)
 
 
 class Best(Record):

@@ -71,6 +71,22 @@ def test_the_same_error_at_the_same_step_twice_ends_it_early():
     assert follow(before, Outcome.FAILED, user_error(step=8))[0] is TrialState.QUEUED
 
 
+@pytest.mark.parametrize(
+    ("one", "next", "same"),
+    [
+        ("no file '/h/attempts/12.3-1/code/a.json'", "no file '/h/attempts/12.3-2/code/a.json'", True),
+        ("<Net object at 0x7f3a10c2d5e0>", "<Net object at 0x7f9bb0c2d5e0>", True),
+        ("no file '/tmp/tmpk3_x0aqz/a'", "no file '/tmp/tmp81bvnm2c/a'", True),
+        ("worker (pid 4711) is gone", "worker (pid 4712) is gone", True),
+        ("no file '/h/attempts/12.3-1/code/a.json'", "no file '/h/attempts/12.3-2/code/b.json'", False),
+        ("size 12", "size 13", False),
+    ],
+)
+def test_what_an_error_says_of_its_attempt_makes_it_no_other_error(one, next, same):
+    ended, _ = follow(trial(failure=user_error(message=one)), Outcome.FAILED, user_error(message=next))
+    assert ended is (TrialState.FAILED if same else TrialState.QUEUED)
+
+
 def notes(before, failure, progress=False, max_restarts=5):
     return attempt_end(before, attempt(), Outcome.FAILED, failure, progress, max_restarts).notes
 
