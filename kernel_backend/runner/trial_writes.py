@@ -53,7 +53,8 @@ class TrialWrites:
 
     def begin(self) -> None:
         """Listen from now on, until the first file was told; a hook cannot be removed."""
-        self._folder.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(OSError):  # on a full disk nothing can be told, which must not end the training
+            self._folder.mkdir(parents=True, exist_ok=True)
         sys.addaudithook(self._hear)
 
     def end(self) -> None:
