@@ -1,12 +1,35 @@
-"""Read the new lines of a growing file, a limited piece at a time."""
+"""Read files that users write: the new lines of a growing one, a limited piece at a time, or a small one as a whole."""
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 PIECE = 256 * 1024  # bytes read at once
 LONGEST = 2000  # bytes to which a returned line is cut
+SMALL = 16 * 2**20  # bytes of a small file
+
+
+def opened(path: Path) -> BinaryIO:
+    """Open a file for reading; raise OSError unless it is a regular one (a pipe would block, a device never end)."""
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.ENXIO, "it is no regular file", str(path))
+    return file
+
+
+def small_file(path: Path, most: int = SMALL) -> bytes:
+    """Return the content of a regular file; raise OSError if it has more than `most` bytes, or is none."""
+    with opened(path) as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise OSError(errno.EFBIG, f"it has more than {most // 2**20} MiB", str(path))
+    return data
 
 
 class Tail:

@@ -19,7 +19,7 @@ from kernel_backend.errors import DaylightError, InvalidRequest, NotFound, Other
 from kernel_backend.identity.base import Browsers, Identity
 from kernel_backend.model import versions
 from kernel_backend.model.cluster.people import Person
-from kernel_backend.model.record import Record, json_text, problem_text
+from kernel_backend.model.record import Record, first_problems, json_text, problem_text
 from kernel_backend.model.versions import DEFAULTS, VERSION
 
 if TYPE_CHECKING:
@@ -234,7 +234,8 @@ class ApiHandler(AuthenticatedHandler):
         try:
             return versions.read(kind, self.body, may_go or versions.changes_nothing(defaults))
         except ValidationError as error:
-            theirs, unknown = self.request.headers.get(VERSION, ""), "extra_forbidden" in str(error)
+            theirs = self.request.headers.get(VERSION, "")
+            unknown = any(each["type"] == "extra_forbidden" for each in first_problems(error))
             if unknown and theirs not in ("", __version__):
                 raise OtherVersion(
                     f"{problem_text(error)}: this service is Daylight {__version__} and does not know what Daylight "

@@ -11,6 +11,7 @@ from kernel_backend.api.base import ApiHandler
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.cluster.accounting import SpendingReport
 from kernel_backend.model.cluster.accounts import AccountKind, Priority
+from kernel_backend.model.versions import check_values
 from kernel_backend.text.csv_export import spending_csv
 
 POINTS, MOST_POINTS = 200, 2000
@@ -168,6 +169,7 @@ class AuditHandler(ApiHandler):
 def _object(body: bytes) -> dict[str, Any]:
     """Return the request body as a JSON object; raises InvalidRequest."""
     try:
+        check_values(body)
         found = json.loads(body)
     except (ValueError, RecursionError):
         raise InvalidRequest('body: must be a JSON object such as {"limit": 8}') from None

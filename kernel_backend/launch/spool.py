@@ -6,17 +6,17 @@ trusted: each read has a maximum size, and invalid lines are skipped and counted
 
 from __future__ import annotations
 
-import os
 import re
-import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
 from kernel_backend.model import versions
+from kernel_backend.model.record import first_problems, problem_text
 from kernel_backend.model.reports import LARGEST, SpoolPage, SpoolPosition, SpoolRecord
+from kernel_backend.tail import opened
 
 PAGE_RECORDS = 1000
 PAGE_BYTES = 2**20  # bytes of new records in a page; the record that exceeds the limit is the last one
@@ -59,7 +59,7 @@ def read_page(path: Path, begin: SpoolPosition, after: int = 0) -> SpoolPage:
     """
     found = _Page(begin, after)
     try:
-        with _opened(path) as file:
+        with opened(path) as file:
             file.seek(begin.offset)
             while not found.full:
                 line = file.readline(LINE_BYTES)
@@ -158,18 +158,10 @@ class _Page:
         self._problem = self._problem or f"the line at byte {where}: {problem}"[:500]
 
 
-def _opened(path: Path) -> BinaryIO:
-    """Open a spool file for reading; raise OSError unless it is a regular file (reading a pipe would block)."""
-    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        file.close()
-        raise OSError(f"{path} is no regular file")
-    return file
-
-
 def _complaint(line: bytes, error: ValidationError) -> str:
     """Return why a line is invalid, such as `total_steps: Input should be less than ...`."""
     if len(line) >= LINE_BYTES:
         return f"it has more than {LINE_BYTES // 2**20} MiB"
-    first = error.errors(include_url=False, include_input=False)[0]
-    return ": ".join([*[".".join(str(part) for part in first["loc"])] * bool(first["loc"]), first["msg"]])
+    for first in first_problems(error)[:1]:
+        return ": ".join([*[".".join(str(part) for part in first["loc"])] * bool(first["loc"]), first["msg"]])
+    return problem_text(error)

@@ -16,9 +16,12 @@ from pydantic import (
     ValidationInfo,
     WithJsonSchema,
 )
+from pydantic_core import ErrorDetails
 
 from kernel_backend.errors import InvalidRequest
 
+MOST_PROBLEMS = 1000
+_WITHOUT_VALUE = ("missing", "json_invalid", "too_many_values")  # kinds of problems that are about no value
 _Record = TypeVar("_Record", bound="Record")
 
 FLOAT = "float"  # key of a float that JSON cannot express: {"float": "inf"}
@@ -133,8 +136,13 @@ def checked(kind: type[_Record], **fields: Any) -> _Record:
 def problem_text(error: ValidationError) -> str:
     """Describe the first five invalid fields of a record: `config.slots: Input should be ... 1, not 0`."""
     parts = []
-    for found in error.errors(include_url=False)[:5]:
+    for found in first_problems(error)[:5]:
         where = ".".join(str(part) for part in found["loc"]) or "body"
-        value = "" if found["type"] in ("missing", "json_invalid") else f", not {ascii(found['input'])[:100]}"
+        value = "" if found["type"] in _WITHOUT_VALUE else f", not {ascii(found['input'])[:100]}"
         parts.append(f"{where}: {found['msg']}{value}")
-    return "; ".join(parts)
+    return "; ".join(parts) or f"body: {error.error_count():,} values are not what they must be"
+
+
+def first_problems(error: ValidationError) -> list[ErrorDetails]:
+    """Return the invalid fields of a record; none if there are more than `MOST_PROBLEMS`, whose list would be large."""
+    return error.errors(include_url=False) if error.error_count() <= MOST_PROBLEMS else []

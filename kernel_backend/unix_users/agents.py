@@ -29,6 +29,8 @@ from kernel_backend.agent.protocol import (
 )
 from kernel_backend.agent.records import Greeting
 from kernel_backend.errors import PlaceUnavailable
+from kernel_backend.model.record import problem_text
+from kernel_backend.model.versions import MOST_VALUES, check_values
 from kernel_backend.retry import RetryPolicy
 
 ANSWER_S = 5.0  # for quick operations on a busy machine
@@ -38,6 +40,7 @@ PING_S = 2.0  # for a ping of a running agent that has not answered another requ
 LONG_S = 3600.0  # for reading checkpoints and building environments
 FORGIVEN_S = 60.0  # since the last failure, after which failures are counted from 0
 RETRY = RetryPolicy((0.0, 1.0, 2.0, 5.0, 15.0, 60.0))  # pauses before an agent that has failed is started again
+MOST_ANSWERED = 4 * MOST_VALUES  # values in an answer: a page of a spool has a line more than fits into it
 AT_ONCE = 8  # requests per user, so that an unresponsive agent blocks at most this many threads
 
 Spawn = Callable[[str, socket.socket], None]  # starts a user's agent with this socket as stdin; raises Forbidden
@@ -345,9 +348,12 @@ class Link:
         self._size = head.bytes
         with self._reaching():
             try:
+                check_values(data, MOST_ANSWERED)
                 return kind.validate_json(data)
-            except (ValidationError, RecursionError) as error:
-                raise ProtocolError(f"{self._op}: {str(error)[:200]}") from None
+            except ValidationError as error:
+                raise ProtocolError(f"{self._op}: {problem_text(error)[:200]}") from None
+            except RecursionError as error:
+                raise ProtocolError(f"{self._op}: {error}") from None
 
     @property
     def size(self) -> int:
