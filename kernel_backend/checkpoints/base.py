@@ -344,7 +344,7 @@ def parse(data: bytes, folder: str = "", pinned: bool = False) -> Manifest:
         if stated != digest(_canonical(body)):
             raise ValueError("its digest does not agree")
         return Manifest(**body, folder=folder, pinned=pinned)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:  # ValueError: JSON, UTF-8 and pydantic
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:  # ValueError: also pydantic
         where = f" in {folder}" if folder else ""
         raise CheckpointDamaged(f"the manifest{where} is damaged: {error}") from None
 

@@ -33,6 +33,7 @@ from kernel_backend.checkpoints.verify import (
 )
 from kernel_backend.durable import sync_folder
 from kernel_backend.errors import CheckpointDamaged, NotFound
+from kernel_backend.tail import small_file
 
 # Writing and digesting release the interpreter lock, so that training continues. Acquiring it again takes up to
 # 5 ms each time, so pieces must not be small.
@@ -42,7 +43,8 @@ BAD = ".bad"
 # Errors of file systems that cannot reserve space; there, a full disk is noticed by the write.
 _NO_RESERVING = {errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS}
 # Errors that mean damaged data. Others, such as those of a lost mount, say nothing about the bytes.
-_BROKEN = {errno.EIO, errno.EISDIR, errno.ENOTDIR}
+_BROKEN = {errno.EIO, errno.EISDIR, errno.ENOTDIR, errno.ENXIO, errno.EFBIG}
+MOST_MANIFEST = 64 * 2**20  # bytes
 
 
 class Directory(VerifyingCheckpoints):
@@ -172,7 +174,7 @@ class Directory(VerifyingCheckpoints):
     def _manifests(self) -> Iterator[StoredManifest]:
         for folder in self._folders():
             try:
-                data = (folder / MANIFEST).read_bytes()
+                data = small_file(folder / MANIFEST, MOST_MANIFEST)
             except FileNotFoundError:
                 continue  # still being written, or left by a dead rank
             except OSError as error:
@@ -199,7 +201,7 @@ class Directory(VerifyingCheckpoints):
         for path in sorted(self._root.parent.glob(f"*/*/*{FROZEN}{SUFFIX}"), reverse=True):
             if _size(path) == part.size and ID.fullmatch(path.parent.name):
                 with contextlib.suppress(OSError, CheckpointDamaged):
-                    parts = parse((path.parent / MANIFEST).read_bytes()).parts
+                    parts = parse(small_file(path.parent / MANIFEST, MOST_MANIFEST)).parts
                     same = any(f"{each.name}{SUFFIX}" == path.name and each.digest == part.digest for each in parts)
                     if same and _digest(path) == part.digest:
                         yield path

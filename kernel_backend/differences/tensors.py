@@ -6,7 +6,10 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from kernel_backend.model.versions import check_values
+
 Piece = bytes | memoryview
+MOST_HEADER = 64 * 2**20  # bytes
 
 
 def first_difference(a: Iterable[Piece], b: Iterable[Piece]) -> str | None:
@@ -16,9 +19,7 @@ def first_difference(a: Iterable[Piece], b: Iterable[Piece]) -> str | None:
     data.
     """
     before, after = _Reader(a), _Reader(b)
-    headers: list[dict[str, Any]] = [
-        json.loads(each.take(int.from_bytes(each.take(8), "little"))) for each in (before, after)
-    ]
+    headers = [_header(each) for each in (before, after)]
     shapes = [{name: _kind(entry) for name, entry in header.items() if name != "__metadata__"} for header in headers]
     for name in {**shapes[0], **shapes[1]}:
         if shapes[0].get(name) != shapes[1].get(name):
@@ -28,6 +29,16 @@ def first_difference(a: Iterable[Piece], b: Iterable[Piece]) -> str | None:
         return None
     places: dict[str, list[int]] = {name: kind[2] for name, kind in shapes[0].items()}
     return next((name for name, (begin, end) in places.items() if begin <= offset < end), None)
+
+
+def _header(reader: _Reader) -> dict[str, Any]:
+    """Return the header of a file; raise ValueError if it is invalid, or larger than any that Daylight writes."""
+    size = int.from_bytes(reader.take(8), "little")
+    if size > MOST_HEADER:
+        raise ValueError(f"a header of {size} bytes, and {MOST_HEADER} is the limit")
+    data = reader.take(size)
+    check_values(data, MOST_HEADER // 16)
+    return dict(json.loads(data))
 
 
 def _kind(entry: dict[str, Any]) -> tuple[str, list[int], list[int]]:

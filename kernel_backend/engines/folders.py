@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from kernel_backend.engines.log import Piece, read_on, read_tail
+from kernel_backend.engines.log import Piece, read_end, read_on, read_tail
 from kernel_backend.errors import DaylightError, InvalidRequest, NotFound
 from kernel_backend.home import attempt_folder
 from kernel_backend.launch.folder import AttemptFolder
@@ -157,7 +157,7 @@ def never_launched(folder: AttemptFolder, others: tuple[str, ...] = ()) -> Attem
     The message has the last line of the launcher's log, and advice if that line shows a known cause. Lines that begin
     with one of `others` are skipped, as another program (such as srun) printed them.
     """
-    text = folder.launcher_log.read_text(errors="replace") if folder.launcher_log.exists() else ""
+    text = read_end(folder.launcher_log)
     lines = [line for line in text.strip().splitlines() if not line.startswith(others)]
     said = lines[-1] if lines else "it said nothing"
     way_out = ": install daylight into that environment" if "No module named" in said else ""

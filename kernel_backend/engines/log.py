@@ -52,6 +52,11 @@ def read_tail(path: Path, tail: int, ended: bool) -> Piece:
     return Piece(text, size - left, size - left)
 
 
+def read_end(path: Path) -> str:
+    """Return the last lines of a log, at most CHUNK bytes; "" if it does not exist."""
+    return read_tail(path, CHUNK, ended=True).text if path.exists() else ""
+
+
 def _from_line(data: bytes) -> bytes:
     """Return the bytes after the first line break; without one, all from the first complete UTF-8 character on.
 

@@ -11,6 +11,7 @@ from kernel_backend.errors import InvalidRequest
 from kernel_backend.home import attempt_folder
 from kernel_backend.model.ids import AttemptId, parse_attempt
 from kernel_backend.model.resources import LOCAL
+from kernel_backend.tail import small_file
 
 MARK = "listed"  # file in the folder of each gang that an engine lists; its content is the pool, empty for local
 
@@ -43,7 +44,7 @@ class FolderMarks:
     def pool(self, key: AttemptId) -> str:
         """Return the name of the pool in a gang's launch spec (`job.json`); without that file, of the local pool."""
         try:
-            written = json.loads((attempt_folder(self._home, key) / "job.json").read_bytes())
-        except (FileNotFoundError, NotADirectoryError, PermissionError, ValueError):
+            written = dict(json.loads(small_file(attempt_folder(self._home, key) / "job.json")))
+        except (FileNotFoundError, NotADirectoryError, PermissionError, ValueError, TypeError, RecursionError):
             return LOCAL  # the attempt never began
         return str(written.get("pool") or LOCAL)

@@ -25,12 +25,15 @@ from kernel_backend.model.reports import AttemptResult, Measurements, NodeEnd
 from kernel_backend.model.snapshot import Snapshot
 from kernel_backend.model.trial import Failure
 from kernel_backend.model.versions import read
+from kernel_backend.tail import small_file
 
 R = TypeVar("R", bound=Record)
 
 # Errors of a file that is missing, or that the user has replaced. Other errors are raised: if, for example, the process
 # has too many open files, a gang must not count as one without a launcher.
-_NO_FILE = frozenset({errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENXIO})
+_NO_FILE = frozenset(
+    {errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENXIO, errno.EFBIG}
+)
 
 
 class LauncherRecord(Record):
@@ -122,7 +125,7 @@ class AttemptFolder(NamedTuple):
 
     def job(self) -> LaunchSpec:
         """Return the launch spec of the attempt, read from the folder."""
-        return read_job((self.path / "job.json").read_bytes())
+        return read_job(small_file(self.path / "job.json"))
 
     def token(self) -> str:
         """Return the secret with which the attempt's launcher authenticates to the service, read from the folder."""
@@ -195,7 +198,7 @@ class AttemptFolder(NamedTuple):
         if (self.path / "ranks.json").exists():
             return ""
         found = sorted(self.path.glob("wait*.txt"), key=lambda path: path.stat().st_mtime)
-        return found[-1].read_text(errors="replace") if found else ""
+        return small_file(found[-1]).decode(errors="replace") if found else ""
 
     def failures(self) -> dict[int, Failure]:
         """Return the failure records that ranks have written, by rank number."""
@@ -247,7 +250,7 @@ class AttemptFolder(NamedTuple):
 
     def _read(self, name: str, kind: type[R]) -> R | None:
         try:
-            return read(kind, (self.path / name).read_bytes())
+            return read(kind, small_file(self.path / name))
         except ValidationError:
             return None
         except OSError as error:

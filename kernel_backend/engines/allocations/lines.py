@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+AT_ONCE = 16 * 2**20  # bytes read by one call
 EVENTS, ORDERS = "events", "orders"  # files in the folder of an allocation
 
 
@@ -17,20 +18,21 @@ def read_lines(path: Path, offset: int = 0) -> tuple[list[dict[str, Any]], int]:
     """Return the records in the complete lines of a file, from a byte offset on, and the offset after them.
 
     The file is opened for each call, since on NFS only this shows what another host has appended. Invalid lines are
-    skipped.
+    skipped, and what is beyond `AT_ONCE` bytes is left for the next call.
     """
     try:
         with path.open("rb") as file:
             file.seek(offset)
-            data = file.read()
+            data = file.read(AT_ONCE)
     except OSError:  # the file does not exist yet, or the file system does not answer
         return [], offset
-    data = data[: data.rfind(b"\n") + 1]
+    if len(data) < AT_ONCE or b"\n" in data:
+        data = data[: data.rfind(b"\n") + 1]
     found = []
     for line in data.splitlines():
         try:
             record = json.loads(line)
-        except ValueError:  # its writer died, or the disk was full
+        except (ValueError, RecursionError):  # its writer died, or the disk was full
             continue
         if isinstance(record, dict):
             found.append(record)

@@ -10,6 +10,7 @@ from datetime import datetime
 
 from kernel_backend.engines.base import GangStatus
 from kernel_backend.engines.folders import OUTCOMES, never_launched
+from kernel_backend.engines.log import read_end
 from kernel_backend.engines.slurm.allocated_gangs import SlurmAllocatedGangs
 from kernel_backend.engines.slurm.allocations import SlurmAllocation
 from kernel_backend.engines.slurm.controller import Queue
@@ -55,9 +56,8 @@ class _Gang:
 
     @property
     def log(self) -> str:
-        """Return what the gang's launchers and its srun have printed so far."""
-        log = self.folder.launcher_log
-        return log.read_text(errors="replace") if log.exists() else ""
+        """Return what the gang's launchers and its srun have printed last."""
+        return read_end(self.folder.launcher_log)
 
     @property
     def withdrawn(self) -> bool:
