@@ -26,7 +26,7 @@ WALL_S = 60.0  # of wall time per call: the machine may be busy, or a disk may n
 MEMORY = 2**30  # bytes of address space
 LENGTH = struct.Struct(">Q")
 
-SMALL = 32 * 2**10  # bytes of source that are parsed in a thread of the service
+SMALL = 8 * 2**10  # bytes of source, in all files together, that are parsed in a thread of the service
 
 A = TypeVar("A")
 

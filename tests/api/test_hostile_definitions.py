@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import io
 import json
@@ -66,6 +67,65 @@ def test_a_small_archive_of_a_large_definition_is_refused(served: Served) -> Non
     answer = asked(served, packed.getvalue())
     assert answer.status_code == 413
     assert "definition.py of this snapshot has 9.5 MiB; the limit is 1 MiB" in answer.json()["message"]
+
+
+def project(**modules: str) -> bytes:
+    """Return a snapshot of the small definition, deflated, with modules of a project."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(archive()[1])) as small, zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("definition.py", small.read("definition.py"))
+        described = json.loads(small.read("snapshot.json")) | {"project": {"root": "/", "cwd": ".", "paths": [""]}}
+        file.writestr("snapshot.json", json.dumps(described))
+        for name, source in modules.items():
+            file.writestr(f"project/{name}.py", source)
+    return packed.getvalue()
+
+
+def test_a_small_archive_of_a_large_module_is_refused(served: Served) -> None:
+    data = project(net="backward\n" * 500_000)
+    assert len(data) < 50_000
+    answer = asked(served, data)
+    assert answer.status_code == 400
+    assert "may train have 4.5 MB of source, and at most 2.1 MB are read: leave some out, such as net.py" in answer.text
+
+
+def test_a_large_module_that_trains_nothing_is_left_unread(served: Served) -> None:
+    assert asked(served, project(net="# backward\n", table="x = 1\n" * 500_000)).status_code == 201
+
+
+def test_all_modules_together_are_parsed_outside_of_the_service(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed: list[int] = []
+    parse = ast.parse
+    monkeypatch.setattr(ast, "parse", lambda source, *more, **also: parsed.append(1) or parse(source, *more, **also))
+    assert asked(served, project(net="# backward\n")).status_code == 201
+    assert parsed
+    parsed.clear()
+    modules = {f"net{i}": f"# backward\nx = {i}\n" * 50 for i in range(10)}  # a kilobyte each
+    assert asked(served, project(**modules)).status_code == 201
+    assert not parsed
+
+
+LARGE = {
+    "records that are none": ("experiments", '{{"records":[{}]}}'.format(",".join(["{}"] * 500_000))),
+    "parameters": ("experiments", '{{"params":{{"a":[{}]}}}}'.format(",".join(["[]"] * 500_000))),
+    "unknown fields": ("experiments", "{{{}}}".format(",".join(f'"a{i}":null' for i in range(300_000)))),
+}
+
+
+@pytest.mark.parametrize(("path", "body"), LARGE.values(), ids=LARGE.keys())
+def test_a_body_of_too_many_values_is_refused_unparsed(served: Served, path: str, body: str) -> None:
+    answer = HTTP.post(f"{served.url}/api/{path}", content=body.encode())
+    assert answer.status_code == 400
+    assert "values, and the limit is 65,536: send less at once" in answer.json()["message"]
+
+
+def test_a_quota_of_too_many_values_is_refused_unparsed(served: Served) -> None:
+    body = b'{"limit": [%s]}' % b",".join([b"[]"] * 500_000)
+    answer = HTTP.put(f"{served.url}/api/accounts/user/dave/quota", content=body)
+    assert answer.status_code == 400
+    assert answer.json()["message"] == 'body: must be a JSON object such as {"limit": 8}'
 
 
 def test_a_definition_that_is_not_utf8_is_refused(served: Served) -> None:

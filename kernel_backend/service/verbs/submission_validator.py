@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from kernel_backend.confined import Confined
+from kernel_backend.definition.script.modules import is_module
 from kernel_backend.errors import InvalidRequest, NotFound
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.experiment import Config, Submission
@@ -140,10 +141,11 @@ class SubmissionValidator:
         return await asyncio.to_thread(find, owner, snapshot, python, here, config.env == "locked")
 
     def _source_bytes(self, submission: Submission) -> int:
-        """Return how many bytes of Python source must be parsed to validate the submission."""
+        """Return how many bytes of Python source must be parsed to validate the submission, in all files together."""
         search = submission.config.search
         own = search.source if search is not None and search.source is not None else ""
-        return len(own.encode()) + self._archive.size(submission.snapshot, DEFINITION.__eq__)
+        archived = self._archive.size(submission.snapshot, lambda name: name == DEFINITION or is_module(name))
+        return len(own.encode()) + archived
 
     async def _beginning(self, who: Person, config: Config, before: str | None) -> str | None:
         """Return the checkpoint from which trials start; None if they start with new weights.
