@@ -21,7 +21,7 @@ OURS = ("kernel_backend", "jupyter_ext", "daylight")
 MODEL = {"model", "definition", "spec", "routes", "secret_scan"}
 DECISIONS = {"search", "scheduler", "lifecycle", "differences"}
 SEAMS = {"store", "artifacts", "checkpoints", "snapshots", "data", "environments", "engines", "launch", "identity"}
-TOOLS = {"durable", "installed_code", "retry", "tail"}  # of the standard library alone
+TOOLS = {"durable", "installed_code", "retry", "tail", "time_limit"}  # of the standard library alone
 PARTS: dict[str, set[str]] = {
     "model": set(),
     "definition": {"model"},
@@ -36,6 +36,7 @@ PARTS: dict[str, set[str]] = {
     "durable": set(),
     "installed_code": set(),
     "tail": set(),
+    "time_limit": set(),
     "retry": set(),
     "process_identity": set(),
     "network": MODEL,

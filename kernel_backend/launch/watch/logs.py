@@ -6,10 +6,12 @@ import logging
 import re
 from collections.abc import Collection, Iterator, Sequence
 
+from kernel_backend import time_limit
 from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.model.experiment import LogPolicy
 from kernel_backend.model.reports import LogMatch
 from kernel_backend.tail import Tail
+from kernel_backend.time_limit import TookTooLong, processor_time
 
 BEHIND = 4 * 2**20  # bytes by which the search may lag behind; older lines are then skipped, as the end matters most
 SHOWN = 200  # characters of a line in a record
@@ -20,7 +22,8 @@ _log = logging.getLogger(__name__)
 class LogWatch:
     """Search of the growing logs of a node's ranks for lines that match a log policy, a pattern that the user has set.
 
-    Each call reads only a limited part, so that the launcher is not delayed.
+    So that the launcher is not delayed, each call reads only a limited part, and a pattern that takes seconds for it is
+    given up.
     """
 
     def __init__(self, folder: AttemptFolder, ranks: Collection[int], policies: Sequence[LogPolicy]) -> None:
@@ -42,10 +45,17 @@ class LogWatch:
 
     def _search(self, rank: int, lines: Iterator[str]) -> None:
         wanted = [each for each in self._patterns if (rank, each[1].pattern) not in self._found]
-        for line in lines:
-            for pattern, policy in wanted:
-                if pattern.search(line):
-                    self._found.setdefault((rank, policy.pattern), _match(policy, rank, line))
+        written = list(lines)
+        for pattern, policy in wanted:
+            try:
+                with processor_time(time_limit.PATTERN_S):
+                    line = next(filter(pattern.search, written), None)
+            except TookTooLong:
+                self._patterns.remove((pattern, policy))
+                _log.warning("%r takes too long to be searched for, and is not looked for any more", policy.pattern)
+                continue
+            if line is not None:
+                self._found[rank, policy.pattern] = _match(policy, rank, line)
 
 
 def _compiled(policies: Sequence[LogPolicy]) -> Iterator[tuple[re.Pattern[str], LogPolicy]]:

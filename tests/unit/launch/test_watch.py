@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 from pathlib import Path
 
 import pytest
 
 import kernel_backend
+from kernel_backend import time_limit
 from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.launch.watch import stacks as reading
 from kernel_backend.launch.watch.hangs import RankState, blamed, hang, overdue
@@ -285,6 +287,17 @@ def test_a_pattern_that_is_none_is_said_and_the_others_are_looked_for(folder, ca
     log(folder, "ECC error")
     assert [match.pattern for match in watch.finish()] == ["ECC error"]
     assert "'(' is no regular expression" in caplog.text
+
+
+def test_a_pattern_that_takes_too_long_is_given_up_and_the_others_are_looked_for(folder, caplog, monkeypatch):
+    monkeypatch.setattr(time_limit, "PATTERN_S", 0.05)
+    watch = LogWatch(folder, range(2), (LogPolicy(pattern="(a+)+$", action="cancel_retries"), *LOG_POLICIES))
+    for rank in range(2):
+        log(folder, "a" * 64 + "!\nECC error\n", rank=rank)
+        watch.look()
+    assert [(match.rank, match.pattern) for match in watch.finish()] == [(0, "ECC error"), (1, "ECC error")]
+    assert caplog.text.count("'(a+)+$' takes too long to be searched for") == 1
+    assert signal.getsignal(signal.SIGVTALRM) == signal.SIG_DFL
 
 
 def test_without_policies_no_log_is_read(folder):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kernel_backend import time_limit
 from kernel_backend.artifacts.program import CHECKPOINTS, FOLDER, METRICS, ProgramMethods, messages_file
 from kernel_backend.definition.command_line import Command
 from kernel_backend.errors import InvalidRequest
@@ -88,6 +89,20 @@ def test_numbers_in_a_log_by_named_groups(tmp_path: Path) -> None:
     assert list(patterns.new()) == [Logged({}, epoch=3), Logged({"loss": 1000.5}, epoch=4)]
     assert patterns.unread == ["loss: 'fast'"]
     assert list(patterns.rest()) == [Logged({"loss": 7.0})]
+
+
+def test_a_pattern_that_takes_too_long_is_given_up_with_a_reason_and_the_others_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time_limit, "PATTERN_S", 0.05)
+    log = tmp_path / "log"
+    patterns = LogPatterns(log, ["(?P<slow>(a+)+)$", r"loss=(?P<loss>\d+)"])
+    log.write_text("a" * 64 + "!\nloss=7\n")
+    assert list(patterns.new()) == [Logged({"loss": 7.0})]
+    assert patterns.unread == ["'(?P<slow>(a+)+)$' takes too long to be searched for, and is given up: simplify it"]
+    with log.open("a") as more:
+        more.write("a" * 64 + "! loss=6\n")
+    assert list(patterns.new()) == [Logged({"loss": 6.0})]
 
 
 def test_output_without_line_breaks_is_bounded(tmp_path: Path) -> None:

@@ -8,7 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from kernel_backend import time_limit
 from kernel_backend.tail import Tail
+from kernel_backend.time_limit import TookTooLong, processor_time
 
 LONGEST = 2**20  # bytes of a message
 _PLACES = ("step", "epoch")
@@ -83,13 +85,20 @@ class LogPatterns:
             yield from self._found(self._lines.rest())
 
     def _found(self, lines: Iterator[str]) -> Iterator[Logged]:
-        for line in lines:
-            numbers: dict[str, float] = {}
-            for pattern in self._patterns:
-                for found in pattern.finditer(line):
-                    numbers |= self._numbers(found)
-            if numbers:
-                yield logged(numbers, validation=False)
+        written = list(lines)
+        numbers: list[dict[str, float]] = [{} for _ in written]
+        for pattern in tuple(self._patterns):
+            try:
+                with processor_time(time_limit.PATTERN_S):
+                    for of_line, line in zip(numbers, written, strict=True):
+                        for found in pattern.finditer(line):
+                            of_line |= self._numbers(found)
+            except TookTooLong:
+                self._patterns.remove(pattern)
+                self.unread.append(
+                    f"{pattern.pattern!r} takes too long to be searched for, and is given up: simplify it"
+                )
+        yield from (logged(each, validation=False) for each in numbers if each)
 
     def _numbers(self, found: re.Match[str]) -> dict[str, float]:
         numbers: dict[str, float] = {}
