@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,6 +70,7 @@ class Operation:
     also: tuple[int, ...] = ()  # other statuses with the same reply
     page: bool = False  # pages may use it, too: Jupyter servers and kernels of widgets forward it
     again: bool = False  # idempotent POST, so that a client may repeat it after a lost reply
+    by_id: bool = False  # POST that a client may repeat, if it gives it an id and the service knows such ids
     verb: str = ""  # method of the service, such as `stop` or `search.prune`; "": it has a handler of its own
     does: str = ""  # description of the verb in the OpenAPI document
 
@@ -105,13 +106,17 @@ def is_repeatable(method: str, path: str) -> bool:
 
     This holds for all requests except POSTs that are not idempotent.
     """
-    if method != "POST":
-        return True
-    return any(
-        re.fullmatch(each.pattern, path) and operation.again
-        for each in ENDPOINTS
-        if (operation := each.operations.get(method)) is not None
-    )
+    return method != "POST" or any(operation.again for operation in _posts(path))
+
+
+def takes_id(method: str, path: str) -> bool:
+    """Return True if a client may repeat a request once it has given it an id (`versions.REQUEST`)."""
+    return method == "POST" and any(operation.by_id for operation in _posts(path))
+
+
+def _posts(path: str) -> Iterator[Operation]:
+    posts = ((each.pattern, each.operations["POST"]) for each in ENDPOINTS if "POST" in each.operations)
+    return (operation for pattern, operation in posts if re.fullmatch(pattern, path))
 
 
 INT, TEXT = "integer", "string"
@@ -141,7 +146,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "/api/experiments",
         {
             "GET": Operation({"experiments": Overview}, query=LISTED, page=True),
-            "POST": Operation(Overview, body=Submission, status=201, also=(200,)),
+            "POST": Operation(Overview, body=Submission, status=201, also=(200,), by_id=True),
         },
     ),
     Endpoint("/api/experiments/ended", {"GET": Operation(EndedExperiments, query={"since": INT}, page=True)}),
@@ -162,8 +167,10 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         verb("deletion.undelete", "Restore a deleted one, within a day.", page=True),
     ),
     Endpoint(f"{ONE}/resume", {"POST": Operation(Overview, body=Resumption, optional=True, page=True, again=True)}),
-    Endpoint(f"{ONE}/rerun", {"POST": Operation(Overview, body=Rerun, optional=True, status=201, page=True)}),
-    Endpoint(f"{ONE}/verify", {"POST": Operation(Overview, body=Rerun, optional=True, status=201)}),
+    Endpoint(
+        f"{ONE}/rerun", {"POST": Operation(Overview, body=Rerun, optional=True, status=201, page=True, by_id=True)}
+    ),
+    Endpoint(f"{ONE}/verify", {"POST": Operation(Overview, body=Rerun, optional=True, status=201, by_id=True)}),
     Endpoint(f"{ONE}/diff", {"GET": Operation(Diff, query={"other": INT}, page=True)}),
     Endpoint("/api/history", {"GET": Operation({"history": HistoryEntry}, query=PAST)}),
     Endpoint(f"{ONE}/reports", {"GET": Operation({"reports": StoredReport}, query=REPORTED, page=True)}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import socket
 from collections.abc import Awaitable, Callable
 from logging import Logger
@@ -17,11 +18,12 @@ from tornado.websocket import WebSocketClientConnection, websocket_connect
 from jupyter_ext.server.finder import Finder
 from kernel_backend.discovery import Address
 from kernel_backend.errors import ServiceUnreachable
-from kernel_backend.model.versions import VERSION
+from kernel_backend.model.versions import REQUEST, VERSION
 from kernel_backend.peers import check_listener
 from kernel_backend.peers.end import ConnectionEnd
 from kernel_backend.reconnect import remedy
 from kernel_backend.retry import RetryPolicy
+from kernel_backend.routes import takes_id
 
 AT_ONCE = 100  # concurrent requests
 RETRY = RetryPolicy((0.2,), tries=2)
@@ -45,7 +47,8 @@ class Answer(NamedTuple):
 class Proxy:
     """HTTP client of the user's service, whose address is looked up again if the service restarts on another port.
 
-    All forwarded requests are safe to repeat; a request is sent again if the service ended before it replied.
+    All forwarded requests are safe to repeat, those that make an experiment by an id; a request is sent again if the
+    service ended before it replied.
     """
 
     def __init__(self, finder: Finder, limit: float, log: Logger) -> None:
@@ -55,9 +58,12 @@ class Proxy:
     async def ask(self, method: str, path: str, query: str = "", body: bytes = b"") -> Answer:
         """Return the service's reply, whatever its status; raises ServiceUnreachable if there is no reply."""
 
+        identified = {REQUEST: secrets.token_hex(16)} if takes_id(method, path) else {}
+
         async def fetch(address: Address) -> HTTPResponse:
             said = body if method == "POST" else None
             request = self._request(address, address.url, path, query, method=method, body=said)
+            request.headers.update(identified)
             return await self._client(address).fetch(request, raise_error=False)
 
         self._log.debug("Daylight: asking for %s %s", method, path)

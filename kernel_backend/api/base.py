@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import time
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -20,7 +21,7 @@ from kernel_backend.identity.base import Browsers, Identity
 from kernel_backend.model import versions
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.record import Record, first_problems, json_text, problem_text
-from kernel_backend.model.versions import DEFAULTS, VERSION
+from kernel_backend.model.versions import DEFAULTS, REQUEST, VERSION
 
 if TYPE_CHECKING:
     from kernel_backend.service.service import Service
@@ -80,6 +81,14 @@ class AuthenticatedHandler(RequestHandler):
         scheme, _, token = self.request.headers.get("Authorization", "").partition(" ")
         return token.strip() if scheme.lower() == "bearer" else ""
 
+    @property
+    def request_id(self) -> str | None:
+        """Return the id that the client has given to the request; None if it has given none. Raises InvalidRequest."""
+        given: str | None = self.request.headers.get(REQUEST)
+        if given is not None and re.fullmatch("[0-9a-f]{32}", given) is None:
+            raise InvalidRequest(f"{REQUEST}: {given[:50]!r} is no id: send 32 hexadecimal digits, or none")
+        return given
+
     async def authenticate(self) -> Person | None:
         """Return the user who makes the request; raises Unauthenticated, and errors of the identity provider.
 
@@ -120,6 +129,7 @@ class AuthenticatedHandler(RequestHandler):
         self.set_header("Cache-Control", "no-store")
         self.set_header("X-Content-Type-Options", "nosniff")
         self.set_header(VERSION, __version__)
+        self.set_header(REQUEST, "known")
         self.clear_header("Server")
 
     def integer(self, name: str, default: int, least: int = 0, most: int = 2**53) -> int:

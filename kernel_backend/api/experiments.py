@@ -49,7 +49,7 @@ class ExperimentsHandler(ApiHandler):
 
         If an identical experiment is active, none is created, and that one is returned with status 200.
         """
-        answer, new = await self.service.submissions.submit_once(self.user, self.parse(Submission))
+        answer, new = await self.service.submissions.submit_once(self.user, self.parse(Submission), self.request_id)
         self.set_status(201 if new else 200)
         self.reply(answer)
 
@@ -93,7 +93,7 @@ class RerunHandler(ApiHandler):
     async def post(self, number: str) -> None:
         """Train an experiment's snapshot again, with the changes in the body."""
         asked = self.parse(RerunAsked) if self.body else RerunAsked()
-        answer = await self.service.reruns.rerun(self.user, int(number), asked)
+        answer = await self.service.reruns.rerun(self.user, int(number), asked, self.request_id)
         self.set_status(201)
         self.reply(answer)
 
@@ -107,7 +107,7 @@ class VerifyHandler(ApiHandler):
         `diff` of both experiments then shows whether the results are equal.
         """
         asked = self.parse(RerunAsked) if self.body else RerunAsked()
-        answer = await self.service.reruns.verify(self.user, int(number), asked)
+        answer = await self.service.reruns.verify(self.user, int(number), asked, self.request_id)
         self.set_status(201)
         self.reply(answer)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from kernel_backend.model import versions
 from kernel_backend.model.record import Record, problem_text
 from kernel_backend.model.stream import Message
 from kernel_backend.reconnect import SILENCE_S, Reconnection, Say
-from kernel_backend.routes import is_repeatable
+from kernel_backend.routes import is_repeatable, takes_id
 
 if TYPE_CHECKING:  # imported at the first call, so that kernels start quickly
     import socket
@@ -47,6 +48,7 @@ class Conversation:
         self._say = say
         self._open: dict[bool, httpx.Client] = {}  # by whether the connections are encrypted
         self._version = ""  # version of the service, from its last answer
+        self._knows_ids = False  # whether the service knows ids of requests, from its last answer
         self._streams: set[ClientConnection] = set()
         self._closed = 0  # number of calls of `close`: earlier watches end
 
@@ -61,16 +63,21 @@ class Conversation:
     ) -> httpx.Response:
         """Send a request and return the response; `record` is the body, `request` are arguments of httpx.
 
-        The request is retried after a lost connection if `routes` declares it repeatable.
+        The request is retried after a lost connection if `routes` declares it repeatable. One that makes an experiment
+        gets an id, by which a service of this version or a newer one makes it once.
         """
         httpx = httpx_module()
         if record is not None:
             request["json"] = record.to_json()
+        id = secrets.token_hex(16) if takes_id(method, path) else None
+        if id is not None and not self._knows_ids:
+            self.call("GET", "/api/health")  # whose answer says whether the service knows ids
+        repeatable = is_repeatable(method, path) or (id is not None and self._knows_ids)
         trying = Reconnection(self._patience, self._say)
         while True:
             try:
                 address = self._locate()
-                known = _known(address, token, record)
+                known = _known(address, token, record, id)
                 hide_requests(address.url)
                 response = self._http(address.encrypted).request(method, address.url + path, **known, **request)
             except CannotStart:
@@ -78,11 +85,12 @@ class Conversation:
             except (ServiceUnreachable, httpx.ConnectError, httpx.ConnectTimeout) as error:
                 trying.wait(error)
             except httpx.TransportError as error:
-                if not is_repeatable(method, path):
+                if not repeatable:
                     raise ServiceUnreachable(f"the service did not answer {path}: {error!r}") from error
                 trying.wait(error)
             else:
                 self._version = response.headers.get(versions.VERSION, "")
+                self._knows_ids = versions.REQUEST in response.headers
                 if response.is_error:
                     raise self._error(response)
                 return response
@@ -239,13 +247,18 @@ def read_answer(kind: type[_Answer], body: bytes | Mapping[str, Any], version: s
         raise OtherVersion(_versions(version, f"its answer cannot be read: {problem_text(error)}")) from None
 
 
-def _known(address: Address, token: str | None = None, record: Record | None = None) -> dict[str, Any]:
+def _known(
+    address: Address, token: str | None = None, record: Record | None = None, id: str | None = None
+) -> dict[str, Any]:
     """Return arguments of httpx for a request: headers with the token, and a hook that checks the server.
 
     The hook runs before the headers are sent. It raises an error if the process that listens at the address belongs to
     a user who must not get the token. `record` is the body; a header lists its fields that have their default values.
+    Another has the request's `id`.
     """
     headers = {"Authorization": f"Bearer {token or address.token}", versions.VERSION: __version__}
+    if id is not None:
+        headers[versions.REQUEST] = id
     if record is not None:
         headers[versions.DEFAULTS] = ",".join(versions.at_defaults(record))
 

@@ -20,6 +20,9 @@ from kernel_backend.model.record import first_problems
 A = TypeVar("A")
 MOST_VALUES = 2**16  # of a JSON text from outside: each costs microseconds, and one that is wrong a hundred bytes more
 VERSION = "Daylight-Version"  # header with the version of a client or service
+REQUEST = (
+    "Daylight-Request"  # header with a request's id, so that it may be repeated; in answers: the service knows ids
+)
 DEFAULTS = "Daylight-Defaults"  # header in which a client names the fields of its request that have default values
 
 MayGo = Callable[[Any, str], bool]  # predicate of a field's value and its path, such as `config.search.trials`

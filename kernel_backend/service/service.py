@@ -126,7 +126,7 @@ class Service:
             self.overview,
             self._changed,
         )
-        self.reruns = RerunVerbs(store, self.checkpoints, validator, self.submissions.add)
+        self.reruns = RerunVerbs(store, self.checkpoints, validator, self.submissions)
         self.moves = MoveVerbs(context, loop.cluster_state, validator.python_in_pools, self._changed)
         self.quotas = QuotaVerbs(store, self.stored_quotas, loop.cluster_state.looking, self._changed)
         self.idle = IdleReview(context, loop.cluster_state, self._changed)

@@ -66,6 +66,7 @@ class NewExperiment(Record):
     notebook: str | None = None
     rerun_of: int | None = None
     begins_from: str | None = None
+    request: str | None = None  # id of the request that makes it, which its owner's client has chosen
 
 
 class Scheduled(NamedTuple):
@@ -165,8 +166,12 @@ class Store(QuotaStore, MeasuredStore, OutboxStore, Protocol):
         """Store a new active experiment with its first trial, which is queued; a search gets no trial yet.
 
         Return the experiment and the trial, or None for a search: its trials are created later, by decisions of its
-        searcher. The experiment's number is above all numbers in the store and above `beyond`.
+        searcher. The experiment's number is above all numbers in the store and above `beyond`. If the same request has
+        made an experiment before, that one is returned, and none is stored.
         """
+
+    def made_by(self, owner: str, request: str) -> int | None:
+        """Return the number of the experiment that a request of its owner has made; None if it has made none."""
 
     def experiment(self, number: int) -> Experiment:
         """Return the record of one experiment; raises NotFound."""

@@ -33,6 +33,7 @@ from kernel_backend.store.transaction import (
     advanced,
     changed,
     get_experiment,
+    get_trial,
 )
 
 # Tables with the contents of an experiment, which are deleted with its files.
@@ -65,17 +66,25 @@ class SqlExperimentStore(Store):
     @override
     def add_experiment(self, draft: NewExperiment, at: float, beyond: int = 0) -> tuple[Experiment, Trial | None]:
         with self._writing() as tx:
+            if draft.request is not None and (made := _made_by(tx.db, draft.owner, draft.request)) is not None:
+                before = get_experiment(tx.db, made)
+                return before, None if before.config.search is not None else get_trial(tx.db, made, 1)
             newest: int = tx.db.execute(select(func.max(tables.experiments.c.number))).scalar_one() or 0
             number = 1 + max(newest, beyond)
-            fields = {name: getattr(draft, name) for name in NewExperiment.model_fields}
+            fields = {name: getattr(draft, name) for name in NewExperiment.model_fields if name != "request"}
             fields["name"] = draft.name.strip()
             experiment = Experiment(number=number, state=ExperimentState.ACTIVE, created_at=at, **fields)
-            tx.db.execute(insert(tables.experiments), to_row(experiment))
+            tx.db.execute(insert(tables.experiments), to_row(experiment) | {"request": draft.request})
             tx.publish(at, experiment)
             enqueue(tx, experiment, "submitted", at)
             if experiment.config.search is not None:
                 return experiment, None
             return experiment, tx.add(at, number, Added(1, draft.params, begins_from=draft.begins_from))
+
+    @override
+    def made_by(self, owner: str, request: str) -> int | None:
+        with self._reading() as db:
+            return _made_by(db, owner, request)
 
     @override
     def experiment(self, number: int) -> Experiment:
@@ -196,3 +205,8 @@ class SqlExperimentStore(Store):
             if entry is not None:
                 tx.write_down(entry)
             return experiment
+
+
+def _made_by(db: Connection, owner: str, request: str) -> int | None:
+    here = tables.experiments.c
+    return db.execute(select(here.number).where(here.owner == owner, here.request == request)).scalar_one_or_none()

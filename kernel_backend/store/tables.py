@@ -119,6 +119,8 @@ experiments = Table(
     Column("tags", JsonText, nullable=False, server_default="[]"),
     Column("deleted_at", Double),
     Column("purged_at", Double),
+    Column("request", Text),
+    Index("experiments_by_request", "owner", "request", unique=True),
     Index("experiments_by_owner", "owner", "number"),
     Index("experiments_by_group", "group", "number"),
     Index("experiments_by_state", "state"),

@@ -115,6 +115,8 @@ def search(store: Store, **fields: Any) -> int:
 
 # What later migrations have made, for tests that go back to a database of before.
 MADE_SINCE_0022 = (
+    "DROP INDEX experiments_by_request",
+    "ALTER TABLE experiments DROP COLUMN request",
     "DROP INDEX experiments_by_state",
     "ALTER TABLE attempts DROP COLUMN pool",
     "DROP TABLE search_histories",

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 from kernel_backend.errors import NotFound
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.diff import Rerun
-from kernel_backend.model.experiment import Experiment
+from kernel_backend.model.experiment import Experiment, Submission
 from kernel_backend.model.states import EXPERIMENT_ENDED
 from kernel_backend.model.views.overview import Overview
 from kernel_backend.service.access import check_not_deleted, may_submit, visible
@@ -21,7 +20,8 @@ from kernel_backend.service.rerun import (
 )
 from kernel_backend.service.verbs.checkpoints import CheckpointVerbs
 from kernel_backend.service.verbs.submission_validator import SubmissionValidator
-from kernel_backend.store.base import NewExperiment, Store
+from kernel_backend.service.verbs.submissions import SubmissionVerbs
+from kernel_backend.store.base import Store
 
 
 class RerunVerbs:
@@ -32,39 +32,40 @@ class RerunVerbs:
         store: Store,
         checkpoints: CheckpointVerbs,
         validator: SubmissionValidator,
-        add: Callable[[Person, NewExperiment], Awaitable[Overview]],
+        submissions: SubmissionVerbs,
     ) -> None:
-        self._store, self._checkpoints, self._validator, self._add = store, checkpoints, validator, add
+        self._store, self._checkpoints, self._validator = store, checkpoints, validator
+        self._submissions = submissions
 
-    async def rerun(self, who: Person, number: int, asked: Rerun) -> Overview:
+    async def rerun(self, who: Person, number: int, asked: Rerun, request: str | None = None) -> Overview:
         """Queue a new experiment with the snapshot and seeds of an earlier one; return its overview.
 
         If `asked.trial` is set, only that trial of a search is run. If `asked.checkpoint` is set, training continues
         from that checkpoint. Raises NotFound, InvalidRequest for an unknown option or if the trial has already reached
-        the given length, and the errors of `submit_once`.
+        the given length, and the errors of `submit_once`. A `request` that is repeated makes no second experiment.
         """
+        if (made := await self._submissions.made_by(who, request)) is not None:
+            return made
         before = await self._before(who, number, asked)
         if asked.checkpoint is not None:
             trial = await asyncio.to_thread(self._store.trial, number, asked.trial or 1)
             found = choose_checkpoint(before, asked, await self._checkpoints.listed(who, number))
             submission = continuation(before, trial, asked, found)
-            return await self._add(who, await self._validator.draft(who, submission, f"{trial.id}/{found.id}"))
+            return await self._add(who, submission, f"{trial.id}/{found.id}", request)
         if asked.trial is None:
-            return await self._add(
-                who, await self._validator.draft(who, rerun_submission(before, asked), before.begins_from)
-            )
+            return await self._add(who, rerun_submission(before, asked), before.begins_from, request)
         trial = await asyncio.to_thread(self._store.trial, number, asked.trial)
-        return await self._add(
-            who, await self._validator.draft(who, single_trial(before, trial, asked), trial.begins_from)
-        )
+        return await self._add(who, single_trial(before, trial, asked), trial.begins_from, request)
 
-    async def verify(self, who: Person, number: int, asked: Rerun) -> Overview:
+    async def verify(self, who: Person, number: int, asked: Rerun, request: str | None = None) -> Overview:
         """Queue a new experiment that repeats the steps between the first two checkpoints of an earlier one.
 
         If there is a single checkpoint, the steps from the start to it are repeated. A comparison (`CompareVerbs.diff`)
         then shows whether the results are bit-identical. Raises NotFound if there is no checkpoint, and the errors of
-        `rerun`.
+        `rerun`. A `request` that is repeated makes no second experiment.
         """
+        if (made := await self._submissions.made_by(who, request)) is not None:
+            return made
         before = await self._before(who, number, asked)
         kept = sorted(await self._checkpoints.listed(who, number), key=lambda each: each.order)
         first = [each for each in kept if each.trial == 1][:2]
@@ -78,7 +79,11 @@ class RerunVerbs:
         submission = rerun_submission(
             before, asked.model_copy(update={"name": name, "config": until, "params": params})
         )
-        return await self._add(who, await self._validator.draft(who, submission, begins_from))
+        return await self._add(who, submission, begins_from, request)
+
+    async def _add(self, who: Person, submission: Submission, begins_from: str | None, request: str | None) -> Overview:
+        draft = await self._validator.draft(who, submission, begins_from)
+        return await self._submissions.add(who, draft.model_copy(update={"request": request}))
 
     async def _before(self, who: Person, number: int, asked: Rerun) -> Experiment:
         """Return the experiment to rerun, changed so that this user may run it (see `as_requested_by`).

@@ -48,18 +48,35 @@ class SubmissionVerbs:
         may_submit(who)
         await asyncio.to_thread(self._archive.put, id, data)
 
-    async def submit_once(self, who: Person, submission: Submission) -> tuple[Overview, bool]:
+    async def made_by(self, who: Person, request: str | None) -> Overview | None:
+        """Return the overview of the experiment that a request of the user has made before; None if it has made none.
+
+        `request` is the id that the user's client has given to it. A client repeats a request whose answer was lost.
+        """
+        if request is None or (number := await asyncio.to_thread(self._store.made_by, who.name, request)) is None:
+            return None
+        return await self._overview(who, number)
+
+    async def submit_once(
+        self, who: Person, submission: Submission, request: str | None = None
+    ) -> tuple[Overview, bool]:
         """Queue a new experiment, unless an identical one is unfinished; return its overview, and True if it is new.
+
+        A `request` that is repeated has the same result as before.
 
         Raises NotFound for an unknown snapshot, InvalidDefinition for an error in the notebook cell or a
         hyperparameter, and ImpossibleAsk for a submission that can never run. After an error nothing is stored.
         """
-        draft = await self._validator.draft(who, submission)
+        if (made := await self.made_by(who, request)) is not None:
+            return made, True
+        draft = (await self._validator.draft(who, submission)).model_copy(update={"request": request})
         if submission.again or submission.rerun_of is not None:
             return await self.add(who, draft), True
         await self._duplicates.learn(draft)
         await asyncio.to_thread(self._numbering.beyond, draft.owner)  # cached: the folders may be slow to read
         async with self._submitting:  # if two equal submissions arrive at once, the second finds the first
+            if (made := await self.made_by(who, request)) is not None:  # both are the same request
+                return made, True
             twin = await asyncio.to_thread(self._duplicates.find, draft)
             if twin is None:
                 return await self.add(who, draft), True
