@@ -256,3 +256,67 @@ def test_a_loss_that_is_not_finite_and_stays_so_fails_the_trial(trial, slots):
     assert ran.failures()[0].type == "NotFinite"
     assert "--on-nan note trains on" in ran.failures()[0].message
     assert "loss is nan at step 1" in ran.notes()
+
+
+# 7 samples in batches of 3, of which 2 and 3 slots have unequal shares and, at the end, none.
+COUNTED = """
+import torch
+import torchmetrics
+import lightning as L
+from torch import nn
+
+class Counted(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Linear(1, 1)
+        self.mean = torchmetrics.MeanMetric()
+    def training_step(self, batch, batch_idx):
+        x = batch[0][:, 0]
+        for name, reduce, value in [("mean", "mean", x.mean()), ("sum", "sum", x.sum()), ("largest", "max", x.max())]:
+            self.log(name, value, on_step=True, on_epoch=True, reduce_fx=reduce)
+            self.log(f"synced_{name}", value, on_step=True, on_epoch=True, reduce_fx=reduce, sync_dist=True)
+        self.log("ones", torch.ones(()), on_step=True, on_epoch=True, sync_dist=True)
+        self.log("count", float(len(x)), on_epoch=True, on_step=False, reduce_fx="sum")
+        return self.net(batch[0]).square().mean()
+    def validation_step(self, batch, batch_idx):
+        x = batch[0][:, 0]
+        self.mean(x)
+        self.log("val_ones", 1.0)
+        self.log("val_mean", x.mean())
+        self.log("val_synced", x.mean(), sync_dist=True)
+        self.log("val_sum", x.sum(), reduce_fx="sum")
+        self.log("val_least", x.min(), reduce_fx="min")
+        self.log("val_metric", self.mean)
+    def on_train_epoch_end(self):
+        self.log("rank", self.trainer.strategy.reduce(torch.tensor(self.global_rank), "mean").float())
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 1e-3)
+    def train_dataloader(self):
+        return torch.utils.data.DataLoader(self.data(), batch_size=3)
+    val_dataloader = train_dataloader
+    def data(self):
+        return torch.utils.data.TensorDataset(torch.arange(1.0, 8)[:, None])
+
+L.Trainer(max_epochs=1, log_every_n_steps=1).fit(Counted())
+"""
+
+
+def logged(values, of):
+    return {f"{way}{name}_{of}": value for name, value in values.items() for way in ("", "synced_")}
+
+
+def test_every_logged_number_is_that_of_plain_lightning_where_slots_do_not_divide_the_samples(tmp_path):
+    steps = [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0]]
+    of_steps = [{"mean": sum(each) / len(each), "sum": sum(each), "largest": max(each)} for each in steps]
+    of_epoch = {"mean": 4.0, "sum": 28.0, "largest": 7.0}
+    validation = {"val_ones": 1, "val_mean": 4, "val_synced": 4, "val_sum": 28, "val_least": 1, "val_metric": 4}
+    for slots in (1, 2, 3):
+        ran = Trial(tmp_path / str(slots), source=COUNTED, slots=slots, batch_size=3, epochs=1).run()
+        assert ran.codes == [0] * slots, ran.logs()
+        reports = ran.reports("training")
+        for step, expected in enumerate(of_steps, 1):
+            found = {name: value for name, value in reports[step].items() if name.endswith("_step")}
+            assert found == logged(expected, "step") | {"ones_step": 1.0}
+        epoch = {name: value for name, value in reports[3].items() if name not in {"loss", *found}}
+        assert epoch == logged(of_epoch, "epoch") | {"ones_epoch": 1.0, "count": 7.0, "rank": (slots - 1) / 2}
+        assert ran.reports("validation") == {3: validation}

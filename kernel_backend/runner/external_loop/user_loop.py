@@ -146,6 +146,7 @@ class UserLoop:
         self._used = False  # an iteration or a framework takes the steps, so that reports do not end them
         self._loaders = 0  # number of loaders begun in this step, epoch or training
         self._validated = 0.0  # samples read by validation loaders since the last reported validation
+        self._trained_on = 0.0  # samples of this rank's training batches in this epoch
         self._open: dict[tuple[str, int], tuple[Loader, Batches]] = {}
         training.form_state = self._state
 
@@ -164,7 +165,7 @@ class UserLoop:
         self._used = self._in_epochs = True
         try:
             while position.epoch < total and not position.over:
-                before, self._loaders = position.step, before_epochs
+                before, self._loaders, self._trained_on = position.step, before_epochs, 0.0
                 if not self._saved:
                     training.begin()
                 training.in_step = True  # without steps within it, the epoch counts as one step
@@ -220,6 +221,8 @@ class UserLoop:
         weight = None
         if validation:
             weight, self._validated = self._validated or None, 0.0
+        elif self._in_epochs and not self.training.in_step:  # between two steps, such as at the end of the epoch
+            weight = self._trained_on or None
         self.training.report("validation" if validation else "training", values, step, weight)
         if alone:
             self.training.end_step()
@@ -344,6 +347,7 @@ class UserLoop:
             if drives and data.per_epoch:
                 position.fraction = (iteration.taken % data.per_epoch + 1) / data.per_epoch
             samples = data.own_samples(batch.total), batch.total
+            self._trained_on += samples[0]
             watched = batch if ordinal == 0 and not loader.repeat else None
             yield from self._given(iteration, to_device(batch.data, self._settings.device), samples, last, watched)
             if iteration.ended:

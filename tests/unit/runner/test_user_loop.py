@@ -14,6 +14,7 @@ from kernel_backend.artifacts.run import Run
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.experiment import Config
 from kernel_backend.runner.external_loop.local import PrintedTraining
+from kernel_backend.runner.external_loop.reports import PendingReports, merged
 from kernel_backend.runner.external_loop.run_methods import RunMethods
 from kernel_backend.runner.external_loop.training import LoopPosition
 from kernel_backend.runner.external_loop.user_loop import LoopSettings
@@ -180,3 +181,53 @@ def test_what_a_data_loader_says_is_taken():
 def test_a_loop_that_could_not_restart_is_refused(loop, said):
     with pytest.raises(InvalidDefinition, match=said.replace("(", r"\(").replace(")", r"\)")):
         trained(loop, LoopPosition())
+
+
+class Weighing(PrintedTraining):
+    """Training that keeps what its rank reports, as `ExternalTraining` does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reports = PendingReports()
+        self._own = 1.0
+
+    def begin_step(self, samples: tuple[int, int] | None = None) -> None:
+        super().begin_step(samples)
+        self._own = 1.0 if samples is None else float(samples[0])
+
+    def abandon_step(self) -> None:
+        super().abandon_step()
+        self._own = 1.0
+
+    def report(self, kind: Any, values: Any, step: int | None = None, weight: float | None = None) -> None:
+        self.reports.add(kind, self.position.step + self.in_step, 0.0, values, self._own if weight is None else weight)
+
+
+def means(run: Any) -> None:
+    for _ in run.epochs(1):
+        total = count = 0
+        for (x,) in run.loader(DATA, 5, shuffle=False):
+            run.report(step_mean=x.double().mean())
+            total, count = total + int(x.sum()), count + len(x)
+        run.report(epoch_mean=total / count)
+        total = count = 0
+        for (x,) in run.loader(OTHER, 5, validation=True):
+            total, count = total + int(x.sum()), count + len(x)
+        run.report(mean=total / count, validation=True)
+
+
+@pytest.mark.parametrize("world", [1, 2, 3])
+def test_means_that_ranks_report_of_unequal_shares_are_those_of_all_samples(world: int) -> None:
+    ranks = []
+    for rank in range(world):
+        training, run = Weighing(), Run()
+        methods = RunMethods(training, LoopSettings(Config(), rank, world, torch.device("cpu"), print), {})
+        run.attach(methods)
+        means(run)
+        methods.loop.close()
+        ranks.append(training.reports.take())
+    assert {(each.kind, each.step): each.metrics for each in merged(ranks)} == {
+        ("training", 1): {"step_mean": 2.0},
+        ("training", 2): pytest.approx({"step_mean": 7.0, "epoch_mean": 4.5}),
+        ("validation", 2): pytest.approx({"mean": 103.0}),
+    }

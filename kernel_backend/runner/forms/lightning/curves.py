@@ -1,8 +1,9 @@
-"""Collect the values that a module logs, and report them; values of a step are averaged over all ranks' samples."""
+"""Collect the values that a module logs, and report them; values of a step are combined over all ranks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Literal
 
 from torch import Tensor
@@ -20,13 +21,16 @@ class Curves:
         """Set up an empty collection of logged values."""
         self._rank = rank
         self._values: dict[Of, dict[str, float]] = {"step": {}, "epoch": {}, "validation": {}}
+        self._reductions: dict[str, str] = {}
 
-    def take(self, of: Of, metrics: Mapping[str, float]) -> None:
+    def take(self, of: Of, metrics: Mapping[str, float], reductions: Mapping[str, str] = MappingProxyType({})) -> None:
         """Store logged values: those of a step, or means over an epoch or a validation, which are equal on all ranks.
 
-        `of` is the kind: "step", "epoch" or "validation".
+        `of` is the kind: "step", "epoch" or "validation". `reductions` says how values of a step are combined over the
+        ranks, by name, where it is not their mean over the samples: `sum`, `min` or `max`.
         """
         self._values[of] |= metrics
+        self._reductions |= reductions
 
     def given(self, of: Of) -> dict[str, float]:
         """Return the stored values of the kind `of` (such as "validation"), by name, and discard them."""
@@ -37,7 +41,7 @@ class Curves:
         """Report the stored values of steps and epochs, with the loss; return what was reported, {} if nothing was due.
 
         A report is made if `due` is True, or if values of an epoch are stored. All ranks call it; values of steps are
-        averaged over the ranks. `samples` is the number of samples in this rank's share, and `loss` the mean over the
+        combined over the ranks. `samples` is the number of samples in this rank's share, and `loss` the mean over the
         global batch, None if there is none.
         """
         if not due and not self._values["epoch"]:
@@ -53,10 +57,29 @@ class Curves:
         ranks = self._rank.ranks
         if ranks.size == 1:
             return dict(values)
-        per_rank = ranks.all_gather_object((dict(values), samples))
+        per_rank = ranks.all_gather_object((dict(values), samples, self._reductions))
+        # A rank without samples has repeated those of others.
+        counted = [each for each in per_rank if each[1]] or per_rank[:1]
         found: dict[str, float] = {}
-        for name in dict.fromkeys(name for each, _ in per_rank for name in each):
-            pairs = [(each[name], count) for each, count in per_rank if name in each]
-            total = sum(count for _, count in pairs)
-            found[name] = sum(value * count for value, count in pairs) / total if total else pairs[0][0]
+        for name in dict.fromkeys(name for each, _, _ in counted for name in each):
+            pairs = [(each[name], count or 1) for each, count, _ in counted if name in each]
+            reduction = next((each[name] for _, _, each in counted if name in each), "mean")
+            found[name] = _REDUCE[reduction](pairs)
         return found
+
+
+def _mean(pairs: Sequence[tuple[float, int]]) -> float:
+    return sum(value * count for value, count in pairs) / sum(count for _, count in pairs)
+
+
+def _of_values(reduce: Callable[[Iterable[float]], float]) -> Callable[[Sequence[tuple[float, int]]], float]:
+    return lambda pairs: reduce(value for value, _ in pairs)
+
+
+# How values of a step, each with its rank's number of samples, are combined over the ranks.
+_REDUCE: Mapping[str, Callable[[Sequence[tuple[float, int]]], float]] = {
+    "mean": _mean,
+    "sum": _of_values(sum),
+    "min": _of_values(min),
+    "max": _of_values(max),
+}

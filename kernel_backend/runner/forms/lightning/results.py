@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -12,32 +13,73 @@ from kernel_backend.runner.forms.lightning.api import Metadata, ResultCollection
 
 _PLAIN = ("fx", "name", "prog_bar", "logger", "on_step", "on_epoch", "enable_graph", "add_dataloader_idx")
 _MORE = ("dataloader_idx", "metric_attribute")
+_NEUTRAL = {"sum": 0.0, "min": math.inf, "max": -math.inf}  # changes no result of the reduction
 
 
 class Results(ResultCollection):
     """Values that a module logs during an epoch; those logged per epoch are averaged over the samples of all ranks."""
 
-    def __init__(self, training: bool, weightless: Callable[[], bool], shared: Callable[[], bool]) -> None:
+    def __init__(self, training: bool, samples: Callable[[], int], shared: Callable[[], bool]) -> None:
         """Set up an empty collection of logged values.
 
-        `weightless` returns True while this rank's share is empty. `shared` returns True while each rank processes only
-        its own share of the samples.
+        `samples` returns the number of samples in this rank's share of the current batch. `shared` returns True while
+        each rank processes only its own share of the samples.
         """
         super().__init__(training)
-        self._weightless, self._shared = weightless, shared
+        self._samples, self._shared = samples, shared
+
+    @property
+    def _weightless(self) -> bool:
+        """Return True within a batch of which this rank has no samples: what it logs then counts for nothing."""
+        return self.batch is not None and not self._samples()
 
     def _extract_batch_size(self, value: Any, batch_size: int | None, meta: Any) -> int:
-        return 0 if self._weightless() else super()._extract_batch_size(value, batch_size, meta)
+        return 0 if self._weightless else super()._extract_batch_size(value, batch_size, meta)
+
+    def update_metrics(self, key: str, value: Any, batch_size: int) -> None:
+        """Add a value to those logged under `key`.
+
+        If it is to be synchronised at each step, the mean of that step is weighted by the ranks' samples.
+        """
+        result = self[key]
+        meta = result.meta
+        if not result.is_tensor or self.batch is None or not self._shared():
+            super().update_metrics(key, value, batch_size)
+            return
+        if self._weightless and (neutral := _NEUTRAL.get(meta.sync.op)) is not None:
+            value = torch.full_like(value, neutral, dtype=torch.get_default_dtype())
+        synced = meta.on_step and meta.sync.should and meta.is_mean_reduction and not meta.sync.rank_zero_only
+        if synced:
+            meta.sync.should = False
+        super().update_metrics(key, value, batch_size)
+        if synced:
+            meta.sync.should = True
+            pair = torch.stack([value.detach().double(), torch.ones_like(value, dtype=torch.float64)]) * self._samples()
+            total, samples = meta.sync.fn(pair, reduce_op="sum")
+            result._forward_cache = (total / samples).to(result._forward_cache.dtype)
 
     def _get_cache(self, result_metric: Any, on_step: bool) -> Tensor | None:  # type: ignore[override]
         meta = result_metric.meta
         if on_step or not meta.on_epoch or result_metric._computed is not None or not result_metric.is_tensor:
             return ResultCollection._get_cache(result_metric, on_step)
-        asked = meta.sync.should
+        asked = meta.sync.should, meta.sync.op
         meta.sync.should = self._shared()
+        if meta.is_mean_reduction:  # sums of values and of samples, which are divided
+            meta.sync.op = "sum"
         found = ResultCollection._get_cache(result_metric, on_step)
-        meta.sync.should = asked
+        meta.sync.should, meta.sync.op = asked
         return found
+
+    def reductions(self) -> dict[str, str]:
+        """Return how the values logged at a step are combined over the ranks, by name: `mean`, `sum`, `min` or `max`.
+
+        Values that the user had synchronised are equal on all ranks, so that their mean is the value.
+        """
+        return {
+            self._forked_name(each, True)[1]: "mean" if each.meta.sync.should else each.meta.sync.op
+            for _, each in self.valid_items()
+            if each.is_tensor and each.meta.on_step
+        }
 
     def state_dict(self) -> list[dict[str, Any]]:
         """Return the values logged so far, in the order in which each was logged first."""

@@ -124,7 +124,8 @@ class RankStrategy(SingleDeviceStrategy):
         found = torch.stack([each.to(value.device) for each in ranks.all_gather_object(value.detach().cpu())])
         operation = str(getattr(reduce_op, "name", reduce_op) or "mean").lower()
         if operation in ("mean", "avg"):
-            return found.double().mean(0).to(value.dtype) if not value.is_floating_point() else found.mean(0)
+            # A mean of whole numbers has a fraction.
+            return found.mean(0, dtype=None if value.is_floating_point() or value.is_complex() else torch.float64)
         if operation == "sum":
             return found.sum(0)
         return found.amin(0) if operation == "min" else found.amax(0)

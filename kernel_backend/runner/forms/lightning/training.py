@@ -96,7 +96,7 @@ class LightningTraining:
         self.trainer: Any = self._made(given)
         self.gradients = RankGradients(self.module, rank.ranks)
         self.generators = OwnGenerators(module=self.module)
-        self.results = Results(True, lambda: self._weightless, lambda: size > 1)
+        self.results = Results(True, self._own_samples, lambda: size > 1)
         self._wire()
         self.step = 0  # number of batches trained
         self._judgement = Judgement(rank.config, rank.note)
@@ -142,7 +142,7 @@ class LightningTraining:
         trainer.fit_loop = Epochs(self, steps, before.min_epochs, before.max_epochs)
         steps._results = self.results
         steps.val_loop._results = Results(
-            False, lambda: self._weightless, lambda: self._count > 1 and not self._validating_whole
+            False, self._own_samples, lambda: self._count > 1 and not self._validating_whole
         )
 
     @property
@@ -379,9 +379,8 @@ class LightningTraining:
         seeds.reseed(value)
         self.generators.seed(value)
 
-    @property
-    def _weightless(self) -> bool:
-        return self._batch is not None and not self._batch.samples
+    def _own_samples(self) -> int:
+        return 1 if self._batch is None else self._batch.samples
 
     @contextmanager
     def counted(self) -> Iterator[None]:
@@ -389,7 +388,7 @@ class LightningTraining:
 
         Such a rank computes on other data, only so that all ranks take part in the step.
         """
-        if not self._weightless:
+        if self._own_samples():
             yield
             return
         before = self.attributes.state_dict()
@@ -460,7 +459,7 @@ class LightningTraining:
             self._curves.take("validation", metrics)
             return
         ended = trainer._logger_connector._first_loop_iter is None
-        self._curves.take("epoch" if ended else "step", metrics)
+        self._curves.take("epoch" if ended else "step", metrics, {} if ended else self.results.reductions())
 
     def begin_validation(self) -> None:
         """Copy rank 0's buffers to all ranks for a validation."""

@@ -104,12 +104,13 @@ class JobTrainer(_Trainer):  # type: ignore[misc]
             return super()._prepare_inputs(*args, **arguments)
 
     def _maybe_log_save_evaluate(self, *args: Any, **arguments: Any) -> None:
-        self.job.average_loss()
+        self.job.average_logged_loss()
         super()._maybe_log_save_evaluate(*args, **arguments)
         self.job.boundary()
 
     def _finalize_training(self, *args: Any, **arguments: Any) -> Any:
         self.job.end()
+        self.job.average_loss()  # of the steps since the last log, which train() adds to the loss that it returns
         return super()._finalize_training(*args, **arguments)
 
     def log(self, logs: dict[str, float], *args: Any, **arguments: Any) -> None:

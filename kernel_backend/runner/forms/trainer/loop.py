@@ -190,11 +190,16 @@ class TrainerLoop:
         finally:
             self._evaluates = False
 
-    def average_loss(self) -> None:
+    def average_logged_loss(self) -> None:
         """Average the losses since the last log over the ranks, if the Trainer logs them at this step."""
         trainer = self._trainer
-        logs = trainer.control.should_log and trainer.state.global_step > trainer._globalstep_last_logged
-        if self.world > 1 and logs:
+        if trainer.control.should_log and trainer.state.global_step > trainer._globalstep_last_logged:
+            self.average_loss()
+
+    def average_loss(self) -> None:
+        """Average the losses since the last log over the ranks; all ranks call it."""
+        trainer = self._trainer
+        if self.world > 1:
             trainer._tr_loss.fill_(self.sum(float(trainer._tr_loss)) / self.world)
 
     def log(self, logs: Mapping[str, Any]) -> None:
