@@ -364,7 +364,7 @@ class Run:
         """Return a private folder of this process for files to write; concurrent trials share the working folder."""
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="daylight-"))
-            atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
+            atexit.register(_remove, self._folder, os.getpid())
         return self._folder
 
     def begin(self, write: Writer | None) -> None:
@@ -409,6 +409,11 @@ class Run:
 
     def __reduce__(self) -> str:
         return "run"  # unpickling returns the `run` of the loading process
+
+
+def _remove(folder: Path, owner: int) -> None:
+    if os.getpid() == owner:  # not in a process that the user's code has forked
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _say(name: str, path: Path) -> None:

@@ -6,14 +6,8 @@ request, and 1 when it failed. After a failure, `failure-<rank>.json` in the att
 
 from __future__ import annotations
 
-import atexit
-import contextlib
-import ctypes
-import gc
-import io
 import os
 import sys
-import threading
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -77,34 +71,16 @@ def main(folder: Path) -> int:
 def leave(status: int) -> NoReturn:
     """End the process with exit code `status`, without the interpreter's teardown.
 
-    Unless `status` is 1 (a failure), the user's threads and exit handlers first get up to `LEAVE_S` seconds to finish,
-    and open files are flushed. The teardown is skipped because unloading all modules is slow, and the next trial waits
-    for the slots of this process.
+    Unless `status` is 1 (a failure), the user's threads and exit handlers first get up to `LEAVE_S` seconds to finish.
+    The teardown is skipped because unloading all modules is slow, and the next trial waits for the slots of this
+    process.
     """
-    sys.stdout.flush()
-    sys.stderr.flush()
-    if status != 1:  # a backend that has lost a rank may wait for it in an exit handler
-        last = threading.Timer(LEAVE_S, os._exit, (status,))  # a user's thread may never end
-        last.daemon = True
-        last.start()
-        try:
-            threading._shutdown()  # type: ignore[attr-defined]  # as Python calls it: waits, and ends pools of threads
-            atexit._run_exitfuncs()
-        except BaseException:  # Python itself ignores such errors at exit: the result does not change
-            traceback.print_exc()
-        _write_out()
-    os._exit(status)
+    from kernel_backend.runner.process_end import end_process, flush_output
 
-
-def _write_out() -> None:
-    """Flush the buffers of all open files: both Python's file objects and the stdio streams of C libraries."""
-    for each in gc.get_objects():
-        if issubclass(type(each), io.TextIOWrapper | io.BufferedWriter | io.BufferedRandom):
-            with contextlib.suppress(Exception):
-                each.flush()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    ctypes.CDLL(None).fflush(None)
+    flush_output()
+    if status == 1:  # a backend that has lost a rank may wait for it in an exit handler
+        os._exit(status)
+    end_process(status, LEAVE_S)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 import traceback
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from kernel_backend.durable import replacing
 from kernel_backend.model.frames import OURS, Call, Sources, users_frame
 from kernel_backend.model.snapshot import Snapshot
 from kernel_backend.model.trial import USAGE_ERROR, Failure, Frame
+from kernel_backend.runner.process_end import flush_output
 from kernel_backend.runner.program_end import end_of, usage_error
 
 # Classes are compared by name, as torch or Horovod may not be importable here.
@@ -85,8 +85,7 @@ def write(failure: Failure, folder: Path) -> None:
 def _refusal(error: BaseException, log: Path | None) -> str | None:
     if log is None or not isinstance(error, SystemExit):
         return None
-    sys.stdout.flush()
-    sys.stderr.flush()
+    flush_output()
     return usage_error(error.code, end_of(log))
 
 

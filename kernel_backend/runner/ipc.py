@@ -14,6 +14,7 @@ from types import FrameType
 
 from kernel_backend.model.launch.trace import Trace, instructed
 from kernel_backend.model.reports import ArtifactSaved, Committed, Fact, Guarantee, Note, Report, Started, Traced
+from kernel_backend.runner.forked_children import plain_signal
 from kernel_backend.runner.metrics.loss_spikes import LossSpikes
 
 Said = Started | Report | Committed | Note | Fact | Guarantee | ArtifactSaved | Traced
@@ -51,9 +52,10 @@ class Instructions:
 
         Call it in the main thread. When the input ends, the launcher is dead. This process then kills itself, as it
         would otherwise hold its slot unnoticed. The user's code and its processes find an empty stdin, from which
-        `input()` raises EOFError.
+        `input()` raises EOFError. Processes that the user's code forks end by SIGTERM, as in plain Python.
         """
         signal.signal(signal.SIGTERM, self._asked)
+        plain_signal(signal.SIGTERM, self._not_asked)
         own = os.dup(descriptor)
         with open(os.devnull, "rb") as nothing:
             os.dup2(nothing.fileno(), descriptor)
@@ -62,6 +64,11 @@ class Instructions:
 
     def _asked(self, number: int, frame: FrameType | None) -> None:
         self.release = True
+
+    def _not_asked(self) -> None:
+        """Remove the handler in a process that the user's code has forked, unless that code has set one of its own."""
+        if signal.getsignal(signal.SIGTERM) == self._asked:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
     def _read(self, descriptor: int) -> None:
         with contextlib.suppress(OSError):

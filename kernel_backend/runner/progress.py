@@ -13,6 +13,7 @@ from pathlib import Path
 
 from kernel_backend.model.launch import times
 from kernel_backend.model.launch.progress import SHOW_STACKS, SIZE, Phase, Tick, progress_file, stacks_file, write_tick
+from kernel_backend.runner.forked_children import plain_signal
 from kernel_backend.runner.timing.clock import CLOCK
 
 _log = logging.getLogger(__name__)
@@ -56,6 +57,7 @@ def show_stacks_on_demand(folder: Path, rank: int) -> None:
     with contextlib.suppress(OSError):  # a full disk is no reason to fail
         os.write(descriptor, f"main thread {threading.main_thread().ident:#x}\n".encode())
     faulthandler.register(SHOW_STACKS, file=descriptor, all_threads=True)
+    plain_signal(SHOW_STACKS, lambda: faulthandler.unregister(SHOW_STACKS))
 
 
 def _shared(path: Path, size: int, otherwise: str) -> mmap.mmap:

@@ -29,6 +29,7 @@ from kernel_backend.runner.definition.unsnapshotted import left_behind
 from kernel_backend.runner.determinism import exactness, seeds
 from kernel_backend.runner.determinism.rank_variables import protected_rank_variables
 from kernel_backend.runner.first_epoch import code_of, watch_files
+from kernel_backend.runner.forked_children import children_end_here
 from kernel_backend.runner.forms.command import rank as command
 from kernel_backend.runner.forms.functions import FunctionsTraining
 from kernel_backend.runner.forms.loop import LoopTraining
@@ -150,7 +151,8 @@ def work(
     if ranks.rank == 0:
         declared.start()
     try:
-        code = training.train()
+        with children_end_here():
+            code = training.train()
         plots.finish()
         tracer.close()
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import itertools
+import os
 import weakref
 from collections.abc import Generator, Iterator
 from typing import Any, TypeVar
@@ -138,6 +139,7 @@ class Loading:
 
 
 _open: weakref.WeakSet[Loading] = weakref.WeakSet()
+os.register_at_fork(after_in_child=_open.clear)  # its workers are not those of a process that the user's code forks
 
 
 @atexit.register

@@ -14,6 +14,8 @@ from kernel_backend.runner.external_loop.registration import RegistrationCheck
 from kernel_backend.runner.external_loop.run_methods import RunMethods
 from kernel_backend.runner.external_loop.training import ExternalTraining
 from kernel_backend.runner.external_loop.user_loop import LoopSettings
+from kernel_backend.runner.forked_children import children_end_here
+from kernel_backend.runner.process_end import ending_normally
 
 
 class LoopTraining:
@@ -45,7 +47,7 @@ class LoopTraining:
         run.attach(self._methods)
         check = RegistrationCheck(self._methods.registered, self._rank.ranks.size, self._rank.note)
         try:
-            with self._framework():
+            with self._framework(), children_end_here(), ending_normally():
                 self._rank.functions.prepared(TRAIN, frozenset())()
             self._training.finish()
         except Leave as leave:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import sys
 import threading
 from typing import Any
 
@@ -18,6 +17,8 @@ from kernel_backend.runner.external_loop.leave import FINISHED, RELEASED, Leave
 from kernel_backend.runner.external_loop.run_methods import RunMethods
 from kernel_backend.runner.external_loop.training import ExternalTraining
 from kernel_backend.runner.external_loop.user_loop import LoopSettings
+from kernel_backend.runner.forked_children import children_end_here
+from kernel_backend.runner.process_end import ending_normally, flush_output
 
 MOST_BYTES = 256 * 2**20  # limit for one value
 _SHOWN = 2000  # characters of a value shown in the log
@@ -68,7 +69,8 @@ class PlainTraining:
         loaded = self._rank.loaded
         assert loaded.cell is not None
         held = vars(loaded.module)
-        exec(compile(loaded.cell, str(loaded.module.__file__), "exec", dont_inherit=True), held)
+        with children_end_here(), ending_normally():
+            exec(compile(loaded.cell, str(loaded.module.__file__), "exec", dont_inherit=True), held)
         values = {name: held[name] for name in held[MARK] if name in held}
         for name in held[MARK]:
             if name not in held:
@@ -108,8 +110,7 @@ class PlainTraining:
         while not self._ended.wait(_LOOK_S):
             self._rank.progress.tick("step", self.step)
             if self._rank.instructions.release and not self._methods.registered:
-                sys.stdout.flush()
-                sys.stderr.flush()
+                flush_output()
                 os._exit(RELEASED)
 
 

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Protocol
 from kernel_backend.definition.script import rewrite
 from kernel_backend.definition.script.loops import TrainingLoop
 from kernel_backend.definition.script.rewrite import Site
+from kernel_backend.runner.forked_children import in_children
 from kernel_backend.runner.forms.script.iterators import generator_function, left, length, moved, over, tracked
 from kernel_backend.runner.forms.script.snapshots import Snapshot, Snapshots
 from kernel_backend.runner.forms.script.state.blobs import kept, together
@@ -97,6 +98,23 @@ class HeadListener(Protocol):
         """Handle that a restarted program has reached one of its stations; `saved` is what `more` returned there."""
 
 
+class _Nobody:
+    def ended(self, stations: list[Station]) -> None: ...
+
+    def begun(self) -> None: ...
+
+    def iterated(self, loop: TrainingLoop, frame: FrameType, outermost: bool) -> None: ...
+
+    def resumed(self, saved: Mapping[str, Any], tombstones: list[str]) -> None: ...
+
+    def note(self, text: str) -> None: ...
+
+    def more(self) -> dict[str, Any]:
+        return {}
+
+    def passed(self, saved: Mapping[str, Any]) -> None: ...
+
+
 class Heads:
     """Follower of a program's training loops, which are rewritten to call its methods when iterations begin and end."""
 
@@ -123,6 +141,7 @@ class Heads:
         self._replay: list[Station] = []
         self._extended: Extended | None = None
         self._head_of: Active | None = None  # the loop at whose head the program is
+        in_children(self._follow_no_more)
 
     def frames(self) -> list[FrameType]:
         """Return the stack frames in which training loops run, outermost first."""
@@ -141,6 +160,10 @@ class Heads:
             rewrite.RETURN: self.leave_by_return,
             rewrite.GENERATOR: generator_function,
         }
+
+    def _follow_no_more(self) -> None:
+        """Let the loops of a process that the program has forked run as in plain Python: they are not the training."""
+        self._listener, self._records, self._replay = _Nobody(), False, []
 
     def length(self) -> int | None:
         """Return the number of iterations of the inner of two nested running loops; None otherwise, or if unknown."""

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import sys
 import warnings
+from codecs import getincrementaldecoder
 from collections.abc import Callable
 from typing import Any
+
+from kernel_backend.runner.forked_children import in_children
 
 MOST = 2**20  # characters at the end of the log that a checkpoint stores
 
@@ -13,7 +16,7 @@ MOST = 2**20  # characters at the end of the log that a checkpoint stores
 class Output:
     """Substitute for a program's `sys.stdout` and `sys.stderr`; after a restart, silent up to the checkpoint."""
 
-    def __init__(self, listener: Callable[[str], None]) -> None:
+    def __init__(self, listener: Callable[[str], object]) -> None:
         """Replace `sys.stdout` and `sys.stderr`.
 
         `listener` receives the printed text except warnings, as numbers in warnings are not results.
@@ -25,6 +28,7 @@ class Output:
         sys.stdout, sys.stderr = (_Stream(each, self) for each in self._own)
         self._show_warning = warnings.showwarning
         warnings.showwarning = self._warn
+        in_children(self._unmute)
 
     @property
     def text(self) -> str:
@@ -46,10 +50,15 @@ class Output:
             self._listener(text)
 
     def close(self) -> None:
-        """Restore the original streams."""
+        """Restore the original streams; what the program's threads still print is passed on, and no longer heard."""
+        self._listener = len
         sys.stdout, sys.stderr = self._own
         if warnings.showwarning == self._warn:  # the program may have set another function
             warnings.showwarning = self._show_warning
+
+    def _unmute(self) -> None:
+        """Let a process that the program has forked print on its own, even if this one is silent after a restart."""
+        self.muted, self._listener = False, len
 
     def _warn(self, *args: Any, **options: Any) -> None:
         self._warns = True
@@ -60,20 +69,62 @@ class Output:
 
 
 class _Stream:
-    """Text stream that passes text on, except while output is muted."""
+    """Text stream that passes text on, except while output is muted, and leaves the rank's own stream open."""
 
     def __init__(self, stream: Any, output: Output) -> None:
         self._stream, self._output = stream, output
+        self.buffer = _Buffer(stream.buffer, output) if hasattr(stream, "buffer") else None
+        self.closed = False
 
     def write(self, text: str) -> int:
+        if self.closed:
+            raise ValueError("I/O operation on closed file.")
         if self._output.muted:
             return len(text)
+        written = int(self._stream.write(text))
         self._output.heard(text)
-        return int(self._stream.write(text))
+        return written
 
     def writelines(self, lines: Any) -> None:
         for each in lines:
             self.write(each)
 
+    def detach(self) -> Any:
+        self.close()
+        return self.buffer
+
+    def close(self) -> None:
+        self._stream.flush()
+        self.closed = True
+
+    def __enter__(self) -> _Stream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
+
+
+class _Buffer:
+    """Binary stream beneath a `_Stream`, for programs that write bytes or wrap it in a text stream of their own."""
+
+    closed = False
+
+    def __init__(self, buffer: Any, output: Output) -> None:
+        self._buffer, self._output = buffer, output
+        self._decoder = getincrementaldecoder("utf-8")("replace")
+
+    def write(self, data: Any) -> int:
+        if self._output.muted:
+            return len(data)
+        written = int(self._buffer.write(data))
+        self._output.heard(self._decoder.decode(bytes(data)))
+        return written
+
+    def close(self) -> None:
+        self._buffer.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._buffer, name)

@@ -12,9 +12,11 @@ from typing import Any
 from kernel_backend.definition.script.loops import TrainingLoop, training_loops
 from kernel_backend.definition.script.rewrite import Site
 from kernel_backend.definition.script.signs import by_the_clock, signs
+from kernel_backend.runner.forked_children import children_end_here
 from kernel_backend.runner.forms.script.iterators import BUILTINS
 from kernel_backend.runner.forms.script.project import ProjectImports, project_modules
 from kernel_backend.runner.forms.script.start import Start
+from kernel_backend.runner.process_end import ending_normally
 
 
 class Program:
@@ -58,11 +60,8 @@ class Program:
         self.builtins.update(hooks)
         self._imports.begin()
         try:
-            with self._start.throughout(self.module):
+            with ending_normally(), children_end_here(), self._start.throughout(self.module):
                 exec(self._code, vars(self.module))
-        except SystemExit as end:
-            if end.code not in (None, 0):
-                raise
         finally:
             self._imports.close()
 

@@ -15,6 +15,7 @@ from torch.nn import functional
 
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.runner.determinism.random_states import RandomStates
+from kernel_backend.runner.forked_children import in_children
 from kernel_backend.runner.forms.script.split import structure
 from kernel_backend.runner.forms.script.split.batch_norm import FixedStatistics, normalise
 from kernel_backend.runner.forms.script.split.benefit import Benefit, TimedRanks
@@ -80,6 +81,7 @@ class SplitCalls:
                 return normalise(input, running_mean, running_var, weight, bias, training, momentum, eps)
             return self._norm(input, running_mean, running_var, weight, bias, momentum, eps)
 
+        in_children(self.close)  # other ranks do not take part in what a forked process computes
         self._benefit.install()
         nn.Module.__call__ = call  # type: ignore[method-assign]
         functional.batch_norm = norm
