@@ -184,7 +184,8 @@ class HorovodRanks:
 
     def allreduce_async(self, tensor: Tensor, name: str) -> Handle:
         """Start to replace a tensor by its sum over all ranks; return a handle that waits for the sum."""
-        return _HorovodHandle(self._hvd, self._hvd.allreduce_async_(tensor, name=name, op=self._hvd.Sum))
+        sent = torch.view_as_real(tensor) if tensor.is_complex() else tensor  # Horovod knows no complex numbers
+        return _HorovodHandle(self._hvd, self._hvd.allreduce_async_(sent, name=name, op=self._hvd.Sum))
 
     def allreduce_sum(self, tensor: Tensor, name: str) -> Tensor:
         """Replace a tensor by its sum over all ranks, and return it."""
