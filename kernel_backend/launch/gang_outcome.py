@@ -10,6 +10,12 @@ from kernel_backend.model.trial import OUT_OF_MEMORY, Failure
 
 FINISHED, RELEASED = 0, 85
 _MAYBE = " (kill -9, or out of memory)"
+_PORT_TAKEN = ("EADDRINUSE", "Address already in use")
+_OWN_PROCESSES = (
+    "The program opens this port by itself, and each slot runs the program: if it starts or connects processes, call "
+    "train() in place of mp.spawn(train, ...) or notebook_launcher(train, ...), and init_process_group() without an "
+    "address, as under torchrun, with RANK and WORLD_SIZE from the environment; or take --slots 1"
+)
 _KILLED = ("SIGKILL", "signal: Killed")  # in the messages of ranks, of their programs, and of PyTorch's data loaders
 
 
@@ -47,8 +53,13 @@ def gang_outcome(
     if all(code == FINISHED for code in codes) or (through and FINISHED in codes):
         return AttemptResult(outcome="ok", exit_codes=codes, ended_at=at)
     failure = cause(codes, failures, ended_by_us, steps or {}, hung)
-    port_taken = "EADDRINUSE" in failure.message or "Address already in use" in failure.message
-    outcome = "lost" if failure.consequence and port_taken else "failed"
+    outcome = "failed"
+    if any(each in failure.message for each in _PORT_TAKEN):
+        if failure.frames:  # of the user's code, which chose the port
+            message = failure.message.rstrip(". \n")
+            failure = failure.model_copy(update={"message": f"{message}. {_OWN_PROCESSES}"})
+        elif failure.consequence:
+            outcome = "lost"
     return AttemptResult(outcome=outcome, exit_codes=codes, failure=failure, ended_at=at)
 
 

@@ -50,3 +50,14 @@ def test_a_signal_without_a_name_is_told_by_its_number():
     assert failure is not None
     assert failure.message == "rank 0 was ended by SIG40"
     assert failure.crash
+
+
+def test_a_port_that_the_users_program_chose_fails_the_gang_and_says_what_to_write():
+    taken = user_error(message="bind on [localhost]:29517: EADDRINUSE", consequence=True)
+    result = gang_outcome([1], {0: taken}, frozenset(), 1.0)
+    assert result.outcome == "failed"
+    assert result.failure is not None
+    assert result.failure.message.startswith("bind on [localhost]:29517: EADDRINUSE. The program opens this port")
+    assert "in place of mp.spawn(train, ...) or notebook_launcher(train, ...)" in result.failure.message
+    ours = taken.model_copy(update={"frames": ()})
+    assert gang_outcome([1], {0: ours}, frozenset(), 1.0).outcome == "lost"
