@@ -46,9 +46,9 @@ def attempt_end(
 
     The trial fails after more than `max_restarts` failed attempts in a row; an attempt with `progress` (the trial got
     further than before) begins the count anew, and a lost gang is not counted. The trial fails at once if its program
-    rejects its command line, if the same error occurs twice in a row at the same step (before the first step, only an
-    error in the user's own program), or if a log policy among `matched` cancels retries. Errors of storage never fail a
-    trial: it is paused when its retries are used up.
+    rejects its command line, at an error that follows from the user's code alone, if the same error occurs twice in a
+    row at the same step (before the first step, only an error in the user's own program), or if a log policy among
+    `matched` cancels retries. Errors of storage never fail a trial: it is paused when its retries are used up.
     """
     if trial.state is TrialState.STOPPING:
         # Only a trial that its search pruned has this hold; one that a user stopped does not.
@@ -83,7 +83,8 @@ def _errored(trial: Trial, outcome: Outcome, failure: Failure | None, progress: 
     failures = (0 if progress else trial.failures) + counted
     changes = {"failures": failures, "failure": failure}
     if would_repeat(failure, trial.failure, progress):
-        return AttemptEnd(e.Errored(retries_left=False), changes, (_repeated(failure),))
+        note = _repeated(failure, failure.same_as(trial.failure))
+        return AttemptEnd(e.Errored(retries_left=False), changes, (note,))
     if failures <= max_restarts:
         return AttemptEnd(e.Errored(retries_left=True), changes)
     if of_storage(failure):
@@ -110,13 +111,15 @@ def _logged(trial: Trial, attempt: Attempt, plain: AttemptEnd, matched: Sequence
     return replace(plain, event=e.Errored(retries_left=False), changes=changes)
 
 
-def _repeated(failure: Failure) -> str:
+def _repeated(failure: Failure, twice: bool) -> str:
     if failure.type == InvalidDefinition.__name__:
         return "not tried again: the definition must be changed first"
     if failure.type == NotFinite.__name__:
         return "not tried again: the same steps would end with the same error"
     if failure.type == USAGE_ERROR:
         return "not tried again: the program refuses its command line"
+    if not twice:
+        return "not tried again: the error follows from the program alone"
     place = "before the first step" if failure.step is None else f"at step {failure.step}"
     return f"not tried again: the same error {place} twice in a row"
 

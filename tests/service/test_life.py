@@ -94,11 +94,11 @@ def test_a_queued_experiment_says_why_it_waits_and_can_be_stopped(world):
     world.ended(first)
 
 
-def test_an_error_of_the_user_is_shown_by_cell_and_line_and_ends_it_the_second_time(world):
+def test_an_error_of_the_user_is_shown_by_cell_and_line_and_ends_it_at_once(world):
     number = world.submit(FAILS_AT_STEP_7, slots=1).experiment.number
     overview = world.ended(number)
     trial = overview.trials[0]
-    assert (overview.state, trial.state, trial.attempt) == ("failed", "failed", 2)
+    assert (overview.state, trial.state, trial.attempt) == ("failed", "failed", 1)
     failure = trial.failure
     assert failure is not None
     assert (failure.type, failure.message, failure.step) == ("ValueError", "no seventh step today", 7)

@@ -352,3 +352,16 @@ def test_an_experiment_ends_when_its_trials_have():
     assert terminal_event(ExperimentState.ACTIVE, Counter([failed])) == e.Failed()
     assert terminal_event(ExperimentState.STOPPING, Counter([TrialState.STOPPED])) == e.Ended()
     assert terminal_event(ExperimentState.COMPLETED, Counter([done])) is None
+
+
+def test_an_error_of_the_program_alone_fails_its_trial_at_once_and_says_so():
+    error = user_error(step=1)
+    (frame,) = error.frames
+    at = f'  File "definition.py", line 12, in {frame.function}\n    {frame.text}\nValueError: boom\n'
+    error = error.model_copy(update={"traceback": at})
+    assert follow(trial(), Outcome.FAILED, error) == (TrialState.FAILED, {"failures": 1, "failure": error})
+    assert notes(trial(), error) == ("not tried again: the error follows from the program alone",)
+    assert notes(trial(failures=1, failure=error), error) == (
+        "not tried again: the same error at step 1 twice in a row",
+    )
+    assert follow(trial(), Outcome.FAILED, error, progress=True)[0] is TrialState.QUEUED
