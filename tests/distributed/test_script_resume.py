@@ -127,6 +127,55 @@ def test_a_program_is_not_continued_with_another_value(trial):
     assert "lr 0.1 -> 0.2 cannot be given when it is continued" in second.logs()
 
 
+LOOP = """
+net = nn.Linear(4, 1)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for score in SCORES:
+    for _ in range(3):
+        stand()
+        loss = net(torch.randn(8, 4)).square().mean()
+        loss.backward()
+        opt.step()
+        opt.zero_grad()
+    print(f"NAME: val_acc {score}")
+"""
+BASELINE = f"""
+import torch
+{STAND}
+from torch import nn
+torch.manual_seed(0)
+{LOOP.replace("SCORES", "[0.9, 1.0, 0.8]").replace("NAME", "baseline")}
+print("of the baseline: val_acc 0.7")
+"""
+BELOW = f"""
+{LOOP.replace("SCORES", "[0.2, 0.5, 0.4, 0.3]").replace("NAME", "own")}
+print("end", sum(each.double().sum().item() for each in net.parameters()))
+"""
+
+
+@pytest.mark.parametrize(
+    "killed_at", [None, 5, 16], ids=["undisturbed", "killed in the baseline", "killed in the cell"]
+)
+def test_validations_and_epochs_count_from_the_submitted_cell_on(trial, tmp_path, killed_at):
+    made = trial(
+        source=BASELINE + BELOW,
+        slots=1,
+        every="1steps",
+        epochs=5,
+        options={"metric": {"name": "val_acc", "mode": "max"}, "patience": 2},
+        described={"roles_from": BASELINE.count("\n") + 1},
+    )
+    attempts = [] if killed_at is None else [made.killed_at(killed_at)]
+    attempts.append(made.run(resume_from=made.pinned()))
+    ran = attempts[-1]
+    assert ran.codes == [0], ran.logs()
+    told = {step: each for attempt in attempts for step, each in attempt.reports("validation").items()}
+    assert {step: each["val_acc"] for step, each in told.items()} == {12: 0.2, 15: 0.5, 18: 0.4, 21: 0.3}
+    assert (made.newest().step, made.newest().epoch) == (21, 4.0)
+    assert any(each.startswith("stopped early") and "0.5" in each for each in ran.notes())
+    assert ran.logs() == f"rank-0.log\n{printed(tmp_path, BASELINE + BELOW)}"
+
+
 SENT = """
 import torch
 STAND

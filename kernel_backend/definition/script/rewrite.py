@@ -24,6 +24,7 @@ BEGIN, LEAVE, LOOP = "_daylight_begin", "_daylight_leave", "_daylight_loop"
 HEAD, ENTER = "_daylight_head", "_daylight_enter"
 GENERATOR = "_daylight_generator"
 RETURNS, RETURNED, RETURN = "_daylight_returns", "_daylight_returned", "_daylight_return"
+CELL = "_daylight_cell"
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,20 @@ def rewritten(tree: ast.Module, module: str, loops: Sequence[TrainingLoop]) -> t
     change = _Rewriting(module, own)
     change.visit(tree)
     return ast.fix_missing_locations(tree), tuple(change.sites)
+
+
+def marked(tree: ast.Module, roles_from: int) -> bool:
+    """Insert a call of `CELL` where the submitted cell begins, at line `roles_from`.
+
+    Return False, without a change, if no code of earlier cells comes before it.
+    """
+    above = sum(each.lineno < roles_from for each in tree.body)
+    if 0 < above < len(tree.body):
+        reached = ast.Expr(ast.Call(ast.Name(CELL, ast.Load()), [], []))
+        _place(reached, tree.body[above])
+        tree.body.insert(above, reached)
+        return True
+    return False
 
 
 class _Rewriting(ast.NodeTransformer):
@@ -163,7 +178,7 @@ def _at(new: ast.expr, old: ast.AST) -> ast.expr:
 
 
 def _place(new: ast.stmt, loop: ast.stmt) -> None:
-    """Give all nodes of a new statement that have no line number yet the line of the loop."""
+    """Give all nodes of a new statement that have no line number yet the line of `loop`, which it belongs to."""
     for each in ast.walk(new):
         if isinstance(each, ast.stmt | ast.expr) and not hasattr(each, "lineno"):
             each.lineno = each.end_lineno = loop.lineno

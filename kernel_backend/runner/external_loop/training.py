@@ -98,6 +98,7 @@ class ExternalTraining:
         self.ready: Callable[[], bool] = lambda: True  # the form's state can be saved at this boundary; all ranks agree
         self.expected_steps = rank.config.steps  # steps of the whole training, if known before it begins
         self.in_step = False  # True between begin_step and end_step
+        self.counts = True  # False: an earlier cell trains, whose validations do not decide anything
         self.metrics: dict[str, float] = {}  # metrics of the validation at this step
         self.first_epoch = FirstEpoch(job, ranks, spool, rank.code_id, validates=False)
         self.contents = RegisteredContents(ranks, rank.config.seed)
@@ -181,8 +182,10 @@ class ExternalTraining:
         """Report values of the current step or, between two steps, of the last one.
 
         `step` replaces the number of steps taken as the label of training values. Values are averaged over the ranks by
-        `weight`, by default the number of samples of each rank in this step.
+        `weight`, by default the number of samples of each rank in this step. While nothing `counts`, validations are
+        reported as training values.
         """
+        kind = kind if self.counts else "training"
         now = self.position.step + self.in_step
         if weight is None:
             weight = 1.0 if self._samples is None else float(self._samples[0])

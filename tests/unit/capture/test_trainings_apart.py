@@ -32,13 +32,13 @@ STEP = "m = nn.Linear(X.shape[1], 2)\no = torch.optim.SGD(m.parameters(), 0.1)\n
 BASELINES = {
     "a step": f"{STEP}l = criterion(m(X), y); o.zero_grad(); l.backward(); o.step()",
     "a loop": f"{STEP}for xb, yb in train:\n    l = criterion(m(xb), yb); o.zero_grad(); l.backward(); o.step()",
-    "a device": f"{STEP}for xb, yb in train:\n    xb, yb = xb.to('cpu'), yb.to('cpu')\n    criterion(m(xb), yb).backward()",
+    "a device": f"{STEP}for xb, yb in train:\n    xb = xb.to('cpu')\n    criterion(m(xb), yb).backward()",
     "clipping": f"{STEP}criterion(m(X), y).backward()\nnn.utils.clip_grad_norm_(m.parameters(), 1.0); o.step()",
     "a schedule": f"{STEP}s = torch.optim.lr_scheduler.ReduceLROnPlateau(o)\n"
     "l = criterion(m(X), y); l.backward(); o.step(); s.step(l)",
     "a scaler": f"{STEP}s = torch.amp.GradScaler('cpu')\n"
     "s.scale(criterion(m(X), y)).backward(); s.unscale_(o); s.step(o); s.update()",
-    "a closure": f"{STEP}def again():\n    o.zero_grad()\n    l = criterion(m(X), y)\n    l.backward()\n    return l\no.step(again)",
+    "a closure": f"{STEP}def again():\n    l = criterion(m(X), y)\n    l.backward()\n    return l\no.step(again)",
     "a function": """def fit(net, lr, loader):
     o = torch.optim.Adam(net.parameters(), lr=lr)
     losses = []
@@ -58,29 +58,29 @@ history = fit(nn.Linear(4, 2), 0.1, train)""",
             self.o.zero_grad(); l.backward(); self.o.step()
             self.losses.append(l)
 Trainer(nn.Linear(4, 2), train).fit()""",
-    "a list of results": f"""results = []
+    "a list of results": """results = []
 for lr in (0.1, 0.01):
     m = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
     o = torch.optim.SGD(m.parameters(), lr)
     for xb, yb in train:
         l = criterion(m(xb), yb); o.zero_grad(); l.backward(); o.step()
     m.eval()
-    results.append({{"lr": lr, "acc": (m(X).argmax(1) == y).float().mean()}})
+    results.append({"lr": lr, "acc": (m(X).argmax(1) == y).float().mean()})
 print(results)""",
-    "leaves": "w = torch.zeros(4, requires_grad=True)\nfor _ in range(2):\n    l = ((X @ w - y) ** 2).mean()\n    l.backward()\n"
+    "leaves": "w = torch.zeros(4, requires_grad=True)\nfor _ in range(2):\n    ((X @ w - y) ** 2).mean().backward()\n"
     "    with torch.no_grad():\n        w -= 0.1 * w.grad\n        w.grad = None",
     "gradients": "w = torch.zeros(4, 2, requires_grad=True)\n(g,) = torch.autograd.grad(criterion(X @ w, y), w)\n"
     "w = (w - 0.1 * g).detach().requires_grad_()",
     "averaged weights": f"{STEP}ema = torch.optim.swa_utils.AveragedModel(m)\n"
     "criterion(m(X), y).backward(); o.step(); ema.update_parameters(m)",
-    "a copy": "m = copy.deepcopy(nn.Linear(4, 2))\no = torch.optim.SGD(m.parameters(), 0.1)\ncriterion(m(X), y).backward()\no.step()",
+    "a copy": "m = copy.deepcopy(nn.Linear(4, 2))\no = torch.optim.SGD(m.parameters(), 0.1)\nm(X).sum().backward()",
     "a bar": f"from tqdm.auto import tqdm\n{STEP}bar = tqdm(train)\nfor xb, yb in bar:\n    l = criterion(m(xb), yb)\n"
     "    l.backward(); o.step()\n    bar.set_postfix(loss=l.item())",
     "a library": "import lightning as L\nL.Trainer(max_epochs=1).fit(nn.Linear(4, 2), train)",
-    "an estimator": "from sklearn.linear_model import LogisticRegression\nm = LogisticRegression()\nm.fit(rows, labels)\n"
-    "m.score(rows, labels)",
-    "a chained estimator": "from sklearn.neighbors import KNeighborsClassifier\nm = KNeighborsClassifier(3).fit(rows, labels)\n"
-    "print(m.score(rows, labels))",
+    "an estimator": "from sklearn.linear_model import LogisticRegression\nm = LogisticRegression()\n"
+    "m.fit(rows, labels)\nm.score(rows, labels)",
+    "a chained estimator": "from sklearn.neighbors import KNeighborsClassifier\n"
+    "m = KNeighborsClassifier(3).fit(rows, labels)\nprint(m.score(rows, labels))",
     "a pipeline": "from sklearn.pipeline import make_pipeline\nfrom sklearn.svm import SVC\nm = make_pipeline(SVC())\n"
     "m.fit(rows, labels)\nm.fit(rows, labels)",
     "cross validation": "from sklearn.model_selection import cross_val_score\nfrom sklearn.svm import SVC\n"
@@ -120,7 +120,8 @@ NEEDED = {
         "X",
     ),
     "data stored as weights": (
-        "m = nn.Linear(4, 20)\nm.weight.data = X\n---\no = torch.optim.SGD(m.parameters(), 0.1)\nm(X).sum().backward(); o.step()",
+        "m = nn.Linear(4, 20)\nm.weight.data = X\n---\n"
+        "o = torch.optim.SGD(m.parameters(), 0.1)\nm(X).sum().backward(); o.step()",
         "X",
     ),
     "the gradient of data": ("X.requires_grad_()\n---\n(X * 2).sum().backward()", "X.grad"),
@@ -143,7 +144,8 @@ NEEDED = {
     ),
     "results in an argument": ("import lightgbm\nr = {}\n---\nlightgbm.train({}, None, evals_result=r)", "r"),
     "a copy of a model": (
-        "m = copy.deepcopy(model)\no = torch.optim.SGD(m.parameters(), 0.1)\n---\ncriterion(m(X), y).backward()\n---\no.step()",
+        "m = copy.deepcopy(model)\no = torch.optim.SGD(m.parameters(), 0.1)\n---\n"
+        "criterion(m(X), y).backward()\n---\no.step()",
         "m",
     ),
     "an unknown library": ("import gym\nenv = gym.make('x', data=rows)\n---\nenv.step(1)", "rows"),

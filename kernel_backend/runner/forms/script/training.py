@@ -18,6 +18,7 @@ from kernel_backend.definition.script.loops import TrainingLoop, summary
 from kernel_backend.definition.script.modules import shipped_modules, without_program
 from kernel_backend.definition.script.own_ranks import wired
 from kernel_backend.definition.script.parts import PART, PROGRAM
+from kernel_backend.definition.script.rewrite import CELL, marked
 from kernel_backend.definition.script.signs import presumed
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.home import attempt_folder, program_folder
@@ -70,6 +71,7 @@ class ScriptTraining:
         modules = without_program(shipped_modules(Path(rank.job.code), project), command)
         path = Path(str(loaded.module.__file__))
         written = with_values(loaded.cell, modules, rank.job.params, rank.config.epochs)
+        self._training.counts = not marked(written.tree, loaded.snapshot.roles_from if loaded.snapshot else 1)
         start = start_of(rank.job, path, project, command, written.arguments)
         self._program = Program(written.tree, path, start)
         if rank.config.reproducible != "off":
@@ -142,7 +144,7 @@ class ScriptTraining:
                 self._private.throughout(self._program.builtins, self._rank.job.checkpoints),
             ):
                 if not self._training.position.over:
-                    self._program.run(self._heads.hooks())
+                    self._program.run({**self._heads.hooks(), CELL: self.reached})
             if not self.step:
                 self.note(f"no step was taken: the loop ({summary(self._program.loops)}) never came to backward()")
             if self._curves is not None:
@@ -203,6 +205,12 @@ class ScriptTraining:
         before = self._training.position.form.get("epochs", now)
         return None if before == now else Extended(self._rank.loaded.definition.epochs_name, before, now)
 
+    def reached(self) -> None:
+        """Count validations and epochs from here on: the program has come from earlier cells to the submitted one."""
+        if self._curves is not None and not self.events.muted:
+            self._curves.begin_cell()
+        self._training.counts = True
+
     # Called by Heads
 
     def ended(self, stations: list[Station]) -> None:
@@ -221,10 +229,11 @@ class ScriptTraining:
     def iterated(self, loop: TrainingLoop, frame: FrameType, outermost: bool) -> None:
         """Count what an iteration of a loop completes: a step and, if its loop is the outermost, also an epoch.
 
-        An iteration without a backward pass or an optimizer step is no step.
+        An iteration without a backward pass or an optimizer step is no step. Loops of earlier cells have no epochs.
         """
         training, events = self._training, self.events
         events.iteration(loop, frame)
+        outermost = outermost and training.counts
         if events.updates or events.backwards:
             self._separate_losses()
             training.begin_step()

@@ -135,6 +135,12 @@ class Curves:
             self._length, self._taken = self._taken - (loop in self._outer), 0
         self._validate()
 
+    def begin_cell(self) -> None:
+        """Report what earlier cells have printed or logged, and keep nothing of it for the submitted cell."""
+        self._validate()
+        self._training.position.fraction = 0.0
+        self._last, self._validated = {}, (-1, {})
+
     def finish(self) -> None:
         """Report, as a validation, values that the program has printed or logged after its last iteration.
 
