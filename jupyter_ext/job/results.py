@@ -303,14 +303,14 @@ class JobResults(JobBase):
         Parameters
         ----------
         step : int or str, optional
-            Training step whose weights to load; or, as ``weights``, the name of a module of a program with a training
-            loop of its own: ``load("model")``.
+            Training step whose weights to load; or, as ``weights``, the name of a variable of a program with a training
+            loop of its own: ``load("model")``, ``load("members")``, ``load("members[0]")``.
         best : bool, default False
             Load the weights that are best by the experiment's metric, instead of the newest.
         weights : str, default "auto"
             ``"model"`` for the plain weights, ``"ema"`` for the averaged ones of a training with `--ema`. By default
             the averaged ones where they exist. For `train(run, ...)`, a name that it registers. For a program with a
-            training loop of its own, the name of a variable; by default the only module, or the one with a usual name.
+            training loop of its own, the name of a variable; by default the only one that holds a module.
         trial : int, optional
             Number of the trial; for a search, by default the best one so far.
         trust : bool, default False
@@ -320,16 +320,17 @@ class JobResults(JobBase):
 
         Returns
         -------
-        torch.nn.Module or dict
+        torch.nn.Module, Tensor, dict or list
             The model, on the CPU; where `model()` returned several, a dict of them by name. Of `train(run, ...)` that
-            takes no function `model`, the `state_dict` of what it registers as `model`.
+            takes no function `model`, the `state_dict` of what it registers as `model`. Of a program with a training
+            loop of its own, what its variable held.
 
         Raises
         ------
         NotFound
             The trial has no checkpoint yet, or none of this step.
         InvalidRequest
-            Both `step` and `best` are given.
+            Both `step` and `best` are given, or a program has trained several models and none is named.
         Forbidden
             The code is another user's and `trust` is False.
         """

@@ -1,13 +1,16 @@
-"""Load the torch modules of a program that has its own training loop, by the names of its variables."""
+"""Load what a program with its own training loop has trained, by the names of its variables."""
 
 from __future__ import annotations
 
+import ast
+import re
 import sys
+from collections.abc import Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from jupyter_ext.job.own_classes import with_own_classes
-from kernel_backend.definition.script.parts import SKELETON, STATE
+from kernel_backend.definition.script.parts import KIND, SKELETON, STATE, TIMES, VALUE
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.values import nearest
 from kernel_backend.text.terminal import tell
@@ -15,32 +18,96 @@ from kernel_backend.text.terminal import tell
 if TYPE_CHECKING:
     import torch
 
-_USUAL = ("model", "net", "network")
+_INDEX = re.compile(r"\[('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|-?\d+)\]")
 
 
-def chosen(found: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return those torch modules of a program that are to be loaded, by the names of their variables.
+def chosen(found: Mapping[str, dict[str, Any]], name: str) -> tuple[str, dict[str, dict[str, Any]]]:
+    """Return the variable to load, and the states of all that it holds, by names such as `members[0]`.
 
-    `found` has all of them. `name` selects one, or is `auto`: then it is the only module, else one with a usual name
-    such as `model`, else all. Raises InvalidRequest for an unknown name.
+    `found` has the states of all that the program has trained. `name` selects a variable or an element of one, or is
+    `auto`: then it is the only variable whose modules are not parts of another's. Raises InvalidRequest for an unknown
+    name, and if there are several such variables.
     """
     if name == "auto":
-        likely = list(found) if len(found) == 1 else [each for each in _USUAL if each in found][:1]
-        return {each: found[each] for each in likely} or found
-    if name not in found:
-        raise InvalidRequest(
-            f"the program has no module {name}{nearest(name, found)}; there are: {' '.join(found) or 'none'}"
+        candidates = _candidates(found)
+        if len(candidates) != 1:
+            raise InvalidRequest(_several(candidates))
+        name = candidates[0]
+    held = {each: state for each, state in found.items() if each == name or each.startswith(f"{name}[")}
+    if not held:
+        there = " ".join(dict.fromkeys(map(_variable, found))) or "none"
+        raise InvalidRequest(f"the program has no module {name}{nearest(name, found)}; there are: {there}")
+    return name, {name: held[name]} if name in held else held
+
+
+def _variable(name: str) -> str:
+    return name.partition("[")[0]
+
+
+def _candidates(found: Mapping[str, dict[str, Any]]) -> list[str]:
+    """Return the variables that hold modules, or trained tensors where there is none, each module once.
+
+    Left out are variables all of whose tensors another variable has, too, and copies of a module's state.
+    """
+    modules = [name for name, state in found.items() if KIND not in state]
+    held: dict[str, set[int]] = {}
+    for name in modules or [name for name, state in found.items() if state[KIND] == VALUE]:
+        held.setdefault(_variable(name), set()).update(map(id, found[name][STATE].values()))
+    names = list(held)
+    return [
+        name
+        for place, name in enumerate(names)
+        if not any(
+            held[name] < held[other] or (held[name] == held[other] and before < place)
+            for before, other in enumerate(names)
         )
-    return {name: found[name]}
+    ]
 
 
-def made(name: str, state: dict[str, Any], definitions: ModuleType) -> torch.nn.Module | dict[str, Any]:
-    """Return the module `name` with its weights, in evaluation mode.
+def _several(candidates: list[str]) -> str:
+    if not candidates:
+        return (
+            "the program has trained no module or tensor that a variable of it held at its end: write what it made "
+            "into a file, or save it with run.artifact()"
+        )
+    lines = ", ".join(f'job.load("{each}")' for each in candidates)
+    return f"the program has trained several models: write {lines}"
+
+
+def nested(name: str, found: Mapping[str, Any]) -> Any:
+    """Return the value of the variable `name`, with lists and dicts as the program had them.
+
+    Examples
+    --------
+    >>> nested("nets", {"nets[0]": "a", "nets[1]": "b"}), nested("nets", {"nets['a'][0]": 1, "nets['b'].net": 2})
+    (['a', 'b'], {'a': [1], 'b': {'net': 2}})
+    """
+    if name in found:
+        return found[name]
+    inner: dict[Any, dict[str, Any]] = {}
+    for each, value in found.items():
+        index = _INDEX.match(each, len(name))
+        key = ast.literal_eval(index[1]) if index else each[len(name) + 1 :]
+        inner.setdefault(key, {})[each[index.end() :] if index else ""] = value
+    values = {key: nested("", each) for key, each in inner.items()}
+    return list(values.values()) if list(values) == list(range(len(values))) else values
+
+
+def made(name: str, state: dict[str, Any], definitions: ModuleType) -> torch.nn.Module | torch.Tensor | dict[str, Any]:
+    """Return the module `name` with its weights, in evaluation mode; or what is trained without a module.
 
     If the module cannot be created from `definitions`, the reason is printed, and its state_dict returned.
     """
     from kernel_backend.runner.forms.script.state.skeleton import module_of
 
+    if state.get(KIND) == VALUE:
+        tensor: torch.Tensor = state[STATE][VALUE]
+        return tensor
+    if state.get(KIND) == STATE:
+        return dict(state[STATE])
+    if TIMES in state:
+        several = f"{name} is the last of {state[TIMES]} modules that this variable of a function has held"
+        tell(f"{several}: to have each, let the program keep them in a list or dict", file=sys.stderr)
     if SKELETON not in state:
         tell(f"{name} has what cannot be pickled: this is its state_dict", file=sys.stderr)
         return dict(state[STATE])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from jupyter_ext.job.keras_weights import choose_backend, set_weights
 from jupyter_ext.job.own_classes import with_own_classes
-from jupyter_ext.job.script_modules import chosen, made
+from jupyter_ext.job.script_modules import chosen, made, nested
 from kernel_backend.client import Client
 from kernel_backend.commands.download import fetch_part
 from kernel_backend.definition.contract import Function
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 Weights = Literal["auto", "model", "ema"] | str  # or a part's name that a user's loop registered
 
 
-# One module, or several by name; for a training loop without a function `model`, the state_dict of a part.
-Models: TypeAlias = "torch.nn.Module | dict[str, Any]"
+# One module, or several by name or in a list; for a training loop without a function `model`, the state_dict of a part.
+Models: TypeAlias = "torch.nn.Module | torch.Tensor | dict[str, Any] | list[Any]"
 
 
 def load(client: Client, number: int, choices: Sequence[CheckpointInfo], weights: Weights) -> Models:
@@ -47,7 +47,8 @@ def load(client: Client, number: int, choices: Sequence[CheckpointInfo], weights
     """
     import torch
 
-    if found := _of_program(client, number, choices, weights):
+    found = _of_program(client, number, choices, weights)
+    if found is not None:  # not its truth, for which a module may be asked for its length
         return found
     source, snapshot = client.source(number)
     definition = parse(source, snapshot.roles_from, snapshot.contract)
@@ -71,7 +72,7 @@ def load(client: Client, number: int, choices: Sequence[CheckpointInfo], weights
             if definition.form == "keras":
                 set_weights(model, manifest, state)
                 return model
-            module = torch.nn.ModuleDict(model) if isinstance(model, dict) else model
+            module: Any = torch.nn.ModuleDict(model) if isinstance(model, dict) else model
             module.load_state_dict(state)
             module.eval()
             return model
@@ -79,25 +80,26 @@ def load(client: Client, number: int, choices: Sequence[CheckpointInfo], weights
 
 
 def _of_program(client: Client, number: int, choices: Sequence[CheckpointInfo], weights: Weights) -> Models | None:
-    """Return the trained torch modules of a program with a training loop of its own; None for other definitions.
+    """Return what a program with a training loop of its own has trained; None for other definitions.
 
     `choices` are checkpoints in order of preference; a damaged one is skipped. `weights` is the variable of the wanted
-    module, or `auto`. A single module is returned itself, several as a dict by variable.
+    module, tensor, or container of these, or `auto` for the only one.
     """
     for place, info in enumerate(choices, 1):
         try:
             manifest = _manifest(client, number, info)
             if PART not in manifest.state:
                 return None
-            states = chosen(_state(client, number, manifest, PART), weights)
+            name, states = chosen(_state(client, number, manifest, PART), weights)
         except CheckpointDamaged as damage:
             if place == len(choices):
                 raise
             tell(f"{damage.message}: step {choices[place].step} is taken", file=sys.stderr)
         else:
             definitions = loaded(client.experiment(number).experiment.snapshot, lambda: client.archive(number))
-            found = {name: made(name, state, definitions) for name, state in states.items()}
-            return next(iter(found.values())) if len(found) == 1 else found
+            return cast(
+                "Models", nested(name, {each: made(each, state, definitions) for each, state in states.items()})
+            )
     return None
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch import Tensor
 
 from kernel_backend.checkpoints.base import Manifest, checkpoint_id
 from kernel_backend.checkpoints.directory import Directory
 from kernel_backend.checkpoints.writer import flatten, pieces
+from kernel_backend.definition.script.parts import PART
 from kernel_backend.store.sql import SqlStore
 
 
@@ -28,13 +29,22 @@ def uid(home: Path) -> str:
         store.close()
 
 
-def commit(home: Path, step: int, attempt: int = 1, ema: float | None = None, **metrics: float) -> Path:
+def commit(
+    home: Path,
+    step: int,
+    attempt: int = 1,
+    ema: float | None = None,
+    modules: dict[str, Any] | None = None,
+    **metrics: float,
+) -> Path:
     """Commit a checkpoint of trial 1.1 with all weights equal to `step` (averaged: `ema`).
 
-    Return the file of its model part.
+    `modules` are those of a program with a training loop. Return the file of its model part.
     """
     place = Directory(folder(home))
-    states: dict[str, dict[str, Tensor]] = {"model": {"weight": torch.full((1, 2), float(step))}}
+    states: dict[str, dict[str, Any]] = {"model": {"weight": torch.full((1, 2), float(step))}}
+    if modules is not None:
+        states[PART] = modules
     if ema is not None:
         states["ema"] = {"weight": torch.full((1, 2), ema)}
     state, parts = {}, []

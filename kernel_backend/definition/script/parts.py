@@ -7,6 +7,9 @@ from typing import Any
 
 PART = "modules"  # state of each module by variable name, with its pickled structure if it can be recreated
 STATE, SKELETON = "state", "skeleton"
+KIND = "kind"  # of a value that is no module: `VALUE` for a tensor, which is its only one, or `STATE` for a state_dict
+VALUE = "value"
+TIMES = "times"  # of modules that a function's variable held one after another, of which this is the last
 PROGRAM = "program"  # everything else, with `BLOBS`: the bytes of tensors and arrays, each named by its digest
 BLOBS, STATIONS = "blobs", "stations"
 SHARED = "shared"  # contents of the program that are tensors of its modules: module, key and strides, by digest
