@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import socket
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,13 +14,16 @@ from traitlets import TraitError
 from kernel_backend.app import Daylight
 from kernel_backend.client import Client
 from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.webhooks.rules import HostRules
 from kernel_backend.retry import RetryPolicy
 from kernel_backend.service.outbox import sender
 from kernel_backend.service.outbox.config import OutboxConfig
+from tests.api.people import FakeHub
 from tests.api.served import Served, StillEngine, ended, submit
 from tests.support.mail import MailServer
+from tests.support.receivers import Receiver
 from tests.support.world import until
 
 
@@ -56,6 +61,30 @@ def test_a_mail_tells_the_end_and_is_sent_again_until_the_server_takes_it(
     assert base64.b64decode(server.logins[0]) == b"\0robot\0p@ss"
     assert {each.upper() for each in server.recipients} == {"TO:<DAVE@EXAMPLE.ORG>"}
     served.stop()
+
+
+def test_a_mail_server_that_hangs_delays_mail_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sender, "LOOK_S", 0.02)
+    silent, receiver, people = socket.create_server(("127.0.0.1", 0)), Receiver(), FakeHub()
+    url = f"smtp://127.0.0.1:{silent.getsockname()[1]}"
+    rules = HostRules(hosts=("example.org", "127.0.0.1"), inside=False, mail=True)
+    served = Served(tmp_path, StillEngine(), identity=people, outbox=OutboxConfig(rules, url, "daylight@example.org"))
+    names = [f"user{number}" for number in range(8)]
+    people.people |= {name: Person(name=name) for name in names}
+    for name in names:
+        with closing(served.client(name)) as client:
+            for _ in range(2):
+                client.add_webhook("mailto:dave@example.org", ["submitted"])
+            submit(client, "one")
+    waiting = [silent.accept()[0] for _ in range(16)]  # all places of mail
+    with closing(served.client("dave")) as dave:
+        dave.add_webhook(receiver.url, ["submitted"])
+        submit(dave, "two")
+        until(lambda: receiver.taken, "dave is told")
+    for each in (*waiting, silent):
+        each.close()
+    served.stop()
+    receiver.stop()
 
 
 def test_without_a_server_there_is_no_mail(client: Client) -> None:

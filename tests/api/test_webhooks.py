@@ -6,9 +6,13 @@ import base64
 import hashlib
 import hmac
 import json
+import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,13 +22,13 @@ from kernel_backend.errors import Conflict, Forbidden, InvalidRequest, NotFound
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.reports import Delivery
 from kernel_backend.model.trial import Failure
-from kernel_backend.model.webhooks.rules import DAY_S, HostRules
+from kernel_backend.model.webhooks.rules import DAY_S, TRIES, HostRules
 from kernel_backend.retry import RetryPolicy
-from kernel_backend.service.outbox import http, sender
+from kernel_backend.service.outbox import http, limits, sender
 from kernel_backend.service.outbox.config import OutboxConfig
 from tests.api.people import FakeHub
 from tests.api.served import TOKEN, Served, StillEngine, report, started, submit, token_of
-from tests.support.receivers import Message, Receiver
+from tests.support.receivers import Message, RawReceiver, Receiver
 from tests.support.world import until
 
 EVERYTHING = ("submitted", "completed", "failed", "stopped")
@@ -165,6 +169,54 @@ def test_a_webhook_that_has_failed_for_a_day_is_switched_off_until_a_test_succee
     until(lambda: client.webhooks()[0].off.startswith("the receiver said that it is gone"), "it is off at once")
 
 
+OK = b"HTTP/1.1 200 OK\r\n"
+WRONG = {
+    "headers beyond 64 KiB": [OK, b"X: " + b"a" * 70_000 + b"\r\n\r\n"],
+    "headers without an end": [OK, *[b"X: " + b"a" * 1000 + b"\r\n"] * 100],
+    "no HTTP": [bytes(range(256)) * 16],
+    "nothing": [b""],
+    "a reset": [],
+    "a status that is no number": [b"HTTP/1.1 abc OK\r\n\r\n"],
+    "an unknown status": [b"HTTP/1.1 999 So\r\nContent-Length: 0\r\n\r\n"],
+    "a header without a colon": [OK, b"here\r\n\r\n"],
+    "a length that is no number": [OK, b"Content-Length: many\r\n\r\n"],
+    "a length below zero": [OK, b"Content-Length: -1\r\n\r\n"],
+    "two lengths": [OK, b"Content-Length: 1\r\nContent-Length: 2\r\n\r\nab"],
+    "a length beyond all": [OK, b"Content-Length: 99999999999999\r\n\r\n"],
+    "half a body": [OK, b"Content-Length: 10\r\n\r\nabc"],
+    "a body without an end": [OK, b"\r\n", *[bytes(2**16)] * 100],
+    "chunks without an end": [
+        OK,
+        b"Transfer-Encoding: chunked\r\n\r\n",
+        *[b"10000\r\n" + bytes(2**16) + b"\r\n"] * 100,
+    ],
+    "a chunk that is none": [OK, b"Transfer-Encoding: chunked\r\n\r\nzz\r\n"],
+    "a redirect that leads nowhere": [b"HTTP/1.1 302 Found\r\nLocation: http://[\r\nContent-Length: 0\r\n\r\n"],
+    "no TLS": [b""],
+}
+
+
+def test_whatever_a_receiver_does_wrong_is_a_failed_delivery(
+    served: Served, client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(limits, "MOST_TESTS", len(WRONG))
+    raw = RawReceiver(list(WRONG.values()))
+    store, hooks = served.service._store, {}
+    for index, wrong in enumerate(WRONG):
+        scheme = "https" if wrong == "no TLS" else "http"
+        hook = client.add_webhook(f"{scheme}://127.0.0.1:{raw.port}/{index}", ["submitted"])
+        store.change_webhook(store.webhook(hook.id), failing_since=time.time() - DAY_S)
+        hooks[hook.id] = wrong
+    submit(client, "one")
+    until(lambda: all(each.off for each in client.webhooks()), "all are switched off")
+    assert {hooks[each.id]: each.problem for each in client.webhooks() if not each.problem} == {}
+    tries = {wrong: raw.asked[f"/{index}"] for index, wrong in enumerate(WRONG)}
+    assert tries == {wrong: 0 if wrong == "no TLS" else TRIES for wrong in WRONG}
+    assert [hooks[id] for id in hooks if not client.test_webhook(id).problem] == []
+    assert [each.getMessage() for each in caplog.records if each.exc_info] == []
+    raw.stop()
+
+
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[Callable[[str], Client]]:
     config = OutboxConfig(HostRules(hosts=("*.example.org", "127.0.0.1", "localhost*"), inside=False))
@@ -248,3 +300,66 @@ def test_the_command_line_shows_no_secret_twice(
     assert "is removed" in said("remove", "2")
     assert "takes one address or id" in said("test", code=2)
     assert TOKEN not in listed
+
+
+def test_names_that_do_not_resolve_delay_nobody_elses_messages_and_answers(
+    hub: Callable[[str], Client], receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "TIMEOUT_S", 0.5)
+    real, asked, answered = socket.getaddrinfo, [], threading.Event()
+
+    def getaddrinfo(host: str, *rest: Any, **named: Any) -> Any:
+        if not host.endswith(".example.org"):
+            return real(host, *rest, **named)
+        asked.append(host)
+        answered.wait()
+        raise socket.gaierror(f"{host} is not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    dave, eve = hub("dave"), hub("eve")
+    dave.add_webhook(receiver.url, ["submitted"])
+    ids = [eve.add_webhook(f"https://n{number}.example.org/", ["submitted"]).id for number in range(20)]
+    try:
+        submit(eve, "of eve")
+        until(lambda: any("is looked up once" in each.problem for each in eve.webhooks()), "eve has her share")
+        assert "is looked up once" in eve.test_webhook(ids[-1]).problem
+        submit(dave, "of dave")
+        until(lambda: receiver.taken, "dave is told")
+        assert len(asked) == 3
+    finally:
+        answered.set()
+
+
+def test_slow_receivers_of_a_user_hold_two_places(hub: Callable[[str], Client], receiver: Receiver) -> None:
+    dave, eve = hub("dave"), hub("eve")
+    slow = Receiver()
+    for _ in range(20):
+        eve.add_webhook(slow.url, ["submitted"])
+    dave.add_webhook(receiver.url, ["submitted"])
+    slow.hold()
+    submit(eve, "of eve")
+    until(lambda: len(slow.messages) == 2, "eve's places are taken")
+    submit(dave, "of dave")
+    until(lambda: receiver.taken, "dave is told")
+    assert len(slow.messages) == 2
+    slow.stop()
+
+
+def test_a_user_tests_one_webhook_at_a_time_and_a_few_a_minute(
+    hub: Callable[[str], Client], receiver: Receiver
+) -> None:
+    dave, eve = hub("dave"), hub("eve")
+    hook, other = dave.add_webhook(receiver.url).id, eve.add_webhook(receiver.url).id
+    receiver.hold()
+    with ThreadPoolExecutor(1) as thread:
+        first = thread.submit(dave.test_webhook, hook)
+        assert receiver.held.wait(20)
+        with pytest.raises(Conflict, match="is running: wait for its result"):
+            dave.test_webhook(hook)
+        receiver.let_go()
+        assert first.result(20).problem == ""
+    for _ in range(4):
+        assert dave.test_webhook(hook).problem == ""
+    with pytest.raises(Conflict, match=r"5 tests of webhooks within 60 s are the limit: try again in \d+ s"):
+        dave.test_webhook(hook)
+    assert eve.test_webhook(other).problem == ""

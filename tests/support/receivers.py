@@ -1,11 +1,16 @@
-"""Run a small HTTP server that receives webhooks' messages, and fails on request."""
+"""Run small servers that receive webhooks' messages: one that fails on request, and one that answers any bytes."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import socket
+import socketserver
+import struct
 import threading
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -108,3 +113,55 @@ class _Handler(RequestHandler):
         receiver: Receiver = self.settings["receiver"]
         self.set_status(await receiver.take(Message(dict(self.request.headers), self.request.body, 0)))
         self.set_header("Location", "http://127.0.0.1:9/elsewhere")
+
+
+class RawReceiver:
+    """Receiver that answers a request to `/N` with the N-th of `answers`: pieces of bytes, and a reset if it is empty.
+
+    `asked` counts the requests by their path.
+    """
+
+    def __init__(self, answers: Sequence[Sequence[bytes] | Iterator[bytes]]) -> None:
+        self.answers, self.asked = answers, Counter[str]()
+        self._server = _RawServer(("127.0.0.1", 0), _RawHandler)
+        self._server.receiver = self
+        self.port = int(self._server.server_address[1])
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(20)
+
+
+class _RawServer(socketserver.ThreadingTCPServer):
+    receiver: RawReceiver
+    daemon_threads = True
+
+
+class _RawHandler(socketserver.StreamRequestHandler):
+    server: _RawServer
+
+    def handle(self) -> None:
+        with contextlib.suppress(OSError):
+            path = self._path()
+            if not path.startswith("/"):  # no HTTP, such as TLS: not understood
+                self.wfile.write(b"what?\r\n")
+                return
+            self.server.receiver.asked[path] += 1
+            pieces = self.server.receiver.answers[int(path[1:])]
+            if not pieces:
+                self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            for piece in pieces:
+                self.wfile.write(piece)
+
+    def _path(self) -> str:
+        words, length = self.rfile.readline(2000).split(b" "), 0
+        if len(words) != 3:
+            return ""
+        while (line := self.rfile.readline(2000)).strip():
+            if line.lower().startswith(b"content-length:"):
+                length = int(line.partition(b":")[2])
+        self.rfile.read(length)
+        return words[1].decode()

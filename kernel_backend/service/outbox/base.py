@@ -8,6 +8,9 @@ from kernel_backend.errors import DaylightError
 from kernel_backend.model.webhooks.payload import Payload
 from kernel_backend.model.webhooks.records import StoredWebhook
 
+AT_ONCE = 16  # messages that a transport sends at the same time
+PER_OWNER = 2  # of these, messages to webhooks of one owner
+
 
 class NotDelivered(DaylightError):
     """Error: a message was not delivered. `gone` is True if the receiver has said that it wants no more messages."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import smtplib
 import ssl
+from concurrent.futures import ThreadPoolExecutor
 from email.message import EmailMessage
 from email.utils import formatdate
 from urllib.parse import unquote, urlsplit
@@ -12,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.webhooks.payload import Payload
 from kernel_backend.model.webhooks.records import StoredWebhook
-from kernel_backend.service.outbox.base import NotDelivered
+from kernel_backend.service.outbox.base import AT_ONCE, NotDelivered
 
 TIMEOUT_S = 20.0
 _PORTS = {"smtp": 25, "smtps": 465, "smtp+starttls": 587}
@@ -33,24 +34,28 @@ class MailTransport:
     """Transport that sends mail through a server.
 
     The server's URL is `smtp://`, `smtps://` or `smtp+starttls://[user:password@]host[:port]`. The id of a message
-    becomes the mail's Message-ID, by which a mail that was sent twice is recognised.
+    becomes the mail's Message-ID, by which a mail that was sent twice is recognised. Threads of its own wait for the
+    server, so that one that hangs stops mail alone.
     """
 
     def __init__(self, url: str, sender: str) -> None:
         check_smtp_url(url)
         self._server, self._sender = urlsplit(url), sender
+        self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="mail")
 
     async def send(self, hook: StoredWebhook, message: Payload) -> None:
         """Pass a message as a mail to the mail server; raises NotDelivered."""
         try:
-            await asyncio.to_thread(self._hand_over, _mail(self._sender, hook.url.partition(":")[2], message))
+            mail = _mail(self._sender, hook.url.partition(":")[2], message)
+            await asyncio.get_running_loop().run_in_executor(self._threads, self._hand_over, mail)
         except smtplib.SMTPRecipientsRefused:
             raise NotDelivered("the mail server refused the address") from None
         except (OSError, ValueError) as error:  # smtplib's own errors are OSErrors
             raise NotDelivered(f"the mail server: {str(error)[:200] or type(error).__name__}") from None
 
     def close(self) -> None:
-        """Do nothing: `send` opens and closes a connection for each mail."""
+        """Drop mails that no thread has begun to send; each mail's connection is closed once it was sent."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _hand_over(self, mail: EmailMessage) -> None:
         parts = self._server

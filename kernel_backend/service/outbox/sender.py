@@ -14,13 +14,13 @@ from kernel_backend.model.webhooks.records import Notice, StoredWebhook
 from kernel_backend.model.webhooks.rules import check_url, reason_off, redacted
 from kernel_backend.retry import RetryPolicy
 from kernel_backend.service.notifier import Notifier, wait_for
-from kernel_backend.service.outbox.base import NotDelivered
+from kernel_backend.service.outbox.base import NotDelivered, Transport
 from kernel_backend.service.outbox.config import OutboxConfig
+from kernel_backend.service.outbox.limits import SendLimit, TestLimit
 from kernel_backend.store.base import Store, StoreUnavailable
 
 LOOK_S = 1.0  # between looks at the outbox, at least
 QUIET_S = 60.0  # between looks while nothing changes
-AT_ONCE = 16  # messages that are being sent at the same time
 BACKOFF = RetryPolicy((1.0, 5.0, 30.0, 120.0, 600.0, 1800.0))
 
 _log = logging.getLogger(__name__)
@@ -29,14 +29,16 @@ _log = logging.getLogger(__name__)
 class OutboxSender:
     """Task that delivers each notice at least once: a notice stays stored until its receiver has confirmed it.
 
-    Each webhook has a task of its own while notices wait for it, so that a slow receiver delays no other.
+    Each webhook has a task of its own while notices wait for it, and each transport its own places, of which an owner
+    gets a few: a slow receiver delays no other, nor other owners.
     """
 
     def __init__(self, store: Store, bus: Notifier, config: OutboxConfig) -> None:
         self._store, self._bus, self._transports, self._rules = store, bus, config.transports(), config.rules
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._again: dict[int, asyncio.Event] = {}  # set to retry a webhook now
-        self._places = asyncio.Semaphore(AT_ONCE)
+        self._sending = {transport: SendLimit() for transport in self._transports.values()}
+        self._tests = TestLimit()
 
     async def run(self) -> None:
         """Deliver notices to all webhooks until cancelled."""
@@ -53,14 +55,16 @@ class OutboxSender:
         finally:
             await self._end()
 
-    async def test(self, hook: StoredWebhook) -> str:
-        """Send a test message to a webhook now; return why it was not delivered, "" if it was.
+    async def test(self, user: str, hook: StoredWebhook) -> str:
+        """Send a test message to a webhook now, for a user; return why it was not delivered, "" if it was.
 
-        After a delivery, a webhook that was switched off is switched on again, and its waiting notices are sent.
+        After a delivery, a webhook that was switched off is switched on again, and its waiting notices are sent. Raises
+        Conflict if the user tests another one, or has tested too many.
         """
         notice = Notice(seq=0, id=uuid4().hex, webhook=hook.id, event=TEST, experiment=0, at=time.time())
         try:
-            await self._send(hook, payload(notice, None))
+            with self._tests.of(user):
+                await self._send(hook, payload(notice, None))
         except NotDelivered as error:
             return error.message
         await asyncio.to_thread(self._store.change_webhook, hook, off="", problem="", failing_since=None)
@@ -91,6 +95,9 @@ class OutboxSender:
                 except StoreUnavailable as error:
                     _log.debug("webhook %d is continued later: %s", id, error)
                     delivered = False
+                except Exception:
+                    _log.exception("webhook %d is continued later", id)
+                    delivered = False
                 if delivered is None:
                     return
                 failures = 0 if delivered else failures + 1
@@ -114,21 +121,32 @@ class OutboxSender:
             return None
         if hook.off:
             return None
+        message = payload(notice, await self._overview(notice.experiment))
         try:
-            await self._send(hook, payload(notice, await self._overview(notice.experiment)))
+            async with self._sending[self._transport(hook)].of(hook.owner):
+                await self._send(hook, message)
         except NotDelivered as error:
             return await self._failed(hook, error, failures + 1)
         await asyncio.to_thread(self._store.delivered, notice, time.time())
         return True
 
     async def _send(self, hook: StoredWebhook, message: Payload) -> None:
-        """Send a message to a webhook now; raises NotDelivered, also if the rules no longer allow its address."""
+        """Send a message to a webhook now.
+
+        Raises NotDelivered for whatever the receiver does wrong, and if the rules no longer allow its address.
+        """
         try:
             check_url(hook.url, self._rules)  # the rules may have changed since it was added
+            await self._transport(hook).send(hook, message)
+        except NotDelivered:
+            raise
         except InvalidRequest as error:
             raise NotDelivered(error.message) from None
-        async with self._places:
-            await self._transports[hook.url.partition(":")[0].lower()].send(hook, message)
+        except Exception as error:  # a receiver may answer anything, which libraries report in many ways
+            raise NotDelivered(f"no usable answer: {str(error)[:200] or type(error).__name__}") from None
+
+    def _transport(self, hook: StoredWebhook) -> Transport:
+        return self._transports[hook.url.partition(":")[0].lower()]
 
     async def _overview(self, number: int) -> Overview | None:
         try:

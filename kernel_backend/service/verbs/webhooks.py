@@ -76,9 +76,10 @@ class WebhookVerbs:
     async def test(self, who: Person, id: int) -> Tried:
         """Send a test message to a webhook; return whether it was delivered.
 
-        A delivery switches a webhook on that was switched off.
+        A delivery switches a webhook on that was switched off. Raises Conflict for several tests at a time, and for too
+        many within a minute.
         """
-        problem = await self._sender.test(await self._own(who, id))
+        problem = await self._sender.test(who.name, await self._own(who, id))
         waiting = await asyncio.to_thread(self._store.waiting_notices)
         return Tried(webhook=_shown(await self._own(who, id), waiting.get(id, 0)), problem=problem)
 
