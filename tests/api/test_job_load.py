@@ -26,8 +26,8 @@ from kernel_backend.model.experiment import Config, Metric, Submission
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.reports import Delivery
 from kernel_backend.model.snapshot import Environment, Snapshot
-from kernel_backend.snapshots.archive import pack_snapshot, unpack
 from kernel_backend.runner.forms.script.named_modules import NamedModules
+from kernel_backend.snapshots.archive import pack_snapshot, unpack
 from kernel_backend.snapshots.loaded import loaded
 from tests.api.committed import commit, spoil
 from tests.api.served import TOKEN, Served, archive, ended, started, token_of
@@ -379,21 +379,10 @@ def test_a_loaded_model_is_of_the_notebooks_class_where_that_is_the_same(
     assert net(torch.ones(1, 2)).item() == 20.0
 
 
-PROGRAM = (
-    NET
-    + """\
-net = torch.compile(Net(2), backend="eager")
-for _ in range(2):
-    net(torch.ones(1, 2)).sum().backward()
-"""
-)
-
-
-def test_a_module_that_has_no_truth_is_loaded(client: Client, tmp_path: Path) -> None:
-    loaded = submitted(client, PROGRAM)
+def test_a_module_that_has_no_truth_is_loaded(job: Job, tmp_path: Path) -> None:
     made = torch.compile(torch.nn.Linear(2, 1), backend="eager")
     commit(tmp_path, 5, modules=NamedModules({"net": made}, list).state_dict())
-    net = loaded.load("net", wait=False)
+    net = job.load("net", wait=False)
     with pytest.raises(TypeError, match="len"):
         bool(net)
     assert torch.equal(net(torch.ones(1, 2)), made(torch.ones(1, 2)))
