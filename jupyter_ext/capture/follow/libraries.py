@@ -105,7 +105,7 @@ SHARED = _names("getLogger get_logger getcontext localcontext")
 AMBIENT = frozenset(
     {
         *(("sys", "path"), ("sys", "modules"), ("sys", "meta_path"), ("sys", "setrecursionlimit"), ("os", "environ")),
-        *(("site", "addsitedir"), ("locale", "setlocale"), ("dotenv", "load_dotenv")),
+        *(("site", "addsitedir"), ("locale", "setlocale"), ("dotenv", "load_dotenv"), ("mlflow", "autolog")),
     }
 )
 # Methods that begin or end an effect of a package's object, as `torch.no_grad().__enter__()`.
@@ -155,11 +155,12 @@ _GENERATORS = {
 }
 # Functions that return a sequence of their argument's elements, in iteration order.
 ORDERING = _names("list tuple enumerate iter zip map array fromkeys join DataFrame Series Index deque islice chain pop")
-# Calls that change a module's settings: `torch.manual_seed(0)`, `np.random.seed(0)`, `sys.path.append(...)`.
+# Calls that change a module's settings: `torch.manual_seed(0)`, `sys.path.append(...)`, `wandb.init(...)`.
 _SETTING = re.compile(
     r"_*(set|seed|manual_seed|use|enable|disable|register|add|update|append|insert|extend|remove|filter|simplefilter"
     r"|basicConfig|config|reset|reload|patch|pop|clear|field_size_limit|option"
-    r"|rc$|rcdefaults$|pandas$|load_dotenv$|setdefault|captureWarnings|signal$|dictConfig|fileConfig|tzset)"
+    r"|rc$|rcdefaults$|pandas$|load_dotenv$|setdefault|captureWarnings|signal$|dictConfig|fileConfig|tzset"
+    r"|init$|init_(?:run|project|notebook_mode)$|initialize|start$|start_run$|finish$|end_run$|stop$|autolog$)"
 )
 _KEEPING = re.compile(r"register|callback|on_|add_|connect|subscribe|attach|push|enter_context|bind|set_|install|hook")
 

@@ -62,7 +62,7 @@ def change_package(state: AbstractState, package: str, path: tuple[str, ...]) ->
     """Mark `path` in a package as changed, except if the statement sets a secret, which snapshots must not contain."""
     if state.sets_secret:
         return
-    if path and ((package, path[0]) in libraries.AMBIENT or package == "builtins"):
+    if path and ({(package, path[0]), (package, path[-1])} & libraries.AMBIENT or package == "builtins"):
         state.out.ambient = True
     if path and package == "builtins":
         state.out.bound.add(path[0])
