@@ -26,7 +26,8 @@ class Call(NamedTuple):
 class Sources(NamedTuple):
     """Folders of the user's code.
 
-    `code` has the unpacked training definition; relative paths in the notebook cell start at `cwd`.
+    `code` has the unpacked training definition; relative paths in the notebook cell start at `cwd`. The program of a
+    command has the path of the user's own file, which may be elsewhere in the snapshot's project.
     """
 
     code: Path
@@ -56,9 +57,10 @@ def users_frame(call: Call, sources: Sources) -> Frame | None:
 
 
 def _name(path: Path, sources: Sources) -> str | None:
-    """Return a file's path relative to the project or the working folder; None for files outside, such as packages."""
+    """Return a file's path relative to the working folder or the project; None for files outside, such as packages."""
     installed = "site-packages" in path.parts or path.is_relative_to(sys.prefix) or path.is_relative_to(OURS)
-    for folder in (sources.code, sources.cwd):
+    project = sources.snapshot.project if sources.snapshot else None
+    for folder in (sources.code, sources.cwd, *((Path(project.root),) if project else ())):
         if path.is_relative_to(folder) and not installed:
             name = path.relative_to(folder)
             return str(name.relative_to(PROJECT) if name.parts[0] == PROJECT and folder == sources.code else name)

@@ -213,6 +213,7 @@ def test_a_program_that_cannot_go_on_says_why_and_begins_anew(trial, tmp_path):
 
 WITH_ARGUMENTS = f"""
 import argparse
+import inspect
 import sys
 from pathlib import Path
 import torch
@@ -237,8 +238,11 @@ for epoch in range(args.epochs):
         opt.step()
     print(f"epoch {{epoch}} loss {{loss.item()!r}}")
     Path(__file__).with_name("log.txt").open("a").write(f"{{epoch}} {{loss.item()!r}}\\n")
+def here():
+    return sys._getframe().f_code.co_filename == __file__ == inspect.getfile(here)
 if __name__ == "__main__":
     print(args.name, sum(each.double().sum().item() for each in model.parameters()))
+    print(here(), inspect.getsource(here))
     sys.exit(0)
 """
 STEPS = """
@@ -277,6 +281,7 @@ def test_a_command_whose_loop_is_taken_goes_on_as_the_program_by_itself(tmp_path
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(text)
     killed.killed_at(8)
+    Path(killed.folder, program["program"]).write_text(f"# edited since\n{source}")
     second = killed.run(resume_from=killed.pinned())
     assert second.codes == [0], second.logs()
     assert second.started.resumed_from == "8-1"

@@ -144,7 +144,7 @@ def _plain(path: Path) -> dict[str, Any]:
 
 
 def _form(path: Path, listener: _Listener, checkpoint: bytes | None) -> dict[str, Any]:
-    program = Program(module_tree(path.read_text()), path, Start(path, [str(path)], [path.parent]))
+    program = Program(module_tree(path.read_text()), Start(path, [str(path)], [path.parent]))
     listener.heads_of = heads = Heads(listener, lambda: program.sites, program.deepest, always=True)
     heads.snapshots = Snapshots(program.builtins, program.module, program.codes)
     listener.modules = NamedModules(vars(program.module), heads.frames)

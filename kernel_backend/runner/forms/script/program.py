@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 import builtins
+import linecache
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -22,12 +22,16 @@ from kernel_backend.runner.process_end import ending_normally
 class Program:
     """Program that can be run: its main module, and the modules of its project."""
 
-    def __init__(self, tree: ast.Module, path: Path, start: Start) -> None:
-        """Find the program's training loops. `tree` is the syntax tree of its source, which is in the file `path`.
+    def __init__(self, tree: ast.Module, start: Start, source: str = "") -> None:
+        """Find the program's training loops. `tree` is the syntax tree of its source.
 
-        `start` has its command line and module search path.
+        `start` has its file, command line and module search path. If `source` is given, tracebacks and `inspect` read
+        its lines in place of the file's, which the user may have edited since the submission.
         """
         self._start = start
+        if source:
+            name = str(start.file)
+            linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
         modules = project_modules(tree, start.folders, start.package)
         self.loops: tuple[TrainingLoop, ...] = training_loops(tree, modules)
         self.signs = signs(tree, self.loops, modules)
@@ -36,7 +40,7 @@ class Program:
         self.module = ModuleType("__main__")
         vars(self.module).update(__file__=str(start.file), __builtins__=self.builtins)
         self._imports = ProjectImports(list(modules), self.loops, self.builtins)
-        self._code = self._imports.rewrite(tree, "", str(path))
+        self._code = self._imports.rewrite(tree, "", str(start.file))
 
     @property
     def sites(self) -> Mapping[str, Site]:

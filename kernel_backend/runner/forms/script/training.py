@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from kernel_backend.artifacts.run import run
+from kernel_backend.definition.command_line import unmarked
 from kernel_backend.definition.script.definition import with_values
 from kernel_backend.definition.script.loops import TrainingLoop, summary
 from kernel_backend.definition.script.modules import shipped_modules, without_program
@@ -73,7 +74,7 @@ class ScriptTraining:
         written = with_values(loaded.cell, modules, rank.job.params, rank.config.epochs)
         self._training.counts = not marked(written.tree, loaded.snapshot.roles_from if loaded.snapshot else 1)
         start = start_of(rank.job, path, project, command, written.arguments)
-        self._program = Program(written.tree, path, start)
+        self._program = Program(written.tree, start, unmarked(path.read_text(encoding="utf-8")))
         if rank.config.reproducible != "off":
             self._training.guarantee = presumed(self._program.signs)
         every = rank.config.checkpoint_every
