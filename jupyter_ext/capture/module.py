@@ -34,6 +34,7 @@ from kernel_backend.definition.forms import TRAIN
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.sizes import size
 from kernel_backend.model.snapshot import Captured, Piece
+from kernel_backend.model.syntax import source_text
 
 _LINES = re.compile(r"\bline \d+\b(?! of \w)|\blines \d+(?:(?:,| to| and) \d+)+\b(?!(?:,| to| and) \d| of \w)")
 _FUTURE = re.compile(r"from\s+__future__\s+import\s+(.+)")
@@ -198,11 +199,12 @@ def capture_cell(
 
 
 def capture_file(path: Path) -> Capture:
-    """Return a file as one module; raise InvalidRequest if it cannot be read as UTF-8 text."""
+    """Return a file as one module; raise InvalidRequest if Python could not read it."""
     try:
-        source = _plain(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else f"it is no UTF-8 text ({error})"
+        source = _plain(source_text(path.read_bytes()))
+    except (OSError, ValueError, SyntaxError) as error:
+        unread = f"it is no UTF-8 text, and no line such as # coding: latin-1 begins it ({error})"
+        reason = error.strerror if isinstance(error, OSError) else unread
         raise InvalidRequest(f"{path} cannot be read: {reason}") from None
     count = len(source.rstrip("\n").split("\n"))
     return Capture(source, (Piece(cell=None, file=path.name, line=1, count=count, cell_line=1),), roles_from=1)

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from kernel_backend.model.syntax import source_text
+
 LONGEST = 1_000_000  # maximum length of a script
 # A magic as capture writes it into the module: `# !python train.py`.
 _MAGIC = re.compile(r"^\s*(?:pass  )?# ([%!].*)$")
@@ -35,8 +37,8 @@ class Script(NamedTuple):
     def source(self) -> str | None:
         """Return the text of the script; None if it cannot be read or is too long."""
         try:
-            text = Path(self.file).expanduser().read_text(encoding="utf-8")
-        except (OSError, ValueError, RuntimeError):
+            text = source_text(Path(self.file).expanduser().read_bytes())
+        except (OSError, ValueError, SyntaxError, RuntimeError):
             return None
         return text if len(text) <= LONGEST else None
 

@@ -35,7 +35,7 @@ def frameworks(code: Path, cwd: Path, gpus: bool = False) -> tuple[str, ...]:
     imports might read. A framework is left out if `code` or `cwd` has a module of its name.
     """
     try:
-        source = (code / "definition.py").read_text()
+        source = (code / "definition.py").read_text(encoding="utf-8")
         tree = ast.parse(source)
     except (OSError, ValueError, SyntaxError):  # the ranks report the error
         return ()

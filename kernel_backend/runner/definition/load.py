@@ -61,7 +61,7 @@ def load(
     """
     path = code / f"{MODULE}.py"
     snapshot = read_snapshot(code)
-    source = path.read_text()
+    source = path.read_text(encoding="utf-8")
     definition = (
         parse(source, snapshot.roles_from, snapshot.contract, shipped_modules(code, snapshot.project))
         if snapshot

@@ -96,7 +96,7 @@ class ProcessCheck:
 def process_check(code: Path) -> ProcessCheck:
     """Return the comparison for the snapshot in folder `code`; call this before the definition is loaded."""
     snapshot = read_snapshot(code)
-    cell = cell_of((code / DEFINITION).read_text(), snapshot.roles_from) if snapshot else ""
+    cell = cell_of((code / DEFINITION).read_text(encoding="utf-8"), snapshot.roles_from) if snapshot else ""
     return ProcessCheck(snapshot.process if snapshot else None, cell)
 
 

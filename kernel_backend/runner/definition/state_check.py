@@ -88,7 +88,7 @@ def _values_that_differ(
     if not differing:
         return []
     again = _imported_again(code, cwd, seed, alive)
-    made_in = cells_of((code / DEFINITION).read_text(), snapshot)
+    made_in = cells_of((code / DEFINITION).read_text(encoding="utf-8"), snapshot)
     of_rank = [name for name in differing if again.get(name) == snapshot.state[name].digest]
     by_chance = [
         name for name in differing if name not in of_rank and again.get(name, here.get(name)) != here.get(name)

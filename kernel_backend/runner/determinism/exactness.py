@@ -143,7 +143,7 @@ def writes_unseen(model: nn.Module, optimizers: Iterable[torch.optim.Optimizer],
     kinds = {type(module) for module in model.modules()} | set(map(type, optimizers))
     files = {own[0] / "definition.py", *(Path(file) for kind in kinds if (file := _file_of(kind)))}
     theirs = [file for file in files if not is_of_package(file) and any(map(file.is_relative_to, own))]
-    return any(_touches_data(ast.parse(file.read_text())) for file in theirs if file.exists())
+    return any(_touches_data(ast.parse(file.read_bytes())) for file in theirs if file.exists())
 
 
 def _file_of(kind: type) -> str | None:

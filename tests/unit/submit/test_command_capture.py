@@ -197,6 +197,14 @@ def test_a_program_that_cannot_start_is_refused(project: Path, line: str, says: 
     assert says in refused.value.message
 
 
+@pytest.mark.parametrize(("encoding", "head"), [("utf-8-sig", ""), ("latin-1", "# -*- coding: latin-1 -*-\n")])
+def test_a_program_is_read_in_its_own_encoding(project: Path, encoding: str, head: str) -> None:
+    (project / "src" / "train.py").write_bytes(f"{head}name = 'Größe'\n{LOOP}".encode(encoding))
+    found = captured("python src/train.py")
+    assert "name = 'Größe'" in found.capture.source
+    assert found.definition.form == "script"
+
+
 def test_a_package_that_is_missing_is_told_before_anything_is_sent(project: Path) -> None:
     (project / "src" / "train.py").write_text("import nowhere_at_all\n")
     with pytest.raises(CaptureError, match=r"train.py line 1 imports nowhere_at_all, which this Python does not have"):

@@ -27,7 +27,7 @@ def work(
     """
     code = Path(job.code)
     snapshot = read_snapshot(code)
-    source = (code / f"{MODULE}.py").read_text()
+    source = (code / f"{MODULE}.py").read_text(encoding="utf-8")
     definition = (
         parse(source, snapshot.roles_from, snapshot.contract, shipped_modules(code, snapshot.project))
         if snapshot

@@ -110,7 +110,7 @@ class KerasTraining:
 
         These are draws by a generator of TensorFlow, whose state no checkpoint holds.
         """
-        call = unsaved_draws(Path(self._rank.job.code, "definition.py").read_text())
+        call = unsaved_draws(Path(self._rank.job.code, "definition.py").read_text(encoding="utf-8"))
         if call:
             self._loop.training.guarantee = (
                 f"none: {call}() draws from a state that no checkpoint holds: take keras.random with a SeedGenerator"
