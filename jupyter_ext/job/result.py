@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 from kernel_backend.errors import NotFound
+from kernel_backend.model.snapshot import MODULE, OTHER_MODULE
 
 
 def result(data: bytes, name: str | None = None) -> Any:
@@ -29,7 +30,7 @@ class _OfNotebook(pickle.Unpickler):
     """Unpickler that loads instances of the submitted cell's classes with the notebook's classes of the same names."""
 
     def find_class(self, module: str, name: str) -> Any:
-        if module != "definition":
+        if module not in (MODULE, OTHER_MODULE):
             return super().find_class(module, name)
         found = getattr(sys.modules["__main__"], name.partition(".")[0], None)
         if found is None:

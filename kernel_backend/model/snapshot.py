@@ -9,6 +9,8 @@ from kernel_backend.model.record import Record
 
 # Members of the archive.
 DEFINITION, DESCRIPTION = "definition.py", "snapshot.json"
+# Names of the definition as a module. The second is for projects with a module `definition` of their own.
+MODULE, OTHER_MODULE = "definition", "daylight_definition"
 PROJECT = "project"  # folder of local modules and included files
 CAPTURED = "captured"  # folder of values captured by `--capture`
 DATA = "data"  # folder of lists of the files declared by `--data`

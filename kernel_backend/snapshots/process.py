@@ -18,10 +18,11 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from kernel_backend.installed_code import is_of_package
-from kernel_backend.model.snapshot import Process
+from kernel_backend.model.snapshot import MODULE, OTHER_MODULE, Process
 
 _JEDIS = 3000  # recursion limit set by jedi, which IPython imports to complete names
 _OURS = ("kernel_backend", "jupyter_ext", "daylight")
+_DEFINITIONS = ("__main__", MODULE, OTHER_MODULE)
 # Modules and classes in which library functions may be replaced.
 _PLACES = (
     *("torch", "torch.nn.functional", "torch.nn.init", "torch.utils.data", "torch.Tensor", "torch.nn.Module"),
@@ -106,14 +107,14 @@ def _replaced() -> Iterator[tuple[str, str]]:
         for name, value in list(vars(holder).items()):
             if isinstance(value, types.FunctionType) and _is_users(value.__globals__):
                 module = str(value.__globals__.get("__name__"))
-                own = module in ("__main__", "definition")
+                own = module in _DEFINITIONS
                 yield f"{place}.{name}", value.__qualname__ if own else f"{module}.{value.__qualname__}"
 
 
 def _is_users(namespace: dict[str, Any]) -> bool:
     """Return True if a function with these globals is defined in the user's code, not in an installed library."""
     name, file = str(namespace.get("__name__")), namespace.get("__file__")
-    if name in ("__main__", "definition"):
+    if name in _DEFINITIONS:
         return True
     package = name.partition(".")[0]
     if package in sys.stdlib_module_names or package in _OURS or not isinstance(file, str):

@@ -28,12 +28,12 @@ from typing import Any
 
 import xxhash
 
-from kernel_backend.model.snapshot import State
+from kernel_backend.model.snapshot import MODULE, OTHER_MODULE, State
 
 MOST_BYTES = 400 * 2**20  # per value; larger ones are not compared
 MOST_PARTS = 200_000  # elements of containers per value, as each is visited
 _SHOWN = 60  # characters
-_OWN = {"__main__", "definition"}  # module of the notebook's classes, in the notebook and in a job
+_OWN = {"__main__", MODULE, OTHER_MODULE}  # module of the notebook's classes, in the notebook and in a job
 
 
 def state_of(value: object) -> State | None:

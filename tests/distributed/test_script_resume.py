@@ -219,7 +219,7 @@ from pathlib import Path
 import torch
 {STAND}
 from torch import nn
-from steps import batches
+from definition import batches
 parser = argparse.ArgumentParser()
 parser.add_argument("--lr", type=float, default=1e-4)
 parser.add_argument("--epochs", type=int, default=1)
@@ -263,8 +263,8 @@ def batches(count):
 def test_a_command_whose_loop_is_taken_goes_on_as_the_program_by_itself(tmp_path, words, program, loaded):
     arguments = ("--lr={rate}", "--epochs", "{epochs}", "a 'b' c")
     source, package = WITH_ARGUMENTS, Path(program["program"]).parent.as_posix()
-    source = source.replace("from steps", "from .steps") if program.get("module") else source
-    files = {program["program"]: source, str(Path(package, "steps.py")): STEPS, "beside.txt": "here"}
+    source = source.replace("from definition", "from .definition") if program.get("module") else source
+    files = {program["program"]: source, str(Path(package, "definition.py")): STEPS, "beside.txt": "here"}
     command = Command(words=(*words, *arguments), taken=True, **program)
     killed = Trial(
         tmp_path / "trial",

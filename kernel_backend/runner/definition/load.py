@@ -1,4 +1,8 @@
-"""Import the user's definition as the module `definition`, so that objects of its classes can be pickled."""
+"""Import the user's definition as the module `definition`, so that objects of its classes can be pickled.
+
+If the project has a module of that name itself, the definition is the module `daylight_definition`. A program runs as
+`__main__`.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,10 @@ import ast
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from functools import partial
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import NamedTuple
@@ -21,11 +26,10 @@ from kernel_backend.definition.script.modules import shipped_modules
 from kernel_backend.definition.trainer import source as trainer
 from kernel_backend.model import versions
 from kernel_backend.model.record import Value
-from kernel_backend.model.snapshot import Snapshot
+from kernel_backend.model.snapshot import DEFINITION, MODULE, OTHER_MODULE, Snapshot
 from kernel_backend.runner.determinism.rank_variables import hidden_rank_variables
 from kernel_backend.snapshots.shipped import editable_folders, lead, shipped_folders
 
-MODULE = "definition"
 Rewrite = Callable[[ast.Module], ast.Module]
 _BEFORE = "_daylight_before_cell"
 
@@ -59,7 +63,7 @@ def load(
     statements of earlier cells and before the submitted cell. `params` are hyperparameters for objects that the cell
     creates itself. Raises InvalidDefinition, and any error of the cell's own statements.
     """
-    path = code / f"{MODULE}.py"
+    path = code / DEFINITION
     snapshot = read_snapshot(code)
     source = path.read_text(encoding="utf-8")
     definition = (
@@ -69,7 +73,10 @@ def load(
     )
     folders = shipped_folders(code, snapshot.project if snapshot else None)
     lead(folders)
+    name = MODULE
     ours = [str(code), *map(str, folders), str(cwd)]
+    if _has_module(folders):
+        name, ours = OTHER_MODULE, [_importable(path), *ours[1:], ours[0]]
     _put_first(ours)
     sys.path.extend(map(str, editable_folders(code)))
     cell = snapshot.roles_from if snapshot else 1
@@ -88,7 +95,9 @@ def load(
         cell, later = 1, ast.parse(source, str(path))
     # A Trainer queries its device when it is created, and would connect to the other ranks itself.
     with hidden_rank_variables() if definition.stepped_by == "trainer" else nullcontext():
-        module = executed(path, source, cell, before_cell or _nothing, rewrite, above_only=later is not None)
+        module = executed(path, source, cell, before_cell or _nothing, rewrite, later is not None, name)
+    if definition.form == "script":  # the user's modules may have any name
+        del sys.modules[name]
     # Processes spawned later get the current path, without additions by the definition.
     _put_first(ours)
     return Loaded(module, definition, snapshot, later)
@@ -112,18 +121,19 @@ def executed(
     before_cell: Callable[[], None],
     rewrite: Rewrite | None = None,
     above_only: bool = False,
+    name: str = MODULE,
 ) -> ModuleType:
     """Run `source`, the code of the submitted cell and the cells before it, as a module, and return the module.
 
     `cell` is the line at which the submitted cell begins; `before_cell` is called when it is reached. `rewrite` changes
     a cell written for a framework, so that running it does not train. With `above_only` the submitted cell itself is
-    not run, only the cells above it. The source is compiled as a whole, as `from __future__` imports and annotations
-    apply to all of a module.
+    not run, only the cells above it. `name` is the module's name. The source is compiled as a whole, as
+    `from __future__` imports and annotations apply to all of a module.
     """
-    spec = importlib.util.spec_from_file_location(MODULE, path)
+    spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[MODULE] = module  # before it runs, as pickling and imports may need it
+    sys.modules[name] = module  # before it runs, as pickling and imports may need it
     tree = ast.parse(source, str(path))
     if rewrite is not None:
         tree = rewrite(tree)
@@ -147,6 +157,21 @@ def _call(name: str, line: int) -> ast.stmt:
 
 def _nothing() -> None:
     pass
+
+
+def _has_module(folders: Sequence[Path]) -> bool:
+    """Return True if the project's folders have a module `definition` themselves."""
+    spec = PathFinder.find_spec(MODULE, [str(folder) for folder in folders])
+    return spec is not None and spec.origin is not None
+
+
+def _importable(path: Path) -> str:
+    """Return a folder in which processes that are spawned later find the definition, the file `path`, as a module."""
+    folder = path.parents[1] / "modules"
+    folder.mkdir(exist_ok=True)
+    with suppress(FileExistsError):  # another rank was faster
+        (folder / f"{OTHER_MODULE}.py").symlink_to(path)
+    return str(folder)
 
 
 def _put_first(folders: list[str]) -> None:

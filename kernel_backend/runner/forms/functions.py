@@ -23,6 +23,7 @@ from kernel_backend.model.experiment import Config
 from kernel_backend.model.frames import Call, Sources, users_frame
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.reports import Fact, Note
+from kernel_backend.model.snapshot import DEFINITION
 from kernel_backend.runner.checkpoint.ema import WeightAverage
 from kernel_backend.runner.checkpoint.saving import HostCopy
 from kernel_backend.runner.checkpoint.stateful import Schedule, Stateful
@@ -32,7 +33,7 @@ from kernel_backend.runner.data.auto_workers import AutoWorkers
 from kernel_backend.runner.data.user_sampler import own_sampler
 from kernel_backend.runner.definition.auxiliary_modules import AuxiliaryModules, auxiliary_modules
 from kernel_backend.runner.definition.functions import Functions, parts_of
-from kernel_backend.runner.definition.load import MODULE, Loaded
+from kernel_backend.runner.definition.load import Loaded
 from kernel_backend.runner.definition.step_files import StepFiles, tells_ranks_apart
 from kernel_backend.runner.determinism import exactness
 from kernel_backend.runner.determinism.digests import weights
@@ -297,7 +298,7 @@ def role_line(job: LaunchSpec, loaded: Loaded, role: str) -> str:
     """Return where the user's function for `role`, such as `loss`, is defined, as text such as `cell [4] line 12`."""
     line = loaded.definition.functions[role].line
     sources = Sources(Path(job.code), Path(job.cwd), loaded.snapshot)
-    frame = users_frame(Call(str(Path(job.code) / f"{MODULE}.py"), line, role), sources)
+    frame = users_frame(Call(str(Path(job.code) / DEFINITION), line, role), sources)
     return frame.where if frame else f"line {line}"
 
 

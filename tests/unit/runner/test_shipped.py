@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import json
+import pickle
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,6 +46,19 @@ def unpacked(tmp_path: Path, source: str, files: dict[str, str]) -> tuple[Path, 
     (live / "src").mkdir(parents=True)
     (live / "books").mkdir()
     return code, live
+
+
+@pytest.mark.parametrize("own", ["definition.py", "definition/__init__.py"])
+def test_the_users_own_module_of_the_definitions_name_is_the_one_that_is_imported(tmp_path: Path, own: str):
+    source = "from definition import Net\nclass Data:\n    size = Net.size\n"
+    code, live = unpacked(tmp_path, source, {f"project/src/{own}": "class Net:\n    size = 3\n"})
+    loaded = load(code, live / "books")
+    assert loaded.module.Net is sys.modules["definition"].Net
+    assert pickle.loads(pickle.dumps(loaded.module.Data)).size == 3
+    # A process that is spawned, such as a loader worker, has the same module path.
+    pickled = pickle.dumps(loaded.module.Data)
+    line = f"import pickle, sys; sys.path[:0] = {sys.path[:5]}; print(pickle.loads({pickled}).size)"
+    assert subprocess.check_output([sys.executable, "-c", line], text=True) == "3\n"
 
 
 def test_shipped_modules_win_over_live_ones_that_the_definition_puts_in_front(tmp_path: Path):

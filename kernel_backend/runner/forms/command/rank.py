@@ -9,9 +9,10 @@ from kernel_backend.definition.parse import parse
 from kernel_backend.definition.script.modules import shipped_modules
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.launch.launch_spec import LaunchSpec
+from kernel_backend.model.snapshot import DEFINITION
 from kernel_backend.runner.context import FormTraining
 from kernel_backend.runner.declared_data import DeclaredDataCheck
-from kernel_backend.runner.definition.load import MODULE, read_snapshot
+from kernel_backend.runner.definition.load import read_snapshot
 from kernel_backend.runner.forms.command.training import CommandTraining
 from kernel_backend.runner.ipc import Instructions, Spool
 from kernel_backend.runner.progress import Progress
@@ -27,7 +28,7 @@ def work(
     """
     code = Path(job.code)
     snapshot = read_snapshot(code)
-    source = (code / f"{MODULE}.py").read_text(encoding="utf-8")
+    source = (code / DEFINITION).read_text(encoding="utf-8")
     definition = (
         parse(source, snapshot.roles_from, snapshot.contract, shipped_modules(code, snapshot.project))
         if snapshot

@@ -63,7 +63,7 @@ def start_of(
     code = Path(job.code)
     folders = shipped_folders(code, project)
     if command is None or command.program is None or project is None:
-        return Start(definition, [str(definition)], [code, *folders, Path(job.cwd)])
+        return Start(definition, [str(definition)], [*folders, Path(job.cwd)], [code])
     below = Path(project.root, command.program)
     moved = Path(os.path.normpath(Path(job.cwd, os.path.relpath(command.program, project.cwd))))
     places = [moved, below] if job.rerun else [below, moved]  # a rerun may have an overlay of the folder
