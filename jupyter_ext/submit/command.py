@@ -30,7 +30,7 @@ def capture_command(words: Sequence[str], own_process: str | None = None) -> tup
     program.
     """
     problems: list[Problem] = []
-    program, interpreter = _interpreted(program_of(words), problems)
+    program, interpreter = _interpreted(_with_main(program_of(words)), problems)
     file, module = None, ""
     if program.kind == "module" and program.at is not None:
         module = program.words[program.at]
@@ -72,6 +72,15 @@ def default_name(words: Sequence[str]) -> str:
     """Return the default name for an experiment of this command: `train` for `python train.py`."""
     program = program_of(words)
     return Path(program.words[program.at or 0]).stem
+
+
+def _with_main(program: Program) -> Program:
+    """Replace a folder that Python is to run, as in `python pkg`, by its `__main__.py`."""
+    if program.kind != "python" or program.at is None:
+        return program
+    main = Path(program.words[program.at]) / "__main__.py"
+    before, after = program.words[: program.at], program.words[program.at + 1 :]
+    return program._replace(words=(*before, str(main), *after)) if main.expanduser().is_file() else program
 
 
 def _interpreted(program: Program, problems: list[Problem]) -> tuple[Program, str]:

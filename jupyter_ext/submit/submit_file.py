@@ -18,6 +18,11 @@ from kernel_backend.definition.command_line import joined
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.text import same_text
 
+_INSTEAD = {  # of a file by its suffix
+    ".sh": "write daylight submit -- bash {path}",
+    ".ipynb": "write %%dlsubmit in the first line of its cell that trains, or jupyter nbconvert --to script {path}",
+}
+
 
 class Source(NamedTuple):
     """File or command that `daylight submit` submits, with its capture and the experiment's default name."""
@@ -95,6 +100,8 @@ def _file(words: list[str]) -> Path:
     path = Path(files[0])
     if not _is_file(path):
         raise InvalidRequest(f"there is no file {files[0][:500]}")
+    if instead := _INSTEAD.get(path.suffix):
+        raise InvalidRequest(f"{path} is no Python file: {instead.format(path=path)}")
     words.remove(files[0])
     return path
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from kernel_backend.definition.command.programs import starts_program
 from kernel_backend.definition.contract import REQUIRED
 from kernel_backend.definition.options import OF_PROGRAMS
 from kernel_backend.definition.script.options import flags_of, options
@@ -31,10 +32,13 @@ class _Option(NamedTuple):
 def take_apart(words: Sequence[str], parser: OptionParser) -> tuple[list[str], list[str] | None]:
     """Split a submission line into its own words and the command that its file becomes by options of its own.
 
-    Options behind the file are the program's if it declares them with argparse, unless Daylight has them, too, for
-    programs. The command is None if there are none. Raises InvalidRequest for an option that both have.
+    A word such as `python` or `torchrun` begins the command. Options behind a file are the program's if it declares
+    them with argparse, unless Daylight has them, too, for programs. The command is None if there are none. Raises
+    InvalidRequest for an option that both have.
     """
-    at = _place_of_file(words, parser)
+    at = _place_of_program(words, parser)
+    if at is not None and starts_program(words[at]):
+        return list(words[:at]), list(words[at:])
     tree = _tree(Path(words[at])) if at is not None else None
     flags = flags_of(tree) if tree is not None else set()
     if at is None or tree is None or not flags:
@@ -55,17 +59,24 @@ def take_apart(words: Sequence[str], parser: OptionParser) -> tuple[list[str], l
     return [*words[:at], *own], [words[at], *(word for each in found for word in each.words)]
 
 
-def _place_of_file(words: Sequence[str], parser: OptionParser) -> int | None:
-    """Return the index of the first Python file that is no option's value; None if there is none."""
+def _place_of_program(words: Sequence[str], parser: OptionParser) -> int | None:
+    """Return the index of the first word that names a program and is no option's value; None if there is none."""
     index = 0
     while index < len(words):
         action = parser.known.get(words[index])
         if action is not None:
             index += _values(action)
-        elif words[index].endswith(".py") and "=" not in words[index] and not words[index].startswith("-"):
+        elif _names_program(words[index]):
             return index
         index += 1
     return None
+
+
+def _names_program(word: str) -> bool:
+    """Return True for a Python file, and for a word such as `python` that starts a program."""
+    if word.endswith(".py"):
+        return "=" not in word and not word.startswith("-")
+    return starts_program(word) and not Path(word).exists()
 
 
 def _values(action: argparse.Action) -> int:

@@ -19,6 +19,10 @@ _SHELLS = frozenset({"bash", "sh", "dash", "zsh"})
 # Programs that start the ranks of a training; Daylight starts them instead, with the same variables.
 _LAUNCHERS = frozenset({"torchrun", "accelerate", "deepspeed", "horovodrun", "mpirun", "mpiexec"})
 _LAUNCHING_MODULES = frozenset({"torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch"})
+_VARIABLE = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)  # of the environment, before a program
+_DEVICES = ("CUDA_VISIBLE_DEVICES=", "HIP_VISIBLE_DEVICES=")
+# What only a shell understands: an operator, or a file to which output goes.
+_OF_SHELLS = re.compile(r"\||\|\||&&|&|;|<|[12&]?>>?(&1|[\w./-]*[A-Za-z_][\w./-]*)?")
 _WITH_VALUE = frozenset({"-W", "-X", "-o"})  # options of interpreters whose value is the next argument
 
 Kind = Literal["python", "module", "shell", "executable"]
@@ -61,15 +65,31 @@ def split_words(words: Sequence[str]) -> tuple[list[str], list[str] | None]:
     return list(words[:at]), list(words[at + 1 :])
 
 
+def starts_program(word: str) -> bool:
+    """Return True if a word such as `python`, `torchrun` or `bash` starts a program, which the words after it name."""
+    return _is_python(word) or word in _LAUNCHERS or word in _SHELLS
+
+
 def program_of(words: Sequence[str]) -> Program:
     """Return the program that a command starts.
 
     Arguments of a launcher, such as `torchrun --nproc_per_node 2`, are dropped. An interpreter named by a path, or of
     another version, stays the first argument; any other `python` is replaced by the job's interpreter. Raises
-    InvalidRequest for an empty command, and for a launcher or an interpreter without a program.
+    InvalidRequest for an empty command, for a launcher or an interpreter without a program, and for a line of shell.
     """
     if not words:
         raise InvalidRequest("nothing follows --: write the command there, such as -- python train.py --lr {lr}")
+    if shell := next(filter(_OF_SHELLS.fullmatch, words), None):
+        raise InvalidRequest(
+            f"{shell} is for a shell, and none reads this line: what the program prints is in its log; leave {shell} "
+            f"out, or write -- bash -c '{' '.join(words)[:500]}'"
+        )
+    if words[0].startswith(_DEVICES):
+        raise InvalidRequest(
+            f"{words[0]}: each slot has its own devices: leave it out, and write --slots N before the --"
+        )
+    if _VARIABLE.fullmatch(words[0]):
+        words = ["env", *words]
     launched = _launched(words)
     own, dropped = tuple(words[launched:]), tuple(words[:launched])
     if own[0].endswith(".py") or own[0] in _MODULE:

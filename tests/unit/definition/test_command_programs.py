@@ -38,6 +38,7 @@ from kernel_backend.spec.assignments import parse_line
         ("torchrun --nproc_per_node=2 -m pkg.train", "python -m pkg.train", "module", 2),
         ("python -m torch.distributed.run --nnodes 1 train.py", "python train.py", "python", 1),
         ("accelerate launch --num_processes 2 train.py", "python train.py", "python", 1),
+        ("A=1 python train.py", "env A=1 python train.py", "executable", 0),
         ("horovodrun -np 2 python train.py", "python train.py", "python", 1),
     ],
 )
@@ -58,6 +59,10 @@ def test_the_words_of_a_launcher_are_told() -> None:
     ("line", "says"),
     [
         ("", "nothing follows --"),
+        ("python train.py > log.txt", "> is for a shell, .* write -- bash -c 'python train.py > log.txt'"),
+        ("python train.py 2>&1", "2>&1 is for a shell"),
+        ("python train.py | tee log", r"\| is for a shell"),
+        ("CUDA_VISIBLE_DEVICES=0 python train.py", "its own devices: leave it out, and write --slots N"),
         ("mpirun -np 4 ./solver", "name a Python program"),
         ("python -u", "names no program"),
     ],

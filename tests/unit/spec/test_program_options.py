@@ -46,6 +46,8 @@ def apart(line: str) -> tuple[str, str | None]:
         ("train.py -l -0.5 --quick --slots 2", "--slots 2", "train.py -l -0.5 --quick"),
         ("train.py --sizes 1 2 lr=0.1", "lr=0.1", "train.py --sizes 1 2"),
         ("train.py --seed 3", "", "train.py --seed 3"),  # a program seeds itself
+        ("--slots 2 python train.py --epochs 3", "--slots 2", "python train.py --epochs 3"),
+        ("torchrun train.py", "", "torchrun train.py"),
         ("--include other.py train.py --lr 1", "--include other.py", "train.py --lr 1"),
     ],
 )

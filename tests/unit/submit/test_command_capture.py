@@ -52,6 +52,7 @@ LOOP = "import torch\nfor x in data:\n    loss(x).backward()\n"
         ("python -u src/train.py", "script: steps in train.py line 2"),
         (f"{sys.executable} src/train.py", "script: steps in train.py line 2"),
         ("python -m src.train", "script: steps in train.py line 2"),
+        ("python src", "script: steps in __main__.py line 2"),
         ("python -O src/train.py", "command: -O needs an interpreter of its own"),
         ("python -W ignore src/train.py", "command: -W ignore needs an interpreter of its own"),
         ("./python3.1 src/train.py", "command: ./python3.1 is another interpreter than the job's"),
@@ -64,9 +65,23 @@ LOOP = "import torch\nfor x in data:\n    loss(x).backward()\n"
 )
 def test_the_summary_says_which_form_was_chosen_and_why(project: Path, line: str, says: str) -> None:
     (project / "src" / "train.py").write_text(LOOP)
+    (project / "src" / "__main__.py").write_text(LOOP)
     (project / "python3.1").touch(mode=0o755)
     found = captured(line)
     assert found.capture.relocate(found.definition.summary).startswith(says)
+
+
+@pytest.mark.parametrize(
+    ("file", "says"),
+    [
+        ("run.sh", "run.sh is no Python file: write daylight submit -- bash run.sh"),
+        ("a.ipynb", "a.ipynb is no Python file: write %%dlsubmit in the first line of its cell that trains"),
+    ],
+)
+def test_a_file_of_another_kind_is_told_with_what_starts_it(project: Path, capsys, file: str, says: str) -> None:
+    (project / "a.ipynb").write_text("{}")
+    assert main(["submit", "--dry-run", file]) == 2
+    assert says in capsys.readouterr().err
 
 
 def test_a_program_that_wires_its_ranks_in_a_module_of_its_project_is_a_command(project: Path) -> None:
