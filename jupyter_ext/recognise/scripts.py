@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -18,7 +19,8 @@ _STARTS = re.compile(
     r"(?:^|[\s!/])(?:%run|python[\d.]*|torchrun|deepspeed|ipython|(?:accelerate|horovodrun|mpirun|srun)\b.*?)\s"
     r"(?:.*?\s)??(?P<file>[\w./~-]+\.py)\b"
 )
-_PROCESSES = frozenset({"run", "call", "check_call", "check_output", "Popen", "system"})
+_PROCESSES = frozenset({"run", "call", "check_call", "check_output", "Popen", "system", "run_path", "exec", "execfile"})
+_FILE = re.compile(r"(?P<file>[\w./~-]+\.py)\b")
 
 
 class Script(NamedTuple):
@@ -27,12 +29,7 @@ class Script(NamedTuple):
     line: int
     command: str
     file: str
-
-    @property
-    def arguments(self) -> str:
-        """Return the script's file and arguments as written: `train.py --epochs 3`."""
-        _, file, rest = self.command.partition(self.file)
-        return f"{file}{rest}".strip() if not self.command.endswith(")") else self.file
+    arguments: str  # the file and what follows it: `train.py --epochs 3`
 
     def source(self) -> str | None:
         """Return the text of the script; None if it cannot be read or is too long."""
@@ -55,10 +52,31 @@ def scripts(source: str, roles_from: int, own: Sequence[ast.stmt]) -> Iterator[S
         in_shell = in_shell or (magic is not None and _SHELLS.match(magic[1]) is not None)
         command = magic[1] if magic else line.removeprefix("# ") if in_shell else ""
         if found := _STARTS.search(command):
-            yield Script(number, command, found["file"])
+            yield Script(number, command, found["file"], command[found.start("file") :].strip())
     for node in (each for statement in own for each in ast.walk(statement)):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _PROCESSES:
-            texts = [each.value for each in ast.walk(node) if isinstance(each, ast.Constant)]
-            words = " ".join(each for each in texts if isinstance(each, str))
-            if found := re.search(r"(?P<file>[\w./~-]+\.py)\b", words):
-                yield Script(node.lineno, ast.unparse(node), found["file"])
+        name = node.func if isinstance(node, ast.Call) else None
+        called = name.attr if isinstance(name, ast.Attribute) else name.id if isinstance(name, ast.Name) else ""
+        if isinstance(node, ast.Call) and called in _PROCESSES:
+            yield from _started(node)
+
+
+def _started(call: ast.Call) -> Iterator[Script]:
+    """Yield the Python file that a call such as `subprocess.run(["python", "train.py", "--lr", rate])` starts.
+
+    Arguments that are no constants are written as `...`.
+    """
+    named = (each.value for each in call.keywords if each.arg == "args")
+    first = call.args[0] if call.args else next(named, None)
+    parts = list(first.elts) if isinstance(first, ast.List | ast.Tuple) else [first] if first is not None else []
+    for index, part in enumerate(parts):
+        texts = [each.value for each in ast.walk(part) if isinstance(each, ast.Constant)]
+        found = next(filter(None, (_FILE.search(each) for each in texts if isinstance(each, str))), None)
+        if found is not None:
+            words = [str(each.value) if isinstance(each, ast.Constant) else "..." for each in parts[index + 1 :]]
+            line = found.string[found.start() :] if isinstance(part, ast.Constant) else found["file"]
+            yield Script(call.lineno, ast.unparse(call), found["file"], " ".join([line, *map(_quoted, words)]))
+            return
+
+
+def _quoted(word: str) -> str:
+    return word if word == "..." else shlex.quote(word)

@@ -393,6 +393,18 @@ def loss(output): return sum(output)
             "subprocess.run(['python', 'train.py'])",
             "train.py",
         ),
+        (
+            "import subprocess, sys\nx = 2\nsubprocess.run([sys.executable, 'train.py', '--lr', '0.1', '--x', x])",
+            "subprocess.run([sys.executable, 'train.py', '--lr', '0.1', '--x', x])",
+            "train.py --lr 0.1 --x ...",
+        ),
+        (
+            "import os\nos.system('python train.py --lr 1')",
+            "os.system('python train.py --lr 1')",
+            "train.py --lr 1",
+        ),
+        ("import runpy\nrunpy.run_path('train.py')", "runpy.run_path('train.py')", "train.py"),
+        ("exec(open('train.py').read())", "exec(open('train.py').read())", "train.py"),
     ],
 )
 def test_a_script_that_a_cell_runs_is_named_with_its_own_submission(tmp_path, monkeypatch, cell, command, arguments):
