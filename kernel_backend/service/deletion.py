@@ -78,7 +78,7 @@ class Deletion:
         await self._change(who, number, "undelete", disk.undelete)
 
     async def run(self) -> None:
-        """Every ten minutes, remove the files of experiments that were deleted a day ago, until cancelled."""
+        """Every ten minutes, remove what was deleted, or sent and never submitted, a day ago, until cancelled."""
         while True:
             try:
                 await self.purge(time.time())
@@ -87,7 +87,11 @@ class Deletion:
             await asyncio.sleep(HOUSEKEEPING_S)
 
     async def purge(self, now: float) -> None:
-        """Remove the files of experiments that were deleted more than a day before `now` (seconds since the epoch)."""
+        """Remove what nobody has needed for a day before `now` (seconds since the epoch).
+
+        These are the files of deleted experiments, and snapshots that were sent and never submitted.
+        """
+        await asyncio.to_thread(self._remove_uploads, now)
         for experiment in await asyncio.to_thread(self._store.deleted_experiments):
             if disk.may_purge(experiment, now):
                 try:
@@ -95,6 +99,11 @@ class Deletion:
                 except (DaylightError, OSError) as error:  # such as an unmounted disk: the next call tries again
                     _log.warning("experiment #%d could not be freed: %s", experiment.number, error)
                 self._bus.notify()
+
+    def _remove_uploads(self, now: float) -> None:
+        for each in self._archive.uploads():
+            if not self._store.snapshot_users(each.id, 0):
+                self._archive.remove(each.id, before=now - disk.UNDO_S)
 
     async def _change(self, who: Person, number: int, action: str, rule: _Rule) -> None:
         def change(before: Experiment) -> tuple[dict[str, Any], AuditEntry | None]:

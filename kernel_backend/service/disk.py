@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from kernel_backend.errors import DaylightError, Forbidden
-from kernel_backend.home import DATABASE, tree_size
+from kernel_backend.home import DATABASE
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.disk import DiskReport, DiskUsage, UserDisk, WorkspaceUsage, nearly_full
 from kernel_backend.model.experiment import Experiment
@@ -34,21 +34,36 @@ class DiskMeter:
         return await asyncio.to_thread(self._report, None if everyone else who.name, who.admin)
 
     async def used(self, owner: str) -> Mapping[str, int]:
-        """Return the bytes that a user's experiments occupy on disk, by group.
+        """Return the bytes that a user's experiments and snapshots occupy on disk, by group.
 
-        Deleted experiments count until they are removed from disk. Raises DaylightError or OSError if the user's files
-        cannot be read.
+        Deleted experiments count until they are removed from disk. Snapshots that no experiment uses yet count under
+        "". Raises DaylightError or OSError if the user's files cannot be read.
         """
         return await asyncio.to_thread(self._used, owner)
 
     def _used(self, owner: str) -> Mapping[str, int]:
         deleted = (each for each in self._store.deleted_experiments() if each.owner == owner)
-        groups = {each.number: each.group for each in (*self._store.experiments(owner, limit=ALL), *deleted)}
-        found: Counter[str] = Counter()
+        experiments = [*self._store.experiments(owner, limit=ALL), *deleted]
+        groups = {each.number: each.group for each in experiments}
+        found = Counter({"": self._uploaded(owner)})
+        for number, size in self._charged(experiments).items():
+            found[groups[number]] += size
         for number, sizes in self._workspaces.of(owner).disk().experiments.items():
             if number in groups:
                 found[groups[number]] += sum(sizes.values())
         return found
+
+    def _uploaded(self, owner: str | None) -> int:
+        """Return the bytes of the snapshots that no experiment uses yet, of a user or (None) of all."""
+        return sum(each.bytes for each in self._archive.uploads() if owner in (None, each.owner))
+
+    def _charged(self, experiments: Sequence[Experiment]) -> Mapping[int, int]:
+        """Return the sizes of snapshots by experiment: of its user's experiments with one, the first is charged."""
+        first: dict[tuple[str, str], int] = {}
+        for each in sorted(experiments, key=lambda each: each.number):
+            if each.purged_at is None:
+                first.setdefault((each.owner, each.snapshot), each.number)
+        return {number: self._archive.bytes(id) for (_, id), number in first.items()}
 
     def _report(self, owner: str | None, admin: bool) -> DiskReport:
         deleted = [each for each in self._store.deleted_experiments() if owner in (None, each.owner)]
@@ -56,14 +71,18 @@ class DiskMeter:
         owners = {each.owner for each in experiments} | ({owner} if owner else set())
         warnings: list[str] = []
         measured = self._measured(owners, warnings)
-        usages = sorted(_usages(experiments, measured), key=lambda each: (-each.total, each.experiment))
+        snapshots = self._charged(experiments)
+        usages = sorted(_usages(experiments, measured, snapshots), key=lambda each: (-each.total, each.experiment))
         workspaces = list({id(each): each for each in measured.values()}.values())
         fullest = min(workspaces, key=lambda each: each.free, default=None)
         if fullest is not None and (warning := nearly_full(fullest.free, fullest.size)):
             warnings.append(warning)
-        shared = {"environments": sum(each.environments for each in workspaces)}
+        shared = {
+            "environments": sum(each.environments for each in workspaces),
+            "uploads": self._uploaded(owner),
+        }
         if admin:
-            shared |= {"snapshots": tree_size(self._archive.root), "database": self._database()}
+            shared["database"] = self._database()
         if owner is None:
             shared["unknown"] = _unknown(workspaces, {each.number for each in experiments})
         return DiskReport(
@@ -96,10 +115,13 @@ class DiskMeter:
         return sum(each.stat().st_size for each in self._home.glob(f"{DATABASE}*"))
 
 
-def _usages(experiments: Sequence[Experiment], measured: Mapping[str, WorkspaceUsage]) -> Iterator[DiskUsage]:
+def _usages(
+    experiments: Sequence[Experiment], measured: Mapping[str, WorkspaceUsage], snapshots: Mapping[int, int]
+) -> Iterator[DiskUsage]:
     for each in experiments:
         found = measured[each.owner].experiments.get(each.number, {}) if each.owner in measured else {}
-        sizes = {kind: size for kind, size in found.items() if size}
+        kinds = {**found, "snapshots": snapshots.get(each.number, 0)}
+        sizes = {kind: size for kind, size in kinds.items() if size}
         yield DiskUsage(experiment=each.number, name=each.name, owner=each.owner, bytes=sizes)
 
 

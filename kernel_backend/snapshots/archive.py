@@ -14,6 +14,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from kernel_backend.durable import replacing
 from kernel_backend.errors import DaylightError, InvalidDefinition, InvalidRequest, NotFound, TooLarge
@@ -29,6 +30,7 @@ PIECE = 2**20  # bytes unpacked at once
 # Errors from reading an archive that was deleted or damaged.
 UNREADABLE = (DaylightError, OSError, ValueError, zipfile.BadZipFile)
 _END = struct.Struct("<4s4H2LH")  # end record of a zip: signature, disks, members, size and position of the directory
+_UPLOAD = ".upload"  # ending of the file that names who has sent an archive
 _ID = re.compile(r"[0-9a-f]{64}")
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the earliest date that a zip can hold
 
@@ -64,8 +66,19 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+class Upload(NamedTuple):
+    """Archive that no experiment uses yet: its id, the user who has sent it, and its size in bytes."""
+
+    id: str
+    owner: str
+    bytes: int
+
+
 class Archive:
-    """Folder of archives, one file each, named by their ids."""
+    """Folder of archives, one file each, named by their ids.
+
+    A file beside an archive names the user who has sent it, until an experiment uses it.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -81,8 +94,8 @@ class Archive:
                 os.utime(self._path(id))
         return self.has(id)
 
-    def put(self, id: str, data: bytes) -> None:
-        """Store an archive; do nothing if it is stored already.
+    def put(self, id: str, data: bytes, owner: str | None = None) -> None:
+        """Store an archive, as an upload of the user `owner`; do nothing if it is stored already.
 
         Raises InvalidRequest if the bytes do not match `id`, are no zip, or contain a member that must not be
         unpacked (an absolute path, a path outside of the folder, a link), and TooLarge if it would unpack to too many
@@ -94,8 +107,23 @@ class Archive:
             return
         check(data)
         self.root.mkdir(parents=True, exist_ok=True)
+        if owner is not None:
+            with replacing(self._mark(id), mode=0o600) as file:
+                file.write(owner.encode())
         with replacing(self._path(id), mode=0o600) as file:
             file.write(data)
+
+    def uploads(self) -> list[Upload]:
+        """Return the archives that no experiment uses yet."""
+        found = []
+        for mark in self.root.glob(f"*{_UPLOAD}"):
+            with contextlib.suppress(FileNotFoundError):
+                found.append(Upload(mark.stem, mark.read_text(), self.bytes(mark.stem)))
+        return found
+
+    def used(self, id: str) -> None:
+        """Note that an experiment uses an archive, which is no upload any more."""
+        self._mark(id).unlink(missing_ok=True)
 
     def get(self, id: str) -> bytes:
         """Return the bytes of the archive with this id; raise NotFound."""
@@ -157,6 +185,7 @@ class Archive:
         with contextlib.suppress(FileNotFoundError):
             if self._path(id).stat().st_mtime < before:
                 self._path(id).unlink()
+                self.used(id)
 
     def _opened(self, id: str) -> zipfile.ZipFile:
         if not self.has(id):
@@ -165,6 +194,9 @@ class Archive:
 
     def _path(self, id: str) -> Path:
         return self.root / f"{id}.zip"
+
+    def _mark(self, id: str) -> Path:
+        return self.root / f"{id}{_UPLOAD}"
 
 
 class Files(Mapping[str, bytes]):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -19,9 +20,10 @@ from kernel_backend.model.cluster.directory import Directory
 from kernel_backend.model.cluster.quotas import Quota
 from kernel_backend.model.disk import UNDO_S
 from kernel_backend.service import storage_limits
+from kernel_backend.snapshots.archive import Archive
 from kernel_backend.workspaces.own import OwnWorkspace, SingleWorkspace
 from tests.api.people import FakeHub
-from tests.api.served import Served, StillEngine, submit
+from tests.api.served import DEFINITION, Served, StillEngine, archive, submit
 from tests.api.test_deletion import complete, people
 
 __all__ = ["people"]
@@ -74,7 +76,7 @@ def test_a_workspace_that_cannot_be_looked_at_is_named(
     report = client["dave"].disk()
     (warning,) = report.warnings
     assert re.match("the disk of dave could not be measured: .*No such file or directory: .*away", warning)
-    assert (report.size, [each.total for each in report.experiments]) == (None, [0])
+    assert (report.size, [each.total for each in report.experiments]) == (None, [len(archive()[1])])
 
 
 def test_the_verb_lists_the_largest_first(service: Served, capsys: pytest.CaptureFixture[str]):
@@ -128,6 +130,59 @@ def test_a_storage_limit_warns_then_refuses_until_there_is_room(
         submit(client["dave"], "too much")
     served.run(served.service.deletion.purge(time.time() + UNDO_S + 1))
     assert submit(client["dave"], "room").state == "queued"
+
+
+def upload(client: Client, size: int, number: int) -> str:
+    """Store a snapshot of about `size` bytes, another one for each number; return its id."""
+    id, data = archive(DEFINITION + "# " + f"{number}" * size + "\n")
+    client.upload_snapshot(id, data)
+    return id
+
+
+def test_snapshots_count_before_they_are_stored_and_also_without_an_experiment(
+    people: tuple[Served, dict[str, Client]],
+):
+    served, client = people
+    client["ada"].set_quota("user", "dave", {"storage": "1MB"})
+    upload(client["dave"], 400_000, 1)
+    upload(client["dave"], 400_000, 2)
+    with pytest.raises(
+        Forbidden, match=r"have 8\d\d\.\d kB on disk and are to have 4\d\d\.\d kB more, and the limit is 1\.0 MB"
+    ):
+        upload(client["dave"], 400_000, 3)
+    assert len(list((served.home / "snapshots").glob("*.zip"))) == 2
+    assert 800_000 < client["dave"].disk().shared["uploads"] < 900_000
+    assert "uploads" not in client["eve"].disk().shared
+    upload(client["eve"], 400_000, 3)
+    upload(client["dave"], 400_000, 3)  # there already
+
+
+def test_many_snapshots_at_once_do_not_pass_a_limit_together(people: tuple[Served, dict[str, Client]]):
+    served, client = people
+    client["ada"].set_quota("user", "dave", {"storage": "1MB"})
+
+    def stored(number: int) -> bool:
+        try:
+            return bool(upload(client["dave"], 400_000, number))
+        except Forbidden:
+            return False
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(stored, range(8))) <= 2
+    assert len(list((served.home / "snapshots").glob("*.zip"))) <= 2
+
+
+def test_a_snapshot_that_no_experiment_uses_is_removed_after_a_day(people: tuple[Served, dict[str, Client]]):
+    served, client = people
+    unused, small, stored = upload(client["dave"], 1000, 1), archive()[0], Archive(served.home / "snapshots")
+    submit(client["dave"])
+    purge = served.service.deletion.purge
+    served.run(purge(time.time() + UNDO_S - 60))
+    assert stored.has(unused)
+    served.run(purge(time.time() + UNDO_S + 60))
+    assert not stored.has(unused)
+    assert stored.has(small)
+    assert stored.uploads() == []
 
 
 async def _learn(served: Served, directory: Directory) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AbstractAsyncContextManager
 
 from kernel_backend.confined import Confined
 from kernel_backend.definition.script.modules import is_module
@@ -76,7 +77,9 @@ class SubmissionValidator:
         if submission.config.search is not None:
             check_searcher(submission.config.search, space)
         await asyncio.to_thread(self._workspaces.check, who.name)
-        await self._storage.check(who.name, group)
+        others = await asyncio.to_thread(self._store.snapshot_users, submission.snapshot, 0)
+        size = 0 if others else await asyncio.to_thread(self._archive.bytes, submission.snapshot)
+        await self._storage.check(who.name, group, size)
         if submission.config.env == "locked":
             await asyncio.to_thread(self._preparation.check, who.name, submission.snapshot)
         for number in warm_start.named(submission.config.search):
@@ -100,6 +103,10 @@ class SubmissionValidator:
             rerun_of=submission.rerun_of,
             begins_from=await self._beginning(who, submission.config, begins_from),
         )
+
+    def storing(self, owner: str, size: int) -> AbstractAsyncContextManager[None]:
+        """Return a context that stores a snapshot; entering it raises Forbidden beyond the owner's storage limit."""
+        return self._storage.storing(owner, size)
 
     async def warnings(self, draft: NewExperiment) -> tuple[str, ...]:
         """Return warnings that the storage quota of a new experiment's owner, or of the group, is nearly used up."""

@@ -43,10 +43,12 @@ class SubmissionVerbs:
     async def put_snapshot(self, who: Person, id: str, data: bytes) -> None:
         """Store `data`, the archive of a snapshot; raises InvalidRequest unless `id` is its sha256.
 
-        Raises Forbidden if the user may not submit.
+        Raises Forbidden if the user may not submit, or it exceeds the user's storage limit.
         """
         may_submit(who)
-        await asyncio.to_thread(self._archive.put, id, data)
+        if not await asyncio.to_thread(self._archive.has, id):
+            async with self._validator.storing(who.name, len(data)):
+                await asyncio.to_thread(self._archive.put, id, data, who.name)
 
     async def made_by(self, who: Person, request: str | None) -> Overview | None:
         """Return the overview of the experiment that a request of the user has made before; None if it has made none.
@@ -86,6 +88,7 @@ class SubmissionVerbs:
         """Store a validated experiment, which the control loop then starts; return its overview."""
         beyond = await asyncio.to_thread(self._numbering.beyond, draft.owner)
         experiment, _ = await asyncio.to_thread(self._store.add_experiment, draft, time.time(), beyond)
+        await asyncio.to_thread(self._archive.used, draft.snapshot)
         await asyncio.to_thread(self._preparation.keep, draft.owner, draft.snapshot, draft.python)
         self._changed()
         overview = await self._overview(who, experiment.number)
